@@ -1,0 +1,23 @@
+add_library(ringtrain_flags INTERFACE)
+target_compile_options(ringtrain_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror)
+target_include_directories(ringtrain_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
+
+# One static library per src/ folder; DEPENDS is the folder's row in docs/architecture.md.
+function(ringtrain_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;PRIVATE")
+  add_library(ringtrain_${name} STATIC ${arg_SOURCES})
+  add_library(ringtrain::${name} ALIAS ringtrain_${name})
+  target_include_directories(ringtrain_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
+                                               PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(ringtrain_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:ringtrain_flags> ${arg_PRIVATE})
+endfunction()
+
+# The unit tests of one src/ folder, as one executable that CTest sees test by test.
+function(ringtrain_tests name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;PRIVATE")
+  add_executable(test_${name} ${arg_SOURCES})
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/test ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(test_${name} PRIVATE ringtrain_flags Catch2::Catch2WithMain ${arg_PRIVATE})
+  catch_discover_tests(test_${name} TEST_PREFIX "${name}: "
+    PROPERTIES LABELS unit TIMEOUT 300 SKIP_REGULAR_EXPRESSION "skipped: ")
+endfunction()

@@ -1,0 +1,67 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringtrain/base/batch.hpp"
+#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain {
+
+/// The flat buffers a program works on. They outlive it and never move. Gradients and
+/// batch_statistics are written by training programs only; the others are read.
+struct Buffers {
+  View parameters, gradients;
+  View statistics;        ///< running means and variances, read in evaluation
+  View batch_statistics;  ///< this batch's, written in training
+};
+
+/// What one rank's batch came to. Sums, not means: ranks add them up.
+struct StepResult {
+  double loss = 0;  ///< sum over samples of the weighted cross-entropies, without L2
+  int samples = 0;  ///< those with a label >= 0
+  int top1 = 0, top5 = 0;
+  double forward_seconds = 0, backward_seconds = 0;
+};
+
+/// A compiled Schedule.
+class Program {
+ public:
+  virtual ~Program() = default;
+  /// Called while backward runs, on the calling thread: every gradient from `first` on is final.
+  using Final = std::function<void(std::size_t first)>;
+  /// Executes all steps on `batch`, whose size and image extents are the schedule's. Gradients are
+  /// of sample_weight * (sum of the samples' losses). Waits until the results are there. Allocates
+  /// nothing after the first call.
+  virtual StepResult run(const Batch& batch, double sample_weight, const Final& final) = 0;
+  /// Bytes of activations and workspace held.
+  virtual std::size_t bytes() const = 0;
+};
+
+/// One way to execute steps: reference loops, oneDNN on CPUs, cuDNN on GPUs.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string name() const = 0;
+  /// Whether this backend has an implementation of `step` as it stands, fusions included. Needs no
+  /// device.
+  virtual bool supports(const Step& step) const = 0;
+  /// Plans every step of `schedule` (memory formats, engines, workspaces). The slow part; nothing
+  /// is planned later. `seed` keys dropout. Throws Error naming the step that cannot be planned.
+  virtual std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
+                                           std::uint64_t seed) = 0;
+  virtual Memory& memory() = 0;
+};
+
+/// Plain loops in double precision: the oracle.
+std::unique_ptr<Backend> make_reference_backend();
+/// oneDNN on this host's CPUs, with as many threads as OpenMP has.
+std::unique_ptr<Backend> make_onednn_backend();
+
+/// The backends that can run here, by name: "reference", "onednn".
+std::vector<std::string> available_backends();
+std::unique_ptr<Backend> make_backend(const std::string& name);
+
+}  // namespace ringtrain

@@ -1,0 +1,383 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "ringtrain/compute/view.hpp"
+
+namespace ringtrain {
+
+/// Logical extents of an activation, batch x height x width x channels; how a backend lays it out
+/// is its own affair. A matrix has height = width = 1.
+struct Shape {
+  int batch = 0, height = 1, width = 1, channels = 0;
+  std::size_t pixels() const { return std::size_t(batch) * height * width; }
+  /// Elements of one sample.
+  std::size_t features() const { return std::size_t(height) * width * channels; }
+  std::size_t elements() const { return batch * features(); }
+  friend bool operator==(const Shape&, const Shape&) = default;
+};
+
+/// Index into Schedule::tensors.
+using TensorId = std::int32_t;
+/// Where a step wants no tensor (an optional fusion that is not made).
+inline constexpr TensorId no_tensor = -1;
+/// A range of the flat parameter buffer and, equally, of the flat gradient buffer.
+using ParameterRange = Range;
+/// A range of the flat buffer of BatchNorm statistics.
+using StatisticsRange = Range;
+
+enum class Access { read, write };
+
+/// A sliding window: kernel, stride, and explicit padding on each side, in pixels.
+struct Window {
+  int height = 1, width = 1, stride_y = 1, stride_x = 1;
+  int top = 0, left = 0, bottom = 0, right = 0;
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
+// Each step kind names the tensors it touches and lists them once, in visit(), for the passes.
+// Weights: convolution out x kernel height x kernel width x in; matrix product out x features,
+// where features are in the order height, width, channels. Gradients are overwritten, never added
+// to. Where a step writes the gradient of a parameter it does so at the same range.
+
+/// How images become numbers.
+enum class Normalisation { standardise_image, mean_deviation };
+
+/// Colour-distorts (Batch::distortions) and normalises the batch's images into y.
+/// standardise_image: (v - mean) / max(deviation, 1/sqrt(elements)) over the whole image.
+/// mean_deviation: (v / 255 - mean[channel]) / deviation[channel].
+struct Input {
+  TensorId y;
+  Normalisation normalisation = Normalisation::mean_deviation;
+  std::vector<float> mean, deviation;
+  bool distort = false;  ///< apply Batch::distortions
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.y, Access::write);
+  }
+};
+
+/// y = relu?(x * w + b?)
+struct ConvolutionForward {
+  Window window;
+  TensorId x, y;
+  ParameterRange w;
+  std::optional<ParameterRange> b;
+  bool relu = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+struct ConvolutionInputGradient {
+  Window window;
+  TensorId dy, dx;
+  ParameterRange w;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+/// Writes dw, and db where there is a bias.
+struct ConvolutionWeightGradient {
+  Window window;
+  TensorId x, dy;
+  ParameterRange w;
+  std::optional<ParameterRange> b;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.dy, Access::read);
+  }
+};
+
+/// y = relu?(x w' + b?) with x flattened to batch x features.
+struct MatrixProductForward {
+  TensorId x, y;
+  ParameterRange w;
+  std::optional<ParameterRange> b;
+  bool relu = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+struct MatrixProductInputGradient {
+  TensorId dy, dx;
+  ParameterRange w;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+struct MatrixProductWeightGradient {
+  TensorId x, dy;
+  ParameterRange w;
+  std::optional<ParameterRange> b;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.dy, Access::read);
+  }
+};
+
+/// y = max(x, 0)
+struct ReluForward {
+  TensorId x, y;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+/// dx = dy where y > 0, else 0. `y` may be any tensor that is positive where ReLU's output is.
+struct ReluBackward {
+  TensorId y, dy, dx;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.y, Access::read);
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+
+/// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
+/// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
+/// means, then C variances) of Buffers::batch_statistics, the variance times n/(n-1) when
+/// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics.
+struct BatchNormForward {
+  TensorId x, y, residual = no_tensor;
+  std::optional<ParameterRange> gamma;
+  ParameterRange beta;
+  StatisticsRange statistics;
+  float epsilon = 1e-5f;
+  bool relu = false, unbiased = true, training = true;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.residual, Access::read);
+    f(s.y, Access::write);
+  }
+};
+/// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?), masked by y > 0
+/// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
+/// `y` is the forward result; it is no_tensor when not `relu`, or when there was no residual, so
+/// that the mask follows from x. Batch mean and variance are those of the forward step.
+struct BatchNormBackward {
+  TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
+  std::optional<ParameterRange> gamma;
+  ParameterRange beta;
+  float epsilon = 1e-5f;
+  bool relu = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::read);
+    f(s.dy, Access::read);
+    f(s.dy2, Access::read);
+    f(s.dx, Access::write);
+    f(s.dresidual, Access::write);
+  }
+};
+
+/// y = relu?(a + b). Also sums two gradients of one tensor.
+struct Add {
+  TensorId a, b, y;
+  bool relu = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.a, Access::read);
+    f(s.b, Access::read);
+    f(s.y, Access::write);
+  }
+};
+
+/// y = the inputs beside each other along channels.
+struct Concat {
+  std::vector<TensorId> x;
+  TensorId y;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    for (auto& x : s.x) f(x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+/// y = channels [first, first + channels of y) of x: the gradient of one input of a Concat.
+struct ChannelSlice {
+  TensorId x, y;
+  int first = 0;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+
+/// The parameterless shortcut ("option A") of He et al. 2015: every `stride`-th pixel in each
+/// direction, zero channels appended up to those of y.
+struct ShortcutForward {
+  TensorId x, y;
+  int stride = 2;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+struct ShortcutBackward {
+  TensorId dy, dx;
+  int stride = 2;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+
+/// Maximum over each window; padding never wins. The gradient goes to the first maximum in row
+/// order.
+struct MaxPoolForward {
+  Window window;
+  TensorId x, y;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+struct MaxPoolBackward {
+  Window window;
+  TensorId x, y, dy, dx;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::read);
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+/// Mean over the pixels of each window that are not padding. Global pooling is a window as large as
+/// the image.
+struct AveragePoolForward {
+  Window window;
+  TensorId x, y;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+struct AveragePoolBackward {
+  Window window;
+  TensorId dy, dx;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+
+/// Local response normalisation across channels (Krizhevsky et al. 2012):
+/// y = x / (bias + alpha * sum of squares over channels c-radius..c+radius)^beta.
+struct LrnForward {
+  TensorId x, y;
+  int radius = 4;
+  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+/// `mask`: dx is also zeroed where x <= 0, the backward of a ReLU that produced x.
+struct LrnBackward {
+  TensorId x, dy, dx;
+  int radius = 4;
+  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
+  bool mask = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.dy, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+
+/// y = x / keep with probability keep, else 0. Element i of a sample is kept by word i of the
+/// Philox stream (seed, dropout, layer + 256 * the sample's epoch, sample). Its gradient is the
+/// same step on dy.
+struct Dropout {
+  TensorId x, y;
+  float keep = 0.5f;
+  std::uint32_t layer = 0;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::write);
+  }
+};
+
+/// Adds weight * sum over samples of cross-entropy(softmax(logits), smoothed label) to
+/// StepResult::loss, and, for the head with `counts`, the samples whose label is among the best 1
+/// and 5. Smoothed target: 1 - smoothing at the label plus smoothing / classes everywhere.
+/// Training (dlogits != no_tensor): writes dlogits = weight * sample_weight * (softmax - target).
+struct SoftmaxCrossEntropy {
+  TensorId logits, dlogits = no_tensor;
+  float smoothing = 0, weight = 1;
+  bool counts = true;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.logits, Access::read);
+    f(s.dlogits, Access::write);
+  }
+};
+
+using Step =
+    std::variant<Input, ConvolutionForward, ConvolutionInputGradient, ConvolutionWeightGradient,
+                 MatrixProductForward, MatrixProductInputGradient, MatrixProductWeightGradient,
+                 ReluForward, ReluBackward, BatchNormForward, BatchNormBackward, Add, Concat,
+                 ChannelSlice, ShortcutForward, ShortcutBackward, MaxPoolForward, MaxPoolBackward,
+                 AveragePoolForward, AveragePoolBackward, LrnForward, LrnBackward, Dropout,
+                 SoftmaxCrossEntropy>;
+
+/// The step kind's name, such as "ConvolutionForward".
+const char* name_of(const Step& step);
+
+/// Calls f(TensorId&, Access) for every tensor that `step` touches, skipping no_tensor.
+template <class AnyStep, class F>
+void for_each_tensor(AnyStep& step, F f) {
+  std::visit(
+      [&](auto& kind) {
+        kind.visit(kind, [&](auto& id, Access access) {
+          if (id != no_tensor) f(id, access);
+        });
+      },
+      step);
+}
+
+/// The parameter ranges whose gradients `step` writes.
+std::vector<ParameterRange> gradients_written(const Step& step);
+
+/// What a Program executes, in this order. Pure data, independent of any backend.
+struct Schedule {
+  std::vector<Shape> tensors;
+  std::vector<Step> steps;
+  /// The first step of the backward pass; steps.size() for an evaluation.
+  std::size_t backward = 0;
+  std::size_t parameters = 0;  ///< elements of the flat parameter and gradient buffers
+  std::size_t statistics = 0;  ///< elements of the flat statistics buffer
+  int batch = 0;
+};
+
+/// For each step, the smallest `first` such that every gradient from `first` on is final once this
+/// step and all before it are done.
+std::vector<std::size_t> finality(const Schedule& schedule);
+
+}  // namespace ringtrain

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Fails when a folder includes a folder above it, or a vendor header leaves its home.
+# The tables are those of docs/architecture.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+declare -A may_use=(
+  [base]="base"
+  [compute]="base compute"
+  [allreduce]="base compute allreduce"
+  [model]="base compute model"
+  [io]="base io"
+  [train]="base compute allreduce model io train"
+)
+declare -A vendor_home=(
+  [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/" [hdf5.h]="src/io/" [turbojpeg.h]="src/io/"
+  [jpeglib.h]="src/io/" [png.h]="src/io/" [cuda_runtime.h]="src/compute/cuda/" [cudnn.h]="src/compute/cuda/"
+  [dnnl.hpp]="src/compute/onednn/" ["oneapi/dnnl/dnnl.hpp"]="src/compute/onednn/"
+  [CLI/CLI.hpp]="src/train/options.cpp" [xxhash.h]="src/base/hash.cpp"
+)
+bad=0
+for folder in "${!may_use[@]}"; do
+  while IFS=: read -r file line used; do
+    [[ " ${may_use[$folder]} " == *" $used "* ]] || { echo "$file:$line: $folder may not include $used"; bad=1; }
+  done < <(grep -rnE '^#include "(ringtrain/)?[a-z]+/' "src/$folder" "include/ringtrain/$folder" 2>/dev/null |
+           sed -nE 's|^([^:]+):([0-9]+):#include "(ringtrain/)?([a-z]+)/.*|\1:\2:\4|p')
+done
+for header in "${!vendor_home[@]}"; do
+  while IFS=: read -r file line _; do
+    [[ $file == "${vendor_home[$header]}"* ]] || { echo "$file:$line: <$header> belongs in ${vendor_home[$header]}"; bad=1; }
+  done < <(grep -rnE "#include [<\"]$header[>\"]" src include || true)
+done
+exit $bad

@@ -1,0 +1,25 @@
+#include "ringtrain/compute/memory.hpp"
+
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace ringtrain {
+
+Buffer HostMemory::allocate(std::size_t count) {
+  constexpr std::size_t page = 4096, huge_page = std::size_t{2} << 20;
+  const std::size_t bytes = (count * sizeof(float) + page - 1) / page * page;
+  if (bytes == 0) return Buffer(View(), [](float*) {});
+  const std::size_t alignment = bytes >= huge_page ? huge_page : page;
+  auto* raw = static_cast<float*>(
+      std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment));
+  if (raw == nullptr) throw Error(fmt::format("allocate {} MiB", bytes >> 20), "out of memory");
+  if (alignment == huge_page)
+    ::madvise(raw, bytes, MADV_HUGEPAGE);  // a hint: failure costs speed only
+  std::memset(raw, 0, bytes);
+  return Buffer(View(raw, count), [](float* data) { std::free(data); });
+}
+
+}  // namespace ringtrain

@@ -65,7 +65,7 @@ struct ConvolutionForward {
   Window window;
   TensorId x, y;
   ParameterRange w;
-  std::optional<ParameterRange> b;
+  std::optional<ParameterRange> b = std::nullopt;
   bool relu = false;
   template <class S, class F>
   static void visit(S& s, F f) {
@@ -88,7 +88,7 @@ struct ConvolutionWeightGradient {
   Window window;
   TensorId x, dy;
   ParameterRange w;
-  std::optional<ParameterRange> b;
+  std::optional<ParameterRange> b = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -100,7 +100,7 @@ struct ConvolutionWeightGradient {
 struct MatrixProductForward {
   TensorId x, y;
   ParameterRange w;
-  std::optional<ParameterRange> b;
+  std::optional<ParameterRange> b = std::nullopt;
   bool relu = false;
   template <class S, class F>
   static void visit(S& s, F f) {
@@ -120,7 +120,7 @@ struct MatrixProductInputGradient {
 struct MatrixProductWeightGradient {
   TensorId x, dy;
   ParameterRange w;
-  std::optional<ParameterRange> b;
+  std::optional<ParameterRange> b = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -154,7 +154,7 @@ struct ReluBackward {
 /// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics.
 struct BatchNormForward {
   TensorId x, y, residual = no_tensor;
-  std::optional<ParameterRange> gamma;
+  std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   StatisticsRange statistics;
   float epsilon = 1e-5f;
@@ -172,7 +172,7 @@ struct BatchNormForward {
 /// that the mask follows from x. Batch mean and variance are those of the forward step.
 struct BatchNormBackward {
   TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
-  std::optional<ParameterRange> gamma;
+  std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   float epsilon = 1e-5f;
   bool relu = false;

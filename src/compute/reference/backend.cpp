@@ -1,0 +1,107 @@
+#include <chrono>
+
+#include "compute/reference/state.hpp"
+
+namespace ringtrain::reference {
+
+State::State(const Schedule& schedule, std::uint64_t dropout_seed)
+    : shapes(schedule.tensors),
+      parameters(schedule.parameters),
+      gradients(schedule.parameters),
+      statistics(schedule.statistics),
+      batch_statistics(schedule.statistics),
+      seed(dropout_seed) {
+  for (const Shape& shape : shapes) tensors.emplace_back(shape.elements());
+}
+
+void run(const Step& step, State& state) {
+  std::visit([&](const auto& kind) { run(kind, state); }, step);
+}
+
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+class ReferenceProgram final : public Program {
+ public:
+  ReferenceProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed)
+      : schedule_(schedule),
+        buffers_(buffers),
+        final_from_(finality(schedule)),
+        state_(schedule, seed) {}
+
+  StepResult run(const Batch& batch, double sample_weight, const Final& final) override {
+    expects(batch.size() == schedule_.batch, "Program::run: the batch has the schedule's size");
+    load(batch, sample_weight);
+    double mark = seconds();
+    for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+      if (s == schedule_.backward) {
+        state_.result.forward_seconds = seconds() - mark;
+        mark = seconds();
+      }
+      reference::run(schedule_.steps[s], state_);
+      publish(s, final);
+    }
+    const bool trained = schedule_.backward < schedule_.steps.size();
+    (trained ? state_.result.backward_seconds : state_.result.forward_seconds) = seconds() - mark;
+    return state_.result;
+  }
+
+  std::size_t bytes() const override {
+    std::size_t sum = 0;
+    for (const auto& tensor : state_.tensors) sum += tensor.size() * sizeof(double);
+    return sum;
+  }
+
+ private:
+  void load(const Batch& batch, double sample_weight) {
+    std::ranges::copy(buffers_.parameters.host(), state_.parameters.begin());
+    std::ranges::copy(buffers_.statistics.host(), state_.statistics.begin());
+    state_.batch = &batch;
+    state_.sample_weight = sample_weight;
+    state_.result = {};
+  }
+
+  // Hands out what the step at `s` made final.
+  void publish(std::size_t s, const Final& final) {
+    const std::size_t known = s == 0 ? schedule_.parameters : final_from_[s - 1];
+    if (s < schedule_.backward) return;
+    if (s == schedule_.backward)
+      std::ranges::copy(state_.batch_statistics, buffers_.batch_statistics.data());
+    for (std::size_t i = final_from_[s]; i < known; ++i)
+      buffers_.gradients.data()[i] = static_cast<float>(state_.gradients[i]);
+    if (final_from_[s] < known && final) final(final_from_[s]);
+  }
+
+  const Schedule schedule_;
+  const Buffers buffers_;
+  const std::vector<std::size_t> final_from_;
+  State state_;
+};
+
+class ReferenceBackend final : public Backend {
+ public:
+  std::string name() const override { return "reference"; }
+  bool supports(const Step&) const override { return true; }
+  std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
+                                   std::uint64_t seed) override {
+    return std::make_unique<ReferenceProgram>(schedule, buffers, seed);
+  }
+  Memory& memory() override { return memory_; }
+
+ private:
+  HostMemory memory_;
+};
+
+}  // namespace
+}  // namespace ringtrain::reference
+
+namespace ringtrain {
+
+std::unique_ptr<Backend> make_reference_backend() {
+  return std::make_unique<reference::ReferenceBackend>();
+}
+
+}  // namespace ringtrain

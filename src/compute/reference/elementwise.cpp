@@ -1,0 +1,82 @@
+#include <algorithm>
+
+#include "compute/reference/state.hpp"
+#include "ringtrain/base/philox.hpp"
+
+namespace ringtrain::reference {
+
+void run(const ReluForward& step, State& s) {
+  std::ranges::transform(s[step.x], s[step.y].begin(), [](double v) { return std::max(v, 0.0); });
+}
+
+void run(const ReluBackward& step, State& s) {
+  std::ranges::transform(s[step.y], s[step.dy], s[step.dx].begin(),
+                         [](double y, double dy) { return y > 0 ? dy : 0; });
+}
+
+void run(const Add& step, State& s) {
+  std::ranges::transform(s[step.a], s[step.b], s[step.y].begin(), [&](double a, double b) {
+    return step.relu ? std::max(a + b, 0.0) : a + b;
+  });
+}
+
+void run(const Concat& step, State& s) {
+  const std::size_t total = s.shape(step.y).channels;
+  std::size_t first = 0;
+  for (const TensorId id : step.x) {
+    const std::size_t channels = s.shape(id).channels;
+    for (std::size_t i = 0; i < s[id].size(); ++i)
+      s[step.y][i / channels * total + first + i % channels] = s[id][i];
+    first += channels;
+  }
+}
+
+void run(const ChannelSlice& step, State& s) {
+  const std::size_t total = s.shape(step.x).channels, channels = s.shape(step.y).channels;
+  for (std::size_t i = 0; i < s[step.y].size(); ++i)
+    s[step.y][i] = s[step.x][i / channels * total + step.first + i % channels];
+}
+
+namespace {
+
+// Calls f(small index, large index) for every element that the shortcut carries over.
+template <class F>
+void for_each_carried(const Shape& large, const Shape& small, int stride, F f) {
+  const int channels = std::min(large.channels, small.channels);
+  for (int n = 0; n < small.batch; ++n)
+    for (int y = 0; y < small.height; ++y)
+      for (int x = 0; x < small.width; ++x)
+        for (int c = 0; c < channels; ++c)
+          f(((std::size_t(n) * small.height + y) * small.width + x) * small.channels + c,
+            ((std::size_t(n) * large.height + y * stride) * large.width + x * stride) *
+                    large.channels +
+                c);
+}
+
+}  // namespace
+
+void run(const ShortcutForward& step, State& s) {
+  std::ranges::fill(s[step.y], 0);
+  for_each_carried(s.shape(step.x), s.shape(step.y), step.stride,
+                   [&](std::size_t y, std::size_t x) { s[step.y][y] = s[step.x][x]; });
+}
+
+void run(const ShortcutBackward& step, State& s) {
+  std::ranges::fill(s[step.dx], 0);
+  for_each_carried(s.shape(step.dx), s.shape(step.dy), step.stride,
+                   [&](std::size_t y, std::size_t x) { s[step.dx][x] = s[step.dy][y]; });
+}
+
+void run(const Dropout& step, State& s) {
+  const Shape& shape = s.shape(step.x);
+  for (int n = 0; n < shape.batch; ++n) {
+    Philox random(s.seed, Purpose::dropout, step.layer + 256 * s.batch->epochs[n],
+                  s.batch->samples[n]);
+    for (std::size_t i = 0; i < shape.features(); ++i) {
+      const std::size_t at = n * shape.features() + i;
+      s[step.y][at] = random.uniform() < step.keep ? s[step.x][at] / step.keep : 0;
+    }
+  }
+}
+
+}  // namespace ringtrain::reference

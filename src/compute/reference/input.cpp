@@ -1,0 +1,34 @@
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compute/reference/state.hpp"
+#include "ringtrain/compute/distort.hpp"
+
+namespace ringtrain::reference {
+
+void run(const Input& step, State& s) {
+  const Shape& shape = s.shape(step.y);
+  const std::size_t features = shape.features();
+  for (int n = 0; n < shape.batch; ++n) {
+    const std::uint8_t* pixels = &s.batch->images[n * features];
+    double* y = &s[step.y][n * features];
+    std::copy_n(pixels, features, y);
+    if (step.distort) distort(s.batch->distortions[n], std::span(y, features), shape.channels);
+    if (step.normalisation == Normalisation::standardise_image) {
+      const double mean = std::accumulate(y, y + features, 0.0) / double(features);
+      double squares = 0;
+      for (std::size_t i = 0; i < features; ++i) squares += (y[i] - mean) * (y[i] - mean);
+      const double deviation = std::sqrt(squares / double(features));
+      for (std::size_t i = 0; i < features; ++i)
+        y[i] = (y[i] - mean) / std::max(deviation, 1 / std::sqrt(double(features)));
+    } else {
+      for (std::size_t i = 0; i < features; ++i) {
+        const std::size_t c = i % shape.channels;
+        y[i] = (y[i] / 255 - step.mean[c]) / step.deviation[c];
+      }
+    }
+  }
+}
+
+}  // namespace ringtrain::reference

@@ -1,0 +1,42 @@
+#include <algorithm>
+#include <cmath>
+
+#include "compute/reference/state.hpp"
+
+namespace ringtrain::reference {
+
+void run(const SoftmaxCrossEntropy& step, State& s) {
+  const int classes = s.shape(step.logits).channels;
+  const double smoothing = step.smoothing;
+  std::vector<double> probability(classes);
+  for (int n = 0; n < s.shape(step.logits).batch; ++n) {
+    const int label = s.batch->labels[n];
+    const double* logit = &s[step.logits][std::size_t(n) * classes];
+    double* dlogit =
+        step.dlogits == no_tensor ? nullptr : &s[step.dlogits][std::size_t(n) * classes];
+    if (label < 0) {
+      if (dlogit) std::fill_n(dlogit, classes, 0);
+      continue;
+    }
+    const double highest = *std::max_element(logit, logit + classes);
+    double sum = 0;
+    for (int c = 0; c < classes; ++c) sum += probability[c] = std::exp(logit[c] - highest);
+    double loss = 0;
+    for (int c = 0; c < classes; ++c) {
+      const double target = smoothing / classes + (c == label ? 1 - smoothing : 0);
+      loss -= target * (logit[c] - highest - std::log(sum));
+      if (dlogit) dlogit[c] = step.weight * s.sample_weight * (probability[c] / sum - target);
+    }
+    s.result.loss += step.weight * loss;
+    if (!step.counts) continue;
+    // Among equal logits the lower class is the better one.
+    int better = 0;
+    for (int c = 0; c < classes; ++c)
+      better += logit[c] > logit[label] || (logit[c] == logit[label] && c < label);
+    ++s.result.samples;
+    s.result.top1 += better < 1;
+    s.result.top5 += better < 5;
+  }
+}
+
+}  // namespace ringtrain::reference

@@ -1,0 +1,62 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "ringtrain/base/batch.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain::reference {
+
+/// Everything a step may read or write, in double precision; tensors are dense, height, width and
+/// channels from slow to fast. Tests set and read it directly.
+struct State {
+  struct Moments {
+    std::vector<double> mean, variance;
+  };
+
+  State(const Schedule& schedule, std::uint64_t dropout_seed);
+
+  const Shape& shape(TensorId id) const { return shapes[id]; }
+  std::vector<double>& operator[](TensorId id) { return tensors[id]; }
+
+  std::vector<Shape> shapes;
+  std::vector<std::vector<double>> tensors;
+  std::vector<double> parameters, gradients, statistics, batch_statistics;
+  std::map<TensorId, Moments> moments;  ///< of each BatchNormForward, by its input
+  std::uint64_t seed;
+  const Batch* batch = nullptr;
+  double sample_weight = 1;
+  StepResult result;
+};
+
+void run(const Input&, State&);
+void run(const ConvolutionForward&, State&);
+void run(const ConvolutionInputGradient&, State&);
+void run(const ConvolutionWeightGradient&, State&);
+void run(const MatrixProductForward&, State&);
+void run(const MatrixProductInputGradient&, State&);
+void run(const MatrixProductWeightGradient&, State&);
+void run(const ReluForward&, State&);
+void run(const ReluBackward&, State&);
+void run(const BatchNormForward&, State&);
+void run(const BatchNormBackward&, State&);
+void run(const Add&, State&);
+void run(const Concat&, State&);
+void run(const ChannelSlice&, State&);
+void run(const ShortcutForward&, State&);
+void run(const ShortcutBackward&, State&);
+void run(const MaxPoolForward&, State&);
+void run(const MaxPoolBackward&, State&);
+void run(const AveragePoolForward&, State&);
+void run(const AveragePoolBackward&, State&);
+void run(const LrnForward&, State&);
+void run(const LrnBackward&, State&);
+void run(const Dropout&, State&);
+void run(const SoftmaxCrossEntropy&, State&);
+
+/// Executes any step.
+void run(const Step& step, State& state);
+
+}  // namespace ringtrain::reference

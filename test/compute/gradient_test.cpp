@@ -1,0 +1,180 @@
+// Every derivative of the reference against central differences, in double precision.
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include "support/gradient_check.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::reference;
+
+namespace {
+
+// One forward step from tensor 0 (x) to tensor 1 (y); tensors 2 and 3 are dy and dx.
+State state_of(Shape x, Shape y, std::size_t parameters = 0) {
+  Schedule schedule;
+  schedule.tensors = {x, y, y, x};
+  schedule.parameters = parameters;
+  schedule.statistics = 2 * x.channels;
+  State s(schedule, 1);
+  fill_normal(s[0], 1);
+  fill_normal(s[2], 2);
+  fill_normal(s.parameters, 3);
+  return s;
+}
+
+template <class Forward, class... Backward>
+void check_pair(State s, const Forward& forward, const Backward&... backward) {
+  const auto run_forward = [&] { run(forward, s); };
+  run_forward();
+  (run(backward, s), ...);
+  const std::vector<double> r = s[2], dx = s[3], dw = s.gradients;
+  check_derivative(s, 1, r, s[0], dx, run_forward);
+  check_derivative(s, 1, r, s.parameters, dw, run_forward);
+}
+
+constexpr TensorId x = 0, y = 1, dy = 2, dx = 3;
+
+}  // namespace
+
+TEST_CASE("gradient: convolution, any kernel, stride and padding, with bias") {
+  const Window window =
+      GENERATE(Window{}, Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 2, 2, 1, 0, 1, 1, 0},
+               Window{1, 1, 2, 2}, Window{5, 5, 2, 2, 1, 2, 2, 2}, Window{1, 7, 1, 1, 0, 3, 0, 3});
+  const Shape in{2, 5, 6, 3};
+  const Shape out{2, (5 + window.top + window.bottom - window.height) / window.stride_y + 1,
+                  (6 + window.left + window.right - window.width) / window.stride_x + 1, 4};
+  const std::size_t weights = std::size_t(4) * window.height * window.width * 3;
+  const ParameterRange w{0, weights}, b{weights, 4};
+
+  check_pair(state_of(in, out, weights + 4), ConvolutionForward{window, x, y, w, b},
+             ConvolutionInputGradient{window, dy, dx, w},
+             ConvolutionWeightGradient{window, x, dy, w, b});
+}
+
+TEST_CASE("gradient: matrix product with bias") {
+  const ParameterRange w{0, 5 * 12}, b{60, 5};
+
+  check_pair(state_of({3, 2, 2, 3}, {3, 1, 1, 5}, 65), MatrixProductForward{x, y, w, b},
+             MatrixProductInputGradient{dy, dx, w}, MatrixProductWeightGradient{x, dy, w, b});
+}
+
+TEST_CASE("gradient: ReLU") {
+  check_pair(state_of({2, 3, 3, 5}, {2, 3, 3, 5}), ReluForward{x, y}, ReluBackward{y, dy, dx});
+}
+
+TEST_CASE("gradient: BatchNorm with and without gamma and ReLU") {
+  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
+  CAPTURE(gamma, relu);
+  const ParameterRange beta{0, 3};
+  const std::optional<ParameterRange> scale =
+      gamma ? std::optional<ParameterRange>({3, 3}) : std::nullopt;
+  BatchNormForward forward{x, y, no_tensor, scale, beta, {0, 6}};
+  BatchNormBackward backward{x, no_tensor, dy, no_tensor, dx, no_tensor, scale, beta};
+  forward.relu = backward.relu = relu;
+
+  check_pair(state_of({3, 2, 3, 3}, {3, 2, 3, 3}, gamma ? 6 : 3), forward, backward);
+}
+
+TEST_CASE("gradient: BatchNorm + residual + ReLU, by input and residual, of two summed gradients") {
+  Schedule schedule;
+  schedule.tensors = std::vector<Shape>(7, Shape{3, 2, 2, 3});
+  schedule.parameters = 6;
+  schedule.statistics = 6;
+  State s(schedule, 1);
+  const TensorId residual = 4, dresidual = 5, dy2 = 6;
+  for (const TensorId id : {x, dy, residual, dy2}) fill_normal(s[id], 10 + id);
+  fill_normal(s.parameters, 3);
+  BatchNormForward forward{x, y, residual, ParameterRange{3, 3}, {0, 3}, {0, 6}};
+  BatchNormBackward backward{x, y, dy, dy2, dx, dresidual, ParameterRange{3, 3}, {0, 3}};
+  forward.relu = backward.relu = true;
+  const auto run_forward = [&] { run(forward, s); };
+
+  run_forward();
+  run(backward, s);
+
+  std::vector<double> r = s[dy];
+  for (std::size_t i = 0; i < r.size(); ++i) r[i] += s[dy2][i];
+  check_derivative(s, y, r, s[x], std::vector<double>(s[dx]), run_forward);
+  check_derivative(s, y, r, s[residual], std::vector<double>(s[dresidual]), run_forward);
+  check_derivative(s, y, r, s.parameters, std::vector<double>(s.gradients), run_forward);
+}
+
+TEST_CASE("gradient: pools, with padding and windows that overlap") {
+  const Window window = GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2},
+                                 Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{6, 6, 1, 1});
+  const int out = (6 + window.top + window.bottom - window.height) / window.stride_y + 1;
+  const State s = state_of({2, 6, 6, 3}, {2, out, out, 3});
+
+  check_pair(s, MaxPoolForward{window, x, y}, MaxPoolBackward{window, x, y, dy, dx});
+  check_pair(s, AveragePoolForward{window, x, y}, AveragePoolBackward{window, dy, dx});
+}
+
+TEST_CASE("gradient: LRN, windows cut at both ends") {
+  const int radius = GENERATE(1, 4, 9);
+  LrnForward forward{x, y, radius};
+  LrnBackward backward{x, dy, dx, radius};
+  forward.alpha = backward.alpha = 0.3f;
+
+  check_pair(state_of({2, 2, 1, 7}, {2, 2, 1, 7}), forward, backward);
+}
+
+TEST_CASE("gradient: shortcut that drops pixels and adds channels") {
+  check_pair(state_of({2, 5, 4, 3}, {2, 3, 2, 6}), ShortcutForward{x, y}, ShortcutBackward{dy, dx});
+}
+
+TEST_CASE("gradient: dropout is its own derivative, with the same mask") {
+  State s = state_of({3, 2, 2, 8}, {3, 2, 2, 8});
+  Batch batch;
+  batch.labels = {0, 0, 0};
+  batch.samples = {5, 6, 7};
+  batch.epochs = {1, 1, 2};
+  s.batch = &batch;
+
+  check_pair(std::move(s), Dropout{x, y, 0.6f, 3}, Dropout{dy, dx, 0.6f, 3});
+}
+
+TEST_CASE("gradient: concatenation hands each input its channels") {
+  Schedule schedule;
+  schedule.tensors = {{2, 2, 2, 3}, {2, 2, 2, 5}, {2, 2, 2, 8}, {2, 2, 2, 3}, {2, 2, 2, 5}};
+  State s(schedule, 1);
+  fill_normal(s[0], 1);
+  fill_normal(s[1], 2);
+
+  run(Concat{{0, 1}, 2}, s);
+  run(ChannelSlice{2, 3, 0}, s);
+  run(ChannelSlice{2, 4, 3}, s);
+
+  CHECK(s[3] == s[0]);
+  CHECK(s[4] == s[1]);
+}
+
+TEST_CASE("gradient: softmax cross-entropy with smoothing, weight and padded samples") {
+  Schedule schedule;
+  schedule.tensors = {{3, 1, 1, 7}, {3, 1, 1, 7}};
+  State s(schedule, 1);
+  fill_normal(s[0], 1);
+  Batch batch;
+  batch.labels = {2, -1, 6};
+  s.batch = &batch;
+  s.sample_weight = 0.25;
+  const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f};
+  const auto loss = [&] {
+    s.result = {};
+    run(step, s);
+    return s.result.loss * s.sample_weight;
+  };
+
+  loss();
+
+  const std::vector<double> analytic = s[1];
+  CHECK(s.result.samples == 2);
+  for (std::size_t i = 0; i < analytic.size(); ++i) {
+    const double h = 1e-5, kept = s[0][i];
+    s[0][i] = kept + h;
+    const double above = loss();
+    s[0][i] = kept - h;
+    const double below = loss();
+    s[0][i] = kept;
+    CHECK((above - below) / (2 * h) == Approx(analytic[i]).margin(1e-9).epsilon(1e-6));
+  }
+}

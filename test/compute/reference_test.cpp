@@ -1,0 +1,127 @@
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numeric>
+
+#include "compute/reference/state.hpp"
+#include "ringtrain/compute/distort.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::reference;
+
+namespace {
+
+State state_of(std::vector<Shape> shapes, std::size_t parameters = 0, std::size_t statistics = 0) {
+  Schedule schedule;
+  schedule.tensors = std::move(shapes);
+  schedule.parameters = parameters;
+  schedule.statistics = statistics;
+  return State(schedule, 1);
+}
+
+}  // namespace
+
+TEST_CASE("reference: a max-pool's gradient goes to the first maximum in row order") {
+  State s = state_of({{1, 2, 2, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 2, 2, 1}});
+  s[0] = {0, 5, 5, 5};
+  s[2] = {3};
+
+  run(MaxPoolForward{{2, 2, 2, 2}, 0, 1}, s);
+  run(MaxPoolBackward{{2, 2, 2, 2}, 0, 1, 2, 3}, s);
+
+  CHECK(s[1] == std::vector<double>{5});
+  CHECK(s[3] == std::vector<double>{0, 3, 0, 0});
+}
+
+TEST_CASE("reference: average pooling leaves the padding out of the divisor") {
+  State s = state_of({{1, 2, 2, 1}, {1, 2, 2, 1}});
+  s[0] = {1, 2, 3, 4};
+
+  run(AveragePoolForward{{3, 3, 2, 2, 1, 1, 2, 2}, 0, 1}, s);
+
+  CHECK(s[1][0] == Approx(2.5));
+}
+
+TEST_CASE("reference: a convolution by hand") {
+  State s = state_of({{1, 1, 3, 1}, {1, 1, 3, 1}}, 4);
+  s[0] = {1, 2, 3};
+  s.parameters = {10, 1, -1, 0.5};
+
+  run(ConvolutionForward{{1, 3, 1, 1, 0, 1, 0, 1}, 0, 1, {0, 3}, ParameterRange{3, 1}}, s);
+
+  CHECK(s[1] == std::vector<double>{1 - 2 + 0.5, 10 + 2 - 3 + 0.5, 20 + 3 + 0.5});
+}
+
+TEST_CASE("reference: BatchNorm publishes the batch's mean and unbiased variance") {
+  State s = state_of({{4, 1, 1, 1}, {4, 1, 1, 1}}, 1, 2);
+  s[0] = {1, 2, 3, 6};
+  BatchNormForward step{0, 1, no_tensor, std::nullopt, {0, 1}, {0, 2}};
+
+  run(step, s);
+
+  CHECK(s.batch_statistics[0] == Approx(3));
+  CHECK(s.batch_statistics[1] == Approx(14.0 / 3));
+  step.unbiased = false;
+  run(step, s);
+  CHECK(s.batch_statistics[1] == Approx(14.0 / 4));
+}
+
+TEST_CASE("reference: BatchNorm in evaluation uses the running statistics") {
+  State s = state_of({{1, 1, 1, 2}, {1, 1, 1, 2}}, 2, 4);
+  s[0] = {3, 4};
+  s.parameters = {0.5, 0.25};
+  s.statistics = {1, 2, 4, 1};
+  BatchNormForward step{0, 1, no_tensor, std::nullopt, {0, 2}, {0, 4}};
+  step.training = false;
+  step.epsilon = 0;
+
+  run(step, s);
+
+  CHECK(s[1] == std::vector<double>{1.5, 2.25});
+}
+
+TEST_CASE("reference: equal logits count as the lower class being better") {
+  State s = state_of({{2, 1, 1, 6}});
+  Batch batch;
+  batch.labels = {0, 5};
+  s.batch = &batch;
+
+  run(SoftmaxCrossEntropy{0}, s);
+
+  CHECK(s.result.top1 == 1);
+  CHECK(s.result.top5 == 1);
+  CHECK(s.result.loss == Approx(2 * std::log(6.0)));
+}
+
+TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(elements)") {
+  State s = state_of({{2, 1, 2, 2}});
+  Batch batch;
+  batch.images = {0, 2, 4, 6, 9, 9, 9, 9};
+  batch.labels = {0, 0};
+  batch.distortions.resize(2);
+  s.batch = &batch;
+  Input step{0, Normalisation::standardise_image, {}, {}, true};
+
+  run(step, s);
+
+  CHECK(s[0][0] == Approx(-3 / std::sqrt(5.0)));
+  CHECK(s[0][7] == 0);
+}
+
+TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
+  const std::vector<double> image{10, 20, 30, 200, 100, 50};
+  const auto distorted = [&](Distortion d) {
+    std::vector<double> result = image;
+    distort<double>(d, result, 3);
+    return result;
+  };
+
+  CHECK(distorted({}) == image);
+  CHECK(distorted({.brightness = 5})[3] == 205);
+  CHECK(distorted({.contrast = 0.5f})[0] == Approx(57.5));
+  CHECK(distorted({.saturation = 0})[4] == Approx(200));
+  // A third of the circle carries red to green, to blue, to red.
+  const auto turned = distorted({.hue = 1 / 3.f});
+  CHECK(turned[3] == Approx(50).epsilon(1e-4));
+  CHECK(turned[4] == Approx(200).epsilon(1e-4));
+  CHECK(turned[5] == Approx(100).epsilon(1e-4));
+}

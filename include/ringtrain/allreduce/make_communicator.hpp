@@ -9,7 +9,7 @@
 namespace ringtrain {
 
 struct CommunicatorOptions {
-  RingTuning ring;
+  RingTuning ring = {};
   /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
   bool overlap = true;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups

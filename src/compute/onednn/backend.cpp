@@ -1,0 +1,171 @@
+#include <dnnl_debug.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "compute/onednn/layout.hpp"
+#include "compute/onednn/plan.hpp"
+#include "compute/onednn/program.hpp"
+#include "ringtrain/compute/memory_plan.hpp"
+
+namespace ringtrain::onednn {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Calls f and translates oneDNN's exceptions.
+template <class F>
+auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
+  try {
+    return f();
+  } catch (const dnnl::error& error) {
+    throw Error(fmt::format("{} step {} ({}) with oneDNN", doing, s, name_of(step)),
+                fmt::format("{}, {}", error.what(), dnnl_status2str(error.status)));
+  }
+}
+
+class PlannedProgram final : public OnednnProgram {
+ public:
+  PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa)
+      : schedule_(schedule),
+        tensors_(choose_layouts(schedule, block_of(isa))),
+        final_from_(finality(schedule)),
+        step_seconds_(schedule.steps.size()) {
+    place_tensors();
+    plan_steps(buffers, seed, isa);
+  }
+
+  StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
+  std::size_t bytes() const override { return bytes_; }
+
+  const std::vector<std::string>& implementations() const override { return implementations_; }
+  std::span<const double> step_seconds() const override { return step_seconds_; }
+  void write(TensorId id, std::span<const float> values) override;
+  std::vector<float> read(TensorId id) const override;
+  bool padding_is_zero(TensorId id) const override;
+
+ private:
+  void place_tensors();
+  void plan_steps(const Buffers& buffers, std::uint64_t seed, Isa isa);
+  Buffer allocate(std::size_t bytes);
+  void check(const Batch& batch) const;
+
+  const Schedule schedule_;
+  std::vector<Tensor> tensors_;
+  const std::vector<std::size_t> final_from_;
+  std::vector<double> step_seconds_;
+  Buffer arena_, scratch_;
+  std::vector<Buffer> kept_;
+  std::vector<Action> actions_;
+  std::vector<std::string> implementations_;
+  std::size_t bytes_ = 0;
+};
+
+Buffer PlannedProgram::allocate(std::size_t bytes) {
+  bytes_ += bytes;
+  return HostMemory().allocate((bytes + sizeof(float) - 1) / sizeof(float));
+}
+
+void PlannedProgram::place_tensors() {
+  std::vector<std::size_t> sizes;
+  for (const Tensor& tensor : tensors_) sizes.push_back(tensor.elements() * sizeof(float));
+  const MemoryPlan places = plan_memory(schedule_, sizes);
+  arena_ = allocate(places.bytes);
+  for (std::size_t id = 0; id < tensors_.size(); ++id)
+    tensors_[id].data = arena_.view().data() + places.offset[id] / sizeof(float);
+}
+
+void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa isa) {
+  Planner planner(tensors_, buffers, seed, isa);
+  for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
+    const Step& step = schedule_.steps[s];
+    planner.next_step();
+    actions_.push_back(at_border("plan", s, step, [&] {
+      return std::visit([&](const auto& kind) { return plan(kind, planner); }, step);
+    }));
+  }
+  scratch_ = allocate(planner.scratch_bytes());
+  planner.finish(reinterpret_cast<std::byte*>(scratch_.view().data()));
+  kept_ = planner.take_kept();
+  for (const Buffer& buffer : kept_) bytes_ += buffer.view().size() * sizeof(float);
+  implementations_ = planner.take_implementations();
+}
+
+void PlannedProgram::check(const Batch& batch) const {
+  expects(batch.size() == schedule_.batch, "Program::run: the batch has the schedule's size");
+  for (const Step& step : schedule_.steps)
+    if (const auto* input = std::get_if<Input>(&step))
+      expects(batch.images.size() == schedule_.tensors[input->y].elements(),
+              "Program::run: the images have the schedule's extents");
+}
+
+StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const Final& final) {
+  check(batch);
+  StepResult result;
+  const Frame frame{batch, sample_weight, result,
+                    reinterpret_cast<std::byte*>(scratch_.view().data())};
+  std::size_t final_from = schedule_.parameters;
+  double mark = seconds();
+  for (std::size_t s = 0; s < actions_.size(); ++s) {
+    at_border("run", s, schedule_.steps[s], [&] { actions_[s](frame); });
+    const double now = seconds();
+    step_seconds_[s] = now - mark;
+    (s < schedule_.backward ? result.forward_seconds : result.backward_seconds) += now - mark;
+    mark = now;
+    if (s < schedule_.backward || final_from_[s] >= final_from) continue;
+    final_from = final_from_[s];
+    if (final) final(final_from);
+    mark = seconds();
+  }
+  return result;
+}
+
+void PlannedProgram::write(TensorId id, std::span<const float> values) {
+  const Tensor& t = tensors_[id];
+  expects(values.size() == t.shape.elements(), "OnednnProgram::write: a value an element");
+  std::fill_n(t.data, t.elements(), 0.f);
+  for (std::size_t i = 0; i < values.size(); ++i) t.data[t.place(i)] = values[i];
+}
+
+std::vector<float> PlannedProgram::read(TensorId id) const {
+  const Tensor& t = tensors_[id];
+  std::vector<float> values(t.shape.elements());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = t.data[t.place(i)];
+  return values;
+}
+
+bool PlannedProgram::padding_is_zero(TensorId id) const {
+  const Tensor& t = tensors_[id];
+  const int used = t.shape.channels % t.block;
+  if (used == 0) return true;
+  for (std::size_t n = 0; n < std::size_t(t.shape.batch); ++n)
+    for (std::size_t i = (t.blocks() - 1) * t.plane(); i < t.image(); ++i)
+      if (i % t.block >= std::size_t(used) && t.data[n * t.image() + i] != 0) return false;
+  return true;
+}
+
+class OnednnBackend final : public Backend {
+ public:
+  std::string name() const override { return "onednn"; }
+  bool supports(const Step&) const override { return true; }
+  std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
+                                   std::uint64_t seed) override {
+    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa());
+  }
+  Memory& memory() override { return memory_; }
+
+ private:
+  HostMemory memory_;
+};
+
+}  // namespace
+}  // namespace ringtrain::onednn
+
+namespace ringtrain {
+
+std::unique_ptr<Backend> make_onednn_backend() { return std::make_unique<onednn::OnednnBackend>(); }
+
+}  // namespace ringtrain

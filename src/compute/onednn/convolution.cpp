@@ -1,0 +1,119 @@
+#include "compute/onednn/plan.hpp"
+
+namespace ringtrain::onednn {
+namespace {
+
+using dnnl::memory;
+
+// One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
+// each step reorders from or into the flat buffer, through scratch memory that is still in cache.
+struct Geometry {
+  Geometry(const Window& window, const Tensor& x, const Tensor& y)
+      : source(desc_of(x)),
+        destination(desc_of(y)),
+        strides{window.stride_y, window.stride_x},
+        before{window.top, window.left},
+        after{window.bottom, window.right} {
+    const memory::dims weights{y.shape.channels, x.shape.channels, window.height, window.width};
+    flat = {weights, memory::data_type::f32, memory::format_tag::ohwi};
+    any = {weights, memory::data_type::f32, memory::format_tag::any};
+    bias = {{y.shape.channels}, memory::data_type::f32, memory::format_tag::x};
+  }
+
+  memory::desc source, destination, flat, any, bias;
+  memory::dims strides, before, after;
+};
+
+constexpr auto direct = dnnl::algorithm::convolution_direct;
+
+dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool bias, bool relu,
+                                                       const dnnl::engine& engine) {
+  constexpr auto training = dnnl::prop_kind::forward_training;
+  const auto desc =
+      bias ? dnnl::convolution_forward::desc(training, direct, g.source, g.any, g.bias,
+                                             g.destination, g.strides, g.before, g.after)
+           : dnnl::convolution_forward::desc(training, direct, g.source, g.any, g.destination,
+                                             g.strides, g.before, g.after);
+  dnnl::primitive_attr attr = attributes();
+  if (relu) {
+    dnnl::post_ops epilogue;
+    epilogue.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    attr.set_post_ops(epilogue);
+  }
+  return {desc, attr, engine};
+}
+
+// Copies weights between two formats.
+BoundPrimitive reorder(Planner& planner, const memory& from, const memory& to) {
+  const dnnl::reorder::primitive_desc desc(from, to, attributes());
+  return planner.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+}  // namespace
+
+Action plan(const ConvolutionForward& step, Planner& planner) {
+  const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
+  const Geometry g(step.window, x, y);
+  const auto desc = forward_desc(g, step.b.has_value(), step.relu, planner.engine());
+  const memory flat = planner.memory(g.flat, planner.parameters(step.w));
+  const memory weights = planner.scratch_memory(desc.weights_desc());
+  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(x)},
+                                                {DNNL_ARG_WEIGHTS, weights},
+                                                {DNNL_ARG_DST, planner.memory(y)}};
+  if (step.b)
+    arguments.emplace_back(DNNL_ARG_BIAS, planner.memory(g.bias, planner.parameters(*step.b)));
+
+  return [format = reorder(planner, flat, weights),
+          convolve =
+              planner.bind<dnnl::convolution_forward>(desc, std::move(arguments))](const Frame&) {
+    format();
+    convolve();
+  };
+}
+
+Action plan(const ConvolutionInputGradient& step, Planner& planner) {
+  const Tensor &dx = planner.tensor(step.dx), &dy = planner.tensor(step.dy);
+  const Geometry g(step.window, dx, dy);
+  const dnnl::convolution_backward_data::primitive_desc desc(
+      {direct, g.source, g.any, g.destination, g.strides, g.before, g.after}, attributes(),
+      planner.engine(), forward_desc(g, false, false, planner.engine()));
+  const memory flat = planner.memory(g.flat, planner.parameters(step.w));
+  const memory weights = planner.scratch_memory(desc.weights_desc());
+
+  return [format = reorder(planner, flat, weights),
+          convolve = planner.bind<dnnl::convolution_backward_data>(
+              desc, {{DNNL_ARG_DIFF_DST, planner.memory(dy)},
+                     {DNNL_ARG_WEIGHTS, weights},
+                     {DNNL_ARG_DIFF_SRC, planner.memory(dx)}})](const Frame&) {
+    format();
+    convolve();
+  };
+}
+
+Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
+  using Primitive = dnnl::convolution_backward_weights;
+  const Tensor &x = planner.tensor(step.x), &dy = planner.tensor(step.dy);
+  const Geometry g(step.window, x, dy);
+  const auto operation = step.b ? Primitive::desc(direct, g.source, g.any, g.bias, g.destination,
+                                                  g.strides, g.before, g.after)
+                                : Primitive::desc(direct, g.source, g.any, g.destination, g.strides,
+                                                  g.before, g.after);
+  const Primitive::primitive_desc desc(
+      operation, attributes(), planner.engine(),
+      forward_desc(g, step.b.has_value(), false, planner.engine()));
+  const memory flat = planner.memory(g.flat, planner.gradients(step.w));
+  const memory weights = planner.scratch_memory(desc.diff_weights_desc());
+  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(x)},
+                                                {DNNL_ARG_DIFF_DST, planner.memory(dy)},
+                                                {DNNL_ARG_DIFF_WEIGHTS, weights}};
+  if (step.b)
+    arguments.emplace_back(DNNL_ARG_DIFF_BIAS, planner.memory(g.bias, planner.gradients(*step.b)));
+
+  return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
+          format = reorder(planner, weights, flat)](const Frame&) {
+    correlate();
+    format();
+  };
+}
+
+}  // namespace ringtrain::onednn

@@ -1,0 +1,26 @@
+#include <algorithm>
+
+#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/plan.hpp"
+#include "ringtrain/base/philox.hpp"
+
+namespace ringtrain::onednn {
+
+Action plan(const Dropout& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  return [=, seed = planner.seed(), threads = planner.threads()](const Frame& frame) {
+    for_each_item(threads, x.shape.batch, [&](std::size_t n) {
+      Philox random(seed, Purpose::dropout, step.layer + 256 * frame.batch.epochs[n],
+                    frame.batch.samples[n]);
+      std::fill_n(y.data + n * y.image(), y.image(), 0.f);  // the padding too
+      for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)
+        for (int c = 0; c < x.shape.channels; ++c) {
+          const std::size_t at =
+              n * x.image() + c / x.block * x.plane() + pixel * x.block + c % x.block;
+          if (random.uniform() < step.keep) y.data[at] = x.data[at] / step.keep;
+        }
+    });
+  };
+}
+
+}  // namespace ringtrain::onednn

@@ -1,0 +1,77 @@
+#include <algorithm>
+
+#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/plan.hpp"
+
+namespace ringtrain::onednn {
+namespace {
+
+constexpr std::size_t chunk = 8192;  // elements: three operands fit the second-level cache
+
+template <int B>
+struct Rectify {
+  [[gnu::always_inline]] static inline void run(const float* x, float* y, std::size_t count) {
+    for (std::size_t i = 0; i < count; i += B) store<B>(y + i, relu<B>(load<B>(x + i)));
+  }
+};
+
+template <int B>
+struct Mask {
+  [[gnu::always_inline]] static inline void run(const float* y, const float* dy, float* dx,
+                                                std::size_t count) {
+    for (std::size_t i = 0; i < count; i += B)
+      store<B>(dx + i, load<B>(y + i) > 0 ? load<B>(dy + i) : Vec<B>{});
+  }
+};
+
+template <int B>
+struct Sum {
+  [[gnu::always_inline]] static inline void run(const float* a, const float* b, float* y,
+                                                std::size_t count, bool rectify) {
+    for (std::size_t i = 0; i < count; i += B) {
+      const Vec<B> sum = load<B>(a + i) + load<B>(b + i);
+      store<B>(y + i, rectify ? relu<B>(sum) : sum);
+    }
+  }
+};
+
+// Calls f(first, count) for every chunk of a tensor, padding included.
+template <class F>
+void for_each_chunk(int threads, std::size_t elements, const F& f) {
+  for_each_item(threads, (elements + chunk - 1) / chunk, [&](std::size_t item) {
+    f(item * chunk, std::min(chunk, elements - item * chunk));
+  });
+}
+
+}  // namespace
+
+Action plan(const ReluForward& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  return [=, threads = planner.threads(), rectify = pick<Rectify>(planner.isa())](const Frame&) {
+    for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
+      rectify(x.data + first, y.data + first, count);
+    });
+  };
+}
+
+Action plan(const ReluBackward& step, Planner& planner) {
+  const Tensor y = planner.tensor(step.y), dy = planner.tensor(step.dy),
+               dx = planner.tensor(step.dx);
+  return [=, threads = planner.threads(), mask = pick<Mask>(planner.isa())](const Frame&) {
+    for_each_chunk(threads, y.elements(), [&](std::size_t first, std::size_t count) {
+      mask(y.data + first, dy.data + first, dx.data + first, count);
+    });
+  };
+}
+
+Action plan(const Add& step, Planner& planner) {
+  const Tensor a = planner.tensor(step.a), b = planner.tensor(step.b), y = planner.tensor(step.y);
+  return [=, threads = planner.threads(), rectify = step.relu,
+          sum = pick<Sum>(planner.isa())](const Frame&) {
+    for_each_chunk(threads, a.elements(), [&](std::size_t first, std::size_t count) {
+      sum(a.data + first, b.data + first, y.data + first, count, rectify);
+    });
+  };
+}
+
+}  // namespace ringtrain::onednn

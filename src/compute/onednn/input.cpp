@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <cmath>
+
+#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/plan.hpp"
+#include "ringtrain/compute/distort.hpp"
+
+namespace ringtrain::onednn {
+namespace {
+
+// y = (v - offset) * factor
+struct Line {
+  float offset, factor;
+};
+
+// (v - mean) / max(deviation, 1/sqrt(elements)) of one whole image.
+Line standardising(std::span<const float> image) {
+  const double count = static_cast<double>(image.size());
+  double sum = 0, squares = 0;
+  for (const float v : image) sum += v;
+  const double mean = sum / count;
+  for (const float v : image) squares += (v - mean) * (v - mean);
+  const double deviation = std::max(std::sqrt(squares / count), 1 / std::sqrt(count));
+  return {static_cast<float>(mean), static_cast<float>(1 / deviation)};
+}
+
+// Interleaved channels into the tensor's layout, one channel at a time.
+void write_channel(std::span<const float> image, const Tensor& y, std::size_t n, int c,
+                   const Line& line) {
+  float* out = y.data + n * y.image() + c / y.block * y.plane() + c % y.block;
+  for (std::size_t pixel = 0; pixel < y.pixels(); ++pixel)
+    out[pixel * y.block] = (image[pixel * y.shape.channels + c] - line.offset) * line.factor;
+}
+
+}  // namespace
+
+Action plan(const Input& step, Planner& planner) {
+  const Tensor y = planner.tensor(step.y);
+  const std::size_t features = y.shape.features();
+  const bool standardise = step.normalisation == Normalisation::standardise_image;
+  expects(standardise || (std::ssize(step.mean) == y.shape.channels &&
+                          std::ssize(step.deviation) == y.shape.channels),
+          "Input: one mean and deviation a channel");
+  const Scratch images = planner.scratch(planner.threads() * features * sizeof(float));
+  return [=, threads = planner.threads()](const Frame& frame) {
+    for_each_item(threads, y.shape.batch, [&](std::size_t n) {
+      const std::span image(images.in(frame) + this_thread() * features, features);
+      std::copy_n(frame.batch.images.data() + n * features, features, image.data());
+      if (step.distort) distort(frame.batch.distortions[n], image, y.shape.channels);
+      if (y.block > 1) std::fill_n(y.data + n * y.image(), y.image(), 0.f);
+      const Line whole = standardise ? standardising(image) : Line{};
+      for (int c = 0; c < y.shape.channels; ++c)
+        write_channel(
+            image, y, n, c,
+            standardise ? whole : Line{255 * step.mean[c], 1 / (255 * step.deviation[c])});
+    });
+  };
+}
+
+}  // namespace ringtrain::onednn

@@ -1,0 +1,19 @@
+#pragma once
+#include <omp.h>
+
+#include <cstddef>
+
+namespace ringtrain::onednn {
+
+/// Runs f(item) for each of `items` items on `threads` threads. Items follow from the shapes alone,
+/// never from the number of threads, and each writes its own result: so bits do not depend on it.
+template <class F>
+void for_each_item(int threads, std::size_t items, const F& f) {
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (std::size_t item = 0; item < items; ++item) f(item);
+}
+
+/// Which of the threads runs this item: for scratch memory that items must not share.
+inline int this_thread() { return omp_get_thread_num(); }
+
+}  // namespace ringtrain::onednn

@@ -1,0 +1,32 @@
+#pragma once
+#include "compute/onednn/planner.hpp"
+
+namespace ringtrain::onednn {
+
+// Each plans one kind of step; the files are named as those of reference/.
+Action plan(const Input&, Planner&);
+Action plan(const ConvolutionForward&, Planner&);
+Action plan(const ConvolutionInputGradient&, Planner&);
+Action plan(const ConvolutionWeightGradient&, Planner&);
+Action plan(const MatrixProductForward&, Planner&);
+Action plan(const MatrixProductInputGradient&, Planner&);
+Action plan(const MatrixProductWeightGradient&, Planner&);
+Action plan(const ReluForward&, Planner&);
+Action plan(const ReluBackward&, Planner&);
+Action plan(const BatchNormForward&, Planner&);
+Action plan(const BatchNormBackward&, Planner&);
+Action plan(const Add&, Planner&);
+Action plan(const Concat&, Planner&);
+Action plan(const ChannelSlice&, Planner&);
+Action plan(const ShortcutForward&, Planner&);
+Action plan(const ShortcutBackward&, Planner&);
+Action plan(const MaxPoolForward&, Planner&);
+Action plan(const MaxPoolBackward&, Planner&);
+Action plan(const AveragePoolForward&, Planner&);
+Action plan(const AveragePoolBackward&, Planner&);
+Action plan(const LrnForward&, Planner&);
+Action plan(const LrnBackward&, Planner&);
+Action plan(const Dropout&, Planner&);
+Action plan(const SoftmaxCrossEntropy&, Planner&);
+
+}  // namespace ringtrain::onednn

@@ -1,0 +1,268 @@
+// Every kind of step: oneDNN and our own kernels against the reference, at odd sizes.
+#include "support/backend_comparison.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
+int sizes_of_batch() { return GENERATE(1, 2, 3); }
+
+int extent(int in, int before, int after, int kernel, int stride) {
+  return (in + before + after - kernel) / stride + 1;
+}
+Shape after(const Window& w, const Shape& x, int channels) {
+  return {x.batch, extent(x.height, w.top, w.bottom, w.height, w.stride_y),
+          extent(x.width, w.left, w.right, w.width, w.stride_x), channels};
+}
+
+const std::optional<ParameterRange> none;
+
+}  // namespace
+
+TEST_CASE("onednn: convolution agrees with the reference, forward and both gradients") {
+  const Window window =
+      GENERATE(Window{}, Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3, 2, 2, 0, 0, 1, 1},
+               Window{1, 1, 2, 2}, Window{5, 5, 1, 1, 2, 2, 2, 2}, Window{1, 7, 1, 1, 0, 3, 0, 3},
+               Window{3, 2, 2, 1, 0, 1, 1, 0}, Window{7, 7, 2, 2, 3, 3, 3, 3});
+  const int in = sizes_of_channels(), out = GENERATE(5, 16, 33), batch = GENERATE(1, 3);
+  CAPTURE(window.height, window.width, window.stride_y, in, out, batch);
+  const bool bias = out != 16;
+  const Shape x{batch, 9, 11, in}, y = after(window, x, out);
+  const std::size_t weights = std::size_t(out) * window.height * window.width * in;
+  const ParameterRange w{3, weights};  // not aligned
+  const auto b = bias ? std::optional(ParameterRange{3 + weights, std::size_t(out)}) : none;
+
+  BackendComparison(
+      {x, y, y, x}, 2,
+      {ConvolutionForward{window, 0, 2, w, b, out == 33}, ConvolutionInputGradient{window, 1, 3, w},
+       ConvolutionWeightGradient{window, 0, 1, w, b}},
+      3 + weights + out)
+      .check();
+}
+
+TEST_CASE("onednn: a convolution whose images are plain agrees with the reference") {
+  const int channels = GENERATE(1, 3, 4, 5), out = GENERATE(7, 16, 64);
+  const bool distort = GENERATE(false, true);
+  CAPTURE(channels, out, distort);
+  Schedule schedule;
+  schedule.tensors = {
+      {2, 9, 10, channels}, {2, 9, 10, out}, {2, 1, 1, out}, {2, 1, 1, out}, {2, 9, 10, out}};
+  const std::size_t weights = std::size_t(out) * 25 * channels;
+  const Window window{5, 5, 1, 1, 2, 2, 2, 2}, whole{9, 10, 1, 1};
+  schedule.parameters = weights + out;
+  schedule.batch = 2;
+  const ParameterRange w{0, weights}, b{weights, std::size_t(out)};
+  schedule.steps = {Input{0, Normalisation::mean_deviation, std::vector<float>(channels, 0.4f),
+                          std::vector<float>(channels, 0.25f), distort},
+                    ConvolutionForward{window, 0, 1, w, b, true},
+                    AveragePoolForward{whole, 1, 2},
+                    SoftmaxCrossEntropy{2, 3},
+                    AveragePoolBackward{whole, 3, 4},
+                    ConvolutionWeightGradient{window, 0, 4, w, b}};
+  schedule.backward = 4;
+  Batch batch{9, 10, channels, {}, {1, 3}, {0, 1}, {0, 0}, {{5, 0.8f, 1.2f, 0.1f}, {-9, 1.5f}}};
+  Philox random(3, Purpose::synthetic);
+  for (int i = 0; i < 2 * 90 * channels; ++i)
+    batch.images.push_back(static_cast<std::uint8_t>(random.below(256)));
+
+  std::vector<float> gradients[2];
+  double loss[2];
+  for (const int which : {0, 1}) {
+    const auto backend = make_backend(which ? "onednn" : "reference");
+    Buffer values = backend->memory().allocate(schedule.parameters),
+           result = backend->memory().allocate(schedule.parameters);
+    Philox initial(4, Purpose::initialise);
+    for (float& v : values.view().host()) v = static_cast<float>(initial.normal());
+    const auto program = backend->compile(schedule, {values, result, {}, {}}, 1);
+    loss[which] = program->run(batch, 0.5, nullptr).loss;
+    gradients[which].assign(result.view().host().begin(), result.view().host().end());
+  }
+
+  CHECK(loss[1] == Approx(loss[0]).epsilon(1e-5));
+  CHECK(relative_error(gradients[1], gradients[0]) < 1e-5);
+}
+
+TEST_CASE("onednn: matrix product agrees with the reference") {
+  const int channels = sizes_of_channels(), batch = sizes_of_batch();
+  const int side = GENERATE(1, 3), out = GENERATE(1, 10, 200);
+  CAPTURE(channels, batch, side, out);
+  const Shape x{batch, side, side, channels}, y{batch, 1, 1, out};
+  const std::size_t weights = out * x.features();
+  const ParameterRange w{0, weights};
+  const auto b = out == 1 ? none : std::optional(ParameterRange{weights, std::size_t(out)});
+
+  BackendComparison({x, y, y, x}, 2,
+                    {MatrixProductForward{0, 2, w, b, out == 10},
+                     MatrixProductInputGradient{1, 3, w}, MatrixProductWeightGradient{0, 1, w, b}},
+                    weights + out)
+      .check();
+}
+
+TEST_CASE("onednn: a matrix product from and to images fills every pixel") {
+  const int channels = sizes_of_channels();
+  const Shape x{2, 1, 1, 6}, y{2, 3, 2, channels};
+
+  BackendComparison({x, y}, 1, {MatrixProductForward{0, 1, {0, 6 * y.features()}}},
+                    6 * y.features())
+      .check();
+}
+
+TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero") {
+  const int channels = sizes_of_channels(), batch = sizes_of_batch();
+  const Shape s{batch, 5, 7, channels};
+
+  BackendComparison({s, s, s, s, s, s}, 2,
+                    {ReluForward{0, 2}, ReluBackward{2, 1, 3}, Add{0, 1, 4}, Add{0, 1, 5, true}})
+      .check();
+}
+
+TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions") {
+  const int channels = sizes_of_channels(), batch = sizes_of_batch();
+  const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
+  const bool residual = GENERATE(true, false), two = GENERATE(true, false);
+  CAPTURE(channels, batch, gamma, relu, residual, two);
+  const Shape s{batch, 19, 17, channels};
+  const std::size_t c = channels;
+  const auto scale = gamma ? std::optional(ParameterRange{1 + c, c}) : none;
+  BatchNormForward forward{0, 4, residual ? 1 : no_tensor, scale, {1, c}, {2, 2 * c}};
+  forward.relu = relu;
+  forward.unbiased = gamma;
+  BatchNormBackward backward{0, relu && residual ? 4 : no_tensor, 2,     two ? 3 : no_tensor,
+                             5, residual ? 6 : no_tensor,         scale, {1, c}};
+  backward.relu = relu;
+
+  BackendComparison({s, s, s, s, s, s, s}, 4, {forward, backward}, 1 + 2 * c, 2 + 2 * c).check();
+}
+
+TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero") {
+  const Shape s{2, 33, 31, 5};
+  BackendComparison comparison({s, s}, 1,
+                               {BatchNormForward{0, 1, no_tensor, none, {0, 5}, {0, 10}}}, 5, 10);
+  comparison.map_inputs([](float v) { return 1000 + v; });
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: BatchNorm over one pixel or two normalises them") {
+  const Shape s{GENERATE(1, 2), 1, 1, 17};
+  BackendComparison({s, s, s, s}, 2,
+                    {BatchNormForward{0, 2, no_tensor, none, {0, 17}, {0, 34}},
+                     BatchNormBackward{0, no_tensor, 1, no_tensor, 3, no_tensor, none, {0, 17}}},
+                    17, 34)
+      .check(1e-3);  // the gradient is the small rest of a difference
+}
+
+TEST_CASE("onednn: BatchNorm in evaluation uses the running statistics") {
+  const int channels = sizes_of_channels();
+  const std::size_t c = channels;
+  const Shape s{2, 5, 3, channels};
+  BatchNormForward forward{0, 1, no_tensor, ParameterRange{c, c}, {0, c}, {1, 2 * c}};
+  forward.training = false;
+
+  BackendComparison({s, s}, 1, {forward}, 2 * c, 1 + 2 * c).check();
+}
+
+TEST_CASE("onednn: concatenation and slices agree with the reference") {
+  const int a = sizes_of_channels(), b = GENERATE(1, 16, 20), batch = sizes_of_batch();
+  CAPTURE(a, b, batch);
+  const Shape first{batch, 3, 5, a}, second{batch, 3, 5, b}, all{batch, 3, 5, a + b + a};
+
+  BackendComparison({first, second, all, first, second}, 2,
+                    {Concat{{0, 1, 0}, 2}, ChannelSlice{2, 3, a + b}, ChannelSlice{2, 4, a}})
+      .check();
+}
+
+TEST_CASE("onednn: the parameterless shortcut agrees with the reference") {
+  const int channels = sizes_of_channels(), more = GENERATE(0, 3, 16), stride = GENERATE(1, 2);
+  CAPTURE(channels, more, stride);
+  const Shape x{2, 7, 6, channels};
+  const Shape y{2, (7 + stride - 1) / stride, (6 + stride - 1) / stride, channels + more};
+
+  BackendComparison({x, y, y, x}, 2,
+                    {ShortcutForward{0, 2, stride}, ShortcutBackward{1, 3, stride}})
+      .check();
+}
+
+TEST_CASE("onednn: pools agree with the reference, with ties and padding on one side") {
+  const Window window =
+      GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1},
+               Window{6, 8, 1, 1}, Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3});
+  const int channels = sizes_of_channels(), batch = sizes_of_batch();
+  CAPTURE(window.height, window.stride_y, window.top, channels, batch);
+  const Shape x{batch, 6, 8, channels}, y = after(window, x, channels);
+  BackendComparison comparison(
+      {x, y, y, x, y, x}, 2,
+      {MaxPoolForward{window, 0, 2}, MaxPoolBackward{window, 0, 2, 1, 3},
+       AveragePoolForward{window, 0, 4}, AveragePoolBackward{window, 1, 5}});
+  comparison.map_inputs([](float v) { return std::round(v); });
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: LRN agrees with the reference, any radius and power") {
+  const int channels = sizes_of_channels(), radius = GENERATE(1, 4, 9, 20);
+  const float beta = GENERATE(0.75f, 0.6f);
+  const bool mask = GENERATE(false, true);
+  CAPTURE(channels, radius, beta, mask);
+  const Shape s{2, 5, 7, channels};
+
+  BackendComparison({s, s, s, s}, 2,
+                    {LrnForward{0, 2, radius, 1.5f, 0.3f, beta},
+                     LrnBackward{0, 1, 3, radius, 1.5f, 0.3f, beta, mask}})
+      .check();
+}
+
+TEST_CASE("onednn: LRN's power holds for sums from tiny to huge") {
+  const Shape s{1, 8, 8, 16};
+  BackendComparison comparison({s, s, s, s}, 2,
+                               {LrnForward{0, 2, 0, 1e-6f, 1}, LrnBackward{0, 1, 3, 0, 1e-6f, 1}});
+  comparison.map_inputs([](float v) { return std::pow(10.f, 5 * v); });
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: dropout keeps the same elements as the reference") {
+  const int channels = sizes_of_channels();
+  const Shape s{3, 2, 3, channels};
+
+  BackendComparison({s, s}, 1, {Dropout{0, 1, 0.6f, 2}}).check();
+}
+
+TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included") {
+  const int classes = GENERATE(1, 5, 10, 17, 1001);
+  CAPTURE(classes);
+  const Shape s{5, 1, 1, classes};
+  BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1, 0.1f, 0.4f}});
+  comparison.map_inputs([](float v) { return std::round(10 * v) / 2; });
+  comparison.batch().labels = {0, -1, classes - 1, classes / 2, -1};
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: a loss without gradient or counts adds to the loss only") {
+  const Shape s{3, 1, 1, 7};
+  BackendComparison comparison({s, s}, 1,
+                               {SoftmaxCrossEntropy{0, no_tensor, 0, 0.4f, false}, Add{0, 0, 1}});
+  comparison.batch().labels = {1, -1, 6};
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: input is distorted and normalised as by the reference") {
+  const int channels = GENERATE(1, 3, 5);
+  const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
+  const bool distort = GENERATE(false, true);
+  CAPTURE(channels, distort);
+  const Shape s{3, 7, 5, channels};
+  BackendComparison comparison({s}, 0,
+                               {Input{0, kind, std::vector<float>(channels, 0.4f),
+                                      std::vector<float>(channels, 0.3f), distort}});
+  Philox random(3, Purpose::synthetic);
+  Batch& batch = comparison.batch();
+  for (std::size_t i = 0; i < s.elements(); ++i)
+    batch.images.push_back(static_cast<std::uint8_t>(i < s.features() ? 9 : random.below(256)));
+  batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
+
+  comparison.check();
+}

@@ -1,0 +1,117 @@
+#pragma once
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "compute/onednn/program.hpp"
+#include "compute/reference/state.hpp"
+#include "ringtrain/base/philox.hpp"
+
+namespace ringtrain {
+
+/// Largest difference, by the largest value.
+template <class A, class B>
+double relative_error(const A& actual, const B& expected) {
+  double difference = 0, largest = 1e-30;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (!std::isfinite(actual[i])) return INFINITY;
+    difference = std::max(difference, std::abs(double(actual[i]) - double(expected[i])));
+    largest = std::max(largest, std::abs(double(expected[i])));
+  }
+  return difference / largest;
+}
+
+/// Some steps, run by oneDNN and by the reference on the same random tensors and parameters.
+class BackendComparison {
+ public:
+  /// `first_written` and all tensors after it are results, those before are random.
+  BackendComparison(std::vector<Shape> tensors, TensorId first_written, std::vector<Step> steps,
+                    std::size_t parameters = 0, std::size_t statistics = 0)
+      : first_written_(first_written), count_(static_cast<TensorId>(tensors.size())) {
+    schedule_.tensors = tensors;
+    schedule_.parameters = parameters;
+    schedule_.statistics = statistics;
+    schedule_.batch = tensors[0].batch;
+    keep_all(steps);
+    batch_.labels.resize(schedule_.batch);
+    for (int n = 0; n < schedule_.batch; ++n) {
+      batch_.samples.push_back(100 + n);
+      batch_.epochs.push_back(n % 2);
+      batch_.distortions.push_back({});
+    }
+  }
+
+  Batch& batch() { return batch_; }
+  /// Applied to every random value: to make ties, say.
+  void map_inputs(float (*map)(float)) { map_ = map; }
+
+  /// Runs both and checks every result, and that oneDNN's padding is zero.
+  void check(double tolerance = 1e-5) {
+    HostMemory memory;
+    Buffer parameters = memory.allocate(schedule_.parameters),
+           gradients = memory.allocate(schedule_.parameters),
+           statistics = memory.allocate(schedule_.statistics),
+           batch_statistics = memory.allocate(schedule_.statistics);
+    reference::State state(schedule_, seed);
+    state.batch = &batch_;
+    state.sample_weight = 0.5;
+    fill(parameters.view().host(), state.parameters, 1000);
+    fill(statistics.view().host(), state.statistics, 2000);
+    for (std::size_t i = 0; i < state.statistics.size(); ++i)  // variances are positive
+      state.statistics[i] = statistics.view().data()[i] = std::abs(statistics.view().data()[i]) + 1;
+    const auto program = make_onednn_backend()->compile(
+        schedule_, {parameters, gradients, statistics, batch_statistics}, seed);
+    auto& onednn = dynamic_cast<onednn::OnednnProgram&>(*program);
+    for (TensorId id = 0; id < first_written_; ++id) {
+      std::vector<float> values(schedule_.tensors[id].elements());
+      fill(values, state[id], id);
+      onednn.write(id, values);
+    }
+
+    const StepResult result = program->run(batch_, state.sample_weight, nullptr);
+    for (const Step& step : schedule_.steps) reference::run(step, state);
+
+    for (TensorId id = first_written_; id < count_; ++id) {
+      CAPTURE(id);
+      CHECK(relative_error(onednn.read(id), state[id]) < tolerance);
+      CHECK(onednn.padding_is_zero(id));
+    }
+    CHECK(relative_error(gradients.view().host(), state.gradients) < tolerance);
+    CHECK(relative_error(batch_statistics.view().host(), state.batch_statistics) < tolerance);
+    CHECK(result.loss == Approx(state.result.loss).epsilon(tolerance));
+    CHECK(result.samples == state.result.samples);
+    CHECK(result.top1 == state.result.top1);
+    CHECK(result.top5 == state.result.top5);
+  }
+
+ private:
+  static constexpr std::uint64_t seed = 7;
+
+  // Steps that touch every tensor before and after, so that none gives its memory to another.
+  void keep_all(const std::vector<Step>& steps) {
+    std::vector<Step> touch;
+    for (TensorId id = 0; id < count_; ++id) {
+      schedule_.tensors.push_back(schedule_.tensors[id]);
+      touch.push_back(Add{id, id, count_ + id});
+    }
+    schedule_.steps = touch;
+    schedule_.steps.insert(schedule_.steps.end(), steps.begin(), steps.end());
+    schedule_.steps.insert(schedule_.steps.end(), touch.begin(), touch.end());
+    schedule_.backward = touch.size();
+  }
+
+  void fill(std::span<float> single, std::span<double> exact, std::uint64_t stream) const {
+    Philox random(stream, Purpose::initialise);
+    for (std::size_t i = 0; i < single.size(); ++i)
+      exact[i] = single[i] = map_(static_cast<float>(random.normal()));
+  }
+
+  Schedule schedule_;
+  TensorId first_written_;
+  TensorId count_;
+  Batch batch_;
+  float (*map_)(float) = [](float v) { return v; };
+};
+
+}  // namespace ringtrain

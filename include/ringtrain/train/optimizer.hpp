@@ -1,0 +1,7 @@
+#pragma once
+
+namespace ringtrain {
+
+enum class OptimizerKind { sgd, momentum, nesterov, rmsprop, adam, adamw };
+
+}  // namespace ringtrain

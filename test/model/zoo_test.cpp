@@ -80,3 +80,13 @@ TEST_CASE("initialise: deviations are the recipe's and the seed is all that matt
   CHECK(largest <= 0.08);
   CHECK(a[graph.parameter_ranges()[3].first] == 0.1f);
 }
+
+TEST_CASE("structure_hash: differs between models and class counts, and repeats") {
+  const auto hash = [](const std::string& name, int classes) {
+    return make_model(name, classes).graph.structure_hash();
+  };
+
+  CHECK(hash("resnet20", 10) == hash("resnet20", 10));
+  CHECK(hash("resnet20", 10) != hash("resnet20", 11));
+  CHECK(hash("resnet20", 10) != hash("resnet32", 10));
+}

@@ -117,6 +117,8 @@ struct Graph {
   std::vector<StatisticsRange> statistics_ranges() const;
   /// Multiply-adds of the forward pass of one image in convolutions and matrix products.
   double multiply_adds() const;
+  /// Of operations, shapes and names: equal graphs compute the same and can share checkpoints.
+  std::uint64_t structure_hash() const;
 };
 
 /// How a window's padding is chosen. SAME keeps ceil(size / stride) pixels and puts an odd pixel of

@@ -4,6 +4,7 @@
 // overlap: a step that computes `compute_ms` in 8 pieces and sums `kib`, with and without overlap.
 // The keys and their defaults are in Settings.
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -139,6 +140,13 @@ std::size_t iterations_for(const MpiSession& session, double seconds) {
       session.broadcast(std::to_string(static_cast<std::size_t>(probe * seconds / median(times)))));
 }
 
+double cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](timeval t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
 void measure_overlap(const MpiSession& session, const Settings& settings) {
   constexpr std::size_t pieces = 8;
   const std::size_t count = settings["kib"] * 256;
@@ -159,12 +167,19 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
     if (reducer != nullptr) reducer->finish();
   };
   std::map<std::string, std::vector<double>> times;
-  std::vector<double> against_longest;
+  std::vector<double> against_longest, cores;
   for (std::size_t round = 0; round < settings["rounds"]; ++round) {
     const auto time = [&](GradientReducer* reducer, bool computes) {
       return time_of(session, 1, [&] { step(reducer, computes); });
     };
-    const double alone = time(nullptr, true), exchange = time(&plain, false);
+    const double alone = time(nullptr, true);
+    const double cpu_before = cpu_seconds();
+    double cpu = 0;
+    const double exchange = time_of(session, 1, [&] {
+      step(&plain, false);
+      cpu = cpu_seconds() - cpu_before;
+    });
+    cores.push_back(cpu / exchange);
     times["compute alone"].push_back(alone);
     times["exchange alone"].push_back(exchange);
     times["step, overlap off"].push_back(time(&plain, true));
@@ -176,7 +191,8 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
              session.hosts(), settings["kib"], settings["bucket_kib"]);
   for (const auto& [what, values] : times)
     fmt::print("{:>20} {}\n", what, with_spread(values, 1e3));
-  fmt::print("{:>20} {:8.3f}\n", "on / longer alone", median(against_longest));
+  fmt::print("{:>20} {:8.3f}\n{:>20} {:8.3f}\n", "on / longer alone", median(against_longest),
+             "cores exchanging", median(cores));
 }
 
 }  // namespace

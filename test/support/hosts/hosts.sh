@@ -39,6 +39,8 @@ up() {
     ip -n "$host" link set lo up
     ip -n "$host" addr add "$net.$((i + 1))/24" dev eth0
     ip -n "$host" link set eth0 up
+    # The congestion control of most clusters, whatever this machine's.
+    ip -n "$host" route replace "$net.0/24" dev eth0 src "$net.$((i + 1))" congctl cubic
     if [[ $rate ]]; then
       limit "$host" eth0 "$rate"
       limit "$switch" "port$i" "$rate"

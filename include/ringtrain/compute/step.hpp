@@ -52,7 +52,7 @@ enum class Normalisation { standardise_image, mean_deviation };
 struct Input {
   TensorId y;
   Normalisation normalisation = Normalisation::mean_deviation;
-  std::vector<float> mean, deviation;
+  std::vector<float> mean = {}, deviation = {};
   bool distort = false;  ///< apply Batch::distortions
   template <class S, class F>
   static void visit(S& s, F f) {

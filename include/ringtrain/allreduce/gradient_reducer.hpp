@@ -1,0 +1,34 @@
+#pragma once
+#include "ringtrain/allreduce/communicator.hpp"
+
+namespace ringtrain {
+
+/// Sums the flat gradient in a few large buckets while the backward pass still runs. Backward goes
+/// from the last layer to the first, so what is final is always a tail of the buffer.
+class GradientReducer {
+ public:
+  /// Small enough that the first sum starts early, large enough to fill a network's pipeline.
+  static constexpr std::size_t default_bucket_bytes = std::size_t{1} << 20;
+
+  /// `gradients`, best from communicator.memory(), and `communicator` outlive the reducer.
+  GradientReducer(Communicator& communicator, View gradients,
+                  std::size_t bucket_bytes = default_bucket_bytes);
+
+  /// Every gradient from `first` on is final. Starts a sum once a bucket is full; never waits.
+  void final_from(std::size_t first);
+  /// Starts the sum of what is left and waits for all sums of this step.
+  void finish();
+  /// Seconds in finish() so far: what communication costs beyond what the computation hides.
+  double exposed_seconds() const { return exposed_seconds_; }
+
+ private:
+  void start_sum_from(std::size_t first);
+
+  Communicator& communicator_;
+  View gradients_;
+  std::size_t bucket_;   // elements
+  std::size_t started_;  // gradients [started_, end) are on their way
+  double exposed_seconds_ = 0;
+};
+
+}  // namespace ringtrain

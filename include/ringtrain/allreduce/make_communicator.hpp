@@ -1,0 +1,26 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "ringtrain/allreduce/communicator.hpp"
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/allreduce/ring.hpp"
+
+namespace ringtrain {
+
+struct CommunicatorOptions {
+  RingTuning ring = {};
+  /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
+  bool overlap = true;
+  /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
+  /// take part as if they were hosts: for tests and measurements.
+  int ranks_a_host = 0;
+};
+
+/// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for
+/// comparison), "solo" (one rank), or "auto". Collective; on the main thread, like all use of the
+/// communicator. `session` outlives it.
+std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
+                                                const CommunicatorOptions& options = {});
+
+}  // namespace ringtrain

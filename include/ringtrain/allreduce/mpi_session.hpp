@@ -1,0 +1,68 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+
+/// MPI's lifetime. Exactly one lives, in main(). Without a launcher it is a job of one rank and
+/// never touches MPI.
+///
+/// Its collectives are the control plane: small, collective over all ranks, on the main thread, and
+/// only while no sum is in flight (MPI is used by one thread at a time).
+class MpiSession {
+ public:
+  /// `interface`: the network interfaces or subnets to use between hosts ("eth0", "10.0.0.0/16");
+  /// empty leaves the choice to MPI.
+  explicit MpiSession(const std::string& interface = {});
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(host_of_.size()); }
+  const std::string& host() const { return host_; }
+  /// This rank among those that share memory with it, in order of rank().
+  int local_rank() const { return local_rank_; }
+  int local_size() const { return local_size_; }
+  int hosts() const { return hosts_; }
+  /// The host of each rank, numbered from 0 in order of their first ranks.
+  const std::vector<int>& host_of() const { return host_of_; }
+  /// No launcher: MPI is not there.
+  bool solo() const { return !mpi_; }
+
+  /// Every rank's text on rank 0, in order of rank; nothing elsewhere.
+  std::vector<std::string> gather(std::string_view text) const;
+  /// Root's text on every rank.
+  std::string broadcast(std::string_view text, int root = 0) const;
+  /// Copies root's bytes to every rank; the sizes agree.
+  void broadcast(std::span<std::byte> bytes, int root) const;
+  /// Sums in place over all ranks, in order of rank.
+  void sum(std::span<double> values) const;
+  /// Whether all ranks have the same text.
+  bool all_equal(std::string_view text) const;
+  void barrier() const;
+
+  /// For a failure that other ranks may not know of: prints it with rank and host, once in the job
+  /// even when several ranks fail, and ends every rank with its exit code. From any thread.
+  [[noreturn]] void abort(const std::exception& failure) const noexcept;
+  /// For a failure that all ranks found alike: rank 0 prints it, and all end with `code`.
+  /// Collective.
+  [[noreturn]] void fail_together(std::string_view message, Exit code) const;
+
+ private:
+  void find_hosts();
+
+  bool mpi_ = false;
+  int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
+  std::string host_;
+  std::vector<int> host_of_{0};
+  std::uint64_t job_ = 0;  // the same on all ranks, another in every job
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,65 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ringtrain/compute/view.hpp"
+
+namespace ringtrain {
+
+/// One rank's place in a ring: it sends to its right neighbour, rank + 1, and receives from its
+/// left one. Messages arrive in the order in which they were sent.
+class RingLink {
+ public:
+  /// Numbers the messages of one direction from 1, over the life of the link.
+  using Ticket = std::uint64_t;
+
+  virtual ~RingLink() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Starts receiving the left neighbour's next message, which has in.size() elements.
+  virtual Ticket receive(std::span<float> in) = 0;
+  /// Starts sending. `out` must not be written before wait_sent().
+  virtual Ticket send(std::span<const float> out) = 0;
+  /// Waits for this message and all before it.
+  virtual void wait_received(Ticket last) = 0;
+  virtual void wait_sent(Ticket last) = 0;
+};
+
+/// How a ring cuts what it sends. Changes speed, never the result.
+struct RingTuning {
+  std::size_t largest_segment = 64 * 1024;   ///< elements of a message
+  std::size_t smallest_segment = 16 * 1024;  ///< unless the part is smaller
+  std::size_t window = 4;                    ///< receives posted ahead
+};
+
+/// Sums buffers in place around a ring, in segments that travel one behind the other, so that both
+/// directions of every link stay busy. Each rank sends 2(n-1)/n of the data: the least there is.
+///
+/// The order of the additions is fixed: the data is cut into n parts (part_of), and part p is
+/// x[p] + x[p+1] + ... + x[p+n-1], from left to right, rank numbers modulo n. So every rank ends
+/// with the same bits in every run.
+class Ring {
+ public:
+  /// `link` outlives the ring.
+  explicit Ring(RingLink& link, RingTuning tuning = {});
+  /// Collective, with the same size on all ranks. Waits until the sum is there and `data` may be
+  /// written again.
+  void sum(std::span<float> data);
+
+ private:
+  RingLink& link_;
+  RingTuning tuning_;
+  std::vector<float> inbox_;  // `window` segments that wait to be added
+};
+
+/// Part k of n near-equal parts of `count` elements; cut between cache lines, so that ranks that
+/// share memory never write to the same line.
+Range part_of(std::size_t count, std::size_t k, std::size_t n);
+
+/// What Ring::sum() gives for these values of ranks 0, 1, ..., in one process: the definition of
+/// its order.
+std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks);
+
+}  // namespace ringtrain

@@ -1,0 +1,64 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+/// A named fp32 array, row-major. The name is the path of its dataset in the file, by convention
+/// `weights/conv1.weight`, `optimizer/momentum/conv1.weight`, `ema/...`, `statistics/...`; no name
+/// may be the folder of another. The format is in docs/checkpoint_format.md.
+struct TensorInfo {
+  std::string name;
+  std::vector<std::uint64_t> shape;
+
+  bool operator==(const TensorInfo&) const = default;
+};
+
+/// Elements of an array of this shape; throws Error when their bytes do not fit 64 bits.
+std::uint64_t element_count(const TensorInfo& tensor);
+/// `name [64,3,7,7]`
+std::string describe(const TensorInfo& tensor);
+
+/// Where a tensor lies in the trainer's flat buffers: floats `offset` .. of buffer `buffer`.
+struct TensorPlace {
+  TensorInfo info;
+  std::size_t buffer = 0;
+  std::size_t offset = 0;
+};
+
+/// The trainer's state as it lies in memory: a few flat fp32 buffers (parameters, optimizer slots,
+/// EMA, BN statistics) and the tensors in them.
+struct StateLayout {
+  std::vector<std::size_t> buffers;  ///< floats of each
+  std::vector<TensorPlace> tensors;  ///< in the order of the file's table
+};
+
+/// All of a checkpoint but its tensors. Equal states have equal metadata: nothing of host, time,
+/// path or run is in it.
+struct CheckpointMetadata {
+  std::uint64_t step = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t position = 0;  ///< samples drawn since the start of training
+  std::uint64_t seed = 0;      ///< keys every random number
+  std::uint64_t world_size = 1;
+  std::uint64_t global_batch = 0;
+  std::string model;
+  std::uint64_t model_hash = 0;
+  std::string config;                  ///< JSON: the options that change the numbers
+  std::string optimizer;               ///< JSON: scalars of optimizer and schedule
+  std::vector<std::uint64_t> buckets;  ///< bounds of the gradient buckets, in floats
+  std::string plans;                   ///< JSON: choices of the backend that change rounding
+
+  bool operator==(const CheckpointMetadata&) const = default;
+};
+
+/// What two equal trainings share at equal steps: hash of tensors, step, epoch, position, seed,
+/// optimizer scalars and model. `hashes` holds XXH64 of each tensor's bytes; the order does not
+/// matter.
+std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
+                         std::span<const std::uint64_t> hashes);
+
+}  // namespace ringtrain

@@ -1,0 +1,67 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/io/checkpoint.hpp"
+
+namespace ringtrain {
+
+/// A checkpoint opened for reading. Only this project's own index is parsed, never HDF5, so a
+/// hostile file can make nothing happen but an Error; memory is bounded by the index (4 MiB) and
+/// what the caller passes. Every Error names the file and what is wrong with it.
+class CheckpointFile {
+ public:
+  /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one.
+  static CheckpointFile open(const std::filesystem::path& path);
+  CheckpointFile(CheckpointFile&&) noexcept;
+  CheckpointFile& operator=(CheckpointFile&&) noexcept;
+  ~CheckpointFile();
+
+  const std::filesystem::path& path() const;
+  const CheckpointMetadata& metadata() const;
+  const std::string& run_id() const;
+  const std::vector<TensorInfo>& tensors() const;
+  std::uint64_t state_hash() const;
+
+  /// Reads all bytes; throws Error(Exit::no_valid_checkpoint) naming every part that is damaged.
+  void verify() const;
+  /// Throws Error(Exit::incompatible_checkpoint) with the first ten differing names and shapes.
+  void expect(std::span<const TensorInfo> expected) const;
+  /// Fills `values`, of exactly the tensor's size, and checks its hash: on Error they are garbage.
+  void read(std::size_t tensor, std::span<float> values) const;
+
+ private:
+  friend struct CheckpointFileOpener;
+  struct Opened;
+  explicit CheckpointFile(std::unique_ptr<Opened> opened);
+  std::unique_ptr<Opened> opened_;
+};
+
+/// The newest intact checkpoint of a directory, and how it was found.
+struct LatestCheckpoint {
+  std::optional<CheckpointFile> file;  ///< verified completely
+  std::vector<std::string> rejected;   ///< newer files that are not intact, each with the reason
+  std::string note;                    ///< what was found, as a sentence for the log
+};
+
+/// Looks through `step-*.h5` from the newest on. No such file (or no directory) gives no file;
+/// files of which none is intact throw Error(Exit::no_valid_checkpoint): training must not silently
+/// start from scratch.
+LatestCheckpoint find_latest(const std::filesystem::path& directory);
+
+/// Checks every byte of `file`, and that it holds exactly `expected`; copies tensor i to
+/// `destinations[i]`.
+void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> expected,
+                     std::span<const std::span<float>> destinations);
+
+/// The text of `--inspect`: scalars, a table of the tensors with their range, mean and deviation,
+/// and last a line `state-hash <hex>`. Throws like CheckpointFile::open and verify.
+std::string inspect(const std::filesystem::path& path);
+
+}  // namespace ringtrain

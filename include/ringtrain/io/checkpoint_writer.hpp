@@ -1,0 +1,96 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/checkpoint.hpp"
+
+namespace ringtrain {
+
+class WriterProcess;
+
+struct WriterOptions {
+  std::string run_id;                     ///< at most 39 printable characters
+  int keep = 3;                           ///< intact checkpoints that retention leaves
+  std::chrono::seconds open_timeout{30};  ///< for a file system that does not answer
+  std::chrono::seconds slow_after{20};    ///< a save that takes longer is reported while it lasts
+};
+
+/// What became of a save, for log and metrics.
+struct SaveEvent {
+  enum class Kind {
+    saved,   ///< `file` is durable
+    failed,  ///< nothing was published; training can go on
+    slow,    ///< still not durable after WriterOptions::slow_after
+    note,    ///< worth a log line
+    lost,    ///< the helper process died: no more checkpoints
+  };
+  Kind kind = Kind::note;
+  std::uint64_t step = 0;
+  std::string file{};  ///< name in the directory
+  std::uint64_t bytes = 0;
+  double seconds = 0;  ///< from the hand-over to durable
+  std::string text{};  ///< what happened and what to do, for all kinds but saved
+};
+
+/// The buffers of the state that is to be saved, in shared memory, as StateLayout::buffers says.
+using SnapshotBuffers = std::span<const std::span<float>>;
+
+/// Saves the trainer's state while training goes on: the state is copied into one of two
+/// shared-memory slots, the helper process writes it. Only rank 0 has a working one; the others'
+/// idle object does nothing, so the step loop needs no rank test. Belongs to one thread. No call
+/// but the constructor, save() and close() ever waits or touches a file.
+class CheckpointWriter {
+ public:
+  /// Idle.
+  CheckpointWriter();
+  /// Makes the helper lock `directory` (created if missing), remove temporaries of dead runs and
+  /// check that it can hold two more checkpoints; allocates the slots. Idle if `process` is.
+  /// Throws Error(Exit::locked) naming the owner, or Error(Exit::storage).
+  CheckpointWriter(WriterProcess& process, const std::filesystem::path& directory,
+                   const StateLayout& layout, WriterOptions options);
+  CheckpointWriter(CheckpointWriter&&) noexcept;
+  CheckpointWriter& operator=(CheckpointWriter&&) noexcept;
+  ~CheckpointWriter();
+
+  bool idle() const { return impl_ == nullptr; }
+
+  /// Retention never deletes this file: the one that training was resumed from.
+  void protect(const std::string& file_name);
+
+  /// Lets `copy` fill a free slot and hands it to the helper. Returns false, and counts it as
+  /// skipped, when both slots are still being written.
+  bool try_save(const CheckpointMetadata& metadata,
+                const std::function<void(SnapshotBuffers)>& copy);
+  /// The same in two calls, for copies that run on a device: begin_save() gives a free slot, or
+  /// nothing; once it is filled, submit_save() hands it over.
+  SnapshotBuffers begin_save();
+  void submit_save(const CheckpointMetadata& metadata);
+  /// For the last save: waits up to `timeout` for a free slot.
+  bool save(const CheckpointMetadata& metadata, const std::function<void(SnapshotBuffers)>& copy,
+            std::chrono::duration<double> timeout);
+
+  /// What happened since the last call. Call it every step: it also frees the slots.
+  std::vector<SaveEvent> poll();
+  /// Waits up to `timeout` for the saves under way, then gives the directory back.
+  std::vector<SaveEvent> close(std::chrono::duration<double> timeout);
+  /// Why the state handed over last is not durable, if so: the job should end with this error.
+  std::optional<Error> failure() const;
+
+  std::uint64_t saved() const;
+  std::uint64_t failed() const;
+  std::uint64_t skipped() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringtrain

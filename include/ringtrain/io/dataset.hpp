@@ -1,0 +1,74 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/image.hpp"
+
+namespace ringtrain {
+
+/// One sample that cannot be read. The loader replaces it and counts; any other failure ends the
+/// job.
+class UnreadableSample : public Error {
+ public:
+  UnreadableSample(std::string_view what, std::string_view reason)
+      : Error(Exit::data, what, reason) {}
+};
+
+/// One thread's way to the pixels of a data set; keeps its buffers and decoders from sample to
+/// sample. It must not outlive the data set.
+class SampleReader {
+ public:
+  virtual ~SampleReader() = default;
+  /// Makes `sample` the current one and returns its extent. Throws UnreadableSample.
+  virtual Extent open(std::uint64_t sample) = 0;
+  /// The current sample, valid until the next open(). It may come scaled down, where that saves
+  /// work, but never below `at_least` in either direction. Throws UnreadableSample.
+  virtual ImageView pixels(Extent at_least) = 0;
+};
+
+/// Labelled images, read in any order by any number of threads. Its extent, names and labels are
+/// checked when it is opened; pixels are first seen by a reader.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::uint64_t size() const = 0;
+  /// In the order of the labels; bytes as the data set has them.
+  virtual const std::vector<std::string>& class_names() const = 0;
+  /// A class, 0..classes()-1.
+  virtual int label(std::uint64_t sample) const = 0;
+  virtual std::unique_ptr<SampleReader> reader() const = 0;
+  /// One line for the log.
+  virtual std::string description() const = 0;
+  /// Of every sample's name, size and label, not of where the data lies: ranks that see the same
+  /// data agree.
+  virtual std::uint64_t manifest_hash() const = 0;
+
+  int classes() const { return static_cast<int>(class_names().size()); }
+  /// One whole sample, for those in no hurry.
+  Image read(std::uint64_t sample) const;
+};
+
+enum class Split { training, evaluation };
+
+struct DatasetOptions {
+  /// What `synthetic` makes; the other kinds know their own.
+  Extent extent{32, 32};
+  int classes = 10;
+  /// An image of more pixels is unreadable, found before memory is taken for it.
+  std::uint64_t max_pixels = std::uint64_t{1} << 26;
+};
+
+/// Opens `synthetic`, `shapes`, `cifar10:DIR` or `images:DIR`. Throws Error(Exit::usage) for a
+/// specification that names nothing, Error(Exit::data) for data that cannot be trained on. Reads
+/// no file of another split, but for the class names.
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const DatasetOptions& options = {});
+
+/// Throws Error(Exit::data) when one step of `ranks` x `batch` samples needs more than there are.
+void check_enough(const Dataset& dataset, int ranks, int batch);
+
+}  // namespace ringtrain

@@ -1,0 +1,42 @@
+#pragma once
+#include <sys/types.h>
+
+#include <string>
+
+#include "ringtrain/base/file_descriptor.hpp"
+
+namespace ringtrain {
+
+/// The helper process that writes checkpoints. It is a process and not a thread because a thread in
+/// a stuck file system call makes its whole process unkillable, and with it the job. It must be
+/// forked before MPI, CUDA and any thread exist; it holds no file of the trainer but one socket,
+/// and dies with the trainer.
+class WriterProcess {
+ public:
+  /// Forks on the rank that the launcher's environment calls 0 (or without a launcher); an idle
+  /// object elsewhere.
+  static WriterProcess start_on_first_rank();
+  static WriterProcess start();
+  WriterProcess() = default;
+  WriterProcess(WriterProcess&& other) noexcept;
+  WriterProcess& operator=(WriterProcess&& other) noexcept;
+  /// Ends the helper, killing it if it does not go by itself; waits three seconds at most.
+  ~WriterProcess();
+
+  bool idle() const { return socket_.get() < 0; }
+  pid_t pid() const { return pid_; }
+  int socket() const { return socket_.get(); }
+  /// How the helper ended ("killed by signal 9 (Killed)"). Call it when the socket says so; waits
+  /// for the kernel one second at most.
+  std::string ending();
+
+ private:
+  WriterProcess(FileDescriptor socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  bool reap(int milliseconds);
+
+  FileDescriptor socket_;
+  pid_t pid_ = 0;  // 0: none, or already reaped
+  int status_ = 0;
+};
+
+}  // namespace ringtrain

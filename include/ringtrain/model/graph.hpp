@@ -1,0 +1,183 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain {
+
+/// How a parameter's first value is drawn. Fan-in and fan-out are those of its layer.
+struct Initialiser {
+  enum class Kind { constant, normal, truncated_normal, uniform };
+  Kind kind = Kind::constant;
+  /// The constant; the standard deviation of (the untruncated) normal; the bound of uniform.
+  /// Truncated: redrawn beyond two deviations.
+  double value = 0;
+};
+
+/// One named parameter tensor. Weights of a convolution: out x kernel height x kernel width x in;
+/// of a matrix product: out x features.
+struct Parameter {
+  enum class Role { weight, bias, gamma, beta };
+  std::string name;
+  std::vector<std::size_t> dims = {};
+  Role role = Role::weight;
+  Initialiser initial = {};
+  /// Whether the recipe's weight decay applies.
+  bool decay = false;
+  std::size_t count() const;
+};
+
+/// The running mean and variance of one BatchNorm: two tensors of `channels` each.
+struct Statistic {
+  std::string name;
+  std::size_t channels = 0;
+  /// running = (1 - momentum) * running + momentum * batch.
+  float momentum = 0.1f;
+};
+
+using ParameterId = int;
+using StatisticId = int;
+
+// The operations of a graph. Inputs are in Node::inputs, in the order named here.
+
+struct ImageInput {  // none
+  Normalisation normalisation = Normalisation::mean_deviation;
+  std::vector<float> mean = {}, deviation = {};
+  bool distort = false;
+};
+struct Convolution {  // x
+  Window window;
+  ParameterId w = 0;
+  std::optional<ParameterId> b = std::nullopt;
+};
+struct MatrixProduct {  // x
+  ParameterId w = 0;
+  std::optional<ParameterId> b = std::nullopt;
+};
+struct BatchNorm {  // x
+  std::optional<ParameterId> gamma;
+  ParameterId beta = 0;
+  StatisticId statistics = 0;
+  float epsilon = 1e-5f;
+  bool unbiased = true;
+};
+struct Relu {};    // x
+struct Sum {};     // a, b
+struct Beside {};  // any number, concatenated along channels
+struct Shortcut {  // x
+  int stride = 2;
+};
+struct MaxPool {  // x
+  Window window;
+};
+struct AveragePool {  // x
+  Window window;
+};
+struct Lrn {  // x
+  int radius = 4;
+  float bias = 1, alpha = 0.001f / 9, beta = 0.75f;
+};
+struct DropoutLayer {  // x
+  float keep = 0.5f;
+  std::uint32_t layer = 0;
+};
+struct Loss {  // logits
+  float weight = 1;
+  /// An auxiliary head: it trains, but neither counts nor takes part in evaluation.
+  bool auxiliary = false;
+};
+
+using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Relu, Sum, Beside,
+                               Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Loss>;
+
+/// One operation; its inputs come from earlier nodes.
+struct Node {
+  std::string name;
+  Operation operation;
+  std::vector<TensorId> inputs;
+  TensorId output = no_tensor;
+};
+
+/// A network: what is computed, not how. Shapes are of one sample (batch = 1).
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<Shape> tensors;
+  std::vector<Parameter> parameters;
+  std::vector<Statistic> statistics;
+
+  std::size_t parameter_count() const;
+  std::size_t statistic_count() const;
+  /// Offset of each parameter in the flat buffers, in graph order, without gaps.
+  std::vector<ParameterRange> parameter_ranges() const;
+  /// Likewise for the statistics: means, then variances, of each.
+  std::vector<StatisticsRange> statistics_ranges() const;
+  /// Multiply-adds of the forward pass of one image in convolutions and matrix products.
+  double multiply_adds() const;
+  /// Of operations, shapes and names: equal graphs compute the same and can share checkpoints.
+  std::uint64_t structure_hash() const;
+};
+
+/// How a window's padding is chosen. SAME keeps ceil(size / stride) pixels and puts an odd pixel of
+/// padding after the image, as TensorFlow does.
+enum class Padding { valid, same };
+
+/// Builds a Graph layer by layer, inferring shapes. A layer that does not fit throws Error naming
+/// the layer and both shapes.
+class GraphBuilder {
+ public:
+  struct ConvolutionOptions {
+    int channels = 0;
+    int height = 1, width = 1;  ///< kernel
+    int stride = 1;
+    Padding padding = Padding::same;
+    std::optional<int> symmetric_padding = std::nullopt;  ///< on all sides, instead of `padding`
+    Initialiser initial = {};
+    bool bias = false;
+    double bias_value = 0;
+    bool decay = true;
+  };
+  struct BatchNormOptions {
+    bool gamma = true;
+    double gamma_value = 1;
+    float epsilon = 1e-5f, momentum = 0.1f;
+    bool unbiased = true;
+  };
+  struct PoolOptions {
+    int size = 2, stride = 2;
+    Padding padding = Padding::valid;
+    int symmetric_padding = 0;
+  };
+
+  TensorId input(int height, int width, int channels, ImageInput how);
+  TensorId convolution(const std::string& name, TensorId x, const ConvolutionOptions& options);
+  TensorId matrix_product(const std::string& name, TensorId x, int outputs, Initialiser weights,
+                          std::optional<double> bias, bool decay);
+  TensorId batch_norm(const std::string& name, TensorId x, const BatchNormOptions& options);
+  TensorId relu(TensorId x);
+  TensorId sum(TensorId a, TensorId b);
+  TensorId beside(const std::vector<TensorId>& inputs);
+  TensorId shortcut(TensorId x, int stride, int channels);
+  TensorId max_pool(TensorId x, const PoolOptions& options);
+  TensorId average_pool(TensorId x, const PoolOptions& options);
+  TensorId global_pool(TensorId x);
+  TensorId lrn(TensorId x, Lrn how);
+  TensorId dropout(TensorId x, float keep);
+  void loss(TensorId logits, Loss how = {});
+
+  const Shape& shape(TensorId id) const { return graph_.tensors[id]; }
+  Graph finish() && { return std::move(graph_); }
+
+ private:
+  TensorId add(std::string name, Operation operation, std::vector<TensorId> inputs, Shape output);
+  ParameterId parameter(Parameter parameter);
+  TensorId pool(TensorId x, const PoolOptions& options, bool maximum);
+
+  Graph graph_;
+  int dropouts_ = 0;
+};
+
+}  // namespace ringtrain

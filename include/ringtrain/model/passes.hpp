@@ -1,0 +1,39 @@
+#pragma once
+#include <functional>
+
+#include "ringtrain/compute/step.hpp"
+#include "ringtrain/model/graph.hpp"
+
+namespace ringtrain {
+
+enum class Mode { training, evaluation };
+
+/// Whether a backend has an implementation of a (fused) step: Backend::supports.
+using Supports = std::function<bool(const Step&)>;
+
+/// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation reads
+/// running statistics and leaves out dropout and auxiliary heads with all that only feeds them.
+Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing);
+
+/// Merges ReLU and residual additions into the step that produces their input, where `supports`
+/// agrees and nothing else reads that input. Forward steps in, forward steps out.
+Schedule fuse_forward(Schedule schedule, const Supports& supports);
+
+/// Appends the backward pass of forward steps: for each, in reverse, the weight gradient first, so
+/// that its sum over the ranks can start, then the input gradient. The gradient of the image is not
+/// computed. Gradients of one tensor from several steps are summed by Add.
+Schedule differentiate(Schedule schedule);
+
+/// Makes the backward pass cheaper, on the same conditions as fuse_forward: a ReLU's mask moves
+/// behind a max pool (fewer elements) and into an LRN's or BatchNorm's backward; the sum of two
+/// gradients moves into BatchNorm's.
+Schedule fuse_backward(Schedule schedule, const Supports& supports);
+
+/// Lets elementwise backward steps write over an input that dies in them.
+Schedule reuse_in_place(Schedule schedule);
+
+/// All passes in order. `fuse` = false leaves out the fusions, for comparison.
+Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smoothing,
+                       const Supports& supports, bool fuse = true);
+
+}  // namespace ringtrain

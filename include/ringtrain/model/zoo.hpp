@@ -1,0 +1,61 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/model/graph.hpp"
+
+namespace ringtrain {
+
+/// How a model is trained unless the user says otherwise.
+struct Recipe {
+  int batch = 128;  ///< images a rank and step
+  double epochs = 60;
+  std::string optimizer = "momentum";
+  double learning_rate = 0.1;
+  /// The global batch that learning_rate is for, scaled linearly from there; 0: never scaled.
+  int learning_rate_batch = 0;
+  std::string schedule = "cosine";  ///< as for --lr-schedule
+  double warmup_epochs = 0;
+  double weight_decay = 0;
+  double momentum = 0.9;
+  double label_smoothing = 0;
+  double ema = 0;  ///< decay of the moving average used in evaluation; 0: none
+
+  // How training images are varied; evaluation takes the centre.
+  int pad = 0;                       ///< then a random crop back to the input's size
+  bool random_crop = false;          ///< of the input's size out of a larger image
+  bool random_resized_crop = false;  ///< area and aspect of Szegedy et al. 2015
+  double smallest_area = 0.08;       ///< of a random resized crop
+  bool flip = true;
+  float brightness = 0;  ///< +- grey levels of 0..255
+  float least_contrast = 1, most_contrast = 1;
+  double evaluation_fraction = 1;  ///< of each side, cropped from the centre
+};
+
+/// A network of the zoo with its recipe.
+struct Model {
+  std::string name;
+  Shape input;  ///< of one image
+  int classes = 0;
+  Graph graph;
+  Recipe recipe;
+  /// Floating-point operations of one training image: forward, and two such in backward.
+  double training_flops() const;
+};
+
+std::vector<std::string> model_names();
+/// The number of classes a model has when the data do not say.
+int default_classes(const std::string& name);
+/// Throws Error (usage) with the nearest name when there is no such model.
+Model make_model(const std::string& name, int classes);
+
+/// Draws all parameters (keyed by seed and parameter, whatever the number of ranks) and sets
+/// running means to 0 and variances to 1.
+void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
+                std::span<float> statistics);
+
+/// The candidate nearest to `word` by edit distance.
+std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
+
+}  // namespace ringtrain

@@ -1,0 +1,104 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/train/learning_rate.hpp"
+#include "ringtrain/train/optimizer.hpp"
+
+namespace ringtrain {
+
+enum class Device { automatic, cpu, cuda };
+enum class Precision { automatic, fp32 };
+enum class OnNan { stop, skip };
+enum class Allreduce { automatic, ring, mpi };
+enum class ShowProgress { automatic, on, off };
+
+/// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
+struct CheckpointEvery {
+  double seconds = 60;
+  std::int64_t steps = 0;
+};
+
+/// Where training starts from.
+struct Resume {
+  enum class From { newest, scratch, file };
+  From from = From::newest;
+  std::string file = {};
+};
+
+/// What the user asked for; every default is written here and nowhere else. Immutable once parsed.
+/// What is unset comes from the model's recipe, the data set or the machine, as `--help` says.
+struct Options {
+  std::string model = "cifar10_cnn";
+  std::optional<int> classes;
+
+  std::string data = "shapes";
+  std::optional<int> data_threads;
+  std::uint64_t seed = 1;
+
+  std::optional<int> epochs;
+  std::optional<std::int64_t> steps;
+  std::optional<int> batch, global_batch;
+  int accumulate = 1;
+  int eval_every = 1;
+  bool eval_only = false;
+
+  Device device = Device::automatic;
+  Precision precision = Precision::automatic;
+  std::optional<int> threads;
+
+  std::optional<OptimizerKind> optimizer;
+  std::optional<double> lr;
+  std::optional<Decay> lr_schedule;
+  std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
+  OnNan on_nan = OnNan::stop;
+
+  Allreduce allreduce = Allreduce::automatic;
+  double bucket_mb = 4;
+  std::string interface;  ///< empty: any
+
+  std::string checkpoint_dir;  ///< empty: no checkpoints
+  CheckpointEvery checkpoint_every;
+  int keep = 3;
+  Resume resume;
+  double final_save_timeout_s = 120;
+  std::optional<double> max_time_s;
+
+  int log_every = 10;
+  std::string metrics;  ///< empty: none
+  bool quiet = false;
+  ShowProgress progress = ShowProgress::automatic;
+
+  bool baseline = false;
+  std::optional<double> require_efficiency;
+};
+
+/// What one call of the program is to do. All but `train` are local: they need no other rank.
+struct Command {
+  enum class Action { train, show_text, list_models, inspect };
+
+  Action action = Action::train;
+  Options options = {};      ///< of train
+  std::string text = {};     ///< of show_text: help, version or configuration, ready to print
+  std::string inspect = {};  ///< the checkpoint file
+
+  bool is_local() const { return action != Action::train; }
+};
+
+/// Reads the command line and the file that `--config` names; the command line wins. Throws
+/// Error(Exit::usage) naming the option, what is wrong and what would be right. Model, data and
+/// host are not looked at.
+Command parse(int argc, const char* const* argv);
+
+/// The options that change the numbers, as JSON with sorted keys, one text for equal settings.
+/// Pass options whose unset values were filled in from the recipe, to compare what really ran.
+/// Directories are left out: the same data may lie elsewhere.
+std::string canonical_config(const Options& options);
+
+/// "option: old -> new" for each option in which two canonical configurations differ.
+std::vector<std::string> differences(std::string_view before, std::string_view after);
+
+}  // namespace ringtrain

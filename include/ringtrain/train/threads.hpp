@@ -1,0 +1,49 @@
+#pragma once
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+/// A processor as the scheduler counts them; those of one core share its arithmetic units.
+struct Cpu {
+  int id = 0, core = 0, package = 0;
+  friend bool operator==(const Cpu&, const Cpu&) = default;
+};
+
+/// What a rank finds on its host before MPI is there.
+struct Place {
+  std::vector<Cpu> cpus;  ///< those the job may use; or, where `placed`, this rank
+  /// The user told the launcher where ranks go. A launcher's default binding (one core a rank) is
+  /// no such wish: it would leave cores of the host idle.
+  bool placed = false;
+  double quota = std::numeric_limits<double>::infinity();  ///< cpus' worth of time for the job
+  int local_rank = 0, local_size = 1;
+  std::optional<int> requested;  ///< threads a rank
+  std::string requested_by = {};
+};
+
+/// How a rank uses its host.
+struct ThreadPlan {
+  int threads = 1;
+  std::vector<int> cpus;  ///< for all threads of the rank: compute, loader, communication
+  /// Whether idle compute threads spin: only when every thread has a core of its own.
+  bool active_wait = false;
+  std::string text;  ///< one line for the user
+};
+
+/// Shares the host between its ranks: whole cores, neighbours together, one compute thread a core.
+/// A host with more ranks than cores is left to the scheduler.
+ThreadPlan plan_threads(const Place& place);
+
+/// Looks at the launcher's environment, its processor mask, control groups and OMP_NUM_THREADS,
+/// which counts where `requested` is unset. Never fails: what is not there is not limited.
+Place find_place(std::optional<int> requested);
+
+/// Makes the process follow `plan`. To be called first in main(), while there is one thread: OpenMP
+/// reads processors and wait policy only when it is loaded, so this starts the program again, once,
+/// where they change. `argv` is main's.
+void apply_threads(const ThreadPlan& plan, char** argv);
+
+}  // namespace ringtrain

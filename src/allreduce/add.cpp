@@ -1,0 +1,91 @@
+#include "allreduce/add.hpp"
+
+#include <algorithm>
+#include <array>
+
+// The loops are written once, inlined into one function for each instruction set, and vectorised
+// there; which one runs is asked of the CPU.
+namespace ringtrain {
+namespace {
+
+[[gnu::always_inline]] inline void add_loop(float* __restrict y, const float* __restrict x,
+                                            std::size_t count) {
+#pragma omp simd
+  for (std::size_t i = 0; i < count; ++i) y[i] += x[i];
+}
+
+[[gnu::always_inline]] inline void sum_loop(float* __restrict y, const float* __restrict a,
+                                            const float* __restrict b, std::size_t count) {
+#pragma omp simd
+  for (std::size_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+[[gnu::always_inline]] inline void replicas_loop(const Replicas& replicas, Range slice, int start,
+                                                 Range to) {
+  // Every value is read from memory once and written once a target: the running sum stays in L1.
+  constexpr std::size_t block = 1024;
+  alignas(64) std::array<float, block> total;
+  const int n = replicas.count;
+  for (std::size_t at = slice.first; at < slice.end(); at += block) {
+    const std::size_t count = std::min(block, slice.end() - at);
+    sum_loop(total.data(), replicas.of(start) + at, replicas.of((start + 1) % n) + at, count);
+    for (int step = 2; step < n; ++step)
+      add_loop(total.data(), replicas.of((start + step) % n) + at, count);
+    for (std::size_t rank = to.first; rank < to.end(); ++rank)
+      std::copy_n(total.data(), count, replicas.of(static_cast<int>(rank)) + at);
+  }
+}
+
+struct Kernels {
+  void (*add)(float*, const float*, std::size_t);
+  void (*replicas)(const Replicas&, Range, int, Range);
+};
+
+void add_plain(float* y, const float* x, std::size_t count) { add_loop(y, x, count); }
+void replicas_plain(const Replicas& replicas, Range slice, int start, Range to) {
+  replicas_loop(replicas, slice, start, to);
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void add_avx2(float* y, const float* x, std::size_t count) {
+  add_loop(y, x, count);
+}
+[[gnu::target("avx2")]] void replicas_avx2(const Replicas& replicas, Range slice, int start,
+                                           Range to) {
+  replicas_loop(replicas, slice, start, to);
+}
+[[gnu::target("avx512f,prefer-vector-width=512")]] void add_avx512(float* y, const float* x,
+                                                                   std::size_t count) {
+  add_loop(y, x, count);
+}
+[[gnu::target("avx512f,prefer-vector-width=512")]] void replicas_avx512(const Replicas& replicas,
+                                                                        Range slice, int start,
+                                                                        Range to) {
+  replicas_loop(replicas, slice, start, to);
+}
+
+Kernels best_kernels() {
+  if (__builtin_cpu_supports("avx512f")) return {add_avx512, replicas_avx512};
+  if (__builtin_cpu_supports("avx2")) return {add_avx2, replicas_avx2};
+  return {add_plain, replicas_plain};
+}
+#else
+Kernels best_kernels() { return {add_plain, replicas_plain}; }
+#endif
+
+const Kernels& kernels() {
+  static const Kernels best = best_kernels();
+  return best;
+}
+
+}  // namespace
+
+void add(std::span<float> y, std::span<const float> x) {
+  kernels().add(y.data(), x.data(), y.size());
+}
+
+void sum_replicas(const Replicas& replicas, Range slice, int start, Range to) {
+  if (replicas.count > 1) kernels().replicas(replicas, slice, start, to);
+}
+
+}  // namespace ringtrain

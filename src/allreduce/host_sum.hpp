@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "allreduce/add.hpp"
+#include "allreduce/host_barrier.hpp"
+#include "ringtrain/allreduce/ring.hpp"
+
+namespace ringtrain {
+
+/// What the ranks of a host share besides gradients; one a rank, of which the barrier of the first
+/// is used. Zeroed memory is its beginning.
+struct HostDesk {
+  BarrierState barrier;
+  alignas(64) std::atomic<std::uint64_t> about_to_sum;
+};
+
+/// Where a rank is among the ranks of its host, and how many rings join the hosts: `lanes` is the
+/// smallest number of ranks that any host has. Each rank below `lanes` sums one part of the data.
+struct HostPlace {
+  int rank = 0, size = 1, lanes = 1;
+};
+
+/// A buffer to sum: the copies of all ranks of this host.
+struct Sum {
+  Replicas replicas;
+  std::size_t count = 0;
+};
+
+/// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each
+/// lane.
+///
+/// The order is fixed: the data is cut into `lanes` parts. On each host, part l is summed in rank
+/// order from rank l on, wrapping around; those sums go through Ring::sum() between the hosts. On
+/// one host, and with one rank a host, this is ring_order_sum() of all ranks.
+class HostSum {
+ public:
+  /// `desks` is the first of `place.size` desks at `stride` bytes. `between_hosts` joins rank
+  /// `place.rank` of all hosts; null when there is one host or no lane of this rank.
+  HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
+          std::stop_token stop);
+  /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
+  void sum(std::span<const Sum> sums);
+
+ private:
+  void sum_lane(const Sum& sum);
+  void meet(std::span<const Sum> sums);
+
+  HostPlace place_;
+  std::vector<HostDesk*> desks_;
+  HostBarrier barrier_;
+  Ring* between_hosts_;
+};
+
+}  // namespace ringtrain

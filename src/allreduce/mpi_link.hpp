@@ -1,0 +1,37 @@
+#pragma once
+#include <deque>
+#include <stop_token>
+
+#include "allreduce/mpi.hpp"
+#include "ringtrain/allreduce/ring.hpp"
+
+namespace ringtrain {
+
+/// A ring of the ranks of an MPI communicator. Waits mostly asleep, so that the core goes on
+/// computing; a wait throws Error once `stop` is requested.
+class MpiLink final : public RingLink {
+ public:
+  MpiLink(MPI_Comm ranks, std::stop_token stop);
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  Ticket receive(std::span<float> in) override;
+  Ticket send(std::span<const float> out) override;
+  void wait_received(Ticket last) override { incoming_.wait(last, stop_); }
+  void wait_sent(Ticket last) override { outgoing_.wait(last, stop_); }
+
+ private:
+  struct Direction {
+    std::deque<MPI_Request> open;
+    Ticket done = 0;  // the last message that is through
+
+    Ticket started() const { return done + open.size(); }
+    void wait(Ticket last, const std::stop_token& stop);
+  };
+
+  MPI_Comm ranks_;
+  int rank_ = 0, size_ = 1;
+  Direction incoming_, outgoing_;
+  std::stop_token stop_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,180 @@
+#include "ringtrain/allreduce/mpi_session.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <random>
+
+#include "allreduce/job_end.hpp"
+#include "allreduce/mpi.hpp"
+#include "ringtrain/allreduce/launch.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  check_errno(::gethostname(name.data(), name.size() - 1), "gethostname");
+  return name.data();
+}
+
+// Settings of Open MPI, given before MPI_Init; what the user or mpirun set already stays.
+void configure_mpi(const std::string& interface) {
+  // Waiting ranks leave the core to loader and compute threads.
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  if (!interface.empty()) ::setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), 1);
+}
+
+int size_as_int(std::size_t size) {
+  expects(size <= std::numeric_limits<int>::max(), "MpiSession: texts below 2 GiB");
+  return static_cast<int>(size);
+}
+
+}  // namespace
+
+MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
+  const Launch launch = launch_from_environment();
+  if (!launch.mpi) return;
+  configure_mpi(interface);
+  int provided = 0, size = 0;
+  mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided),
+             "MPI_Init_thread");
+  mpi_ = true;
+  if (provided < MPI_THREAD_SERIALIZED)
+    throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  if (size < launch.size)
+    throw Error(Exit::usage, "start MPI",
+                fmt::format("the launcher started {} ranks, but MPI sees {}; start with mpirun or "
+                            "srun --mpi=pmix",
+                            launch.size, size));
+  host_of_.resize(static_cast<std::size_t>(size));
+  find_hosts();
+  if (rank_ == 0) job_ = std::uint64_t{std::random_device{}()} << 32 | std::random_device{}();
+  broadcast(std::as_writable_bytes(std::span(&job_, 1)), 0);
+}
+
+void MpiSession::find_hosts() {
+  MPI_Comm local = MPI_COMM_NULL;
+  mpi::check(
+      MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local),
+      "MPI_Comm_split_type");
+  mpi::check(MPI_Comm_rank(local, &local_rank_), "MPI_Comm_rank");
+  mpi::check(MPI_Comm_size(local, &local_size_), "MPI_Comm_size");
+  int first = rank_;
+  mpi::check(MPI_Bcast(&first, 1, MPI_INT, 0, local), "MPI_Bcast");
+  std::vector<int> first_of(host_of_.size());  // of each rank: the first rank of its host
+  mpi::check(MPI_Allgather(&first, 1, MPI_INT, first_of.data(), 1, MPI_INT, MPI_COMM_WORLD),
+             "MPI_Allgather");
+  hosts_ = 0;
+  for (std::size_t r = 0; r < first_of.size(); ++r) {
+    const auto first_there = static_cast<std::size_t>(first_of[r]);
+    host_of_[r] = first_there == r ? hosts_++ : host_of_[first_there];
+  }
+}
+
+MpiSession::~MpiSession() {
+  if (mpi_) MPI_Finalize();
+}
+
+std::vector<std::string> MpiSession::gather(std::string_view text) const {
+  if (!mpi_) return {std::string(text)};
+  const int length = size_as_int(text.size());
+  std::vector<int> lengths(rank_ == 0 ? host_of_.size() : 0), begins(lengths.size());
+  mpi::check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD),
+             "MPI_Gather");
+  std::size_t total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    begins[r] = size_as_int(total);
+    total += static_cast<std::size_t>(lengths[r]);
+  }
+  std::string all(total, '\0');
+  mpi::check(MPI_Gatherv(text.data(), length, MPI_CHAR, all.data(), lengths.data(), begins.data(),
+                         MPI_CHAR, 0, MPI_COMM_WORLD),
+             "MPI_Gatherv");
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < lengths.size(); ++r)
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(begins[r]), static_cast<std::size_t>(lengths[r])));
+  return texts;
+}
+
+std::string MpiSession::broadcast(std::string_view text, int root) const {
+  std::string result(text);
+  std::uint64_t length = text.size();
+  broadcast(std::as_writable_bytes(std::span(&length, 1)), root);
+  result.resize(length);
+  broadcast(std::as_writable_bytes(std::span(result)), root);
+  return result;
+}
+
+void MpiSession::broadcast(std::span<std::byte> bytes, int root) const {
+  if (!mpi_) return;
+  constexpr std::size_t most = std::size_t{1} << 30;  // MPI counts in int
+  for (std::size_t at = 0; at < bytes.size(); at += most)
+    mpi::check(MPI_Bcast(bytes.data() + at, static_cast<int>(std::min(most, bytes.size() - at)),
+                         MPI_BYTE, root, MPI_COMM_WORLD),
+               "MPI_Bcast");
+}
+
+void MpiSession::sum(std::span<double> values) const {
+  if (!mpi_) return;
+  // MPI_Allreduce adds in whatever order suits it.
+  const int count = size_as_int(values.size());
+  std::vector<double> all(values.size() * host_of_.size());
+  mpi::check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE,
+                           MPI_COMM_WORLD),
+             "MPI_Allgather");
+  std::copy_n(all.begin(), values.size(), values.begin());
+  for (std::size_t i = values.size(); i < all.size(); ++i) values[i % values.size()] += all[i];
+}
+
+bool MpiSession::all_equal(std::string_view text) const {
+  if (!mpi_) return true;
+  const int same_as_first = broadcast(text) == text;
+  int all_same = 0;
+  mpi::check(MPI_Allreduce(&same_as_first, &all_same, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD),
+             "MPI_Allreduce");
+  return all_same != 0;
+}
+
+void MpiSession::barrier() const {
+  if (mpi_) mpi::check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+}
+
+void MpiSession::abort(const std::exception& failure) const noexcept {
+  const auto* error = dynamic_cast<const Error*>(&failure);
+  const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
+  const int host = host_of_[static_cast<std::size_t>(rank_)];
+  if (!mpi_ || wait_to_report(hex(job_), host)) {
+    const std::string who =
+        size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
+    fmt::print(stderr, "train: {}{}\n", who, failure.what());
+  }
+  std::fflush(nullptr);
+  if (mpi_) {
+    exit_after(2, code);
+    MPI_Abort(MPI_COMM_WORLD, code);
+  }
+  ::_exit(code);
+}
+
+void MpiSession::fail_together(std::string_view message, Exit code) const {
+  if (rank_ == 0) fmt::print(stderr, "train: {}\n", message);
+  std::fflush(nullptr);
+  if (mpi_) {
+    exit_after(10, static_cast<int>(code));
+    MPI_Finalize();
+  }
+  ::_exit(static_cast<int>(code));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,107 @@
+#include "ringtrain/allreduce/ring.hpp"
+
+#include <algorithm>
+
+#include "allreduce/add.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t line = 16;  // floats of a cache line
+
+std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
+
+// The messages of one sum, as one rank sends them: its own part, then each part to its left as it
+// comes in. So what it receives as message k it sends as message k + segments.
+struct Messages {
+  std::span<float> data;
+  std::size_t rank, ranks;
+  std::size_t segments;  // messages a part
+
+  std::size_t received() const { return 2 * sums(); }
+  /// Received messages below this are running sums, the rest final values.
+  std::size_t sums() const { return (ranks - 1) * segments; }
+  std::span<float> operator[](std::size_t k) const {
+    const std::size_t steps = k / segments;
+    const Range part = part_of(data.size(), (rank + 2 * ranks - steps) % ranks, ranks);
+    const Range piece = part_of(part.count, k % segments, segments);
+    return data.subspan(part.first + piece.first, piece.count);
+  }
+};
+
+// Eight segments a part: then all but an eighth of the time to fill the pipeline is hidden. Fewer
+// and larger ones cost less work.
+std::size_t segments_of(std::size_t part, const RingTuning& tuning) {
+  const std::size_t segment = std::clamp(part / 8, tuning.smallest_segment, tuning.largest_segment);
+  return std::max<std::size_t>(1, divide_up(part, segment));
+}
+
+}  // namespace
+
+Range part_of(std::size_t count, std::size_t k, std::size_t n) {
+  const std::size_t lines = divide_up(count, line);
+  const auto cut = [&](std::size_t i) { return std::min(count, lines * i / n * line); };
+  return {cut(k), cut(k + 1) - cut(k)};
+}
+
+Ring::Ring(RingLink& link, RingTuning tuning) : link_(link), tuning_(tuning) {
+  expects(tuning.window >= 1, "Ring: a window of at least one receive");
+  expects(tuning.smallest_segment >= 1 && tuning.smallest_segment <= tuning.largest_segment,
+          "Ring: 1 <= smallest segment <= largest segment");
+}
+
+void Ring::sum(std::span<float> data) {
+  const auto n = static_cast<std::size_t>(link_.size());
+  if (n == 1 || data.empty()) return;
+  const std::size_t part = divide_up(divide_up(data.size(), line), n) * line;
+  const Messages message{data, static_cast<std::size_t>(link_.rank()), n,
+                         segments_of(part, tuning_)};
+  const std::size_t slot = divide_up(part / line, message.segments) * line;
+  inbox_.resize(std::max(inbox_.size(), slot * tuning_.window));
+
+  const auto arrival = [&](std::size_t k) {
+    const std::span<float> place = message[k + message.segments];
+    if (k >= message.sums()) return place;
+    return std::span(inbox_).subspan(k % tuning_.window * slot, place.size());
+  };
+  RingLink::Ticket first_sent = 0, first_received = 0;
+  std::size_t posted = 0;
+  const auto post_up_to = [&](std::size_t end) {
+    for (; posted < end; ++posted) {
+      // A final value lands where a running sum was sent from, one turn of the ring ago.
+      if (posted >= message.sums()) link_.wait_sent(first_sent + posted - message.sums());
+      const auto ticket = link_.receive(arrival(posted));
+      if (posted == 0) first_received = ticket;
+    }
+  };
+
+  post_up_to(std::min(tuning_.window, message.sums()));
+  for (std::size_t k = 0; k < message.segments; ++k) {
+    const auto ticket = link_.send(message[k]);
+    if (k == 0) first_sent = ticket;
+  }
+  for (std::size_t k = 0; k < message.received(); ++k) {
+    post_up_to(std::min({k + tuning_.window, k + n * message.segments, message.received()}));
+    link_.wait_received(first_received + k);
+    const std::span<float> place = message[k + message.segments];
+    if (k < message.sums()) add(place, arrival(k));
+    // What has gone all the way round goes no further.
+    if (k + message.segments < message.received()) link_.send(place);
+  }
+  link_.wait_sent(first_sent + message.received() - 1);
+}
+
+std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks) {
+  const std::size_t n = ranks.size();
+  std::vector<float> sum(ranks.front().size());
+  for (std::size_t p = 0; p < n; ++p) {
+    const Range part = part_of(sum.size(), p, n);
+    for (std::size_t i = part.first; i < part.end(); ++i) {
+      sum[i] = ranks[p][i];
+      for (std::size_t step = 1; step < n; ++step) sum[i] += ranks[(p + step) % n][i];
+    }
+  }
+  return sum;
+}
+
+}  // namespace ringtrain

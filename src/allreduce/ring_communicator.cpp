@@ -1,0 +1,165 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "allreduce/communicators.hpp"
+#include "allreduce/host_sum.hpp"
+#include "allreduce/mpi_link.hpp"
+#include "allreduce/shared_memory.hpp"
+#include "allreduce/sum_thread.hpp"
+#include "allreduce/topology.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Sums on one host happen in finish(), on the calling thread: there is no idle wait to hide, only
+// cores to take from the computation. Between hosts a thread sums while the caller computes.
+class RingCommunicator final : public Communicator {
+ public:
+  RingCommunicator(const MpiSession& session, const Topology& here,
+                   const CommunicatorOptions& options);
+  ~RingCommunicator() override { stop_.request_stop(); }
+
+  int rank() const override { return session_.rank(); }
+  int size() const override { return session_.size(); }
+  Memory& memory() override;
+  void broadcast(View values, int root) override;
+  void start_sum(View gradients) override;
+  void finish() override;
+
+ private:
+  struct BetweenHosts {
+    MpiLink link;
+    Ring ring;
+    BetweenHosts(MPI_Comm lane, const RingTuning& tuning, const std::stop_token& stop)
+        : link(lane, stop), ring(link, tuning) {}
+  };
+
+  std::vector<HostDesk*> make_desks();
+  std::unique_ptr<BetweenHosts> make_between_hosts(const RingTuning& tuning);
+  bool in_place(View view) const;
+  void sum(std::span<const View> views);
+  void sum_copied(View view);
+
+  const MpiSession& session_;
+  const Topology here_;
+  std::stop_source stop_;  // ends the waits of the thread
+  SharedMemory shared_;
+  HostMemory own_;
+  Buffer desk_memory_;
+  std::unique_ptr<BetweenHosts> between_hosts_;
+  HostSum host_sum_;
+  Buffer copies_;              // for views from elsewhere
+  std::vector<View> pending_;  // without a thread: started, not yet summed
+  std::vector<Sum> sums_;
+  std::optional<SumThread> thread_;  // last: it uses the others
+};
+
+bool crowded(const Topology& here, bool overlap) {
+  const bool computes_meanwhile = overlap && here.hosts > 1;
+  return computes_meanwhile || here.place.size > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& here,
+                                   const CommunicatorOptions& options)
+    : session_(session),
+      here_(here),
+      shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
+      between_hosts_(make_between_hosts(options.ring)),
+      host_sum_(here.place, make_desks(), crowded(here, options.overlap),
+                between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token()) {
+  if (here.hosts > 1 && options.overlap)
+    thread_.emplace([this](View view) { sum(std::span(&view, 1)); });
+}
+
+std::vector<HostDesk*> RingCommunicator::make_desks() {
+  static_assert(sizeof(HostDesk) % sizeof(float) == 0);
+  desk_memory_ = shared_.allocate(sizeof(HostDesk) / sizeof(float));
+  const Replicas all = *shared_.replicas(desk_memory_);
+  std::vector<HostDesk*> desks;
+  for (int rank = 0; rank < all.count; ++rank)
+    desks.push_back(reinterpret_cast<HostDesk*>(all.of(rank)));
+  return desks;
+}
+
+std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
+    const RingTuning& tuning) {
+  const bool on_a_lane = here_.place.rank < here_.place.lanes;
+  const MPI_Comm lane =
+      mpi::split(MPI_COMM_WORLD, on_a_lane ? here_.place.rank : MPI_UNDEFINED, here_.host);
+  if (!on_a_lane || here_.hosts == 1) return nullptr;
+  return std::make_unique<BetweenHosts>(lane, tuning, stop_.get_token());
+}
+
+Memory& RingCommunicator::memory() {
+  if (here_.place.size == 1) return own_;
+  return shared_;
+}
+
+void RingCommunicator::broadcast(View values, int root) {
+  finish();
+  session_.broadcast(std::as_writable_bytes(values.host()), root);
+}
+
+bool RingCommunicator::in_place(View view) const {
+  return here_.place.size == 1 || shared_.replicas(view);
+}
+
+void RingCommunicator::start_sum(View gradients) {
+  if (gradients.size() == 0) return;
+  if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
+    finish();  // the thread may be using the old ones, and MPI
+    copies_ = shared_.allocate(gradients.size());
+  }
+  if (thread_)
+    thread_->start(gradients);
+  else
+    pending_.push_back(gradients);
+}
+
+void RingCommunicator::finish() {
+  if (thread_) thread_->finish();
+  sum(pending_);
+  pending_.clear();
+}
+
+// Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
+void RingCommunicator::sum(std::span<const View> views) {
+  sums_.clear();
+  const auto sum_collected = [&] {
+    if (!sums_.empty()) host_sum_.sum(sums_);
+    sums_.clear();
+  };
+  for (const View view : views) {
+    if (here_.place.size == 1) {
+      sums_.push_back({Replicas{view.data(), 0, 1}, view.size()});
+    } else if (const auto replicas = shared_.replicas(view)) {
+      sums_.push_back({*replicas, view.size()});
+    } else {
+      sum_collected();
+      sum_copied(view);
+    }
+  }
+  sum_collected();
+}
+
+void RingCommunicator::sum_copied(View view) {
+  const View copy = copies_.view().slice(0, view.size());
+  std::ranges::copy(view.host(), copy.data());
+  const Sum sum{*shared_.replicas(copy), view.size()};
+  host_sum_.sum(std::span(&sum, 1));
+  std::ranges::copy(copy.host(), view.data());
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_ring_communicator(const MpiSession& session,
+                                                     const CommunicatorOptions& options) {
+  const Topology here = topology_of(session.rank(), session.host_of(), options.ranks_a_host);
+  return std::make_unique<RingCommunicator>(session, here, options);
+}
+
+}  // namespace ringtrain

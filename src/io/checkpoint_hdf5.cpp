@@ -1,0 +1,162 @@
+#include "io/checkpoint_hdf5.hpp"
+
+#include <fmt/core.h>
+#include <hdf5.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+using File = UniqueHandle<hid_t, H5Fclose, hid_t{-1}>;
+using Group = UniqueHandle<hid_t, H5Gclose, hid_t{-1}>;
+using Dataset = UniqueHandle<hid_t, H5Dclose, hid_t{-1}>;
+using Dataspace = UniqueHandle<hid_t, H5Sclose, hid_t{-1}>;
+using Datatype = UniqueHandle<hid_t, H5Tclose, hid_t{-1}>;
+using Properties = UniqueHandle<hid_t, H5Pclose, hid_t{-1}>;
+
+herr_t note_innermost(unsigned, const H5E_error2_t* error, void* text) {
+  *static_cast<std::string*>(text) = fmt::format("{} (in {})", error->desc, error->func_name);
+  return 1;  // the first one visited is where it began
+}
+
+hid_t check(hid_t result, std::string_view call) {
+  if (result >= 0) return result;
+  std::string reason = "no reason given";
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, note_innermost, &reason);
+  throw Error(call, reason);
+}
+
+// Left on, libhdf5's exit handler crashes the process after a failed write, and it prints to
+// stderr.
+void tame_library() {
+  H5dont_atexit();
+  check(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr), "H5Eset_auto2");
+}
+
+Properties properties(hid_t kind) { return Properties(check(H5Pcreate(kind), "H5Pcreate")); }
+
+File create_file(int image, std::uint64_t user_block) {
+  const Properties creation = properties(H5P_FILE_CREATE), access = properties(H5P_FILE_ACCESS);
+  check(H5Pset_userblock(creation.get(), user_block), "H5Pset_userblock");
+  check(H5Pset_obj_track_times(creation.get(), false), "H5Pset_obj_track_times");
+  check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "H5Pset_libver_bounds");
+  check(H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG), "H5Pset_fclose_degree");
+  // of the drivers for plain files, the one that does not insist on a real path
+  check(H5Pset_fapl_stdio(access.get()), "H5Pset_fapl_stdio");
+  // a cache line, so that a mapped file can be computed on; small blocks stay packed
+  check(H5Pset_alignment(access.get(), 1024, 64), "H5Pset_alignment");
+  const std::string path = fmt::format("/proc/self/fd/{}", image);
+  return File(
+      check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "H5Fcreate"));
+}
+
+class Layouter {
+ public:
+  explicit Layouter(hid_t file)
+      : file_(file),
+        groups_(properties(H5P_GROUP_CREATE)),
+        datasets_(properties(H5P_DATASET_CREATE)) {
+    check(H5Pset_obj_track_times(groups_.get(), false), "H5Pset_obj_track_times");
+    check(H5Pset_layout(datasets_.get(), H5D_CONTIGUOUS), "H5Pset_layout");
+    check(H5Pset_alloc_time(datasets_.get(), H5D_ALLOC_TIME_EARLY), "H5Pset_alloc_time");
+    check(H5Pset_fill_time(datasets_.get(), H5D_FILL_TIME_NEVER), "H5Pset_fill_time");
+    check(H5Pset_obj_track_times(datasets_.get(), false), "H5Pset_obj_track_times");
+  }
+
+  std::uint64_t add(const TensorInfo& tensor) {
+    const int rank = static_cast<int>(tensor.shape.size());
+    const std::vector<hsize_t> sizes(tensor.shape.begin(), tensor.shape.end());
+    const Dataspace space(
+        check(rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(rank, sizes.data(), nullptr),
+              "H5Screate of " + tensor.name));
+    const Dataset dataset = create(tensor.name, H5T_IEEE_F32LE, space.get());
+    if (element_count(tensor) == 0) return 0;
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset == HADDR_UNDEF) throw Error("H5Dget_offset", tensor.name + " has no place");
+    return offset;
+  }
+
+  void add(const std::string& name, std::uint64_t value) {
+    write(name, H5T_STD_U64LE, H5T_NATIVE_UINT64, &value);
+  }
+
+  void add(const std::string& name, const std::string& value) {
+    const Datatype text(check(H5Tcopy(H5T_C_S1), "H5Tcopy"));
+    check(H5Tset_size(text.get(), std::max<std::size_t>(1, value.size())), "H5Tset_size");
+    check(H5Tset_cset(text.get(), H5T_CSET_UTF8), "H5Tset_cset");
+    check(H5Tset_strpad(text.get(), H5T_STR_NULLPAD), "H5Tset_strpad");
+    write(name, text.get(), text.get(), value.c_str());
+  }
+
+ private:
+  Dataset create(const std::string& name, hid_t type, hid_t space) {
+    make_groups_of(name);
+    return Dataset(check(
+        H5Dcreate2(file_, name.c_str(), type, space, H5P_DEFAULT, datasets_.get(), H5P_DEFAULT),
+        "H5Dcreate2 of " + name));
+  }
+
+  // By hand: groups that HDF5 makes in passing carry the time of day.
+  void make_groups_of(const std::string& name) {
+    for (auto end = name.find('/'); end != std::string::npos; end = name.find('/', end + 1)) {
+      const std::string group = name.substr(0, end);
+      if (made_.insert(group).second)
+        Group(check(H5Gcreate2(file_, group.c_str(), H5P_DEFAULT, groups_.get(), H5P_DEFAULT),
+                    "H5Gcreate2 of " + group));
+    }
+  }
+
+  void write(const std::string& name, hid_t stored, hid_t given, const void* value) {
+    const Dataspace scalar(check(H5Screate(H5S_SCALAR), "H5Screate"));
+    const Dataset dataset = create("metadata/" + name, stored, scalar.get());
+    check(H5Dwrite(dataset.get(), given, H5S_ALL, H5S_ALL, H5P_DEFAULT, value),
+          "H5Dwrite of " + name);
+  }
+
+  hid_t file_;
+  Properties groups_, datasets_;
+  std::set<std::string> made_;
+};
+
+void add_metadata(Layouter& layout, const CheckpointMetadata& metadata) {
+  layout.add("step", metadata.step);
+  layout.add("epoch", metadata.epoch);
+  layout.add("position", metadata.position);
+  layout.add("seed", metadata.seed);
+  layout.add("world_size", metadata.world_size);
+  layout.add("global_batch", metadata.global_batch);
+  layout.add("model", metadata.model);
+  layout.add("model_hash", metadata.model_hash);
+  layout.add("config", metadata.config);
+  layout.add("optimizer", metadata.optimizer);
+  layout.add("plans", metadata.plans);
+}
+
+}  // namespace
+
+Hdf5Layout lay_out_hdf5(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
+                        std::uint64_t user_block) {
+  tame_library();
+  Hdf5Layout result{
+      FileDescriptor(check_errno(::memfd_create("hdf5", MFD_CLOEXEC), "memfd_create")), 0, {}};
+  {
+    const File file = create_file(result.image.get(), user_block);
+    Layouter layout(file.get());
+    add_metadata(layout, metadata);
+    for (const TensorInfo& tensor : tensors) result.offsets.push_back(layout.add(tensor));
+    check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), "H5Fflush");
+  }
+  struct stat status {};
+  check_errno(::fstat(result.image.get(), &status), "fstat");
+  result.bytes = static_cast<std::uint64_t>(status.st_size);
+  return result;
+}
+
+}  // namespace ringtrain

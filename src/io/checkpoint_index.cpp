@@ -1,0 +1,276 @@
+#include "io/checkpoint_index.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Json = nlohmann::json;
+static_assert(std::endian::native == std::endian::little, "the file is little-endian");
+
+constexpr std::array<char, 8> magic = {'\x89', 'r', 't', 'c', 'k', 'p', '\r', '\n'};
+constexpr std::uint32_t schema_version = 1;
+// O_DIRECT writes start behind the user block, at a multiple of any block size in use
+constexpr std::uint64_t smallest_user_block = 4096;
+
+struct Header {
+  std::array<char, 8> magic;
+  std::uint32_t version;
+  std::uint32_t user_block;
+  std::uint64_t file_bytes;
+  std::uint64_t index_bytes;
+  std::uint64_t outside_hash;
+  std::uint64_t index_hash;  // of the user block but for the two hashes below and the run id
+  std::uint64_t run_hash;    // of run_id: apart, because equal states may differ in it
+  std::array<char, 40> run_id;
+};
+static_assert(sizeof(Header) == header_bytes && offsetof(Header, index_hash) == 40);
+
+std::uint64_t index_hash_of(std::span<const std::byte> user_block) {
+  Hasher hasher;
+  hasher.update(user_block.first(offsetof(Header, index_hash)));
+  hasher.update(user_block.subspan(header_bytes));
+  return hasher.value();
+}
+
+std::uint64_t run_hash_of(const Header& header) {
+  return hash_bytes(std::as_bytes(std::span(header.run_id)));
+}
+
+Header header_of(std::span<const std::byte> bytes) {
+  Header header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  return header;
+}
+
+Json to_json(const CheckpointMetadata& m) {
+  return {{"step", m.step},
+          {"epoch", m.epoch},
+          {"position", m.position},
+          {"seed", m.seed},
+          {"world_size", m.world_size},
+          {"global_batch", m.global_batch},
+          {"model", m.model},
+          {"model_hash", hex(m.model_hash)},
+          {"config", m.config},
+          {"optimizer", m.optimizer},
+          {"buckets", m.buckets},
+          {"plans", m.plans}};
+}
+
+Json to_json(const StoredTensor& tensor) {
+  return {{"name", tensor.info.name},
+          {"shape", tensor.info.shape},
+          {"offset", tensor.offset},
+          {"xxh64", hex(tensor.hash)}};
+}
+
+std::string index_text(const CheckpointMetadata& metadata, std::span<const StoredTensor> tensors) {
+  Json table = Json::array();
+  for (const StoredTensor& tensor : tensors) table.push_back(to_json(tensor));
+  const Json index = {{"metadata", to_json(metadata)}, {"tensors", std::move(table)}};
+  return index.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json& member(const Json& object, const char* name) {
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  if (!object.is_object() || found == object.end())
+    throw Damage(fmt::format("the index lacks '{}'", name));
+  return *found;
+}
+
+// get<>() would turn a negative or fractional number into some unsigned one.
+std::uint64_t number(const Json& value, const char* name) {
+  if (!value.is_number_unsigned())
+    throw Damage(fmt::format("'{}' in the index is no unsigned integer", name));
+  return value.get<std::uint64_t>();
+}
+
+std::uint64_t number_in(const Json& object, const char* name) {
+  return number(member(object, name), name);
+}
+
+std::string text_in(const Json& object, const char* name) {
+  const Json& value = member(object, name);
+  if (!value.is_string()) throw Damage(fmt::format("'{}' in the index is no text", name));
+  return value.get<std::string>();
+}
+
+std::uint64_t hash_in(const Json& object, const char* name) {
+  const std::string digits = text_in(object, name);
+  std::uint64_t value = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (hex(value) != digits) throw Damage(fmt::format("'{}' in the index is no hash", name));
+  return value;
+}
+
+std::vector<std::uint64_t> numbers_in(const Json& object, const char* name) {
+  const Json& list = member(object, name);
+  if (!list.is_array()) throw Damage(fmt::format("'{}' in the index is no list", name));
+  std::vector<std::uint64_t> values;
+  for (const Json& value : list) values.push_back(number(value, name));
+  return values;
+}
+
+CheckpointMetadata metadata_from(const Json& object) {
+  return {.step = number_in(object, "step"),
+          .epoch = number_in(object, "epoch"),
+          .position = number_in(object, "position"),
+          .seed = number_in(object, "seed"),
+          .world_size = number_in(object, "world_size"),
+          .global_batch = number_in(object, "global_batch"),
+          .model = text_in(object, "model"),
+          .model_hash = hash_in(object, "model_hash"),
+          .config = text_in(object, "config"),
+          .optimizer = text_in(object, "optimizer"),
+          .buckets = numbers_in(object, "buckets"),
+          .plans = text_in(object, "plans")};
+}
+
+bool is_printable(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
+}
+
+StoredTensor tensor_from(const Json& row, std::uint64_t user_block, std::uint64_t file_bytes) {
+  StoredTensor tensor{.info = {text_in(row, "name"), numbers_in(row, "shape")},
+                      .offset = number_in(row, "offset"),
+                      .hash = hash_in(row, "xxh64")};
+  const std::string& name = tensor.info.name;
+  if (name.empty() || !is_printable(name)) throw Damage("a tensor's name is not printable");
+  try {
+    tensor.bytes = element_count(tensor.info) * sizeof(float);
+  } catch (const Error&) {
+    throw Damage(fmt::format("the shape of tensor {} overflows", name));
+  }
+  if (tensor.offset < user_block || tensor.offset > file_bytes ||
+      tensor.bytes > file_bytes - tensor.offset)
+    throw Damage(fmt::format("tensor {} lies outside of the file", name));
+  return tensor;
+}
+
+void refuse_overlaps(const CheckpointIndex& index) {
+  std::uint64_t end = 0;
+  for (const StoredTensor* tensor : in_file_order(index)) {
+    if (tensor->offset < end)
+      throw Damage(fmt::format("tensor {} overlaps another", tensor->info.name));
+    end = tensor->offset + tensor->bytes;
+  }
+}
+
+Json parse(std::string_view text) {
+  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
+    if (depth > 8) throw Damage("the index is nested too deeply");
+    return true;
+  };
+  try {
+    return Json::parse(text, shallow);
+  } catch (const Json::exception& failure) {
+    throw Damage(fmt::format("the index is no JSON ({})", failure.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<const StoredTensor*> in_file_order(const CheckpointIndex& index) {
+  std::vector<const StoredTensor*> order;
+  for (const StoredTensor& tensor : index.tensors)
+    if (tensor.bytes > 0) order.push_back(&tensor);
+  std::ranges::sort(order, {}, &StoredTensor::offset);
+  return order;
+}
+
+std::uint64_t user_block_bytes(const CheckpointMetadata& metadata,
+                               std::span<const TensorInfo> tensors) {
+  std::vector<StoredTensor> widest;
+  for (const TensorInfo& info : tensors)
+    widest.push_back({.info = info, .offset = std::numeric_limits<std::uint64_t>::max()});
+  const std::uint64_t needed = header_bytes + index_text(metadata, widest).size();
+  if (needed > largest_user_block)
+    throw Error(
+        Exit::usage, "checkpoint index",
+        fmt::format("{} tensors and their metadata need {} bytes, the format has room for {}",
+                    tensors.size(), needed, largest_user_block));
+  return std::max(smallest_user_block, std::bit_ceil(needed));
+}
+
+std::vector<std::byte> encode(const CheckpointIndex& index) {
+  const std::string text = index_text(index.metadata, index.tensors);
+  expects(header_bytes + text.size() <= index.user_block && index.run_id.size() <= longest_run_id,
+          "encode: index and run id fit the user block");
+  Header header{.magic = magic,
+                .version = schema_version,
+                .user_block = static_cast<std::uint32_t>(index.user_block),
+                .file_bytes = index.file_bytes,
+                .index_bytes = text.size(),
+                .outside_hash = index.outside_hash,
+                .index_hash = 0,
+                .run_hash = 0,
+                .run_id = {}};
+  std::ranges::copy(index.run_id, header.run_id.begin());
+  header.run_hash = run_hash_of(header);
+
+  std::vector<std::byte> block(index.user_block);
+  std::memcpy(block.data() + header_bytes, text.data(), text.size());
+  std::memcpy(block.data(), &header, sizeof header);
+  header.index_hash = index_hash_of(block);
+  std::memcpy(block.data(), &header, sizeof header);
+  return block;
+}
+
+std::uint64_t checked_user_block(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
+  if (bytes.size() < header_bytes) throw Damage("shorter than a checkpoint's header");
+  const Header header = header_of(bytes);
+  if (header.magic != magic) throw Damage("not a ringtrain checkpoint");
+  if (header.version != schema_version)
+    throw Damage(fmt::format("format version {}; this build reads version {}", header.version,
+                             schema_version));
+  if (header.file_bytes != file_bytes)
+    throw Damage(fmt::format("{} bytes long instead of {}", file_bytes, header.file_bytes));
+  if (!std::has_single_bit(header.user_block) || header.user_block < smallest_user_block ||
+      header.user_block > largest_user_block || header.user_block > file_bytes)
+    throw Damage("the header's user block size is impossible");
+  return header.user_block;
+}
+
+CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file_bytes) {
+  const Header header = header_of(user_block);
+  if (header.index_hash != index_hash_of(user_block)) throw Damage("the index fails its hash");
+  if (header.run_hash != run_hash_of(header) || header.run_id.back() != '\0')
+    throw Damage("the run id fails its hash");
+  if (header.index_bytes > user_block.size() - header_bytes)
+    throw Damage("the index is longer than its block");
+  const Json json = parse({reinterpret_cast<const char*>(user_block.data()) + header_bytes,
+                           static_cast<std::size_t>(header.index_bytes)});
+
+  CheckpointIndex index{.metadata = metadata_from(member(json, "metadata")),
+                        .run_id = header.run_id.data(),
+                        .tensors = {},
+                        .user_block = header.user_block,
+                        .file_bytes = file_bytes,
+                        .outside_hash = header.outside_hash};
+  for (const Json& row : member(json, "tensors"))
+    index.tensors.push_back(tensor_from(row, header.user_block, file_bytes));
+  refuse_overlaps(index);
+  return index;
+}
+
+std::string to_json_text(const CheckpointMetadata& metadata) {
+  return to_json(metadata).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+CheckpointMetadata metadata_from_json_text(std::string_view text) {
+  return metadata_from(parse(text));
+}
+
+}  // namespace ringtrain

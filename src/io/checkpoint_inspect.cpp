@@ -1,0 +1,82 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/io/checkpoint_reader.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Texts of a file may hold anything; a terminal must not obey it.
+std::string printable(std::string_view text) {
+  std::string shown;
+  for (const char c : text)
+    shown += c >= ' ' && c <= '~' ? std::string(1, c)
+                                  : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  return shown;
+}
+
+struct Statistics {
+  float low = std::numeric_limits<float>::infinity(), high = -low;
+  double mean = 0, deviation = 0;
+};
+
+Statistics statistics_of(std::span<const float> values) {
+  Statistics s;
+  double sum = 0, squares = 0;
+  for (const float value : values) {
+    s.low = std::min(s.low, value);
+    s.high = std::max(s.high, value);
+    sum += value;
+  }
+  s.mean = sum / static_cast<double>(values.size());
+  for (const float value : values) squares += (value - s.mean) * (value - s.mean);
+  s.deviation = std::sqrt(squares / static_cast<double>(values.size()));
+  return s;
+}
+
+std::string scalars(const CheckpointFile& file) {
+  const CheckpointMetadata& m = file.metadata();
+  return fmt::format(
+      "file         {}\nrun          {}\nmodel        {} ({})\nstep         {}\nepoch        {}\n"
+      "position     {}\nseed         {}\nranks        {}\nglobal batch {}\nbuckets      {}\n"
+      "config       {}\noptimizer    {}\nplans        {}\n",
+      printable(file.path().string()), printable(file.run_id()), printable(m.model),
+      hex(m.model_hash), m.step, m.epoch, m.position, m.seed, m.world_size, m.global_batch,
+      m.buckets.size(), printable(m.config), printable(m.optimizer), printable(m.plans));
+}
+
+std::string row(const CheckpointFile& file, std::size_t tensor, std::vector<float>& values) {
+  const TensorInfo& info = file.tensors()[tensor];
+  values.resize(element_count(info));
+  file.read(tensor, values);
+  const std::string shape = fmt::format("[{}]", fmt::join(info.shape, ","));
+  const std::string head =
+      fmt::format("{:<48} {:<18} {:>12}", info.name, shape, values.size() * sizeof(float));
+  if (values.empty()) return head + "\n";
+  const Statistics s = statistics_of(values);
+  return fmt::format("{} {:>12.5g} {:>12.5g} {:>12.5g} {:>12.5g}\n", head, s.low, s.high, s.mean,
+                     s.deviation);
+}
+
+}  // namespace
+
+std::string inspect(const std::filesystem::path& path) {
+  const CheckpointFile file = CheckpointFile::open(path);
+  file.verify();
+  std::string text = scalars(file);
+  text += fmt::format("\n{:<48} {:<18} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "tensor", "shape",
+                      "bytes", "min", "max", "mean", "deviation");
+  std::vector<float> values;
+  for (std::size_t i = 0; i < file.tensors().size(); ++i) text += row(file, i, values);
+  text += fmt::format("\nevery byte verified: {} tensors\nstate-hash {}\n", file.tensors().size(),
+                      hex(file.state_hash()));
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,81 @@
+#include "ringtrain/io/dataset.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+#include "io/datasets.hpp"
+#include "io/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::array<std::string_view, 4> kinds{"synthetic", "shapes", "cifar10", "images"};
+
+/// Levenshtein's distance: insertions, deletions and replacements that lead from a to b.
+std::size_t edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+[[noreturn]] void reject(std::string_view spec, std::string_view reason) {
+  throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
+}
+
+[[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
+  const auto nearest = std::ranges::min(
+      kinds, {}, [&](std::string_view known) { return edits(kind.substr(0, 32), known); });
+  reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
+                           "shapes, cifar10:DIR and images:DIR",
+                           nearest));
+}
+
+}  // namespace
+
+Image Dataset::read(std::uint64_t sample) const {
+  const auto one = reader();
+  const ImageView view = one->pixels(one->open(sample));
+  return {view.extent, {view.pixels.begin(), view.pixels.end()}};
+}
+
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const DatasetOptions& options) {
+  const auto colon = spec.find(':');
+  const auto kind = spec.substr(0, colon);
+  const std::string directory(colon == spec.npos ? "" : spec.substr(colon + 1));
+  if (std::ranges::find(kinds, kind) == kinds.end()) reject_kind(spec, kind);
+
+  const bool generated = kind == "synthetic" || kind == "shapes";
+  if (generated && colon != spec.npos) reject(spec, fmt::format("'{}' takes no directory", kind));
+  if (!generated && directory.empty())
+    reject(spec, fmt::format("name the directory: {}:DIR", kind));
+
+  if (kind == "synthetic") return open_synthetic(split, options);
+  if (kind == "shapes") return open_shapes(split);
+  if (kind == "cifar10") return open_cifar10(directory, split);
+  return open_images(directory, split, options);
+}
+
+void check_enough(const Dataset& dataset, int ranks, int batch) {
+  const auto needed = static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(batch);
+  if (dataset.size() >= needed) return;
+  throw Error(
+      Exit::data, "train on " + dataset.description(),
+      fmt::format("one step takes {} images ({} ranks x {}), more than there are; use fewer "
+                  "ranks or a smaller --batch",
+                  needed, ranks, batch));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,178 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/datasets.hpp"
+#include "io/decoder.hpp"
+#include "io/file_bytes.hpp"
+#include "io/printable.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
+  throw Error(Exit::data, "read images in " + printable(path.native()), reason);
+}
+
+/// What `wanted` accepts of a directory, sorted by bytes. Links are followed, hidden names skipped.
+template <class Wanted>
+std::vector<fs::directory_entry> entries_of(const fs::path& directory, Wanted wanted) {
+  std::vector<fs::directory_entry> entries;
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (!entry.path().filename().native().starts_with('.') && wanted(entry))
+      entries.push_back(entry);
+  std::ranges::sort(
+      entries, {}, [](const auto& entry) -> const auto& { return entry.path().native(); });
+  return entries;
+}
+
+std::vector<std::string> class_names_in(const fs::path& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_of(directory, [](const auto& e) { return e.is_directory(); }))
+    names.push_back(entry.path().filename());
+  if (names.empty())
+    fail(directory, "no class directories there; images belong in train/<class>/ and val/<class>/");
+  return names;
+}
+
+fs::path training_home(const fs::path& directory) {
+  const fs::path home = directory / "train";
+  if (!fs::is_directory(home))
+    fail(directory, "no directory train/ there, which holds <class>/<image>");
+  return home;
+}
+
+fs::path evaluation_home(const fs::path& directory) {
+  for (const char* name : {"val", "test"})
+    if (fs::is_directory(directory / name)) return directory / name;
+  fail(directory, "no directory val/ or test/ there, which evaluation reads");
+}
+
+/// Many strings in one piece of memory: a data set may have millions of names.
+class NameList {
+ public:
+  void add(std::string_view name) {
+    text_ += name;
+    ends_.push_back(text_.size());
+  }
+  std::size_t size() const { return ends_.size(); }
+  std::string_view operator[](std::size_t i) const {
+    const std::size_t begin = i == 0 ? 0 : ends_[i - 1];
+    return std::string_view(text_).substr(begin, ends_[i] - begin);
+  }
+
+ private:
+  std::string text_;
+  std::vector<std::size_t> ends_;
+};
+
+class Images final : public Dataset {
+ public:
+  Images(const fs::path& directory, Split split, const DatasetOptions& options);
+
+  std::uint64_t size() const override { return files_.size(); }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  int label(std::uint64_t sample) const override { return labels_[sample]; }
+  std::unique_ptr<SampleReader> reader() const override;
+  std::string description() const override {
+    return fmt::format("images: {} files of {} classes in {}", size(), classes(),
+                       printable(home_.native()));
+  }
+  std::uint64_t manifest_hash() const override { return manifest_; }
+
+  std::string path(std::uint64_t sample) const {
+    return (home_ / names_[labels_[sample]] / files_[sample]).native();
+  }
+  std::uint64_t max_pixels() const { return max_pixels_; }
+
+ private:
+  void append(const fs::path& directory, int label);
+
+  const std::uint64_t max_pixels_;
+  fs::path home_;
+  std::vector<std::string> names_;
+  NameList files_;
+  std::vector<std::int32_t> labels_;
+  std::uint64_t manifest_ = 0;
+};
+
+Images::Images(const fs::path& directory, Split split, const DatasetOptions& options)
+    : max_pixels_(options.max_pixels) {
+  const fs::path training = training_home(directory);
+  home_ = split == Split::training ? training : evaluation_home(directory);
+  names_ = class_names_in(training);
+  for (const std::string& name : class_names_in(home_)) {
+    const auto known = std::ranges::lower_bound(names_, name);
+    if (known == names_.end() || *known != name)
+      fail(home_ / name, "training has no such class, so its label is unknown");
+    append(home_ / name, static_cast<int>(known - names_.begin()));
+  }
+}
+
+void Images::append(const fs::path& directory, int label) {
+  const std::size_t before = files_.size();
+  for (const auto& file :
+       entries_of(directory, [](const auto& e) { return e.is_regular_file(); })) {
+    const std::string name = file.path().filename();
+    files_.add(name);
+    labels_.push_back(label);
+    manifest_ = hash_text(name, manifest_);
+    manifest_ = hash_text(fmt::format("{} {}", label, file.file_size()), manifest_);
+  }
+  if (files_.size() == before)
+    fail(directory, "the class has no files (directories in it are not searched)");
+}
+
+/// Runs `decode`, naming the file when it is undecodable.
+template <class Decode>
+auto naming(const std::string& path, Decode decode) {
+  try {
+    return decode();
+  } catch (const Undecodable& failure) {
+    throw UnreadableSample("decode " + printable(path), failure.what());
+  }
+}
+
+class ImagesReader final : public SampleReader {
+ public:
+  explicit ImagesReader(const Images& images)
+      : images_(images), decoder_(make_image_decoder(images.max_pixels())) {}
+
+  Extent open(std::uint64_t sample) override {
+    path_ = images_.path(sample);
+    read_file(path_, bytes_);
+    return naming(path_, [&] { return decoder_->open(bytes_); });
+  }
+  ImageView pixels(Extent at_least) override {
+    naming(path_, [&] { decoder_->pixels(at_least, image_); });
+    return image_.view();
+  }
+
+ private:
+  const Images& images_;
+  std::unique_ptr<Decoder> decoder_;
+  std::string path_;
+  std::vector<std::uint8_t> bytes_;
+  Image image_;
+};
+
+std::unique_ptr<SampleReader> Images::reader() const {
+  return std::make_unique<ImagesReader>(*this);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_images(const std::string& directory, Split split,
+                                     const DatasetOptions& options) {
+  try {
+    return std::make_unique<Images>(directory, split, options);
+  } catch (const fs::filesystem_error& failure) {
+    fail(failure.path1(), failure.code().message());
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,20 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "ringtrain/io/dataset.hpp"
+
+// One function for each kind that open_dataset() knows, each with a file of its own.
+namespace ringtrain {
+
+/// Noise with random labels, made once: what training costs when input costs nothing.
+std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& options);
+/// Ten drawn shapes, see shapes.hpp.
+std::unique_ptr<Dataset> open_shapes(Split split);
+/// CIFAR-10's binary version, held in memory.
+std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split);
+/// An image folder: <split>/<class>/<image>.
+std::unique_ptr<Dataset> open_images(const std::string& directory, Split split,
+                                     const DatasetOptions& options);
+
+}  // namespace ringtrain

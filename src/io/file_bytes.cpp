@@ -1,0 +1,53 @@
+#include "io/file_bytes.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <system_error>
+
+#include "io/printable.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/io/dataset.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Far above any image; a mistaken tar or video must not fill the memory.
+constexpr off_t largest = off_t{1} << 29;
+
+[[noreturn]] void fail(const std::string& path, std::string_view reason) {
+  throw UnreadableSample("read " + printable(path), reason);
+}
+
+std::string system_reason() { return std::generic_category().message(errno); }
+
+std::size_t size_of(int file, const std::string& path) {
+  struct stat status {};
+  if (::fstat(file, &status) < 0) fail(path, system_reason());
+  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
+  if (status.st_size == 0) fail(path, "the file is empty (0 bytes)");
+  if (status.st_size > largest)
+    fail(path, fmt::format("{} bytes, more than the {} allowed", status.st_size, largest));
+  return static_cast<std::size_t>(status.st_size);
+}
+
+}  // namespace
+
+void read_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
+  // O_NONBLOCK: opening a FIFO would wait for ever.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail(path, system_reason());
+  bytes.resize(size_of(file.get(), path));
+  for (std::size_t done = 0; done < bytes.size();) {
+    const auto got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path, fmt::format("{} at byte {}", system_reason(), done));
+    if (got == 0) fail(path, fmt::format("ends at byte {} of {}", done, bytes.size()));
+    done += static_cast<std::size_t>(got);
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,158 @@
+#include <csetjmp>
+#include <cstdio>
+// jpeglib.h needs size_t and FILE declared before it.
+#include <fmt/core.h>
+#include <jpeglib.h>
+
+#include <algorithm>
+#include <array>
+
+#include "io/decoder.hpp"
+
+namespace ringtrain {
+namespace {
+
+// A progressive image of very many scans takes hours to decode; real ones have about ten.
+constexpr int most_scans = 100;
+
+/// Where libjpeg's callbacks, which may not return, leave to. The library's structs come first so
+/// that a pointer to them is one to this.
+struct Escape {
+  jpeg_error_mgr errors;
+  std::jmp_buf target;
+  std::array<char, JMSG_LENGTH_MAX> message;
+};
+
+[[noreturn]] void leave(j_common_ptr info) {
+  auto* escape = reinterpret_cast<Escape*>(info->err);
+  info->err->format_message(info, escape->message.data());
+  std::longjmp(escape->target, 1);
+}
+
+// Level -1 is damaged data; the others are traces.
+void on_message(j_common_ptr info, int level) {
+  if (level < 0) leave(info);
+}
+
+void on_progress(j_common_ptr info) {
+  if (!info->is_decompressor) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= most_scans) return;
+  auto* escape = reinterpret_cast<Escape*>(info->err);
+  std::snprintf(escape->message.data(), escape->message.size(), "more than %d scans", most_scans);
+  std::longjmp(escape->target, 1);
+}
+
+bool is_cmyk(const jpeg_decompress_struct& info) {
+  return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+}
+
+/// The largest reduction that libjpeg makes in the transform and that keeps `at_least`.
+unsigned reduction(Extent full, Extent at_least) {
+  const auto reduced = [](int side, int by) { return (side + by - 1) / by; };
+  for (const int by : {8, 4, 2})
+    if (reduced(full.height, by) >= at_least.height && reduced(full.width, by) >= at_least.width)
+      return static_cast<unsigned>(by);
+  return 1;
+}
+
+/// Product of two fractions of 255, rounded.
+std::uint8_t times(unsigned a, unsigned b) {
+  return static_cast<std::uint8_t>((a * b + 127) / 255);
+}
+
+// Adobe's programs write CMYK inverted (255 is no ink), and mark that they wrote it.
+void convert_cmyk(std::span<const std::uint8_t> cmyk, bool inverted, std::uint8_t* rgb) {
+  const unsigned flip = inverted ? 0 : 255;
+  for (std::size_t i = 0; i < cmyk.size(); i += 4)
+    for (std::size_t c = 0; c < 3; ++c) *rgb++ = times(cmyk[i + c] ^ flip, cmyk[i + 3] ^ flip);
+}
+
+class JpegDecoder final : public Decoder {
+ public:
+  explicit JpegDecoder(std::uint64_t max_pixels);
+  ~JpegDecoder() override { jpeg_destroy_decompress(&info_); }
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  Extent open(std::span<const std::uint8_t> bytes) override;
+  void pixels(Extent at_least, Image& image) override;
+
+ private:
+  template <class Calls>
+  void guarded(Calls calls);
+  void read_rows(std::uint8_t* pixels);
+
+  const std::uint64_t max_pixels_;
+  std::size_t size_ = 0;
+  jpeg_decompress_struct info_{};
+  Escape escape_{};
+  jpeg_progress_mgr progress_{};
+  std::vector<std::uint8_t> cmyk_;
+};
+
+JpegDecoder::JpegDecoder(std::uint64_t max_pixels) : max_pixels_(max_pixels) {
+  info_.err = jpeg_std_error(&escape_.errors);
+  escape_.errors.error_exit = leave;
+  escape_.errors.emit_message = on_message;
+  guarded([&] { jpeg_create_decompress(&info_); });
+  progress_.progress_monitor = on_progress;
+  info_.progress = &progress_;
+}
+
+// libjpeg leaves by longjmp: `calls` may own nothing and nothing here changes after setjmp.
+template <class Calls>
+void JpegDecoder::guarded(Calls calls) {
+  if (setjmp(escape_.target) == 0) return calls();
+  const std::size_t left = info_.src ? info_.src->bytes_in_buffer : 0;
+  const std::size_t at = size_ - std::min(left, size_);
+  jpeg_abort_decompress(&info_);
+  throw Undecodable(
+      fmt::format("{} (JPEG, near byte {} of {})", escape_.message.data(), at, size_));
+}
+
+Extent JpegDecoder::open(std::span<const std::uint8_t> bytes) {
+  size_ = bytes.size();
+  jpeg_abort_decompress(&info_);
+  guarded([&] {
+    jpeg_mem_src(&info_, bytes.data(), bytes.size());
+    jpeg_read_header(&info_, TRUE);
+  });
+  check_extent(info_.image_height, info_.image_width, max_pixels_);
+  return {static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+}
+
+void JpegDecoder::pixels(Extent at_least, Image& image) {
+  const Extent full{static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+  info_.out_color_space = is_cmyk(info_) ? JCS_CMYK : JCS_RGB;
+  info_.scale_num = 1;
+  info_.scale_denom = reduction(full, at_least);
+  guarded([&] { jpeg_start_decompress(&info_); });
+  image.reshape({static_cast<int>(info_.output_height), static_cast<int>(info_.output_width)});
+  if (!is_cmyk(info_)) {
+    guarded([&] { read_rows(image.pixels.data()); });
+    return;
+  }
+  cmyk_.resize(image.extent.pixels() * 4);
+  guarded([&] { read_rows(cmyk_.data()); });
+  convert_cmyk(cmyk_, info_.saw_Adobe_marker, image.pixels.data());
+}
+
+void JpegDecoder::read_rows(std::uint8_t* pixels) {
+  const std::size_t row = std::size_t(info_.output_width) * info_.output_components;
+  while (info_.output_scanline < info_.output_height) {
+    std::array<JSAMPROW, 8> rows;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] =
+          pixels + std::min<std::size_t>(info_.output_scanline + i, info_.output_height - 1) * row;
+    jpeg_read_scanlines(&info_, rows.data(), rows.size());
+  }
+  jpeg_finish_decompress(&info_);
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_jpeg_decoder(std::uint64_t max_pixels) {
+  return std::make_unique<JpegDecoder>(max_pixels);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,212 @@
+#include "io/writer_directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "io/checkpoint_name.hpp"
+#include "io/checkpoint_opener.hpp"
+#include "io/storage_error.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr const char* lock_name = "lock";
+// A dead trainer's writer lets go only once its last system call returns.
+constexpr std::chrono::milliseconds lock_patience{2000}, lock_pause{20};
+
+std::string last_error() { return std::generic_category().message(errno); }
+
+FileDescriptor open_directory(const std::string& path) {
+  std::error_code failure;
+  std::filesystem::create_directories(path, failure);  // what is wrong, open() says better
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0) return FileDescriptor(fd);
+  throw Error(Exit::storage, "checkpoint directory " + path,
+              fmt::format("{}; name one that exists or can be created with --checkpoint-dir",
+                          failure ? failure.message() : last_error()));
+}
+
+bool try_lock(int fd) {
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  whole.l_whence = SEEK_SET;
+  return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
+}
+
+bool lock_within_patience(int fd) {
+  const auto deadline = std::chrono::steady_clock::now() + lock_patience;
+  while (!try_lock(fd)) {
+    if ((errno != EAGAIN && errno != EACCES) || std::chrono::steady_clock::now() > deadline)
+      return false;
+    std::this_thread::sleep_for(lock_pause);
+  }
+  return true;
+}
+
+std::string printable_content(int fd) {
+  char text[512];
+  const ssize_t got = ::pread(fd, text, sizeof text, 0);
+  std::string content(text, got > 0 ? static_cast<std::size_t>(got) : 0);
+  std::erase_if(content, [](char c) { return c < ' ' || c > '~'; });
+  return content.empty() ? "an unnamed job" : content;
+}
+
+/// Removes the temporary unless it was published.
+class Temporary {
+ public:
+  Temporary(int directory, std::string name) : directory_(directory), name_(std::move(name)) {}
+  ~Temporary() { ::unlinkat(directory_, name_.c_str(), 0); }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+ private:
+  int directory_;
+  std::string name_;
+};
+
+// NFS and others have no RENAME_NOREPLACE; link() has its meaning everywhere.
+bool rename_to_free_name(int directory, const char* from, const char* to) {
+  if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0) return true;
+  if (errno == EINVAL || errno == ENOSYS) {
+    if (::linkat(directory, from, directory, to, 0) == 0) return true;  // ~Temporary unlinks `from`
+  }
+  if (errno == EEXIST) return false;
+  throw Error(Exit::storage, fmt::format("rename to {}", to), last_error());
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
+                                         std::uint64_t needed_bytes)
+    : path_(path), directory_(open_directory(path)) {
+  lock(owner);
+  remove_temporaries();
+  require_space(needed_bytes);
+}
+
+void CheckpointDirectory::lock(const std::string& owner) {
+  const int fd = ::openat(directory_.get(), lock_name,
+                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0)
+    throw Error(Exit::storage, "checkpoint directory " + path_,
+                fmt::format("cannot write in it: {}", last_error()));
+  lock_ = FileDescriptor(fd);
+  if (!lock_within_patience(fd)) {
+    if (errno == EAGAIN || errno == EACCES)
+      throw Error(Exit::locked, "checkpoint directory " + path_,
+                  fmt::format("in use by {}; give each job its own --checkpoint-dir",
+                              printable_content(fd)));
+    notes_.push_back(fmt::format("{} has no file locks ({}): keep other jobs away from it yourself",
+                                 path_, last_error()));
+    lock_ = {};
+    return;
+  }
+  check_storage(::ftruncate(fd, 0), "ftruncate of the lock file");
+  check_storage(static_cast<int>(::pwrite(fd, owner.data(), owner.size(), 0)),
+                "write of the lock file");
+}
+
+void CheckpointDirectory::remove_temporaries() {
+  if (lock_.get() < 0) return;  // they may belong to a running job
+  for (const std::string& name : names_in(directory_.get()))
+    if (is_temporary_name(name) && ::unlinkat(directory_.get(), name.c_str(), 0) == 0)
+      notes_.push_back(fmt::format("removed {}: left unfinished by a run that died", name));
+}
+
+void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
+  struct statvfs disk {};
+  check_storage(::fstatvfs(directory_.get(), &disk), "fstatvfs of " + path_);
+  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free < needed_bytes)
+    throw Error(Exit::storage, "checkpoint directory " + path_,
+                fmt::format("two checkpoints need {} MiB, {}; make room or name another directory",
+                            (needed_bytes >> 20) + 1, free_space()));
+}
+
+std::string CheckpointDirectory::free_space() const {
+  struct statvfs disk {};
+  if (::fstatvfs(directory_.get(), &disk) != 0) return "free space unknown";
+  return fmt::format("{} bytes are free",
+                     static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize);
+}
+
+FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
+  constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  // what bears this name was put there by no one who holds the lock
+  ::unlinkat(directory_.get(), temporary.c_str(), 0);
+  int fd = ::openat(directory_.get(), temporary.c_str(), flags | O_DIRECT, 0600);
+  if (fd < 0 && errno == EINVAL) {  // no direct I/O here; some file systems create the file first
+    ::unlinkat(directory_.get(), temporary.c_str(), 0);
+    fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
+  }
+  return FileDescriptor(check_storage(fd, "create " + temporary));
+}
+
+std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot) {
+  const std::string name = checkpoint_name(snapshot.metadata.step),
+                    unfinished = temporary_name(name);
+  const FileDescriptor file = create(unfinished);
+  const Temporary guard(directory_.get(), unfinished);
+  const WrittenCheckpoint written = write_checkpoint(file.get(), snapshot);
+  publish(unfinished, name, written.state_hash);
+  intact_.insert(name);
+  return written.bytes;
+}
+
+void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,
+                                  std::uint64_t state_hash) {
+  if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str())) {
+    std::string was = "damaged";
+    try {
+      const CheckpointFile old = open_checkpoint_at(directory_.get(), name);
+      old.verify();
+      if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
+      was = "of run " + old.run_id();
+    } catch (const Error&) {
+    }
+    check_storage(::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()),
+                  "rename to " + name);
+    notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
+  }
+  check_storage(::fsync(directory_.get()), "fsync of the directory");
+}
+
+bool CheckpointDirectory::is_intact(const std::string& name) {
+  if (intact_.contains(name)) return true;
+  try {
+    open_checkpoint_at(directory_.get(), name).verify();
+  } catch (const Error&) {
+    return false;
+  }
+  intact_.insert(name);
+  return true;
+}
+
+// Files of later steps are another run's future (this one resumed from before them): not ours to
+// delete, and no reason to delete ours.
+void CheckpointDirectory::retain(int keep, std::uint64_t newest_step) {
+  int kept = 0;
+  for (const std::string& name : checkpoint_names(directory_.get())) {
+    if (checkpoint_step(name) > newest_step) continue;
+    if (kept >= keep && name != protected_) {
+      if (::unlinkat(directory_.get(), name.c_str(), 0) != 0)
+        notes_.push_back(fmt::format("could not delete {}: {}", name, last_error()));
+      intact_.erase(name);
+    } else if (is_intact(name)) {
+      ++kept;
+    }
+  }
+}
+
+std::vector<std::string> CheckpointDirectory::take_notes() { return std::exchange(notes_, {}); }
+
+}  // namespace ringtrain

@@ -1,0 +1,50 @@
+#pragma once
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "io/writer_file.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+
+namespace ringtrain {
+
+/// A checkpoint directory owned by this process: opened once, locked until destruction. Used by the
+/// writer process only.
+class CheckpointDirectory {
+ public:
+  /// Creates the directory if it is missing, locks it, removes temporaries of dead runs and checks
+  /// that `needed_bytes` are free. `owner` is what a second job is told. Throws Error with
+  /// Exit::locked or Exit::storage.
+  CheckpointDirectory(const std::string& path, const std::string& owner,
+                      std::uint64_t needed_bytes);
+
+  /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
+  /// throws Error, having removed the temporary. Returns the size of the file.
+  std::uint64_t save(const Snapshot& snapshot);
+  /// Deletes all but the newest `keep` intact checkpoints up to `newest_step`. A file is known to
+  /// be intact because it was written here, or is verified once.
+  void retain(int keep, std::uint64_t newest_step);
+  void protect(const std::string& name) { protected_ = name; }
+
+  /// Bytes a user may still write here, in words, for messages.
+  std::string free_space() const;
+  /// Remarks for the log since the last call.
+  std::vector<std::string> take_notes();
+
+ private:
+  void lock(const std::string& owner);
+  void remove_temporaries();
+  void require_space(std::uint64_t needed_bytes) const;
+  FileDescriptor create(const std::string& temporary);
+  void publish(const std::string& temporary, const std::string& name, std::uint64_t state_hash);
+  bool is_intact(const std::string& name);
+
+  std::string path_;
+  FileDescriptor directory_, lock_;
+  std::string protected_;
+  std::set<std::string> intact_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,140 @@
+#include "io/writer_helper.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "io/checkpoint_index.hpp"
+#include "io/checkpoint_name.hpp"
+#include "io/writer_directory.hpp"
+#include "io/writer_protocol.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::uint64_t state_bytes(const StateLayout& layout) {
+  std::uint64_t bytes = 0;
+  for (const TensorPlace& place : layout.tensors)
+    bytes += element_count(place.info) * sizeof(float);
+  return bytes;
+}
+
+class Helper {
+ public:
+  explicit Helper(int socket) : socket_(socket) {}
+
+  void handle(Received request) {
+    switch (request.message.kind) {
+      case Message::Kind::open:
+        return open(std::move(request));
+      case Message::Kind::protect:
+        if (directory_) directory_->protect(request.message.text());
+        return;
+      case Message::Kind::save:
+        return save(request.message);
+      default:
+        return close();
+    }
+  }
+
+ private:
+  void open(Received request) {
+    Message reply{.kind = Message::Kind::opened};
+    try {
+      const SharedMemory text = SharedMemory::map(std::move(request.descriptors.at(0)));
+      setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
+      for (std::size_t i = 0; i < slot_count; ++i)
+        slots_[i] = SharedMemory::map(std::move(request.descriptors.at(1 + i)));
+      directory_.reset();
+      directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
+                                                         2 * state_bytes(setup_.layout));
+    } catch (const Error& failure) {
+      reply.kind = Message::Kind::refused;
+      reply.code = static_cast<std::int32_t>(failure.code());
+      reply.with_text(failure.what());
+    }
+    send_message(socket_, reply);
+    send_notes();
+  }
+
+  void save(const Message& request) {
+    const auto start = Clock::now();
+    Message reply{.kind = Message::Kind::saved, .slot = request.slot, .step = request.step};
+    try {
+      const Snapshot snapshot = snapshot_in(request);
+      reply.bytes = directory_->save(snapshot);
+      reply.with_text(checkpoint_name(snapshot.metadata.step));
+    } catch (const std::exception& failure) {
+      reply.kind = Message::Kind::failed;
+      reply.with_text(failure.what());
+      if (directory_)
+        reply.with_text(fmt::format("{} ({})", failure.what(), directory_->free_space()));
+    }
+    reply.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    send_message(socket_, reply);
+    if (reply.kind == Message::Kind::saved) retain(request.step);
+    send_notes();
+  }
+
+  void retain(std::uint64_t step) {
+    try {
+      directory_->retain(setup_.keep, step);
+    } catch (const Error& failure) {
+      send_message(socket_, Message{.kind = Message::Kind::note}.with_text(
+                                fmt::format("old checkpoints stay: {}", failure.what())));
+    }
+  }
+
+  Snapshot snapshot_in(const Message& request) const {
+    expects(directory_ != nullptr && request.slot < slot_count, "save: a directory is open");
+    const SlotPlan plan(setup_.layout);
+    const std::span<const std::byte> slot = slots_[request.slot].bytes();
+    Snapshot snapshot{
+        .layout = &setup_.layout,
+        .metadata = metadata_from_json_text(as_text(slot.subspan(plan.text_offset, request.bytes))),
+        .run_id = setup_.run_id,
+        .buffers = {}};
+    for (std::size_t i = 0; i < plan.offsets.size(); ++i)
+      snapshot.buffers.emplace_back(reinterpret_cast<const float*>(&slot[plan.offsets[i]]),
+                                    setup_.layout.buffers[i]);
+    return snapshot;
+  }
+
+  void send_notes() {
+    if (!directory_) return;
+    for (const std::string& note : directory_->take_notes())
+      send_message(socket_, Message{.kind = Message::Kind::note}.with_text(note));
+  }
+
+  void close() {
+    directory_.reset();
+    slots_ = {};
+    send_message(socket_, Message{.kind = Message::Kind::closed});
+  }
+
+  int socket_;
+  WriterSetup setup_;
+  std::array<SharedMemory, slot_count> slots_;
+  std::unique_ptr<CheckpointDirectory> directory_;
+};
+
+}  // namespace
+
+void serve_trainer(int socket) {
+  Helper helper(socket);
+  try {
+    for (;;) helper.handle(std::move(*receive_message(socket, Wait::yes)));
+  } catch (const PeerGone&) {
+  }
+}
+
+}  // namespace ringtrain

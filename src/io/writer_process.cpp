@@ -1,0 +1,134 @@
+#include "ringtrain/io/writer_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <linux/ioprio.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "io/writer_helper.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int reap_pause_ms = 2;
+
+bool is_first_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;
+  return true;
+}
+
+// The trainer decides what a signal to the job means. SIGXFSZ: write() then reports the limit.
+void ignore_signals() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ})
+    std::signal(signal, SIG_IGN);
+}
+
+// Whatever else the trainer had open must not outlive it here: its launcher waits for pipes to
+// close.
+void keep_only(int socket) {
+  const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (const int standard : {0, 1, 2}) ::dup2(null, standard);
+  const auto close_range = [](unsigned first, unsigned last) {
+    if (first <= last) ::syscall(SYS_close_range, first, last, 0);
+  };
+  close_range(3, static_cast<unsigned>(socket) - 1);
+  close_range(static_cast<unsigned>(socket) + 1, ~0u);
+}
+
+// Training goes first, but a save must make progress: lowest best-effort class, not idle.
+void step_back() {
+  static_cast<void>(::nice(10));
+  ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7));
+  cpu_set_t all;
+  std::memset(&all, 0xff, sizeof all);
+  ::sched_setaffinity(0, sizeof all, &all);  // not on the core the launcher bound the trainer to
+}
+
+[[noreturn]] void be_writer(int socket, pid_t trainer) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != trainer) ::_exit(0);  // it died before we asked
+  ::prctl(PR_SET_NAME, "ringtrain-writer");
+  ignore_signals();
+  keep_only(socket);
+  step_back();
+  try {
+    serve_trainer(socket);
+  } catch (...) {
+    ::_exit(static_cast<int>(Exit::internal));
+  }
+  ::_exit(0);  // no exit handlers of the trainer's libraries
+}
+
+}  // namespace
+
+WriterProcess WriterProcess::start_on_first_rank() {
+  return is_first_rank() ? start() : WriterProcess();
+}
+
+WriterProcess WriterProcess::start() {
+  std::array<int, 2> ends{};
+  check_errno(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
+  FileDescriptor ours(ends[0]), theirs(ends[1]);
+  const pid_t trainer = ::getpid();
+  const pid_t child = check_errno(::fork(), "fork of the checkpoint writer");
+  if (child == 0) be_writer(theirs.get(), trainer);
+  return WriterProcess(std::move(ours), child);
+}
+
+WriterProcess::WriterProcess(WriterProcess&& other) noexcept
+    : socket_(std::move(other.socket_)),
+      pid_(std::exchange(other.pid_, 0)),
+      status_(other.status_) {}
+
+WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
+  std::swap(socket_, other.socket_);
+  std::swap(pid_, other.pid_);
+  std::swap(status_, other.status_);
+  return *this;
+}
+
+WriterProcess::~WriterProcess() {
+  socket_ = {};
+  if (reap(2000)) return;
+  ::kill(pid_, SIGKILL);
+  reap(1000);  // in a stuck system call even that takes no effect: leave it to init
+}
+
+bool WriterProcess::reap(int milliseconds) {
+  for (int waited = 0; pid_ != 0; waited += reap_pause_ms) {
+    if (::waitpid(pid_, &status_, WNOHANG) != 0)
+      pid_ = 0;
+    else if (waited >= milliseconds)
+      return false;
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(reap_pause_ms));
+  }
+  return true;
+}
+
+std::string WriterProcess::ending() {
+  if (!reap(1000)) return "closed its connection";
+  if (WIFSIGNALED(status_))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status_),
+                       ::strsignal(WTERMSIG(status_)));
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status_));
+}
+
+}  // namespace ringtrain

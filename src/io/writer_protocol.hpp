@@ -1,0 +1,100 @@
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/io/checkpoint.hpp"
+
+// What trainer and writer process say to each other over their SOCK_SEQPACKET pair: one Message
+// each, and shared memory for all that is large.
+namespace ringtrain {
+
+inline constexpr std::size_t slot_count = 2;
+
+struct Message {
+  enum class Kind : std::uint32_t {
+    // trainer to writer
+    open,     ///< bytes: of the setup text; descriptors: setup, slots
+    protect,  ///< text: a file name
+    save,     ///< slot; bytes: of the metadata text in the slot
+    close,
+    // writer to trainer
+    opened,
+    refused,  ///< code, text: why open failed
+    saved,    ///< slot, step, bytes, seconds; text: file name
+    failed,   ///< slot, step, text
+    note,     ///< text
+    closed,
+  };
+  Kind kind = Kind::note;
+  std::uint32_t slot = 0;
+  std::int32_t code = 0;
+  std::uint32_t text_bytes = 0;
+  std::uint64_t step = 0;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+  std::array<char, 4000> text_storage{};  // only the first text_bytes travel
+
+  std::string text() const { return {text_storage.data(), text_bytes}; }
+  /// Text longer than the storage is cut.
+  Message& with_text(std::string_view text);
+};
+
+/// Sends without waiting; false when the peer is gone or its queue is full.
+bool send_message(int socket, const Message& message, std::span<const int> descriptors = {});
+
+struct Received {
+  Message message;
+  std::vector<FileDescriptor> descriptors;
+};
+enum class Wait { no, yes };
+/// nullopt when nothing is there (Wait::no); throws PeerGone when the other side has ended.
+std::optional<Received> receive_message(int socket, Wait wait);
+struct PeerGone {};
+
+/// How a slot's memory is divided: the buffers, each at a page, then the metadata's text.
+struct SlotPlan {
+  explicit SlotPlan(const StateLayout& layout);
+  std::vector<std::size_t> offsets;  ///< of each buffer, in bytes
+  std::size_t text_offset = 0;
+  std::size_t bytes = 0;  ///< of the whole slot
+  static constexpr std::size_t text_capacity = 2 << 20;
+};
+
+/// A memfd mapped for both processes.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  /// New and allocated in full, so that no later write can fail for want of memory.
+  static SharedMemory create(const char* name, std::size_t bytes);
+  static SharedMemory map(FileDescriptor memory);
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+  ~SharedMemory();
+
+  std::span<std::byte> bytes() const { return {static_cast<std::byte*>(address_), size_}; }
+  int descriptor() const { return memory_.get(); }
+
+ private:
+  FileDescriptor memory_;
+  void* address_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// What the writer must know before the first save, sent once as text.
+struct WriterSetup {
+  std::string run_id, owner;
+  int keep = 1;
+  StateLayout layout;
+};
+std::string to_json_text(const WriterSetup& setup);
+WriterSetup setup_from_json_text(std::string_view text);
+
+}  // namespace ringtrain

@@ -1,0 +1,97 @@
+#include "ringtrain/model/graph.hpp"
+
+#include <fmt/ranges.h>
+
+#include <functional>
+#include <numeric>
+
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Flat ranges of the given lengths, one after the other.
+template <class Items, class Length>
+std::vector<Range> consecutive(const Items& items, Length length) {
+  std::vector<Range> ranges;
+  std::size_t first = 0;
+  for (const auto& item : items) {
+    ranges.push_back({first, length(item)});
+    first += length(item);
+  }
+  return ranges;
+}
+
+std::string text(const Window& w) {
+  return fmt::format("{} {} {} {} {} {} {} {}", w.height, w.width, w.stride_y, w.stride_x, w.top,
+                     w.left, w.bottom, w.right);
+}
+
+// The attributes of an operation that change what it computes.
+std::string attributes(const Operation& operation) {
+  return std::visit(
+      [](const auto& o) -> std::string {
+        if constexpr (requires { o.window; }) return text(o.window);
+        if constexpr (requires { o.radius; })
+          return fmt::format("{} {} {} {}", o.radius, o.bias, o.alpha, o.beta);
+        if constexpr (requires { o.epsilon; }) return fmt::format("{} {}", o.epsilon, o.unbiased);
+        if constexpr (requires { o.stride; }) return fmt::format("{}", o.stride);
+        if constexpr (requires { o.keep; }) return fmt::format("{} {}", o.keep, o.layer);
+        if constexpr (requires { o.auxiliary; }) return fmt::format("{} {}", o.weight, o.auxiliary);
+        if constexpr (requires { o.normalisation; })
+          return fmt::format("{} {} {}", int(o.normalisation), fmt::join(o.mean, " "),
+                             fmt::join(o.deviation, " "));
+        return {};
+      },
+      operation);
+}
+
+}  // namespace
+
+std::size_t Parameter::count() const {
+  return std::accumulate(dims.begin(), dims.end(), std::size_t{1}, std::multiplies{});
+}
+
+std::vector<ParameterRange> Graph::parameter_ranges() const {
+  return consecutive(parameters, [](const Parameter& p) { return p.count(); });
+}
+
+std::vector<StatisticsRange> Graph::statistics_ranges() const {
+  return consecutive(statistics, [](const Statistic& s) { return 2 * s.channels; });
+}
+
+std::size_t Graph::parameter_count() const {
+  return parameters.empty() ? 0 : parameter_ranges().back().end();
+}
+
+std::size_t Graph::statistic_count() const {
+  return statistics.empty() ? 0 : statistics_ranges().back().end();
+}
+
+double Graph::multiply_adds() const {
+  double sum = 0;
+  for (const Node& node : nodes) {
+    if (const auto* c = std::get_if<Convolution>(&node.operation))
+      sum += double(tensors[node.output].pixels()) * double(parameters[c->w].count());
+    if (const auto* m = std::get_if<MatrixProduct>(&node.operation))
+      sum += double(parameters[m->w].count());
+  }
+  return sum;
+}
+
+std::uint64_t Graph::structure_hash() const {
+  std::string all;
+  for (const Node& node : nodes) {
+    all += fmt::format("{} {} {} ({}) ", node.name, node.operation.index(),
+                       attributes(node.operation), fmt::join(node.inputs, " "));
+    if (node.output == no_tensor) continue;
+    const Shape& shape = tensors[node.output];
+    all += fmt::format("{} {} {}\n", shape.height, shape.width, shape.channels);
+  }
+  for (const Parameter& p : parameters)
+    all += fmt::format("{} {}\n", p.name, fmt::join(p.dims, "x"));
+  for (const Statistic& s : statistics) all += fmt::format("{} {}\n", s.name, s.momentum);
+  return hash_text(all);
+}
+
+}  // namespace ringtrain

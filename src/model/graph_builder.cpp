@@ -1,0 +1,167 @@
+#include <fmt/core.h>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/model/graph.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::string text(const Shape& s) { return fmt::format("{}x{}x{}", s.height, s.width, s.channels); }
+
+// Padding before and after one side of an image.
+struct Sides {
+  int before, after;
+};
+
+Sides padding_of(int size, int kernel, int stride, Padding padding) {
+  if (padding == Padding::valid) return {0, 0};
+  const int out = (size + stride - 1) / stride;
+  const int total = std::max((out - 1) * stride + kernel - size, 0);
+  return {total / 2, total - total / 2};
+}
+
+Window window_of(const Shape& x, int height, int width, int stride, Padding padding,
+                 std::optional<int> symmetric) {
+  if (symmetric)
+    return {height, width, stride, stride, *symmetric, *symmetric, *symmetric, *symmetric};
+  const Sides vertical = padding_of(x.height, height, stride, padding);
+  const Sides horizontal = padding_of(x.width, width, stride, padding);
+  return {height,         width,           stride, stride, vertical.before, horizontal.before,
+          vertical.after, horizontal.after};
+}
+
+Shape after(const std::string& layer, const Shape& x, const Window& w, int channels) {
+  const int height = x.height + w.top + w.bottom - w.height;
+  const int width = x.width + w.left + w.right - w.width;
+  if (height < 0 || width < 0)
+    throw Error(
+        Exit::usage, "layer " + layer,
+        fmt::format("its {}x{} window does not fit its {} input", w.height, w.width, text(x)));
+  return {1, height / w.stride_y + 1, width / w.stride_x + 1, channels};
+}
+
+std::size_t size(int value) { return static_cast<std::size_t>(value); }
+
+}  // namespace
+
+TensorId GraphBuilder::add(std::string name, Operation operation, std::vector<TensorId> inputs,
+                           Shape output) {
+  graph_.tensors.push_back(output);
+  const auto id = static_cast<TensorId>(graph_.tensors.size() - 1);
+  graph_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), id});
+  return id;
+}
+
+ParameterId GraphBuilder::parameter(Parameter parameter) {
+  graph_.parameters.push_back(std::move(parameter));
+  return static_cast<ParameterId>(graph_.parameters.size() - 1);
+}
+
+TensorId GraphBuilder::input(int height, int width, int channels, ImageInput how) {
+  return add("input", std::move(how), {}, {1, height, width, channels});
+}
+
+TensorId GraphBuilder::convolution(const std::string& name, TensorId x,
+                                   const ConvolutionOptions& o) {
+  const Shape& in = shape(x);
+  const Window window = window_of(in, o.height, o.width, o.stride, o.padding, o.symmetric_padding);
+  const Shape out = after(name, in, window, o.channels);
+  Convolution convolution{window};
+  convolution.w = parameter({name + ".weight",
+                             {size(o.channels), size(o.height), size(o.width), size(in.channels)},
+                             Parameter::Role::weight,
+                             o.initial,
+                             o.decay});
+  if (o.bias)
+    convolution.b = parameter({name + ".bias",
+                               {size(o.channels)},
+                               Parameter::Role::bias,
+                               {Initialiser::Kind::constant, o.bias_value}});
+  return add(name, convolution, {x}, out);
+}
+
+TensorId GraphBuilder::matrix_product(const std::string& name, TensorId x, int outputs,
+                                      Initialiser weights, std::optional<double> bias, bool decay) {
+  MatrixProduct product;
+  product.w = parameter({name + ".weight",
+                         {size(outputs), shape(x).features()},
+                         Parameter::Role::weight,
+                         weights,
+                         decay});
+  if (bias)
+    product.b = parameter({name + ".bias",
+                           {size(outputs)},
+                           Parameter::Role::bias,
+                           {Initialiser::Kind::constant, *bias}});
+  return add(name, product, {x}, {1, 1, 1, outputs});
+}
+
+TensorId GraphBuilder::batch_norm(const std::string& name, TensorId x, const BatchNormOptions& o) {
+  const std::size_t channels = size(shape(x).channels);
+  BatchNorm norm{std::nullopt, 0, 0, o.epsilon, o.unbiased};
+  if (o.gamma)
+    norm.gamma = parameter({name + ".weight",
+                            {channels},
+                            Parameter::Role::gamma,
+                            {Initialiser::Kind::constant, o.gamma_value}});
+  norm.beta = parameter({name + ".bias", {channels}, Parameter::Role::beta, {}});
+  graph_.statistics.push_back({name, channels, o.momentum});
+  norm.statistics = static_cast<StatisticId>(graph_.statistics.size() - 1);
+  return add(name, norm, {x}, shape(x));
+}
+
+TensorId GraphBuilder::relu(TensorId x) { return add("relu", Relu{}, {x}, shape(x)); }
+
+TensorId GraphBuilder::sum(TensorId a, TensorId b) {
+  if (shape(a) != shape(b))
+    throw Error(Exit::usage, "sum",
+                fmt::format("its inputs are {} and {}", text(shape(a)), text(shape(b))));
+  return add("sum", Sum{}, {a, b}, shape(a));
+}
+
+TensorId GraphBuilder::beside(const std::vector<TensorId>& inputs) {
+  Shape out = shape(inputs.at(0));
+  out.channels = 0;
+  for (const TensorId id : inputs) {
+    if (shape(id).height != out.height || shape(id).width != out.width)
+      throw Error(Exit::usage, "concatenation",
+                  fmt::format("its inputs are {} and {}", text(shape(inputs[0])), text(shape(id))));
+    out.channels += shape(id).channels;
+  }
+  return add("concat", Beside{}, inputs, out);
+}
+
+TensorId GraphBuilder::shortcut(TensorId x, int stride, int channels) {
+  const Shape& in = shape(x);
+  return add("shortcut", Shortcut{stride}, {x},
+             {1, (in.height + stride - 1) / stride, (in.width + stride - 1) / stride, channels});
+}
+
+TensorId GraphBuilder::pool(TensorId x, const PoolOptions& o, bool maximum) {
+  const std::optional<int> symmetric =
+      o.symmetric_padding ? std::optional(o.symmetric_padding) : std::nullopt;
+  const Window window = window_of(shape(x), o.size, o.size, o.stride, o.padding, symmetric);
+  const Shape out = after("pool", shape(x), window, shape(x).channels);
+  if (maximum) return add("max pool", MaxPool{window}, {x}, out);
+  return add("average pool", AveragePool{window}, {x}, out);
+}
+
+TensorId GraphBuilder::max_pool(TensorId x, const PoolOptions& o) { return pool(x, o, true); }
+TensorId GraphBuilder::average_pool(TensorId x, const PoolOptions& o) { return pool(x, o, false); }
+
+TensorId GraphBuilder::global_pool(TensorId x) {
+  const Shape& in = shape(x);
+  return add("global pool", AveragePool{Window{in.height, in.width}}, {x}, {1, 1, 1, in.channels});
+}
+
+TensorId GraphBuilder::lrn(TensorId x, Lrn how) { return add("lrn", how, {x}, shape(x)); }
+
+TensorId GraphBuilder::dropout(TensorId x, float keep) {
+  return add("dropout", DropoutLayer{keep, static_cast<std::uint32_t>(dropouts_++)}, {x}, shape(x));
+}
+
+void GraphBuilder::loss(TensorId logits, Loss how) {
+  graph_.nodes.push_back({how.auxiliary ? "auxiliary loss" : "loss", how, {logits}, no_tensor});
+}
+
+}  // namespace ringtrain

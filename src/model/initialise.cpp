@@ -1,0 +1,40 @@
+#include <cmath>
+
+#include "ringtrain/base/philox.hpp"
+#include "ringtrain/model/zoo.hpp"
+
+namespace ringtrain {
+namespace {
+
+double draw(const Initialiser& how, Philox& random) {
+  switch (how.kind) {
+    case Initialiser::Kind::constant:
+      return how.value;
+    case Initialiser::Kind::normal:
+      return how.value * random.normal();
+    case Initialiser::Kind::uniform:
+      return how.value * (2.0 * random.uniform() - 1);
+    case Initialiser::Kind::truncated_normal:
+      break;
+  }
+  double z = random.normal();
+  while (std::abs(z) > 2) z = random.normal();
+  return how.value * z;
+}
+
+}  // namespace
+
+void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
+                std::span<float> statistics) {
+  const auto ranges = graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    Philox random(seed, Purpose::initialise, static_cast<std::uint32_t>(p));
+    for (float& v : parameters.subspan(ranges[p].first, ranges[p].count))
+      v = static_cast<float>(draw(graph.parameters[p].initial, random));
+  }
+  for (const StatisticsRange& range : graph.statistics_ranges())
+    for (std::size_t i = 0; i < range.count; ++i)
+      statistics[range.first + i] = i < range.count / 2 ? 0.0f : 1.0f;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,107 @@
+#include "model/passes/uses.hpp"
+#include "ringtrain/model/passes.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Which nodes the evaluation needs: those that a head other than an auxiliary one reaches.
+std::vector<bool> needed_nodes(const Graph& graph, Mode mode) {
+  std::vector<bool> node_needed(graph.nodes.size()), tensor_needed(graph.tensors.size());
+  for (std::size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    const auto* loss = std::get_if<Loss>(&node.operation);
+    const bool needed =
+        loss ? mode == Mode::training || !loss->auxiliary : tensor_needed[node.output];
+    node_needed[n] = needed;
+    if (needed)
+      for (const TensorId id : node.inputs) tensor_needed[id] = true;
+  }
+  return node_needed;
+}
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, int batch, Mode mode, float smoothing)
+      : graph_(graph),
+        mode_(mode),
+        smoothing_(smoothing),
+        parameters_(graph.parameter_ranges()),
+        statistics_(graph.statistics_ranges()) {
+    schedule_.tensors = graph.tensors;
+    for (Shape& shape : schedule_.tensors) shape.batch = batch;
+    schedule_.batch = batch;
+    schedule_.parameters = graph.parameter_count();
+    schedule_.statistics = graph.statistic_count();
+  }
+
+  Schedule run() && {
+    const std::vector<bool> needed = needed_nodes(graph_, mode_);
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (needed[n])
+        std::visit([&](const auto& kind) { lower(graph_.nodes[n], kind); },
+                   graph_.nodes[n].operation);
+    schedule_.backward = schedule_.steps.size();
+    return std::move(schedule_);
+  }
+
+ private:
+  void push(Step step) { schedule_.steps.push_back(std::move(step)); }
+  bool training() const { return mode_ == Mode::training; }
+  std::optional<ParameterRange> range(std::optional<ParameterId> id) const {
+    return id ? std::optional(parameters_[*id]) : std::nullopt;
+  }
+
+  void lower(const Node& n, const ImageInput& o) {
+    push(Input{n.output, o.normalisation, o.mean, o.deviation, o.distort && training()});
+  }
+  void lower(const Node& n, const Convolution& o) {
+    push(ConvolutionForward{o.window, n.inputs[0], n.output, parameters_[o.w], range(o.b)});
+  }
+  void lower(const Node& n, const MatrixProduct& o) {
+    push(MatrixProductForward{n.inputs[0], n.output, parameters_[o.w], range(o.b)});
+  }
+  void lower(const Node& n, const BatchNorm& o) {
+    push(BatchNormForward{n.inputs[0], n.output, no_tensor, range(o.gamma), parameters_[o.beta],
+                          statistics_[o.statistics], o.epsilon, false, o.unbiased, training()});
+  }
+  void lower(const Node& n, const Relu&) { push(ReluForward{n.inputs[0], n.output}); }
+  void lower(const Node& n, const Sum&) { push(Add{n.inputs[0], n.inputs[1], n.output}); }
+  void lower(const Node& n, const Beside&) { push(Concat{n.inputs, n.output}); }
+  void lower(const Node& n, const Shortcut& o) {
+    push(ShortcutForward{n.inputs[0], n.output, o.stride});
+  }
+  void lower(const Node& n, const MaxPool& o) {
+    push(MaxPoolForward{o.window, n.inputs[0], n.output});
+  }
+  void lower(const Node& n, const AveragePool& o) {
+    push(AveragePoolForward{o.window, n.inputs[0], n.output});
+  }
+  void lower(const Node& n, const Lrn& o) {
+    push(LrnForward{n.inputs[0], n.output, o.radius, o.bias, o.alpha, o.beta});
+  }
+  void lower(const Node& n, const DropoutLayer& o) {
+    // An evaluation keeps everything: a dropout that keeps all is the identity.
+    push(Dropout{n.inputs[0], n.output, training() ? o.keep : 1.0f, o.layer});
+  }
+  void lower(const Node& n, const Loss& o) {
+    const TensorId logits = n.inputs[0];
+    const TensorId dlogits =
+        training() ? new_tensor(schedule_, schedule_.tensors[logits]) : no_tensor;
+    push(SoftmaxCrossEntropy{logits, dlogits, training() ? smoothing_ : 0, o.weight, !o.auxiliary});
+  }
+
+  const Graph& graph_;
+  const Mode mode_;
+  const float smoothing_;
+  const std::vector<ParameterRange> parameters_;
+  const std::vector<StatisticsRange> statistics_;
+  Schedule schedule_;
+};
+
+}  // namespace
+
+Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing) {
+  return Lowering(graph, batch, mode, label_smoothing).run();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+#include "model/passes/uses.hpp"
+#include "ringtrain/model/passes.hpp"
+
+namespace ringtrain {
+namespace {
+
+// An elementwise step's input and output that may share their place; no_tensor for other steps.
+struct Through {
+  TensorId in = no_tensor, out = no_tensor;
+};
+
+Through through(const Step& step) {
+  if (const auto* s = std::get_if<ReluBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<LrnBackward>(&step)) return {s->dy, s->dx};
+  if (const auto* s = std::get_if<Dropout>(&step)) return {s->x, s->y};
+  if (const auto* s = std::get_if<Add>(&step)) return {s->a, s->y};
+  return {};
+}
+
+}  // namespace
+
+Schedule reuse_in_place(Schedule schedule) {
+  const Uses uses(schedule);
+  std::vector<TensorId> place(schedule.tensors.size());
+  for (std::size_t id = 0; id < place.size(); ++id) place[id] = static_cast<TensorId>(id);
+  // A tensor renamed to its input's name dies where the last reader of either is.
+  std::vector<std::size_t> last(place.size(), 0);
+  for (std::size_t id = 0; id < place.size(); ++id)
+    if (!uses.readers[id].empty()) last[id] = uses.readers[id].back();
+
+  for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s) {
+    const auto [in, out] = through(schedule.steps[s]);
+    if (in == no_tensor) continue;
+    const TensorId at = place[in];
+    if (last[at] != s) continue;
+    place[out] = at;
+    last[at] = last[out];
+  }
+  for (Step& step : schedule.steps)
+    for_each_tensor(step, [&](TensorId& id, Access) { id = place[id]; });
+  return schedule;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,41 @@
+#pragma once
+#include <vector>
+
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain {
+
+inline constexpr std::size_t no_step = SIZE_MAX;
+
+/// Which steps touch each tensor; made anew after every change of the schedule.
+struct Uses {
+  explicit Uses(const Schedule& schedule)
+      : readers(schedule.tensors.size()), writer(schedule.tensors.size(), no_step) {
+    for (std::size_t s = 0; s < schedule.steps.size(); ++s)
+      for_each_tensor(schedule.steps[s], [&](TensorId id, Access access) {
+        if (access == Access::read)
+          readers[id].push_back(s);
+        else
+          writer[id] = s;
+      });
+  }
+  bool only_reader(TensorId id, std::size_t step) const {
+    return readers[id] == std::vector<std::size_t>{step};
+  }
+
+  std::vector<std::vector<std::size_t>> readers;  ///< steps, in order
+  std::vector<std::size_t> writer;                ///< the last step that writes it
+};
+
+/// Takes out the step at `at`, keeping Schedule::backward at the same step.
+inline void erase_step(Schedule& schedule, std::size_t at) {
+  schedule.steps.erase(schedule.steps.begin() + static_cast<std::ptrdiff_t>(at));
+  if (at < schedule.backward) --schedule.backward;
+}
+
+inline TensorId new_tensor(Schedule& schedule, const Shape& shape) {
+  schedule.tensors.push_back(shape);
+  return static_cast<TensorId>(schedule.tensors.size() - 1);
+}
+
+}  // namespace ringtrain

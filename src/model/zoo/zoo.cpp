@@ -1,0 +1,94 @@
+#include "model/zoo/zoo.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+struct Entry {
+  const char* name;
+  int classes;
+  Model (*make)(int classes);
+};
+
+template <int depth>
+Model cifar_resnet(int classes) {
+  return make_cifar_resnet(depth, classes);
+}
+template <int depth>
+Model imagenet_resnet(int classes) {
+  return make_imagenet_resnet(depth, classes);
+}
+
+constexpr Entry entries[] = {
+    {"mlp", 10, make_mlp},
+    {"cifar10_cnn", 10, make_cifar10_cnn},
+    {"resnet20", 10, cifar_resnet<20>},
+    {"resnet32", 10, cifar_resnet<32>},
+    {"resnet44", 10, cifar_resnet<44>},
+    {"resnet56", 10, cifar_resnet<56>},
+    {"resnet18", 1000, imagenet_resnet<18>},
+    {"resnet34", 1000, imagenet_resnet<34>},
+    {"resnet50", 1000, imagenet_resnet<50>},
+    {"resnet101", 1000, imagenet_resnet<101>},
+    {"resnet152", 1000, imagenet_resnet<152>},
+};
+
+const Entry& entry(const std::string& name) {
+  const auto* found = std::ranges::find(entries, name, &Entry::name);
+  if (found != std::end(entries)) return *found;
+  throw Error(Exit::usage, "--model " + name,
+              fmt::format("no such model; did you mean {}? `train --model list` shows all",
+                          nearest(name, model_names())));
+}
+
+// Levenshtein's distance, one row at a time.
+std::size_t distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0u);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
+  return *std::ranges::min_element(candidates, {},
+                                   [&](const std::string& c) { return distance(word, c); });
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const Entry& e : entries) names.emplace_back(e.name);
+  return names;
+}
+
+int default_classes(const std::string& name) { return entry(name).classes; }
+
+Model make_model(const std::string& name, int classes) { return entry(name).make(classes); }
+
+// The first layer needs no gradient of the image.
+double Model::training_flops() const {
+  double first = 0;
+  for (const Node& node : graph.nodes)
+    if (const auto* c = std::get_if<Convolution>(&node.operation)) {
+      first = double(graph.tensors[node.output].pixels()) * double(graph.parameters[c->w].count());
+      break;
+    }
+  return 6 * graph.multiply_adds() - 2 * first;
+}
+
+}  // namespace ringtrain

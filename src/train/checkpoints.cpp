@@ -1,0 +1,60 @@
+#include "train/checkpoints.hpp"
+
+#include "ringtrain/base/error.hpp"
+#include "train/stopwatch.hpp"
+
+namespace ringtrain {
+
+Checkpoints::Checkpoints(CheckpointWriter writer, const TrainingState& state,
+                         CheckpointMetadata constant, CheckpointEvery every,
+                         std::uint64_t epoch_samples, Report report)
+    : writer_(std::move(writer)),
+      state_(state),
+      constant_(std::move(constant)),
+      every_(every),
+      epoch_samples_(epoch_samples),
+      report_(std::move(report)) {}
+
+void Checkpoints::offer(const Position& position) {
+  if (writer_.idle()) return;
+  report_events(writer_.poll());
+  if (!due(position)) return;
+  Stopwatch watch;
+  const bool saved = writer_.try_save(metadata(position),
+                                      [&](SnapshotBuffers buffers) { state_.copy_to(buffers); });
+  stalled_s_ += watch.lap();
+  // Without a free slot a save by time is tried again at the next step; one by steps is skipped.
+  if (saved) last_ = std::chrono::steady_clock::now();
+}
+
+void Checkpoints::finish(const Position& position, double timeout_s) {
+  if (writer_.idle()) return;
+  const std::chrono::duration<double> timeout(timeout_s);
+  Stopwatch watch;
+  const bool handed_over = writer_.save(
+      metadata(position), [&](SnapshotBuffers buffers) { state_.copy_to(buffers); }, timeout);
+  report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));
+  if (const auto failure = writer_.failure()) throw *failure;
+  if (!handed_over)
+    throw Error(Exit::storage, "final checkpoint", "the saves before it did not become durable");
+}
+
+CheckpointMetadata Checkpoints::metadata(const Position& position) const {
+  CheckpointMetadata now = constant_;
+  now.step = position.step;
+  now.position = position.samples;
+  now.epoch = position.samples / epoch_samples_;
+  return now;
+}
+
+bool Checkpoints::due(const Position& position) const {
+  if (every_.steps > 0) return position.step % static_cast<std::uint64_t>(every_.steps) == 0;
+  const std::chrono::duration<double> age = std::chrono::steady_clock::now() - last_;
+  return age.count() >= every_.seconds;
+}
+
+void Checkpoints::report_events(std::vector<SaveEvent> events) {
+  for (const SaveEvent& event : events) report_(event);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,47 @@
+#pragma once
+#include <chrono>
+#include <functional>
+
+#include "ringtrain/io/checkpoint_writer.hpp"
+#include "ringtrain/train/options.hpp"
+#include "train/trainer.hpp"
+#include "train/training_state.hpp"
+
+namespace ringtrain {
+
+/// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
+/// the clock: a save needs no other rank, so nothing has to be agreed.
+class Checkpoints {
+ public:
+  /// What to tell the user about a save.
+  using Report = std::function<void(const SaveEvent&)>;
+
+  /// `constant` holds what does not change in a run; `state` outlives the object.
+  Checkpoints(CheckpointWriter writer, const TrainingState& state, CheckpointMetadata constant,
+              CheckpointEvery every, std::uint64_t epoch_samples, Report report);
+
+  /// Called after every step. If a save is due and a slot is free: one copy into shared memory.
+  void offer(const Position& position);
+  /// The save at the end of training: waits until it is durable, or `timeout_s` at most. Throws
+  /// Error(Exit::storage) when it did not become durable.
+  void finish(const Position& position, double timeout_s);
+
+  /// Seconds that offer() took so far.
+  double stalled_s() const { return stalled_s_; }
+
+ private:
+  CheckpointMetadata metadata(const Position& position) const;
+  bool due(const Position& position) const;
+  void report_events(std::vector<SaveEvent> events);
+
+  CheckpointWriter writer_;
+  const TrainingState& state_;
+  CheckpointMetadata constant_;
+  CheckpointEvery every_;
+  std::uint64_t epoch_samples_;
+  Report report_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  double stalled_s_ = 0;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,22 @@
+#pragma once
+#include <functional>
+
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/io/loader.hpp"
+
+namespace ringtrain {
+
+/// Over all samples of the evaluation set and all ranks.
+struct Evaluation {
+  double loss = 0;  ///< mean cross-entropy
+  double top1 = 0, top5 = 0;
+  std::uint64_t examples = 0;
+  double seconds = 0;
+};
+
+/// Runs the evaluation program once over the whole data set, each rank on its share. Collective.
+Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
+                    const MpiSession& session);
+
+}  // namespace ringtrain

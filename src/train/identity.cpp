@@ -1,0 +1,36 @@
+#include "train/identity.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+
+std::string program_hash() {
+  const FileDescriptor file(
+      check_errno(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "open /proc/self/exe"));
+  struct stat status = {};
+  check_errno(::fstat(file.get(), &status), "fstat /proc/self/exe");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (bytes == MAP_FAILED) check_errno(-1, "mmap /proc/self/exe");
+  const std::uint64_t hash = hash_bytes({static_cast<const std::byte*>(bytes), size});
+  ::munmap(bytes, size);
+  return hex(hash);
+}
+
+std::string run_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
+  return fmt::format("{}-{}", seconds, ::getpid());
+}
+
+}  // namespace ringtrain

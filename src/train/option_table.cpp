@@ -1,0 +1,181 @@
+#include "train/option_table.hpp"
+
+#include <utility>
+
+#include "train/option_values.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int million = 1'000'000;
+
+class Table {
+ public:
+  void group(std::string name) { group_ = std::move(name); }
+
+  template <class T>
+  void add(T& target, OptionEntry entry, const Codec<T>& codec) {
+    entry.set = [&target, read = codec.read](const std::string& text) { target = read(text); };
+    entry.value = [&target, write = codec.write] { return write(target); };
+    push(std::move(entry), codec.bare);
+  }
+
+  template <class T>
+  void add(std::optional<T>& target, OptionEntry entry, const Codec<T>& codec) {
+    entry.set = [&target, read = codec.read](const std::string& text) { target = read(text); };
+    entry.value = [&target, write = codec.write] { return target ? write(*target) : ""; };
+    push(std::move(entry), codec.bare);
+  }
+
+  void flag(bool& target, std::string name, std::string description) {
+    OptionEntry entry{std::move(name), "", std::move(description)};
+    entry.set = [&target](const std::string& text) { target = text == "true"; };
+    entry.value = [&target] { return target ? "true" : "false"; };
+    push(std::move(entry), true);
+  }
+
+  std::vector<OptionEntry> take() { return std::move(entries_); }
+
+ private:
+  void push(OptionEntry entry, bool bare) {
+    entry.group = group_;
+    entry.bare = bare;
+    entry.in_files = group_ != "files";
+    entries_.push_back(std::move(entry));
+  }
+
+  std::string group_;
+  std::vector<OptionEntry> entries_;
+};
+
+template <class E>
+std::string choice() {
+  return joined(names_of<E>, "|");
+}
+
+void add_model_and_data(Table& t, Options& o) {
+  t.group("model");
+  t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all"}, any_text());
+  t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
+
+  t.group("data");
+  t.add(o.data,
+        {"data", "SPEC",
+         "synthetic | shapes | cifar10:DIR | images:DIR | tfrecord:DIR | records:DIR"},
+        any_text());
+  t.add(o.data_threads, {"data-threads", "N", "threads a rank that decode and augment", "its cpus"},
+        whole(1, 1024));
+  t.add(o.seed, {"seed", "N", "of initial weights, order and augmentation"}, seed_value());
+}
+
+void add_run_and_device(Table& t, Options& o) {
+  t.group("run");
+  t.add(o.epochs, {"epochs", "E", "passes over the data, resumed ones too", "recipe"},
+        whole(1, million));
+  t.add(o.steps, {"steps", "N", "instead of --epochs: steps, likewise", "none"},
+        long_whole(1, 1'000'000'000'000));
+  t.add(o.batch, {"batch", "N", "images a rank and step", "recipe"}, whole(1, million));
+  t.add(o.global_batch,
+        {"global-batch", "N", "instead of --batch: images a step, all ranks", "none"},
+        whole(1, 1000 * million));
+  t.add(o.accumulate, {"accumulate", "K", "batches whose gradients make one step"},
+        whole(1, million));
+  t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
+        whole(0, million));
+  t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
+
+  t.group("device");
+  t.add(o.device, {"device", choice<Device>(), "auto: on a GPU if there is one"},
+        enumerator<Device>());
+  t.add(o.precision, {"precision", choice<Precision>(), "of activations and gradients"},
+        enumerator<Precision>());
+  t.add(o.threads, {"threads", "N", "compute threads a rank", "cpus / ranks"}, whole(1, 4096));
+}
+
+void add_optimizer(Table& t, Options& o) {
+  const std::string recipe = "recipe";
+  t.group("optimizer");
+  t.add(o.optimizer, {"optimizer", "NAME", joined(names_of<OptimizerKind>, " | "), recipe},
+        enumerator<OptimizerKind>());
+  t.add(o.lr, {"lr", "X", "peak learning rate", recipe}, number(0, million));
+  t.add(o.lr_schedule,
+        {"lr-schedule", "S", "constant | step:EPOCHS:FACTOR | exponential:EPOCHS:FACTOR | cosine",
+         recipe},
+        decay_value());
+  t.add(o.warmup_epochs, {"warmup-epochs", "E", "in which the rate rises to --lr", recipe},
+        number(0, million));
+  t.add(o.weight_decay, {"weight-decay", "X", "L2 factor of the weights that decay", recipe},
+        number(0, 1));
+  t.add(o.label_smoothing,
+        {"label-smoothing", "X", "share of a label given to all classes", recipe},
+        number(0, 0.999));
+  t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
+        number(0, 0.9999999));
+  t.add(o.on_nan, {"on-nan", choice<OnNan>(), "if loss or gradient is not finite"},
+        enumerator<OnNan>());
+}
+
+void add_communication(Table& t, Options& o) {
+  t.group("communication");
+  t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: MPI's own sum, to compare"},
+        enumerator<Allreduce>());
+  t.add(o.bucket_mb, {"bucket-mb", "X", "MiB of gradients summed at a time"}, number(0.001, 4096));
+  t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
+}
+
+void add_checkpoint(Table& t, Options& o) {
+  t.group("checkpoint");
+  t.add(o.checkpoint_dir, {"checkpoint-dir", "DIR", "where checkpoints go and are found", "none"},
+        any_text());
+  t.add(o.checkpoint_every, {"checkpoint-every", "T|N", "time (60s, 15m, 1h30m) or steps"},
+        checkpoint_every());
+  t.add(o.keep, {"keep", "K", "newest checkpoints to keep"}, whole(1, million));
+  t.add(o.resume, {"resume", "auto|never|FILE", "auto: newest valid checkpoint"}, resume_value());
+  t.add(o.final_save_timeout_s, {"final-save-timeout", "T", "longest wait for the last save"},
+        time_span());
+  t.add(o.max_time_s, {"max-time", "T", "save and end after 90s, 1h30m, 23:50:00", "none"},
+        time_span());
+}
+
+void add_output_and_measure(Table& t, Options& o) {
+  t.group("output");
+  t.add(o.log_every, {"log-every", "N", "steps between log lines"}, whole(1, 1000 * million));
+  t.add(o.metrics, {"metrics", "FILE.jsonl", "append one JSON object a record", "none"},
+        any_text());
+  t.flag(o.quiet, "quiet", "print warnings and errors only");
+  t.add(o.progress,
+        {"progress", choice<ShowProgress>(), "auto: bar if standard error is a terminal"},
+        enumerator<ShowProgress>());
+
+  t.group("measure");
+  t.flag(o.baseline, "baseline", "one rank alone, then all: speed-up and verdict");
+  t.add(o.require_efficiency,
+        {"require-efficiency", "X", "with --baseline: exit 77 below X (0..1)", "none"},
+        number(0, 1));
+}
+
+void add_files(Table& t, Request& r) {
+  t.group("files");
+  t.add(r.config, {"config", "FILE.toml", "read options; the command line wins", "none"},
+        any_text());
+  t.flag(r.print_config, "print-config", "print the configuration as TOML");
+  t.add(r.inspect, {"inspect", "FILE.h5", "verify and describe a checkpoint", "none"}, any_text());
+  t.flag(r.version, "version", "print the version");
+  t.flag(r.help, "help", "print this");
+}
+
+}  // namespace
+
+std::vector<OptionEntry> option_table(Request& request) {
+  Table table;
+  add_model_and_data(table, request.options);
+  add_run_and_device(table, request.options);
+  add_optimizer(table, request.options);
+  add_communication(table, request.options);
+  add_checkpoint(table, request.options);
+  add_output_and_measure(table, request.options);
+  add_files(table, request);
+  return table.take();
+}
+
+}  // namespace ringtrain

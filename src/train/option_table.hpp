@@ -1,0 +1,40 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/train/options.hpp"
+
+namespace ringtrain {
+
+/// All that one command line can say.
+struct Request {
+  Options options;
+  std::string config = {}, inspect = {};
+  bool print_config = false, version = false, help = false;
+};
+
+/// One option, for the parser, the help, configuration files and canonical_config() alike.
+struct OptionEntry {
+  std::string name;
+  std::string argument;  ///< empty: a flag
+  std::string description;
+  std::string unset = {};  ///< what stands in for a value that was not given
+  std::string group = {};
+  std::function<void(const std::string&)> set = {};  ///< throws BadValue
+  std::function<std::string()> value = {};           ///< empty while unset
+  bool bare = false;                                 ///< TOML and JSON write it without quotes
+  bool in_files = true;                              ///< may stand in a configuration file
+
+  bool is_flag() const { return argument.empty(); }
+};
+
+/// Every option of this release, in the order of the help. The entries write into `request`.
+std::vector<OptionEntry> option_table(Request& request);
+
+/// Everything `--help` prints, at most 80 columns wide.
+std::string help_text(const std::vector<OptionEntry>& table);
+/// A configuration file that says what `table` holds now; what is unset stands as a comment.
+std::string toml_text(const std::vector<OptionEntry>& table);
+
+}  // namespace ringtrain

@@ -1,0 +1,83 @@
+#include "train/option_values.hpp"
+
+#include <fmt/core.h>
+
+namespace ringtrain {
+namespace {
+
+constexpr std::int64_t most_steps = 1'000'000'000'000;
+
+template <class T>
+std::string shortest(const T& value) {
+  return fmt::format("{}", value);
+}
+
+bool is_whole(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+}  // namespace
+
+Codec<std::string> any_text() {
+  return {.read =
+              [](const std::string& text) {
+                if (text.empty()) throw BadValue("must not be empty");
+                return text;
+              },
+          .write = [](const std::string& value) { return value; }};
+}
+
+Codec<int> whole(int low, int high) {
+  return {[=](const std::string& text) { return static_cast<int>(whole_between(text, low, high)); },
+          shortest<int>, true};
+}
+
+Codec<std::int64_t> long_whole(std::int64_t low, std::int64_t high) {
+  return {[=](const std::string& text) { return whole_between(text, low, high); },
+          shortest<std::int64_t>, true};
+}
+
+Codec<std::uint64_t> seed_value() {
+  return {[](const std::string& text) { return unsigned_number(text); }, shortest<std::uint64_t>,
+          true};
+}
+
+Codec<double> number(double low, double high) {
+  return {[=](const std::string& text) { return number_between(text, low, high); },
+          shortest<double>, true};
+}
+
+Codec<double> time_span() { return {duration, duration_text}; }
+
+Codec<Decay> decay_value() {
+  return {[](const std::string& text) { return parse_decay(text); }, to_string};
+}
+
+Codec<CheckpointEvery> checkpoint_every() {
+  const auto read = [](const std::string& text) -> CheckpointEvery {
+    if (is_whole(text)) return {.seconds = 0, .steps = whole_between(text, 1, most_steps)};
+    const CheckpointEvery every{.seconds = duration(text), .steps = 0};
+    if (every.seconds <= 0) throw BadValue("must be a time above 0, or a number of steps");
+    return every;
+  };
+  const auto write = [](const CheckpointEvery& every) {
+    return every.steps > 0 ? shortest(every.steps) : duration_text(every.seconds);
+  };
+  return {read, write};
+}
+
+Codec<Resume> resume_value() {
+  const auto read = [](const std::string& text) -> Resume {
+    if (text.empty()) throw BadValue("must be auto, never or a checkpoint file");
+    if (text == "auto") return {.from = Resume::From::newest, .file = ""};
+    if (text == "never") return {.from = Resume::From::scratch, .file = ""};
+    return {.from = Resume::From::file, .file = text};
+  };
+  const auto write = [](const Resume& resume) -> std::string {
+    if (resume.from == Resume::From::file) return resume.file;
+    return resume.from == Resume::From::newest ? "auto" : "never";
+  };
+  return {read, write};
+}
+
+}  // namespace ringtrain

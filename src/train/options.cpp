@@ -1,0 +1,235 @@
+#include "ringtrain/train/options.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+#include <system_error>
+
+#include "ringtrain/base/error.hpp"
+#include "train/option_table.hpp"
+#include "train/text.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::int64_t config_bytes = 1 << 20;
+
+Error usage(std::string_view what, std::string_view reason) {
+  return Error(Exit::usage, printable(what), printable(reason));
+}
+
+std::string hint(std::string_view name, const std::vector<std::string>& names) {
+  return fmt::format("the nearest name is {}; train --help lists all", nearest(name, names));
+}
+
+const OptionEntry* find(const std::vector<OptionEntry>& table, const std::string& name) {
+  const auto found = std::ranges::find(table, name, &OptionEntry::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> names(const std::vector<OptionEntry>& table, std::string_view prefix,
+                               bool only_in_files) {
+  std::vector<std::string> all;
+  for (const OptionEntry& entry : table)
+    if (entry.in_files || !only_in_files) all.push_back(std::string(prefix) + entry.name);
+  return all;
+}
+
+// CLI11 cuts a line at any '#', also inside of a quoted value.
+std::string without_comments(std::istream& text) {
+  std::string kept;
+  for (std::string line; std::getline(text, line); kept += '\n') {
+    char quote = 0;
+    for (const char c : line) {
+      if (c == '#' && quote == 0) break;
+      if (c == quote)
+        quote = 0;
+      else if (quote == 0 && (c == '"' || c == '\''))
+        quote = c;
+      kept += c;
+    }
+  }
+  return kept;
+}
+
+/// CLI11's TOML, plus what it does not check before it uses the file.
+class CheckedToml final : public CLI::ConfigTOML {
+ public:
+  explicit CheckedToml(const std::vector<OptionEntry>& table) : table_(table) { comment('\0'); }
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
+    std::istringstream lines(without_comments(text));
+    auto items = CLI::ConfigTOML::from_config(lines);
+    for (const CLI::ConfigItem& item : items) check(item);
+    return items;
+  }
+
+ private:
+  void check(const CLI::ConfigItem& item) const {
+    const std::string where = "configuration file, key '" + item.name + "'";
+    if (!item.parents.empty())
+      throw usage(fmt::format("configuration file, section [{}]", item.parents.front()),
+                  "there are no sections; write all keys without any");
+    const OptionEntry* entry = find(table_, item.name);
+    if (entry == nullptr || !entry->in_files)
+      throw usage(where, "unknown; " + hint(item.name, names(table_, "", true)));
+    if (entry->is_flag() && item.inputs != std::vector<std::string>{"true"} &&
+        item.inputs != std::vector<std::string>{"false"})
+      throw usage(where, "must be true or false");
+  }
+
+  const std::vector<OptionEntry>& table_;
+};
+
+std::string check_config_file(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return std::generic_category().message(errno);
+  if (!S_ISREG(file.st_mode)) return "is not a regular file";
+  if (file.st_size > config_bytes)
+    return fmt::format("{} bytes are no configuration: it has at most 1 MiB", file.st_size);
+  return "";
+}
+
+class Parser {
+ public:
+  Parser();
+  Command parse(int argc, const char* const* argv);
+
+ private:
+  void add(const OptionEntry& entry);
+  void check_flags() const;
+  void check_extras() const;
+  /// On the command line or in the file.
+  bool given(const std::string& name) const { return app_.count("--" + name) > 0; }
+  /// On the command line. A file may hold every option, as --print-config writes it.
+  bool typed(const std::string& name) const;
+  void exclude(const std::string& one, const std::string& other, std::string_view why) const;
+  void need(const std::string& name, bool kept, std::string_view why) const;
+  void check_contradictions() const;
+  void check_checkpoint_options() const;
+
+  std::vector<std::string> words_;
+  Request request_;
+  std::vector<OptionEntry> table_ = option_table(request_);
+  CLI::App app_;
+};
+
+Parser::Parser() {
+  app_.set_help_flag();  // ours is printed before anything else is looked at
+  app_.allow_extras();
+  for (const OptionEntry& entry : table_)
+    if (entry.name != "config") add(entry);
+  app_.set_config("--config")->take_last()->check(check_config_file);
+  app_.config_formatter(std::make_shared<CheckedToml>(table_));
+}
+
+void Parser::add(const OptionEntry& entry) {
+  const std::string option = "--" + entry.name;
+  if (entry.is_flag()) {
+    const auto set = [&entry](std::int64_t count) { entry.set(count > 0 ? "true" : "false"); };
+    app_.add_flag_function(option, set);
+    return;
+  }
+  const auto set = [&entry, option](const std::string& text) {
+    try {
+      entry.set(text);
+    } catch (const BadValue& bad) {
+      throw usage(fmt::format("{} {}", option, text), bad.what());
+    }
+  };
+  app_.add_option_function<std::string>(option, set)->take_last()->type_name(entry.argument);
+}
+
+void Parser::check_flags() const {
+  for (const std::string& word : words_) {
+    const std::size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == word.npos) continue;
+    const OptionEntry* entry = find(table_, word.substr(2, equals - 2));
+    if (entry != nullptr && entry->is_flag())
+      throw usage(word, fmt::format("--{} takes no value; give it or leave it out", entry->name));
+  }
+}
+
+void Parser::check_extras() const {
+  const std::vector<std::string> extras = app_.remaining();
+  const auto option =
+      std::ranges::find_if(extras, [](const auto& text) { return text.starts_with('-'); });
+  if (option != extras.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    throw usage("unknown option " + name, hint(name, names(table_, "--", false)));
+  }
+  if (!extras.empty())
+    throw usage(fmt::format("unexpected argument '{}'", extras.front()),
+                "every value follows the name of its option; train --help lists all");
+}
+
+bool Parser::typed(const std::string& name) const {
+  const std::string option = "--" + name;
+  return std::ranges::any_of(words_, [&](const std::string& word) {
+    return word == option || word.starts_with(option + "=");
+  });
+}
+
+void Parser::exclude(const std::string& one, const std::string& other, std::string_view why) const {
+  if (!given(one) || !given(other)) return;
+  throw usage(fmt::format("--{} with --{}", one, other),
+              std::string(why) + (given("config") ? " (see also the --config file)" : ""));
+}
+
+void Parser::need(const std::string& name, bool kept, std::string_view why) const {
+  if (typed(name) && !kept) throw usage("--" + name, why);
+}
+
+void Parser::check_contradictions() const {
+  const Options& o = request_.options;
+  exclude("epochs", "steps", "both are the length of training; give one of them");
+  exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
+  need("require-efficiency", o.baseline, "needs --baseline, which measures the efficiency");
+  need("progress", !o.quiet || o.progress != ShowProgress::on,
+       "on contradicts --quiet; give one of them");
+  if (o.eval_only && o.baseline)
+    throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
+  check_checkpoint_options();
+}
+
+void Parser::check_checkpoint_options() const {
+  const Options& o = request_.options;
+  const bool saves = !o.checkpoint_dir.empty();
+  for (const char* name : {"checkpoint-every", "keep", "final-save-timeout"})
+    need(name, saves, "nothing is saved without --checkpoint-dir DIR; add it");
+  need("resume", saves || o.resume.from != Resume::From::newest,
+       "auto looks for checkpoints in --checkpoint-dir DIR; add it, or name a file");
+  const bool loads =
+      o.resume.from == Resume::From::file || (saves && o.resume.from == Resume::From::newest);
+  if (o.eval_only && !loads)
+    throw usage("--eval-only", "nothing to evaluate: add --checkpoint-dir DIR or --resume FILE");
+}
+
+Command Parser::parse(int argc, const char* const* argv) try {
+  using enum Command::Action;
+  words_.assign(argv + std::min(argc, 1), argv + argc);
+  if (typed("help") || std::ranges::count(words_, "-h") > 0)
+    return {.action = show_text, .text = help_text(table_)};
+  if (typed("version")) return {.action = show_text, .text = "train " RINGTRAIN_VERSION "\n"};
+
+  check_flags();
+  app_.parse(argc, argv);
+  check_extras();
+  if (!request_.inspect.empty()) return {.action = inspect, .inspect = request_.inspect};
+  if (request_.options.model == "list") return {.action = list_models};
+  check_contradictions();
+  if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
+  return {.options = request_.options};
+} catch (const CLI::ParseError& failure) {
+  throw usage("command line", failure.what());
+}
+
+}  // namespace
+
+Command parse(int argc, const char* const* argv) { return Parser().parse(argc, argv); }
+
+}  // namespace ringtrain

@@ -1,0 +1,169 @@
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ringtrain/train/threads.hpp"
+#include "train/launcher.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == 0) return std::nullopt;
+  return value;
+}
+
+std::optional<int> number_at(const char* name) {
+  const auto text = variable(name);
+  int value = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), value).ec != std::errc{})
+    return std::nullopt;
+  return value;
+}
+
+struct LocalRank {
+  const char *rank, *size;
+};
+
+/// Open MPI, MPICH and Intel MPI (Hydra), MVAPICH, Slurm's srun; the innermost launcher first. In a
+/// batch script Slurm describes the tasks to come, not this process: only steps count.
+constexpr std::array<LocalRank, 4> launchers = {{
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
+    {"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+}};
+
+void find_local_rank(Place& place) {
+  for (const LocalRank& launcher : launchers) {
+    const auto rank = number_at(launcher.rank), size = number_at(launcher.size);
+    if (!rank || !size || *rank < 0 || *rank >= *size) continue;
+    place.local_rank = *rank;
+    place.local_size = *size;
+    return;
+  }
+}
+
+std::vector<int> mask_of(pid_t process) {
+  cpu_set_t set;
+  std::vector<int> ids;
+  if (::sched_getaffinity(process, sizeof set, &set) != 0) return ids;
+  for (int id = 0; id < CPU_SETSIZE; ++id)
+    if (CPU_ISSET(id, &set)) ids.push_back(id);
+  return ids;
+}
+
+// OMP_PROC_BIND ties this thread to one cpu before main() begins; the places still have them all.
+std::vector<int> mask_before_openmp() {
+  std::vector<int> ids = mask_of(0);
+  for (int place = 0; place < ::omp_get_num_places(); ++place) {
+    std::vector<int> more(static_cast<std::size_t>(::omp_get_place_num_procs(place)));
+    ::omp_get_place_proc_ids(place, more.data());
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+bool asked_open_mpi_to_place() {
+  const auto binding = variable("OMPI_MCA_hwloc_base_binding_policy");
+  const auto mapping = variable("OMPI_MCA_rmaps_base_mapping_policy");
+  return (binding && *binding != "none") || variable("OMPI_MCA_hwloc_base_cpu_set") ||
+         (mapping && mapping->find("PE=") != mapping->npos);
+}
+
+/// Slurm gives a task cpus of its own when it has fewer than the job has on this node.
+bool slurm_placed(std::size_t mine) {
+  const auto of_job = number_at("SLURM_CPUS_ON_NODE");
+  return variable("SLURM_STEP_TASKS_PER_NODE") && of_job &&
+         mine < static_cast<std::size_t>(*of_job);
+}
+
+int read_number(const std::string& path, int otherwise) {
+  int value = otherwise;
+  std::ifstream(path) >> value;
+  return value;
+}
+
+Cpu describe(int id) {
+  const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(id) + "/topology/";
+  // The list of siblings starts with the smallest: a name of the core that is the same for all.
+  return {.id = id,
+          .core = read_number(folder + "thread_siblings_list", id),
+          .package = read_number(folder + "physical_package_id", 0)};
+}
+
+/// cpus' worth of time that one control group grants, version 2 ("max 100000") or 1 (two files).
+double quota_of(const std::string& folder) {
+  double quota = 0, period = 0;
+  std::ifstream unified(folder + "/cpu.max");
+  if (unified >> quota >> period && quota > 0 && period > 0) return quota / period;
+  std::ifstream(folder + "/cpu.cfs_quota_us") >> quota;
+  std::ifstream(folder + "/cpu.cfs_period_us") >> period;
+  return quota > 0 && period > 0 ? quota / period : std::numeric_limits<double>::infinity();
+}
+
+double quota_along(const std::string& root, std::string path) {
+  double quota = quota_of(root);
+  for (; path.size() > 1; path.resize(path.rfind('/')))
+    quota = std::min(quota, quota_of(root + path));
+  return quota;
+}
+
+double find_quota() {
+  double quota = std::numeric_limits<double>::infinity();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (second == line.npos || line.find('/', second) != second + 1) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string path = line.substr(second + 1);
+    if (controllers.empty()) quota = std::min(quota, quota_along("/sys/fs/cgroup", path));
+    if (controllers.find("cpu") != controllers.npos)
+      quota = std::min(quota, quota_along("/sys/fs/cgroup/cpu", path));
+  }
+  return quota;
+}
+
+void request_threads(Place& place, std::optional<int> requested) {
+  const auto of_environment = number_at("OMP_NUM_THREADS");
+  if (requested) {
+    place.requested = requested;
+    place.requested_by = "--threads";
+  } else if (of_environment && *of_environment > 0) {
+    place.requested = of_environment;
+    place.requested_by = "OMP_NUM_THREADS";
+  }
+}
+
+}  // namespace
+
+Place find_place(std::optional<int> requested) {
+  Place place;
+  find_local_rank(place);
+  std::vector<int> ids = mask_before_openmp();
+  const auto launcher = launcher_process();
+  place.placed = asked_open_mpi_to_place() || slurm_placed(ids.size());
+  if (!place.placed && launcher)
+    if (const std::vector<int> of_job = mask_of(*launcher); !of_job.empty()) ids = of_job;
+  if (ids.empty()) ids.push_back(0);
+  std::ranges::transform(ids, std::back_inserter(place.cpus), describe);
+  place.quota = find_quota();
+  request_threads(place, requested);
+  return place;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,79 @@
+#include "train/resume.hpp"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/io/checkpoint_reader.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Say = std::function<void(const std::string&)>;
+
+std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::path& directory,
+                                   const Say& say) {
+  if (how.from == Resume::From::scratch) return std::nullopt;
+  if (how.from == Resume::From::file) return CheckpointFile::open(how.file);
+  if (directory.empty()) return std::nullopt;
+  LatestCheckpoint latest = find_latest(directory);
+  for (const std::string& reason : latest.rejected) say("not used: " + reason);
+  say(latest.note);
+  return std::move(latest.file);
+}
+
+std::vector<TensorInfo> infos(const TrainingState& state) {
+  std::vector<TensorInfo> result;
+  for (const TensorPlace& place : state.layout().tensors) result.push_back(place.info);
+  return result;
+}
+
+// Only what the other ranks need travels: the rest of the metadata is the same on all.
+std::string to_text(const CheckpointMetadata& m) {
+  return nlohmann::json{{"step", m.step},
+                        {"position", m.position},
+                        {"world", m.world_size},
+                        {"batch", m.global_batch},
+                        {"config", m.config}}
+      .dump();
+}
+
+CheckpointMetadata from_text(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  CheckpointMetadata m;
+  m.step = json["step"];
+  m.position = json["position"];
+  m.world_size = json["world"];
+  m.global_batch = json["batch"];
+  m.config = json["config"];
+  return m;
+}
+
+}  // namespace
+
+std::optional<Resumed> resume(const Resume& how, const std::filesystem::path& directory,
+                              std::uint64_t model_hash, const TrainingState& state,
+                              Communicator& communicator, const MpiSession& session,
+                              const Say& say) {
+  std::string text, name;
+  if (session.rank() == 0) {
+    if (const auto file = find(how, directory, say)) {
+      file->expect(infos(state));
+      if (file->metadata().model_hash != model_hash)
+        throw Error(Exit::incompatible_checkpoint, file->path().string(),
+                    fmt::format("was saved by a {} whose layers differ from this one's",
+                                file->metadata().model));
+      read_checkpoint(*file, infos(state), state.tensors());
+      text = to_text(file->metadata());
+      name = file->path().filename().string();
+    }
+  }
+  text = session.broadcast(text);
+  if (text.empty()) return std::nullopt;
+  for (const View& buffer : state.buffers()) communicator.broadcast(buffer, 0);
+  return Resumed{from_text(text), name};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,29 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "ringtrain/allreduce/communicator.hpp"
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/io/checkpoint.hpp"
+#include "ringtrain/train/options.hpp"
+#include "train/training_state.hpp"
+
+namespace ringtrain {
+
+/// What a resumed run goes on from.
+struct Resumed {
+  CheckpointMetadata metadata;
+  std::string file;  ///< its name, on rank 0 only
+};
+
+/// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
+/// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
+/// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
+std::optional<Resumed> resume(const Resume& how, const std::filesystem::path& directory,
+                              std::uint64_t model_hash, const TrainingState& state,
+                              Communicator& communicator, const MpiSession& session,
+                              const std::function<void(const std::string&)>& say);
+
+}  // namespace ringtrain

@@ -1,0 +1,251 @@
+#include "train/run.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "train/agreement.hpp"
+#include "train/checkpoints.hpp"
+#include "train/evaluator.hpp"
+#include "train/identity.hpp"
+#include "train/option_values.hpp"
+#include "train/plan.hpp"
+#include "train/reporter.hpp"
+#include "train/resume.hpp"
+#include "train/stop_request.hpp"
+#include "train/stopwatch.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Everything that one training job is made of on one rank, in the order of construction.
+class Job {
+ public:
+  Job(const Options& options, const MpiSession& session, Reporter& reporter);
+
+  /// Takes the checkpoint directory, so that no other job writes to it from here on.
+  void open_checkpoints(WriterProcess& writer);
+  /// Goes on from a checkpoint, where there is one.
+  void resume(const Resume& how);
+  int train();
+  int evaluate_only();
+
+ private:
+  const Graph& graph() const { return plan_.model.graph; }
+  const Options& options() const { return plan_.options; }
+  std::unique_ptr<Program> compile(Mode mode, View parameters);
+  View initial(Buffer& parameters);
+  Checkpoints make_checkpoints();
+  void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  void guard(const StepOutcome& outcome, const Position& position);
+  void evaluate_at(const Position& position);
+  bool evaluation_due(const Position& position);
+
+  const MpiSession& session_;
+  Reporter& reporter_;
+  const Plan plan_;
+  const std::string config_;
+  HostMemory memory_;
+  const std::unique_ptr<Communicator> communicator_;
+  const std::unique_ptr<Backend> backend_;
+  Buffer parameters_, statistics_, batch_statistics_;
+  StepSums sums_;
+  Optimizer optimizer_;
+  TrainingState state_;
+  GradientReducer reducer_;
+  std::unique_ptr<Program> training_, evaluation_;
+  CheckpointWriter checkpoint_writer_;
+
+  StopRequest stop_;
+  Stopwatch run_watch_, step_watch_;
+  Position start_;
+  std::uint64_t evaluated_step_ = 0;
+  bool stopping_ = false;
+};
+
+Job::Job(const Options& options, const MpiSession& session, Reporter& reporter)
+    : session_(session),
+      reporter_(reporter),
+      plan_(make_plan(options, session.rank(), session.size())),
+      config_(canonical_config(plan_.options)),
+      communicator_(make_communicator(enumerator<Allreduce>().write(options.allreduce), session)),
+      backend_(make_onednn_backend()),
+      parameters_(memory_.allocate(graph().parameter_count())),
+      statistics_(memory_.allocate(graph().statistic_count())),
+      batch_statistics_(memory_.allocate(graph().statistic_count())),
+      sums_(communicator_->memory(), graph().parameter_count(), graph().statistic_count()),
+      optimizer_(plan_.optimizer, initial(parameters_), sums_.gradients(), memory_),
+      state_(graph(), parameters_, statistics_, optimizer_.slots()),
+      reducer_(*communicator_, sums_.all(),
+               static_cast<std::size_t>(options.bucket_mb * (1 << 20))) {
+  require_agreement({{"build", program_hash()},
+                     {"options", config_},
+                     {"training data", hex(plan_.training->manifest_hash())},
+                     {"evaluation data", hex(plan_.evaluation->manifest_hash())}},
+                    session);
+  training_ = compile(Mode::training, parameters_);
+  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()));
+}
+
+// The optimizer's moving average starts from the first parameters, so these come before it.
+View Job::initial(Buffer& parameters) {
+  initialise(graph(), options().seed, parameters.view().host(), statistics_.view().host());
+  return parameters;
+}
+
+std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
+  const Supports supports = [this](const Step& step) { return backend_->supports(step); };
+  const Schedule schedule = make_schedule(graph(), plan_.share.count, mode,
+                                          static_cast<float>(*options().label_smoothing), supports);
+  const View gradients = mode == Mode::training ? sums_.gradients() : View();
+  return backend_->compile(schedule, {parameters, gradients, statistics_, batch_statistics_},
+                           options().seed);
+}
+
+void Job::resume(const Resume& how) {
+  const auto say = [this](const std::string& line) { reporter_.note(line); };
+  const auto resumed = ringtrain::resume(how, options().checkpoint_dir, graph().structure_hash(),
+                                         state_, *communicator_, session_, say);
+  if (!resumed) return;
+  start_ = {resumed->metadata.step, resumed->metadata.position};
+  if (!resumed->file.empty() && !checkpoint_writer_.idle())
+    checkpoint_writer_.protect(resumed->file);
+  reporter_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
+  for (const std::string& change : differences(resumed->metadata.config, config_))
+    reporter_.note("changed since that checkpoint: " + change);
+  if (resumed->metadata.world_size != std::uint64_t(session_.size()))
+    reporter_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
+                               resumed->metadata.world_size, session_.size()));
+}
+
+void Job::open_checkpoints(WriterProcess& writer) {
+  if (options().checkpoint_dir.empty()) return;
+  WriterOptions writer_options;
+  writer_options.run_id = run_id();
+  writer_options.keep = options().keep;
+  checkpoint_writer_ =
+      CheckpointWriter(writer, options().checkpoint_dir, state_.layout(), writer_options);
+}
+
+Checkpoints Job::make_checkpoints() {
+  const Options& o = options();
+  CheckpointMetadata constant;
+  constant.seed = o.seed;
+  constant.world_size = session_.size();
+  constant.global_batch = plan_.global_batch;
+  constant.model = plan_.model.name;
+  constant.model_hash = graph().structure_hash();
+  constant.config = config_;
+  constant.buckets = {static_cast<std::uint64_t>(o.bucket_mb * (1 << 20)) / sizeof(float)};
+  return {std::move(checkpoint_writer_),
+          state_,
+          constant,
+          o.checkpoint_every,
+          plan_.training->size(),
+          [this](const SaveEvent& e) { reporter_.save(e); }};
+}
+
+int Job::train() {
+  Checkpoints checkpoints = make_checkpoints();
+  Trainer trainer(
+      {*training_, sums_, batch_statistics_, statistics_, graph().statistics, reducer_, optimizer_},
+      plan_.trainer(), start_);
+  LoaderOptions loader_options = plan_.loader(Split::training);
+  loader_options.start = start_.samples;
+  Loader loader(*plan_.training, loader_options);
+  reporter_.start(plan_, config_);
+
+  step_watch_.lap();
+  while (trainer.position().step < plan_.steps && !stopping_) {
+    step(trainer, loader, checkpoints);
+    if (evaluation_due(trainer.position())) evaluate_at(trainer.position());
+  }
+  if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
+  checkpoints.finish(trainer.position(), options().final_save_timeout_s);
+  reporter_.finish({});
+  return stop_.signal() ? 128 + stop_.signal() : 0;
+}
+
+void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+  StepReport report;
+  report.learning_rate = trainer.learning_rate();
+  const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
+  const StepOutcome outcome = trainer.step(loader, out_of_time || stop_.signal());
+  guard(outcome, trainer.position());
+  stopping_ = outcome.stop;
+
+  const double stalled = checkpoints.stalled_s();
+  checkpoints.offer(trainer.position());
+  for (const std::string& text : loader.take_events()) reporter_.event("unreadable sample", text);
+  report.position = trainer.position();
+  report.epoch = trainer.epoch();
+  report.loss = outcome.loss;
+  report.top1 = outcome.top1;
+  report.phases = trainer.seconds();
+  report.checkpoint_s = checkpoints.stalled_s() - stalled;
+  report.seconds = step_watch_.lap();
+  reporter_.step(report);
+}
+
+// All ranks saw the same sums, so all agree in the same step.
+void Job::guard(const StepOutcome& outcome, const Position& position) {
+  if (!outcome.not_finite) return;
+  std::string where = "the loss";
+  if (const auto first = first_non_finite(sums_.gradients())) {
+    const auto ranges = graph().parameter_ranges();
+    const auto found =
+        std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
+    where = "the gradient of " + graph().parameters[found - ranges.begin()].name;
+  }
+  const std::string text =
+      fmt::format("{} is not finite in step {} (loss {})", where, position.step, outcome.loss);
+  if (options().on_nan == OnNan::stop)
+    session_.fail_together(text +
+                               "; a lower --lr or a longer --warmup-epochs may help, "
+                               "--on-nan skip leaves such steps out",
+                           Exit::not_finite);
+  reporter_.event("not finite", text + "; left out");
+}
+
+bool Job::evaluation_due(const Position& position) {
+  if (options().eval_every == 0) return false;
+  const double epochs = double(position.samples) / double(plan_.training->size());
+  const auto whole =
+      static_cast<std::uint64_t>(epochs) / options().eval_every * options().eval_every;
+  return whole > 0 && position.step == plan_.step_of_epoch(double(whole));
+}
+
+void Job::evaluate_at(const Position& position) {
+  const Evaluation result =
+      evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_);
+  evaluated_step_ = position.step;
+  reporter_.evaluation(position.step, result);
+  step_watch_.lap();  // an evaluation is not part of a step
+}
+
+int Job::evaluate_only() {
+  if (start_.step == 0)
+    throw Error(Exit::usage, "--eval-only",
+                "found no checkpoint to evaluate; name one with --resume FILE or --checkpoint-dir");
+  evaluate_at(start_);
+  return 0;
+}
+
+}  // namespace
+
+int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
+        WriterProcess& writer) {
+  const std::unique_ptr<Reporter> reporter =
+      session.rank() == 0 ? make_console_reporter(options, session) : std::make_unique<Reporter>();
+  reporter->note(threads.text);
+  Job job(options, session, *reporter);
+  if (!options.eval_only) job.open_checkpoints(writer);
+  job.resume(options.resume);
+  return options.eval_only ? job.evaluate_only() : job.train();
+}
+
+}  // namespace ringtrain

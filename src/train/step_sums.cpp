@@ -1,0 +1,37 @@
+#include "train/step_sums.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ringtrain {
+namespace {
+
+enum Place : std::size_t { loss, top1, stop };
+
+}  // namespace
+
+StepSums::StepSums(Memory& memory, std::size_t parameters, std::size_t statistics)
+    : parameters_(parameters),
+      statistics_(statistics),
+      head_(results + (statistics + 15) / 16 * 16),  // gradients start at a cache line
+      buffer_(memory.allocate(head_ + parameters)) {}
+
+void StepSums::clear_head() { std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f); }
+
+void StepSums::add(const StepResult& result, View statistics, double sample_weight, double share) {
+  const std::span<float> head = buffer_.view().host();
+  head[loss] += static_cast<float>(result.loss * sample_weight);
+  head[top1] += static_cast<float>(result.top1 * sample_weight);
+  const std::span<float> sums = this->statistics().host();
+  const auto weight = static_cast<float>(share);
+  for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
+}
+
+void StepSums::ask_to_stop() { buffer_.view().data()[stop] = 1; }
+
+StepOutcome StepSums::outcome() const {
+  const std::span<float> head = buffer_.view().host();
+  return {head[loss], head[top1], head[stop] > 0, !std::isfinite(head[loss])};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,74 @@
+#include "train/trainer.hpp"
+
+#include <algorithm>
+
+#include "train/stopwatch.hpp"
+
+namespace ringtrain {
+
+Trainer::Trainer(const Parts& parts, const TrainerSettings& settings, Position start)
+    : parts_(parts), settings_(settings), position_(start) {
+  if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
+}
+
+StepOutcome Trainer::step(Loader& loader, bool ask_to_stop) {
+  seconds_ = {};
+  parts_.sums.clear_head();
+  if (ask_to_stop) parts_.sums.ask_to_stop();
+  std::ranges::fill(accumulated_, 0.0f);
+  for (int micro = 1; micro <= settings_.accumulate; ++micro) {
+    const Batch* batch = loader.next();
+    seconds_.data_wait += loader.waited_s();
+    run_micro_step(*batch, micro == settings_.accumulate);
+  }
+  Stopwatch watch;
+  parts_.reducer.finish();
+  seconds_.exposed = watch.lap();
+
+  StepOutcome outcome = parts_.sums.outcome();
+  outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
+  if (!outcome.not_finite) {
+    update();
+    outcome.loss += parts_.optimizer.l2_loss();
+  }
+  seconds_.update = watch.lap();
+  ++position_.step;
+  position_.samples += std::uint64_t(settings_.accumulate) * settings_.micro_batch;
+  return outcome;
+}
+
+void Trainer::run_micro_step(const Batch& batch, bool last) {
+  const double sample_weight = 1.0 / (double(settings_.accumulate) * settings_.micro_batch);
+  handed_over_ = parts_.sums.gradients().size();
+  const StepResult result = parts_.program.run(batch, sample_weight, [&](std::size_t first) {
+    if (last) hand_over(first);
+  });
+  if (!last)
+    std::ranges::transform(accumulated_, parts_.sums.gradients().host(), accumulated_.begin(),
+                           std::plus{});
+  parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings_.share * sample_weight);
+  seconds_.forward += result.forward_seconds;
+  seconds_.backward += result.backward_seconds;
+}
+
+// Gradients from `first` on are final in the last micro-step: add the earlier ones and let their
+// sum start. The front waits for finish(), because the head goes with it.
+void Trainer::hand_over(std::size_t first) {
+  const std::span<float> gradients = parts_.sums.gradients().host();
+  if (!accumulated_.empty())
+    for (std::size_t i = first; i < handed_over_; ++i) gradients[i] += accumulated_[i];
+  handed_over_ = first;
+  if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
+}
+
+void Trainer::update() {
+  parts_.optimizer.begin({static_cast<std::int64_t>(position_.step), learning_rate(), 1.0});
+  parts_.optimizer.update({0, parts_.sums.gradients().size()});
+  float* running = parts_.running_statistics.data();
+  const float* batch = parts_.sums.statistics().data();
+  for (const Statistic& norm : parts_.statistics)
+    for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
+      *running += norm.momentum * (*batch - *running);
+}
+
+}  // namespace ringtrain

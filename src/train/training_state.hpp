@@ -1,0 +1,37 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/compute/view.hpp"
+#include "ringtrain/io/checkpoint.hpp"
+#include "ringtrain/model/graph.hpp"
+#include "ringtrain/train/optimizer.hpp"
+
+namespace ringtrain {
+
+/// Everything that training changes, named: the parameters, BatchNorm's running statistics and the
+/// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
+class TrainingState {
+ public:
+  TrainingState(const Graph& graph, View parameters, View statistics,
+                const std::vector<Optimizer::Slot>& slots);
+
+  /// Names and places of all tensors, as a checkpoint stores them.
+  const StateLayout& layout() const { return layout_; }
+  const std::vector<View>& buffers() const { return buffers_; }
+  /// Copies every buffer to `targets`, of the same sizes in the same order.
+  void copy_to(std::span<const std::span<float>> targets) const;
+  void copy_from(std::span<const std::vector<float>> sources) const;
+  /// Each tensor's values, in the order of layout().tensors.
+  std::vector<std::span<float>> tensors() const;
+
+ private:
+  void place_parameters(const Graph& graph, const std::string& folder, View buffer);
+  void place_statistics(const Graph& graph, View buffer);
+
+  std::vector<View> buffers_;
+  StateLayout layout_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,45 @@
+#include "allreduce/add.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "ringtrain/allreduce/ring.hpp"
+#include "support/sum_values.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("add: adds each element once, at any length") {
+  const std::size_t count = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{15},
+                                     std::size_t{16}, std::size_t{17}, std::size_t{1000});
+  CAPTURE(count);
+  auto y = exact_values(count, 0);
+  const auto x = exact_values(count, 1);
+
+  add(y, x);
+
+  CHECK(y == exact_sums(count, 2));
+}
+
+TEST_CASE("sum_replicas: sums a slice in the order asked for and leaves the rest alone") {
+  const int ranks = GENERATE(2, 3, 4, 7);
+  const int start = GENERATE(0, 1);
+  constexpr std::size_t count = 5000, stride = 5008;
+  const Range slice{16, 4000};
+  CAPTURE(ranks, start);
+  std::vector<float> memory(stride * static_cast<std::size_t>(ranks));
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) {
+    values.push_back(rough_values(count, rank));
+    std::ranges::copy(values.back(), &memory[stride * static_cast<std::size_t>(rank)]);
+  }
+
+  sum_replicas({memory.data(), stride, ranks}, slice, start, {1, 1});
+
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = values[static_cast<std::size_t>(start)][i];
+    for (int step = 1; step < ranks; ++step)
+      sum += values[static_cast<std::size_t>((start + step) % ranks)][i];
+    const bool summed = i >= slice.first && i < slice.end();
+    REQUIRE(memory[i] == values[0][i]);  // not a target
+    REQUIRE(memory[stride + i] == (summed ? sum : values[1][i]));
+  }
+}

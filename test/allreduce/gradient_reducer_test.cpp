@@ -1,0 +1,94 @@
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+using namespace ringtrain;
+
+namespace {
+
+struct RecordingCommunicator final : Communicator {
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Memory& memory() override { return host; }
+  void broadcast(View, int) override {}
+  void start_sum(View view) override {
+    started.push_back({static_cast<std::size_t>(view.data() - base), view.size()});
+  }
+  void finish() override {
+    ++finished;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+
+  HostMemory host;
+  float* base = nullptr;
+  std::vector<Range> started;
+  int finished = 0;
+};
+
+}  // namespace
+
+TEST_CASE("GradientReducer: sums each gradient once, in buckets of at least the asked size") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float));
+
+  for (int step = 0; step < 2; ++step) {
+    communicator.started.clear();
+    reducer.final_from(8);
+    reducer.final_from(5);
+    reducer.final_from(3);
+    reducer.final_from(3);
+    reducer.finish();
+
+    CHECK(communicator.started == std::vector<Range>{{5, 5}, {0, 5}});
+  }
+  CHECK(communicator.finished == 2);
+}
+
+TEST_CASE("GradientReducer: finish sums everything when nothing was final before") {
+  std::vector<float> flat(3);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()));
+
+  reducer.finish();
+
+  CHECK(communicator.started == std::vector<Range>{{0, 3}});
+}
+
+TEST_CASE("GradientReducer: an empty buffer starts no sum") {
+  RecordingCommunicator communicator;
+  GradientReducer reducer(communicator, View());
+
+  reducer.final_from(0);
+  reducer.finish();
+
+  CHECK(communicator.started.empty());
+  CHECK(communicator.finished == 1);
+}
+
+TEST_CASE("GradientReducer: counts the time that communication costs") {
+  std::vector<float> flat(3);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()));
+
+  reducer.finish();
+  reducer.finish();
+
+  CHECK(reducer.exposed_seconds() >= 0.010);
+}
+
+TEST_CASE("GradientReducer: what was final cannot become unfinished") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float));
+  reducer.final_from(5);
+
+  CHECK_THROWS_AS(reducer.final_from(6), Error);
+}

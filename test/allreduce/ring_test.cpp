@@ -1,0 +1,104 @@
+#include "ringtrain/allreduce/ring.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "support/sum_values.hpp"
+#include "support/thread_ring.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+// Sums values[rank] in place over thread ranks, `rounds` times over.
+void sum_on_threads(std::vector<std::vector<float>>& values, RingTuning tuning = {},
+                    int rounds = 1) {
+  const int ranks = static_cast<int>(values.size());
+  ThreadRing threads(ranks);
+  on_threads(ranks, [&](int rank) {
+    ThreadRing::Link link(threads, rank);
+    Ring ring(link, tuning);
+    for (int round = 0; round < rounds; ++round) ring.sum(values[static_cast<std::size_t>(rank)]);
+  });
+}
+
+}  // namespace
+
+TEST_CASE("Ring: every rank ends with the exact sum") {
+  const int ranks = GENERATE(1, 2, 3, 5, 8);
+  const std::size_t n = static_cast<std::size_t>(ranks);
+  const std::size_t count =
+      GENERATE_COPY(std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, 16 * n - 1, 16 * n + 1,
+                    std::size_t{1000}, std::size_t{300'007});
+  CAPTURE(ranks, count);
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(exact_values(count, rank));
+
+  sum_on_threads(values);
+
+  for (const auto& result : values) REQUIRE(result == exact_sums(count, ranks));
+}
+
+TEST_CASE("Ring: the bits are those of ring_order_sum, on every rank") {
+  const int ranks = GENERATE(range(1, 9));
+  const std::size_t count = GENERATE(std::size_t{5}, std::size_t{1001}, std::size_t{150'001});
+  CAPTURE(ranks, count);
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(rough_values(count, rank));
+  const auto expected = ring_order_sum(values);
+
+  sum_on_threads(values);
+
+  for (const auto& result : values) REQUIRE(same_bits(result, expected));
+}
+
+TEST_CASE("Ring: neither segments nor the window change bits") {
+  const std::size_t segment = GENERATE(std::size_t{1}, std::size_t{16}, std::size_t{100});
+  const std::size_t window = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{64});
+  const int ranks = GENERATE(2, 3, 5);
+  CAPTURE(segment, window, ranks);
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(rough_values(1234, rank));
+  const auto expected = ring_order_sum(values);
+
+  sum_on_threads(values,
+                 {.largest_segment = segment, .smallest_segment = segment, .window = window});
+
+  for (const auto& result : values) REQUIRE(same_bits(result, expected));
+}
+
+TEST_CASE("Ring: one ring sums again and again") {
+  std::vector<std::vector<float>> values(3, std::vector<float>(1000, 1.0f));
+
+  sum_on_threads(values, {}, 5);
+
+  for (const auto& result : values) REQUIRE(result == std::vector<float>(1000, 243.0f));
+}
+
+TEST_CASE("ring_order_sum: part p begins at rank p") {
+  // 1e8f + 1 is 1e8f, so what is added to what shows.
+  const std::vector<std::vector<float>> values{
+      std::vector<float>(48, 1e8f), std::vector<float>(48, -1e8f), std::vector<float>(48, 1.0f)};
+
+  const auto sum = ring_order_sum(values);
+
+  CHECK(sum[0] == 1.0f);   // (1e8 - 1e8) + 1
+  CHECK(sum[16] == 0.0f);  // (-1e8 + 1) + 1e8
+  CHECK(sum[32] == 0.0f);  // (1 + 1e8) - 1e8
+}
+
+TEST_CASE("part_of: parts follow each other, cover everything and are cut between lines") {
+  const std::size_t count =
+      GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{16}, std::size_t{17}, std::size_t{1000});
+  const std::size_t n = GENERATE(std::size_t{1}, std::size_t{3}, std::size_t{8});
+  CAPTURE(count, n);
+
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < n; ++k) {
+    const Range part = part_of(count, k, n);
+    CHECK(part.first == next);
+    CHECK((part.first % 16 == 0 || part.first == count));
+    next = part.end();
+  }
+
+  CHECK(next == count);
+}

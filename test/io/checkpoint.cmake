@@ -1,0 +1,2 @@
+set(IO_CHECKPOINT_TESTS
+  checkpoint_format_test.cpp checkpoint_reader_test.cpp checkpoint_writer_test.cpp writer_faults_test.cpp)

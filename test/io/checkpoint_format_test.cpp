@@ -1,0 +1,109 @@
+#include <hdf5.h>
+
+#include <catch2/catch.hpp>
+#include <cstdio>
+
+#include "io/checkpoint_fixture.hpp"
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+std::vector<float> read_with_hdf5(const std::filesystem::path& path, const std::string& name) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t dataset = H5Dopen2(file, name.c_str(), H5P_DEFAULT);
+  const hid_t space = H5Dget_space(dataset);
+  std::vector<float> values(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+  const herr_t read =
+      H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+  H5Sclose(space);
+  H5Dclose(dataset);
+  H5Fclose(file);
+  REQUIRE(read >= 0);
+  return values;
+}
+
+/// What a shell command prints; empty when it fails.
+std::string output_of(const std::string& command) {
+  std::string text;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) text += static_cast<char>(c);
+  return ::pclose(pipe) == 0 ? text : "";
+}
+
+}  // namespace
+
+TEST_CASE("Checkpoint: what was saved is read back, bit for bit") {
+  const std::size_t floats = GENERATE(33, 100, 5000, 1'100'000);
+  const TemporaryDirectory directory;
+  const State state(240, floats);
+
+  const auto path = save_one(directory, state, "run-7");
+
+  const CheckpointFile file = CheckpointFile::open(path);
+  CHECK(path.filename() == "step-0000000240.h5");
+  CHECK(file.run_id() == "run-7");
+  CHECK(holds(file, state));
+}
+
+TEST_CASE("Checkpoint: libhdf5 reads every tensor and the scalars") {
+  const TemporaryDirectory directory;
+  const State state(240, 5000);
+
+  const auto path = save_one(directory, state);
+
+  for (std::size_t i = 0; i < state.layout.tensors.size(); ++i)
+    CHECK(read_with_hdf5(path, state.layout.tensors[i].info.name) == state.tensor(i));
+  CHECK(read_with_hdf5(path, "metadata/step") == std::vector<float>{240});
+  CHECK(read_with_hdf5(path, "metadata/position") == std::vector<float>{240 * 128});
+}
+
+TEST_CASE("Checkpoint: h5dump lists every tensor") {
+  if (std::system("command -v h5dump >/dev/null") != 0) {
+    WARN("skipped: h5dump is not installed");
+    std::puts("skipped: h5dump is not installed");
+    return;
+  }
+  const TemporaryDirectory directory;
+  const State state(240);
+
+  const std::string header = output_of("h5dump -H " + save_one(directory, state).string());
+
+  CHECK(header.find("DATASET \"fc.weight\"") != std::string::npos);
+  CHECK(header.find("DATASET \"running_mean\"") == std::string::npos);
+  CHECK(header.find("DATASET \"bn1.running_mean\"") != std::string::npos);
+  CHECK(header.find("H5T_IEEE_F32LE") != std::string::npos);
+}
+
+TEST_CASE("Checkpoint: equal states give equal files but for the run id") {
+  const TemporaryDirectory first, second;
+  const State state(240, 5000);
+
+  std::string a = file_bytes(save_one(first, state, "run-a"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
+  std::string b = file_bytes(save_one(second, state, "run-b"));
+
+  REQUIRE(a.size() == b.size());
+  CHECK(a != b);
+  a.replace(48, 48, 48, '-');  // hash of the run id, run id
+  b.replace(48, 48, 48, '-');
+  CHECK((a == b));
+}
+
+TEST_CASE("Checkpoint: equal states give equal state hashes, others do not") {
+  const State state(240);
+  const auto hash = [&](const CheckpointMetadata& metadata, std::vector<std::uint64_t> hashes) {
+    return state_hash(metadata, std::vector<TensorInfo>{{"a", {1}}, {"b", {2}}}, hashes);
+  };
+  const auto base = hash(state.metadata, {1, 2});
+  CheckpointMetadata irrelevant = state.metadata, later = state.metadata;
+  irrelevant.plans = irrelevant.config = "{}";
+  later.position += 1;
+
+  CHECK(hash(irrelevant, {1, 2}) == base);
+  CHECK(hash(later, {1, 2}) != base);
+  CHECK(hash(state.metadata, {2, 1}) != base);
+  CHECK(state_hash(state.metadata, std::vector<TensorInfo>{{"b", {2}}, {"a", {1}}},
+                   std::vector<std::uint64_t>{2, 1}) == base);
+}

@@ -1,0 +1,157 @@
+#include "ringtrain/io/checkpoint_reader.hpp"
+
+#include <sys/stat.h>
+
+#include <catch2/catch.hpp>
+
+#include "io/checkpoint_fixture.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+
+using namespace ringtrain;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// What opening and checking every byte of `path` says; empty when all is well.
+std::string complaint(const std::filesystem::path& path) {
+  try {
+    CheckpointFile::open(path).verify();
+    return "";
+  } catch (const Error& failure) {
+    REQUIRE(failure.code() == Exit::no_valid_checkpoint);
+    return failure.what();
+  }
+}
+
+/// Calls `probe` with each damaged version of the file at `path`, one after the other.
+template <class Probe>
+void with_each_flip(const std::filesystem::path& path, std::size_t stride, Probe probe) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  const std::string good = file_bytes(path);
+  for (std::size_t i = 0; i < good.size(); i += stride) {
+    const auto put = [&](char c) {
+      file.seekp(static_cast<std::streamoff>(i));
+      file.put(c).flush();
+    };
+    put(static_cast<char>(good[i] ^ (1 << (i % 8))));
+    probe(i);
+    put(good[i]);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("Checkpoint reader: a flip of any byte is detected") {
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(7, 5000));
+  REQUIRE(std::filesystem::file_size(path) > 20'000);
+  REQUIRE(complaint(path).empty());
+
+  std::size_t silent = 0;
+  with_each_flip(path, 1, [&](std::size_t) { silent += complaint(path).empty(); });
+
+  CHECK(silent == 0);
+}
+
+TEST_CASE("Checkpoint reader: a shorter or longer file is refused, saying by how much") {
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(7));
+  const std::string good = file_bytes(path);
+
+  for (const std::size_t length :
+       {0ul, 1ul, 95ul, 96ul, 4095ul, 4096ul, good.size() / 2, good.size() - 1}) {
+    write_bytes(path, good.substr(0, length));
+    CHECK_FALSE(complaint(path).empty());
+  }
+  write_bytes(path, good + 'x');
+
+  CHECK_THAT(complaint(path), Contains(std::to_string(good.size() + 1) + " bytes long instead of"));
+}
+
+TEST_CASE("Checkpoint reader: the damaged tensor is named") {
+  const TemporaryDirectory directory;
+  const State state(7, 3000);
+  const auto path = save_one(directory, state);
+  std::string bytes = file_bytes(path);
+  const std::vector<float> weight = state.tensor(0);
+  const auto at = bytes.find({reinterpret_cast<const char*>(weight.data()), 400});
+  REQUIRE(at != std::string::npos);
+
+  bytes[at + 399] ^= 1;
+  write_bytes(path, bytes);
+
+  CHECK_THAT(complaint(path), Contains("tensor weights/fc.weight fails its hash") &&
+                                  Contains(path.string()) && !Contains("bias"));
+}
+
+TEST_CASE("Checkpoint reader: a checkpoint of another model is refused with names and shapes") {
+  const TemporaryDirectory directory;
+  const State state(7);
+  const CheckpointFile file = CheckpointFile::open(save_one(directory, state));
+  auto other = state.infos();
+  other[1].shape = {3, 3, 4};
+  other.push_back({"weights/more", {2}});
+
+  try {
+    file.expect(other);
+    FAIL("accepted");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::incompatible_checkpoint);
+    CHECK_THAT(failure.what(), Contains("weights/conv1.weight [3,3,3]") &&
+                                   Contains("weights/conv1.weight [3,3,4]") &&
+                                   Contains("weights/more [2]"));
+  }
+}
+
+TEST_CASE(
+    "Checkpoint reader: the newest intact file is found, and newer ones named with the reason") {
+  const TemporaryDirectory directory;
+  for (const std::uint64_t step : {100, 200}) save_one(directory, State(step));
+  write_bytes(directory / "step-0000000300.h5", "not a checkpoint at all");
+  std::filesystem::create_symlink(directory / "step-0000000100.h5",
+                                  directory / "step-0000000400.h5");
+  ::mkfifo((directory / "step-0000000500.h5").c_str(), 0600);
+  std::filesystem::create_directory(directory / "step-0000000600.h5");
+
+  const LatestCheckpoint latest = find_latest(directory);
+
+  REQUIRE(latest.file);
+  CHECK(latest.file->metadata().step == 200);
+  CHECK_THAT(latest.note, Contains("step-0000000200.h5"));
+  REQUIRE(latest.rejected.size() == 4);
+  CHECK_THAT(latest.rejected[0], Contains("step-0000000600.h5") && Contains("not a regular file"));
+  CHECK_THAT(latest.rejected[1], Contains("step-0000000500.h5") && Contains("not a regular file"));
+  CHECK_THAT(latest.rejected[2], Contains("step-0000000400.h5") && Contains("symbolic link"));
+  CHECK_THAT(latest.rejected[3], Contains("step-0000000300.h5"));
+}
+
+TEST_CASE("Checkpoint reader: no checkpoint starts from scratch, only damaged ones are an error") {
+  const TemporaryDirectory directory;
+  CHECK_FALSE(find_latest(directory / "missing").file);
+  write_bytes(directory / ".step-0000000100.h5.tmp", "unfinished");
+  write_bytes(directory / "step-12.h5", "not one of our names");
+
+  const LatestCheckpoint latest = find_latest(directory);
+  write_bytes(directory / "step-0000000100.h5", "damaged");
+
+  CHECK_FALSE(latest.file);
+  CHECK_THAT(latest.note, Contains("from scratch"));
+  try {
+    find_latest(directory);
+    FAIL("started from scratch");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::no_valid_checkpoint);
+    CHECK_THAT(failure.what(), Contains("step-0000000100.h5"));
+  }
+}
+
+TEST_CASE("Checkpoint reader: inspect shows the tensors and ends with the state hash") {
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(7));
+
+  const std::string text = inspect(path);
+
+  CHECK_THAT(text, Contains("weights/conv1.weight") && Contains("[3,3,3]") && Contains("108"));
+  CHECK(text.ends_with("state-hash " + hex(CheckpointFile::open(path).state_hash()) + "\n"));
+}

@@ -1,0 +1,131 @@
+#include "ringtrain/io/checkpoint_writer.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <csignal>
+
+#include "io/checkpoint_fixture.hpp"
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+TEST_CASE("Checkpoint writer: an idle one accepts every call and does nothing") {
+  WriterProcess none;
+  const State state(1);
+  CheckpointWriter writer(none, "/nonexistent", state.layout, {});
+
+  CHECK(writer.idle());
+  CHECK_FALSE(writer.try_save(state.metadata, state.copier()));
+  CHECK(writer.poll().empty());
+  CHECK(writer.close(1s).empty());
+  CHECK_FALSE(writer.failure());
+}
+
+TEST_CASE("Checkpoint writer: with both slots taken a save is skipped and counted") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  ::kill(process.pid(), SIGSTOP);
+
+  CHECK(writer.try_save(State(1).metadata, state.copier()));
+  CHECK(writer.try_save(State(2).metadata, state.copier()));
+  CHECK_FALSE(writer.try_save(State(3).metadata, state.copier()));
+  CHECK(writer.skipped() == 1);
+  ::kill(process.pid(), SIGCONT);
+  await(writer, SaveEvent::Kind::saved);
+  CHECK(writer.save(State(4).metadata, state.copier(), 10s));
+  writer.close(10s);
+
+  CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000001.h5",
+                                                     "step-0000000002.h5", "step-0000000004.h5"});
+  CHECK(writer.saved() == 3);
+  CHECK_FALSE(writer.failure());
+}
+
+TEST_CASE("Checkpoint writer: the newest K intact files and the one resumed from are kept") {
+  const TemporaryDirectory directory;
+  for (const std::uint64_t step : {1, 2, 3}) save_one(directory, State(step));
+  write_bytes(directory / "step-0000000003.h5", "damaged since");
+  const State state(0);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 2});
+  writer.protect("step-0000000001.h5");
+
+  writer.try_save(State(4).metadata, state.copier());
+  await(writer, SaveEvent::Kind::saved);
+  writer.close(10s);
+  const auto after_one = names(directory);
+  CheckpointWriter again(process, directory, state.layout, {.run_id = "test", .keep = 2});
+  again.protect("step-0000000001.h5");
+  again.try_save(State(5).metadata, state.copier());
+  again.close(10s);
+
+  CHECK(after_one == std::vector<std::string>{"lock", "step-0000000001.h5", "step-0000000002.h5",
+                                              "step-0000000003.h5", "step-0000000004.h5"});
+  CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000001.h5",
+                                                     "step-0000000004.h5", "step-0000000005.h5"});
+}
+
+TEST_CASE("Checkpoint writer: a state that is not finite is not published") {
+  const TemporaryDirectory directory;
+  State state(1);
+  state.buffers[0][99] = GENERATE(std::nanf(""), -INFINITY);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+
+  writer.try_save(state.metadata, state.copier());
+  const SaveEvent event = await(writer, SaveEvent::Kind::failed);
+  writer.close(10s);
+
+  CHECK_THAT(event.text, Contains("weights/fc.weight") && Contains("NaN"));
+  CHECK(writer.failure()->code() == Exit::storage);
+  CHECK(names(directory) == std::vector<std::string>{"lock"});
+}
+
+TEST_CASE("Checkpoint writer: a second job on the directory is told who owns it") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess first = WriterProcess::start(), second = WriterProcess::start();
+  CheckpointWriter owner(first, directory, state.layout, {.run_id = "owner-run"});
+
+  try {
+    CheckpointWriter intruder(second, directory, state.layout, {.run_id = "other"});
+    FAIL("two owners");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::locked);
+    CHECK_THAT(failure.what(), Contains("run owner-run on host") &&
+                                   Contains("process " + std::to_string(::getpid())));
+  }
+  owner.close(10s);
+  CHECK_NOTHROW(CheckpointWriter(second, directory, state.layout, {.run_id = "other"}));
+}
+
+TEST_CASE("Checkpoint writer: a directory that cannot be is an error before training") {
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+
+  try {
+    CheckpointWriter writer(process, "/proc/no/such", state.layout, {});
+    FAIL("accepted");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::storage);
+    CHECK_THAT(failure.what(), Contains("/proc/no/such") && Contains("--checkpoint-dir"));
+  }
+}
+
+TEST_CASE("Checkpoint writer: saving a step again replaces a damaged file and keeps an equal one") {
+  const TemporaryDirectory directory;
+  const State state(5);
+  const auto path = save_one(directory, state, "first");
+
+  save_one(directory, state, "second");
+  CHECK(CheckpointFile::open(path).run_id() == "first");
+  write_bytes(path, "damaged");
+  save_one(directory, state, "third");
+
+  CHECK(holds(CheckpointFile::open(path), state));
+  CHECK(CheckpointFile::open(path).run_id() == "third");
+}

@@ -1,0 +1,174 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdio>
+
+#include "io/checkpoint_fixture.hpp"
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// A small file system in memory, where this process may mount one.
+class SmallDisk {
+ public:
+  SmallDisk(const std::filesystem::path& at, const std::string& options) : at_(at) {
+    mounted_ = ::mount("none", at_.c_str(), "tmpfs", 0, options.c_str()) == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount2(at_.c_str(), MNT_DETACH);
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+  explicit operator bool() const { return mounted_; }
+  bool make_read_only() {
+    return ::mount("none", at_.c_str(), "tmpfs", MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  }
+
+ private:
+  std::filesystem::path at_;
+  bool mounted_ = false;
+};
+
+bool skipped_without(const SmallDisk& disk) {
+  if (!disk) std::puts("skipped: mounting a small file system needs root");
+  return !disk;
+}
+
+}  // namespace
+
+TEST_CASE("Checkpoint writer: a full disk is reported, leaves nothing behind, and heals") {
+  const TemporaryDirectory directory;
+  const SmallDisk disk(directory, "size=4m");
+  if (skipped_without(disk)) return;
+  const State state(1, 300'000);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  write_bytes(directory / "ballast", std::string(3 << 20, 'x'));
+
+  writer.try_save(State(1).metadata, state.copier());
+  const SaveEvent failed = await(writer, SaveEvent::Kind::failed);
+  const auto left = names(directory);
+  std::filesystem::remove(directory / "ballast");
+  writer.try_save(State(2).metadata, state.copier());
+  const SaveEvent saved = await(writer, SaveEvent::Kind::saved);
+
+  CHECK_THAT(failed.text, Contains("No space left on device") && Contains("bytes are free") &&
+                              Contains(std::filesystem::path(directory).string()));
+  CHECK(left == std::vector<std::string>{"ballast", "lock"});
+  CHECK(saved.step == 2);
+  CHECK(writer.failed() == 1);
+  writer.close(10s);
+  CHECK_FALSE(writer.failure());
+}
+
+TEST_CASE("Checkpoint writer: too little room for two checkpoints is an error before training") {
+  const TemporaryDirectory directory;
+  const SmallDisk disk(directory, "size=2m");
+  if (skipped_without(disk)) return;
+  const State state(1, 300'000);
+  WriterProcess process = WriterProcess::start();
+
+  CHECK_THROWS_WITH(CheckpointWriter(process, directory, state.layout, {}),
+                    Contains("two checkpoints need") && Contains("bytes are free"));
+}
+
+TEST_CASE("Checkpoint writer: a read-only directory is an error before training") {
+  const TemporaryDirectory directory;
+  SmallDisk disk(directory, "size=2m");
+  if (skipped_without(disk)) return;
+  REQUIRE(disk.make_read_only());
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+
+  CHECK_THROWS_WITH(CheckpointWriter(process, directory, state.layout, {}),
+                    Contains("cannot write in it") && Contains("Read-only file system"));
+}
+
+TEST_CASE("Checkpoint writer: the death of the helper is reported once, and nothing hangs") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+
+  ::kill(process.pid(), SIGKILL);
+  const SaveEvent lost = await(writer, SaveEvent::Kind::lost);
+
+  CHECK_THAT(lost.text, Contains("killed by signal 9 (Killed)"));
+  CHECK_FALSE(writer.try_save(state.metadata, state.copier()));
+  CHECK_FALSE(writer.save(state.metadata, state.copier(), 5s));
+  CHECK(writer.close(5s).empty());
+  CHECK(writer.failure()->code() == Exit::storage);
+}
+
+TEST_CASE("Checkpoint writer: a helper that is stuck delays the end by the given time only") {
+  const TemporaryDirectory directory;
+  const State state(9);
+  const auto start = std::chrono::steady_clock::now();
+  {
+    WriterProcess process = WriterProcess::start();
+    CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .slow_after = 0s});
+    ::kill(process.pid(), SIGSTOP);
+    writer.try_save(state.metadata, state.copier());
+
+    CHECK(await(writer, SaveEvent::Kind::slow).step == 9);
+    writer.close(200ms);
+    REQUIRE(writer.failure());
+    CHECK_THAT(writer.failure()->what(), Contains("step 9 was not durable in time"));
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 5s);
+}
+
+TEST_CASE("Checkpoint writer: the trainer's sudden death leaves only intact files and no lock") {
+  const TemporaryDirectory directory;
+  const State state(1, 2'000'000);
+  for (int trial = 0; trial < 10; ++trial) {
+    const pid_t trainer = ::fork();
+    if (trainer == 0) {
+      WriterProcess process = WriterProcess::start();
+      CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+      for (std::uint64_t step = 1;; ++step) {
+        writer.save(State(step).metadata, state.copier(), 10s);
+        writer.poll();
+      }
+    }
+    std::this_thread::sleep_for(20ms + trial * 7ms);
+    ::kill(trainer, SIGKILL);
+    ::waitpid(trainer, nullptr, 0);
+
+    WriterProcess process = WriterProcess::start();
+    CheckpointWriter next(process, directory, state.layout, {.run_id = "next"});
+    for (const std::string& name : names(directory)) {
+      CAPTURE(name);
+      if (name != "lock") CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
+    }
+    next.close(10s);
+  }
+}
+
+TEST_CASE("Checkpoint writer: a kill of the helper at any point leaves no partial checkpoint") {
+  const TemporaryDirectory directory;
+  const State state(1, 200'000);
+  std::size_t found = 0;
+  for (int trial = 0; trial < 100; ++trial) {
+    WriterProcess process = WriterProcess::start();
+    CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+    std::uint64_t step = static_cast<std::uint64_t>(trial) * 10;
+    writer.save(State(step).metadata, state.copier(), 10s);
+    writer.save(State(step + 1).metadata, state.copier(), 10s);
+    std::this_thread::sleep_for(std::chrono::microseconds(1370 * trial));
+    ::kill(process.pid(), SIGKILL);
+    await(writer, SaveEvent::Kind::lost);
+
+    const LatestCheckpoint latest = find_latest(directory);
+    CHECK(latest.rejected.empty());
+    found += latest.file.has_value();
+  }
+  CHECK(found > 0);
+}

@@ -1,0 +1,107 @@
+// Under mpirun: every communicator sums exactly, with the same bits on all ranks and in every run.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "support/sum_values.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+struct Case {
+  const char* name;
+  const char* kind;
+  CommunicatorOptions options;
+  bool ring_order;  // whether the sum must be ring_order_sum() of all ranks
+};
+
+void require(bool kept, const std::string& what) {
+  if (!kept) throw Error("communicator_job", what + " does not hold");
+}
+
+std::string hash_of(const std::vector<float>& values) {
+  return hex(hash_bytes(std::as_bytes(std::span(values))));
+}
+
+std::vector<float> values_of(View view) { return {view.data(), view.data() + view.size()}; }
+
+// A buffer from the communicator's memory, or (`ours` false) from the heap.
+std::vector<float> summed(Communicator& communicator, const std::vector<float>& values, bool ours) {
+  std::vector<float> heap = values;
+  const Buffer buffer = communicator.memory().allocate(ours ? values.size() : 0);
+  const View view = ours ? buffer.view() : View(heap.data(), heap.size());
+  std::ranges::copy(values, view.data());
+  communicator.start_sum(view);
+  communicator.finish();
+  return values_of(view);
+}
+
+void check_sums(const Case& test, Communicator& communicator, const MpiSession& session) {
+  const auto n = static_cast<std::size_t>(session.size());
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000},
+                                  std::size_t{300'007}})
+    for (const bool ours : {true, false}) {
+      const std::string here = fmt::format("{}, {} elements, {}", test.name, count,
+                                           ours ? "its own memory" : "the heap");
+      require(summed(communicator, exact_values(count, session.rank()), ours) ==
+                  exact_sums(count, session.size()),
+              "exact sum: " + here);
+      const auto rough = summed(communicator, rough_values(count, session.rank()), ours);
+      require(session.all_equal(hash_of(rough)), "equal bits on all ranks: " + here);
+      if (!test.ring_order) continue;
+      std::vector<std::vector<float>> all;
+      for (int rank = 0; rank < session.size(); ++rank) all.push_back(rough_values(count, rank));
+      require(same_bits(rough, ring_order_sum(all)), "the documented order: " + here);
+    }
+}
+
+// As in training: buckets of odd sizes, many rounds, sums started while others are in flight.
+void check_rounds(const Case& test, Communicator& communicator, const MpiSession& session) {
+  constexpr std::size_t count = 30'001;
+  const Buffer gradients = communicator.memory().allocate(count);
+  GradientReducer reducer(communicator, gradients, 20'000);
+  for (int round = 0; round < 50; ++round) {
+    std::ranges::copy(exact_values(count, session.rank()), gradients.view().data());
+    for (const std::size_t first : {25'000u, 19'999u, 8'000u, 7'000u, 13u}) reducer.final_from(first);
+    reducer.finish();
+    require(values_of(gradients) == exact_sums(count, session.size()),
+            fmt::format("exact sum: {}, round {}", test.name, round));
+  }
+}
+
+void check_broadcast(const Case& test, Communicator& communicator, const MpiSession& session) {
+  for (int root = 0; root < session.size(); ++root) {
+    auto values = exact_values(1001, session.rank());
+    communicator.broadcast({values.data(), values.size()}, root);
+    require(values == exact_values(1001, root), fmt::format("broadcast: {}", test.name));
+  }
+}
+
+}  // namespace
+
+int main() {
+  const MpiSession session;
+  try {
+    const bool plain = session.hosts() == 1 || session.hosts() == session.size();
+    const RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
+    for (const Case& test : {Case{"auto", "auto", {}, plain}, Case{"ring", "ring", {}, plain},
+                             Case{"ring, no overlap", "ring", {.overlap = false}, plain},
+                             Case{"ring of single ranks", "ring", {.ranks_a_host = 1}, true},
+                             Case{"ring of pairs", "ring", {.ring = tiny, .ranks_a_host = 2}, false},
+                             Case{"mpi", "mpi", {}, false}}) {
+      const auto communicator = make_communicator(test.kind, session, test.options);
+      require(communicator->rank() == session.rank() && communicator->size() == session.size(),
+              fmt::format("rank and size: {}", test.name));
+      check_sums(test, *communicator, session);
+      check_rounds(test, *communicator, session);
+      check_broadcast(test, *communicator, session);
+    }
+  } catch (const std::exception& failure) {
+    session.abort(failure);
+  }
+}

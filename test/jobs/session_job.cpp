@@ -1,0 +1,75 @@
+// Under mpirun: the control plane, or (by argument) one of the ways a job ends.
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "ringtrain/allreduce/launch.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+void require(bool kept, std::string_view what) {
+  if (!kept) throw Error("session_job", std::string(what) + " does not hold");
+}
+
+void check_control_plane(const MpiSession& session) {
+  const int rank = session.rank(), size = session.size();
+  const auto text_of = [](int r) { return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r)); };
+
+  const Launch launch = launch_from_environment();
+  require(launch.rank == rank && launch.size == size, "the launcher's word on rank and size");
+  require(session.local_rank() < session.local_size(), "the place on this host");
+  require(static_cast<int>(session.host_of().size()) == size, "a host for every rank");
+
+  const auto texts = session.gather(text_of(rank));
+  require(texts.size() == (rank == 0 ? static_cast<std::size_t>(size) : 0), "gather on rank 0 only");
+  for (std::size_t r = 0; r < texts.size(); ++r)
+    require(texts[r] == text_of(static_cast<int>(r)), "gather in order of rank");
+
+  for (int root = 0; root < size; ++root)
+    require(session.broadcast(text_of(rank), root) == text_of(root), "broadcast of the root's text");
+
+  // 1e16 + 1 is 1e16: only sums in order of rank give this.
+  double values[2] = {rank == 0 ? 1e16 : 1.0, double(rank)};
+  session.sum(values);
+  require(values[0] == 1e16 && values[1] == size * (size - 1) / 2, "sum in order of rank");
+
+  require(session.all_equal("same"), "all_equal of equal texts");
+  require(session.all_equal(text_of(rank == 1)) == (size == 1), "all_equal of different texts");
+  session.barrier();
+}
+
+void end(const MpiSession& session, std::string_view how) {
+  if (how == "one rank fails" && session.rank() == session.size() - 1)
+    throw Error(Exit::data, "read batch 7", "file is short");
+  if (how == "all ranks fail") throw Error(Exit::storage, "open /nowhere", "no such directory");
+  if (how == "all agree") session.fail_together("--model resnet51: unknown", Exit::usage);
+  if (how == "fails amid a sum") {
+    // Rank 0 leaves its communicator, whose thread waits for the others.
+    const auto communicator = make_communicator("ring", session, {.ranks_a_host = 1});
+    const Buffer gradients = communicator->memory().allocate(1'000'000);
+    if (session.rank() == 0) {
+      communicator->start_sum(gradients);
+      throw Error(Exit::not_finite, "loss", "NaN in step 3");
+    }
+    session.barrier();
+  }
+  session.barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const MpiSession session;
+  try {
+    if (argc > 1)
+      end(session, argv[1]);
+    else
+      check_control_plane(session);
+  } catch (const std::exception& failure) {
+    session.abort(failure);
+  }
+}

@@ -1,0 +1,299 @@
+#include "ringtrain/train/options.hpp"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+Command parse_words(std::vector<std::string> words) {
+  words.insert(words.begin(), "train");
+  std::vector<const char*> argv;
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return parse(static_cast<int>(argv.size()), argv.data());
+}
+
+Command parse_line(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return parse_words(words);
+}
+
+Options options(const std::string& line) { return parse_line(line).options; }
+
+/// The text of the usage error that `line` is refused with.
+std::string refusal(const std::string& line) {
+  try {
+    parse_line(line);
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    return error.what();
+  }
+  return "accepted";
+}
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& text) {
+    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-XXXXXX").string();
+    ::close(check_errno(::mkstemp(name.data()), "mkstemp"));
+    path_ = name;
+    std::ofstream(path_) << text;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+const std::vector<std::string> valid = {"--model resnet50",
+                                        "--classes 7",
+                                        "--data images:/d",
+                                        "--data-threads 3",
+                                        "--seed 9",
+                                        "--epochs 3",
+                                        "--steps 4",
+                                        "--batch 5",
+                                        "--global-batch 6",
+                                        "--accumulate 2",
+                                        "--eval-every 0",
+                                        "--eval-only --resume f.h5",
+                                        "--device cpu",
+                                        "--precision fp32",
+                                        "--threads 2",
+                                        "--optimizer rmsprop",
+                                        "--lr 0.5",
+                                        "--lr-schedule step:2:0.94",
+                                        "--warmup-epochs 1.5",
+                                        "--weight-decay 1e-4",
+                                        "--label-smoothing 0.1",
+                                        "--ema 0.9999",
+                                        "--on-nan skip",
+                                        "--allreduce ring",
+                                        "--bucket-mb 0.5",
+                                        "--interface eth0",
+                                        "--checkpoint-dir d",
+                                        "--checkpoint-dir d --checkpoint-every 100",
+                                        "--checkpoint-dir d --keep 2",
+                                        "--resume f.h5",
+                                        "--checkpoint-dir d --final-save-timeout 30s",
+                                        "--max-time 1h30m",
+                                        "--log-every 1",
+                                        "--metrics m.jsonl",
+                                        "--quiet",
+                                        "--progress on",
+                                        "--baseline",
+                                        "--baseline --require-efficiency 0.9"};
+
+}  // namespace
+
+TEST_CASE("options: an empty command line trains with the defaults") {
+  const Command command = parse_line("");
+
+  CHECK(command.action == Command::Action::train);
+  CHECK_FALSE(command.is_local());
+  CHECK(canonical_config(command.options) == canonical_config(Options{}));
+}
+
+TEST_CASE("options: each option of this release is accepted and changes something") {
+  const std::string base = parse_line("--print-config").text;
+  for (const std::string& line : valid) {
+    CAPTURE(line);
+
+    CHECK(parse_line(line + " --print-config").text != base);
+  }
+}
+
+TEST_CASE("options: values arrive where they belong") {
+  const Options o = options(
+      "--batch 32 --lr=0.045 --lr-schedule step:2:0.94 --optimizer rmsprop --seed "
+      "18446744073709551615 --checkpoint-dir d --checkpoint-every 15m --resume x.h5 "
+      "--max-time 23:50:00 --on-nan skip");
+
+  CHECK(o.batch == 32);
+  CHECK(o.lr == 0.045);
+  CHECK(o.lr_schedule == Decay{Decay::Kind::step, 2, 0.94});
+  CHECK(o.optimizer == OptimizerKind::rmsprop);
+  CHECK(o.seed == 18446744073709551615u);
+  CHECK(o.checkpoint_every.seconds == 900);
+  CHECK(o.checkpoint_every.steps == 0);
+  CHECK(o.resume.from == Resume::From::file);
+  CHECK(o.resume.file == "x.h5");
+  CHECK(o.max_time_s == 85800);
+  CHECK(o.on_nan == OnNan::skip);
+  CHECK_FALSE(o.epochs);
+}
+
+TEST_CASE("options: a number alone makes checkpoints a matter of steps") {
+  const Options o = options("--checkpoint-dir d --checkpoint-every 100");
+
+  CHECK(o.checkpoint_every.steps == 100);
+  CHECK(o.checkpoint_every.seconds == 0);
+}
+
+TEST_CASE("options: the last of several values counts, so that a script can be overridden") {
+  CHECK(options("--batch 32 --batch 64").batch == 64);
+}
+
+TEST_CASE("options: the help has every option and its default, and fits a terminal") {
+  const Command command = parse_line("--lr 3 --help --nonsense");
+
+  CHECK(command.is_local());
+  for (const std::string& line : valid)
+    CHECK_THAT(command.text, Contains("  " + line.substr(0, line.find(' '))));
+  CHECK_THAT(command.text, Contains("--keep K") && Contains("[3]") && Contains("[recipe]"));
+  std::istringstream lines(command.text);
+  for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 80);
+}
+
+TEST_CASE("options: help, version, list and inspect need no other rank") {
+  using enum Command::Action;
+  CHECK(parse_line("--version").action == show_text);
+  CHECK(parse_line("--print-config").action == show_text);
+  CHECK(parse_line("--model list").action == list_models);
+  CHECK(parse_line("--inspect run/step.h5").inspect == "run/step.h5");
+  CHECK(parse_line("--inspect run/step.h5").is_local());
+}
+
+TEST_CASE("options: an unknown name is refused with the nearest one") {
+  CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
+  CHECK_THAT(refusal("--checkpoint d"), Contains("nearest name is --checkpoint-dir"));
+  CHECK_THAT(refusal("--weigth-decay=1e-4"),
+             Contains("--weigth-decay:") && Contains("--weight-decay"));
+  CHECK_THAT(refusal("--shard-optimizer"), Contains("nearest name is --optimizer"));
+  CHECK_THAT(refusal("resnet50"), Contains("unexpected argument 'resnet50'"));
+}
+
+TEST_CASE("options: a bad value is refused with what it must be") {
+  CHECK_THAT(refusal("--device tpu"), Contains("--device tpu") && Contains("auto, cpu, cuda"));
+  CHECK_THAT(refusal("--precision bf16"), Contains("auto, fp32"));
+  CHECK_THAT(refusal("--allreduce nccl"), Contains("auto, ring, mpi"));
+  CHECK_THAT(refusal("--optimizer lars"),
+             Contains("sgd, momentum, nesterov, rmsprop, adam, adamw"));
+  CHECK_THAT(refusal("--batch 0"), Contains("whole number from 1 to 1000000"));
+  CHECK_THAT(refusal("--batch 1000001"), Contains("whole number"));
+  CHECK_THAT(refusal("--batch 3.5"), Contains("whole number"));
+  CHECK_THAT(refusal("--seed -1"), Contains("whole number"));
+  CHECK_THAT(refusal("--lr nan"), Contains("number from 0"));
+  CHECK_THAT(refusal("--lr 0.1x"), Contains("number from 0"));
+  CHECK_THAT(refusal("--lr-schedule step:2"), Contains("step:EPOCHS:FACTOR"));
+  CHECK_THAT(refusal("--checkpoint-dir d --checkpoint-every 0s"), Contains("above 0"));
+  CHECK_THAT(refusal("--max-time soon"), Contains("1h30m"));
+  CHECK_THAT(refusal("--quiet=perhaps"), Contains("takes no value"));
+  CHECK_THAT(refusal("--lr"), Contains("--lr") && Contains("missing"));
+  CHECK(options("--batch 1").batch == 1);
+  CHECK(options("--batch 1000000").batch == 1'000'000);
+}
+
+TEST_CASE("options: control characters in a refused argument do not reach the terminal") {
+  CHECK_THAT(refusal("--\x1b[31mred"), !Contains("\x1b") && Contains("\\x1b"));
+}
+
+TEST_CASE("options: contradictions get one message that names both sides") {
+  CHECK_THAT(refusal("--epochs 3 --steps 4"), Contains("--epochs with --steps"));
+  CHECK_THAT(refusal("--batch 3 --global-batch 4"), Contains("--batch with --global-batch"));
+  CHECK_THAT(refusal("--resume auto"), Contains("--checkpoint-dir"));
+  CHECK_THAT(refusal("--checkpoint-every 60s"), Contains("--checkpoint-dir"));
+  CHECK_THAT(refusal("--keep 3"), Contains("--checkpoint-dir"));
+  CHECK_THAT(refusal("--eval-only"), Contains("nothing to evaluate"));
+  CHECK_THAT(refusal("--eval-only --checkpoint-dir d --resume never"),
+             Contains("nothing to evaluate"));
+  CHECK_THAT(refusal("--eval-only --resume f --baseline"), Contains("--baseline"));
+  CHECK_THAT(refusal("--require-efficiency 0.9"), Contains("--baseline"));
+  CHECK_THAT(refusal("--quiet --progress on"), Contains("--quiet"));
+  CHECK(refusal("--quiet --progress auto") == "accepted");
+  CHECK(refusal("--eval-only --resume f.h5") == "accepted");
+}
+
+TEST_CASE("options: a configuration file gives values and the command line wins") {
+  const TemporaryFile file(
+      "# run\nepochs = 90 # long\nlr = 0.25\nmodel = \"resnet50\"\nquiet = true\nbaseline = "
+      "false\n");
+
+  const Options o = options("--lr 0.5 --config " + file.path());
+
+  CHECK(o.epochs == 90);
+  CHECK(o.lr == 0.5);
+  CHECK(o.model == "resnet50");
+  CHECK(o.quiet);
+  CHECK_FALSE(o.baseline);
+}
+
+TEST_CASE("options: a configuration file is refused as strictly as the command line") {
+  const auto [text, message] = GENERATE(table<const char*, const char*>(
+      {{"epochs = 90\nlrr = 1\n", "key 'lrr': unknown; the nearest name is lr"},
+       {"help = true\n", "key 'help': unknown"},
+       {"[run]\nepochs = 3\n", "section [run]"},
+       {"quiet = perhaps\n", "key 'quiet': must be true or false"},
+       {"batch = 0\n", "--batch 0: must be a whole number"},
+       {"epochs = 1\nsteps = 1\n", "--epochs with --steps"}}));
+  const TemporaryFile file(text);
+
+  CHECK_THAT(refusal("--config " + file.path()), Contains(message));
+}
+
+TEST_CASE("options: a configuration file must be a file of at most one MiB") {
+  const TemporaryFile full("#" + std::string((1 << 20) - 1, 'x'));
+  const TemporaryFile over("#" + std::string(1 << 20, 'x'));
+
+  CHECK(refusal("--config " + full.path()) == "accepted");
+  CHECK_THAT(refusal("--config " + over.path()), Contains("1 MiB"));
+  CHECK_THAT(refusal("--config /"), Contains("not a regular file"));
+  CHECK_THAT(refusal("--config " + over.path() + ".none"), Contains("No such file"));
+}
+
+TEST_CASE("options: the printed configuration reads back as the same configuration") {
+  for (const std::string& line : valid) {
+    CAPTURE(line);
+    const std::string printed = parse_line(line + " --print-config").text;
+    const TemporaryFile file(printed);
+
+    CHECK(parse_line("--print-config --config " + file.path()).text == printed);
+  }
+}
+
+TEST_CASE("options: a value with quotes or spaces survives the printed configuration") {
+  const auto value =
+      GENERATE("a b", "say \"hi\"", "it's", "back\\slash", "#5", "a #5", "[x]", "a,b");
+  const std::string printed = parse_words({"--checkpoint-dir", value, "--print-config"}).text;
+  const TemporaryFile file(printed);
+
+  CHECK(options("--config " + file.path()).checkpoint_dir == value);
+}
+
+TEST_CASE("options: the canonical configuration has what changes the numbers and nothing else") {
+  const std::string base = canonical_config(options(""));
+
+  CHECK(canonical_config(options("--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
+                                 "--data-threads 3 --max-time 9s --metrics m --interface e")) ==
+        base);
+  for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9"})
+    CHECK(canonical_config(options(line)) != base);
+  CHECK(canonical_config(options("--data cifar10:/here")) ==
+        canonical_config(options("--data cifar10:/there")));
+}
+
+TEST_CASE("options: differences name each option that changed, old and new") {
+  const std::string before = canonical_config(options("--lr 0.1 --batch 32 --optimizer sgd"));
+  const std::string after =
+      canonical_config(options("--lr 0.2 --optimizer adam --batch 32 --ema 0"));
+
+  CHECK(differences(before, before).empty());
+  CHECK(differences(before, after) ==
+        std::vector<std::string>{"ema: unset -> 0", "lr: 0.1 -> 0.2", "optimizer: sgd -> adam"});
+  CHECK(differences("{\"gone\":1}", "{}") == std::vector<std::string>{"gone: 1 -> unset"});
+  CHECK_THROWS_AS(differences("nonsense", "{}"), Error);
+}

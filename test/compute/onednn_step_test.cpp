@@ -240,6 +240,15 @@ TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties include
   comparison.check();
 }
 
+TEST_CASE("onednn: among equal logits the lower class is the better one", "[onednn]") {
+  const Shape s{5, 1, 1, 6};
+  BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1}});
+  comparison.map_inputs([](float) { return 0.f; });
+  comparison.batch().labels = {0, -1, 5, 3, 4};
+
+  comparison.check();
+}
+
 TEST_CASE("onednn: a loss without gradient or counts adds to the loss only", "[onednn]") {
   const Shape s{3, 1, 1, 7};
   BackendComparison comparison({s, s}, 1,

@@ -20,7 +20,7 @@ const std::optional<ParameterRange> none;
 
 }  // namespace
 
-TEST_CASE("onednn: convolution agrees with the reference, forward and both gradients") {
+TEST_CASE("onednn: convolution agrees with the reference, forward and both gradients", "[onednn]") {
   const Window window =
       GENERATE(Window{}, Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3, 2, 2, 0, 0, 1, 1},
                Window{1, 1, 2, 2}, Window{5, 5, 1, 1, 2, 2, 2, 2}, Window{1, 7, 1, 1, 0, 3, 0, 3},
@@ -41,7 +41,7 @@ TEST_CASE("onednn: convolution agrees with the reference, forward and both gradi
       .check();
 }
 
-TEST_CASE("onednn: a convolution whose images are plain agrees with the reference") {
+TEST_CASE("onednn: a convolution whose images are plain agrees with the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 4, 5), out = GENERATE(7, 16, 64);
   const bool distort = GENERATE(false, true);
   CAPTURE(channels, out, distort);
@@ -83,7 +83,7 @@ TEST_CASE("onednn: a convolution whose images are plain agrees with the referenc
   CHECK(relative_error(gradients[1], gradients[0]) < 1e-5);
 }
 
-TEST_CASE("onednn: matrix product agrees with the reference") {
+TEST_CASE("onednn: matrix product agrees with the reference", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
   const int side = GENERATE(1, 3), out = GENERATE(1, 10, 200);
   CAPTURE(channels, batch, side, out);
@@ -99,7 +99,7 @@ TEST_CASE("onednn: matrix product agrees with the reference") {
       .check();
 }
 
-TEST_CASE("onednn: a matrix product from and to images fills every pixel") {
+TEST_CASE("onednn: a matrix product from and to images fills every pixel", "[onednn]") {
   const int channels = sizes_of_channels();
   const Shape x{2, 1, 1, 6}, y{2, 3, 2, channels};
 
@@ -108,7 +108,7 @@ TEST_CASE("onednn: a matrix product from and to images fills every pixel") {
       .check();
 }
 
-TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero") {
+TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
   const Shape s{batch, 5, 7, channels};
 
@@ -117,7 +117,7 @@ TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero") 
       .check();
 }
 
-TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions") {
+TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
   const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
   const bool residual = GENERATE(true, false), two = GENERATE(true, false);
@@ -135,7 +135,7 @@ TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions") {
   BackendComparison({s, s, s, s, s, s, s}, 4, {forward, backward}, 1 + 2 * c, 2 + 2 * c).check();
 }
 
-TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero") {
+TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero", "[onednn]") {
   const Shape s{2, 33, 31, 5};
   BackendComparison comparison({s, s}, 1,
                                {BatchNormForward{0, 1, no_tensor, none, {0, 5}, {0, 10}}}, 5, 10);
@@ -144,7 +144,7 @@ TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero"
   comparison.check();
 }
 
-TEST_CASE("onednn: BatchNorm over one pixel or two normalises them") {
+TEST_CASE("onednn: BatchNorm over one pixel or two normalises them", "[onednn]") {
   const Shape s{GENERATE(1, 2), 1, 1, 17};
   BackendComparison({s, s, s, s}, 2,
                     {BatchNormForward{0, 2, no_tensor, none, {0, 17}, {0, 34}},
@@ -153,7 +153,7 @@ TEST_CASE("onednn: BatchNorm over one pixel or two normalises them") {
       .check(1e-3);  // the gradient is the small rest of a difference
 }
 
-TEST_CASE("onednn: BatchNorm in evaluation uses the running statistics") {
+TEST_CASE("onednn: BatchNorm in evaluation uses the running statistics", "[onednn]") {
   const int channels = sizes_of_channels();
   const std::size_t c = channels;
   const Shape s{2, 5, 3, channels};
@@ -163,7 +163,7 @@ TEST_CASE("onednn: BatchNorm in evaluation uses the running statistics") {
   BackendComparison({s, s}, 1, {forward}, 2 * c, 1 + 2 * c).check();
 }
 
-TEST_CASE("onednn: concatenation and slices agree with the reference") {
+TEST_CASE("onednn: concatenation and slices agree with the reference", "[onednn]") {
   const int a = sizes_of_channels(), b = GENERATE(1, 16, 20), batch = sizes_of_batch();
   CAPTURE(a, b, batch);
   const Shape first{batch, 3, 5, a}, second{batch, 3, 5, b}, all{batch, 3, 5, a + b + a};
@@ -173,7 +173,7 @@ TEST_CASE("onednn: concatenation and slices agree with the reference") {
       .check();
 }
 
-TEST_CASE("onednn: the parameterless shortcut agrees with the reference") {
+TEST_CASE("onednn: the parameterless shortcut agrees with the reference", "[onednn]") {
   const int channels = sizes_of_channels(), more = GENERATE(0, 3, 16), stride = GENERATE(1, 2);
   CAPTURE(channels, more, stride);
   const Shape x{2, 7, 6, channels};
@@ -184,7 +184,7 @@ TEST_CASE("onednn: the parameterless shortcut agrees with the reference") {
       .check();
 }
 
-TEST_CASE("onednn: pools agree with the reference, with ties and padding on one side") {
+TEST_CASE("onednn: pools agree with the reference, with ties and padding on one side", "[onednn]") {
   const Window window =
       GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1},
                Window{6, 8, 1, 1}, Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3});
@@ -200,7 +200,7 @@ TEST_CASE("onednn: pools agree with the reference, with ties and padding on one 
   comparison.check();
 }
 
-TEST_CASE("onednn: LRN agrees with the reference, any radius and power") {
+TEST_CASE("onednn: LRN agrees with the reference, any radius and power", "[onednn]") {
   const int channels = sizes_of_channels(), radius = GENERATE(1, 4, 9, 20);
   const float beta = GENERATE(0.75f, 0.6f);
   const bool mask = GENERATE(false, true);
@@ -213,7 +213,7 @@ TEST_CASE("onednn: LRN agrees with the reference, any radius and power") {
       .check();
 }
 
-TEST_CASE("onednn: LRN's power holds for sums from tiny to huge") {
+TEST_CASE("onednn: LRN's power holds for sums from tiny to huge", "[onednn]") {
   const Shape s{1, 8, 8, 16};
   BackendComparison comparison({s, s, s, s}, 2,
                                {LrnForward{0, 2, 0, 1e-6f, 1}, LrnBackward{0, 1, 3, 0, 1e-6f, 1}});
@@ -222,14 +222,14 @@ TEST_CASE("onednn: LRN's power holds for sums from tiny to huge") {
   comparison.check();
 }
 
-TEST_CASE("onednn: dropout keeps the same elements as the reference") {
+TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]") {
   const int channels = sizes_of_channels();
   const Shape s{3, 2, 3, channels};
 
   BackendComparison({s, s}, 1, {Dropout{0, 1, 0.6f, 2}}).check();
 }
 
-TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included") {
+TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included", "[onednn]") {
   const int classes = GENERATE(1, 5, 10, 17, 1001);
   CAPTURE(classes);
   const Shape s{5, 1, 1, classes};
@@ -240,7 +240,16 @@ TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties include
   comparison.check();
 }
 
-TEST_CASE("onednn: a loss without gradient or counts adds to the loss only") {
+TEST_CASE("onednn: among equal logits the lower class is the better one", "[onednn]") {
+  const Shape s{5, 1, 1, 6};
+  BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1}});
+  comparison.map_inputs([](float) { return 0.f; });
+  comparison.batch().labels = {0, -1, 5, 3, 4};
+
+  comparison.check();
+}
+
+TEST_CASE("onednn: a loss without gradient or counts adds to the loss only", "[onednn]") {
   const Shape s{3, 1, 1, 7};
   BackendComparison comparison({s, s}, 1,
                                {SoftmaxCrossEntropy{0, no_tensor, 0, 0.4f, false}, Add{0, 0, 1}});
@@ -249,7 +258,7 @@ TEST_CASE("onednn: a loss without gradient or counts adds to the loss only") {
   comparison.check();
 }
 
-TEST_CASE("onednn: input is distorted and normalised as by the reference") {
+TEST_CASE("onednn: input is distorted and normalised as by the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 5);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
   const bool distort = GENERATE(false, true);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::onednn {
@@ -14,8 +16,11 @@ struct Geometry {
         strides{window.stride_y, window.stride_x},
         before{window.top, window.left},
         after{window.bottom, window.right} {
-    const memory::dims weights{y.shape.channels, x.shape.channels, window.height, window.width};
+    memory::dims weights{y.shape.channels, x.shape.channels, window.height, window.width};
     flat = {weights, memory::data_type::f32, memory::format_tag::ohwi};
+    // A blocked source of less than a block has only a reference kernel. Its padding is zero, so it
+    // may as well be called channels.
+    if (x.block > 1) weights[1] = source.data.dims[1] = std::max(x.shape.channels, x.block);
     any = {weights, memory::data_type::f32, memory::format_tag::any};
     bias = {{y.shape.channels}, memory::data_type::f32, memory::format_tag::x};
   }
@@ -43,11 +48,31 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, bool b
   return {desc, attr, engine};
 }
 
-// Copies weights between two formats.
-BoundPrimitive reorder(Planner& planner, const memory& from, const memory& to) {
-  const dnnl::reorder::primitive_desc desc(from, to, attributes());
-  return planner.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
-}
+// A step's weights, in the format that oneDNN chose for it, in scratch memory.
+class Weights {
+ public:
+  Weights(const memory::desc& chosen, const Geometry& g, float* flat, Planner& planner)
+      : planner_(planner), place_(planner.scratch(chosen.get_size())) {
+    memory::desc unpadded = chosen;  // the same bytes; what is beyond the flat ones is padding
+    unpadded.data.dims[1] = g.flat.data.dims[1];
+    flat_ = planner.memory(g.flat, flat);
+    stored_ = planner.memory(unpadded, place_);
+    chosen_ = planner.memory(chosen, place_);
+  }
+  const memory& chosen() const { return chosen_; }
+  BoundPrimitive from_flat() const { return reorder(flat_, stored_); }
+  BoundPrimitive to_flat() const { return reorder(stored_, flat_); }
+
+ private:
+  BoundPrimitive reorder(const memory& from, const memory& to) const {
+    const dnnl::reorder::primitive_desc desc(from, to, attributes());
+    return planner_.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  }
+
+  Planner& planner_;
+  Scratch place_;
+  memory flat_, stored_, chosen_;
+};
 
 }  // namespace
 
@@ -55,17 +80,15 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
   const Geometry g(step.window, x, y);
   const auto desc = forward_desc(g, step.b.has_value(), step.relu, planner.engine());
-  const memory flat = planner.memory(g.flat, planner.parameters(step.w));
-  const memory weights = planner.scratch_memory(desc.weights_desc());
-  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(x)},
-                                                {DNNL_ARG_WEIGHTS, weights},
+  const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
+  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(g.source, x.data)},
+                                                {DNNL_ARG_WEIGHTS, weights.chosen()},
                                                 {DNNL_ARG_DST, planner.memory(y)}};
   if (step.b)
     arguments.emplace_back(DNNL_ARG_BIAS, planner.memory(g.bias, planner.parameters(*step.b)));
 
-  return [format = reorder(planner, flat, weights),
-          convolve =
-              planner.bind<dnnl::convolution_forward>(desc, std::move(arguments))](const Frame&) {
+  return [format = weights.from_flat(), convolve = planner.bind<dnnl::convolution_forward>(
+                                            desc, std::move(arguments))](const Frame&) {
     format();
     convolve();
   };
@@ -77,14 +100,13 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const dnnl::convolution_backward_data::primitive_desc desc(
       {direct, g.source, g.any, g.destination, g.strides, g.before, g.after}, attributes(),
       planner.engine(), forward_desc(g, false, false, planner.engine()));
-  const memory flat = planner.memory(g.flat, planner.parameters(step.w));
-  const memory weights = planner.scratch_memory(desc.weights_desc());
+  const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
 
-  return [format = reorder(planner, flat, weights),
+  return [format = weights.from_flat(),
           convolve = planner.bind<dnnl::convolution_backward_data>(
               desc, {{DNNL_ARG_DIFF_DST, planner.memory(dy)},
-                     {DNNL_ARG_WEIGHTS, weights},
-                     {DNNL_ARG_DIFF_SRC, planner.memory(dx)}})](const Frame&) {
+                     {DNNL_ARG_WEIGHTS, weights.chosen()},
+                     {DNNL_ARG_DIFF_SRC, planner.memory(g.source, dx.data)}})](const Frame&) {
     format();
     convolve();
   };
@@ -101,16 +123,15 @@ Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Primitive::primitive_desc desc(
       operation, attributes(), planner.engine(),
       forward_desc(g, step.b.has_value(), false, planner.engine()));
-  const memory flat = planner.memory(g.flat, planner.gradients(step.w));
-  const memory weights = planner.scratch_memory(desc.diff_weights_desc());
-  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(x)},
+  const Weights weights(desc.diff_weights_desc(), g, planner.gradients(step.w), planner);
+  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(g.source, x.data)},
                                                 {DNNL_ARG_DIFF_DST, planner.memory(dy)},
-                                                {DNNL_ARG_DIFF_WEIGHTS, weights}};
+                                                {DNNL_ARG_DIFF_WEIGHTS, weights.chosen()}};
   if (step.b)
     arguments.emplace_back(DNNL_ARG_DIFF_BIAS, planner.memory(g.bias, planner.gradients(*step.b)));
 
   return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
-          format = reorder(planner, weights, flat)](const Frame&) {
+          format = weights.to_flat()](const Frame&) {
     correlate();
     format();
   };

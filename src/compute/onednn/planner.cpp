@@ -61,10 +61,9 @@ memory Planner::memory(const memory::desc& desc, float* data) const {
   return dnnl::memory(desc, engine_, data);
 }
 
-memory Planner::scratch_memory(const memory::desc& desc) {
+memory Planner::memory(const memory::desc& desc, Scratch place) {
   dnnl::memory result(desc, engine_, nullptr);
-  waiting_.emplace_back(result, step_scratch_);
-  scratch(desc.get_size());
+  waiting_.emplace_back(result, place.offset());
   return result;
 }
 

@@ -25,6 +25,7 @@ struct Frame {
 class Scratch {
  public:
   explicit Scratch(std::size_t offset = 0) : offset_(offset) {}
+  std::size_t offset() const { return offset_; }
   template <class T = float>
   T* in(const Frame& frame) const {
     return reinterpret_cast<T*>(frame.scratch + offset_);
@@ -87,14 +88,15 @@ class Planner {
   /// A tensor as oneDNN sees it, in its blocked layout.
   dnnl::memory memory(const Tensor& tensor) const;
   dnnl::memory memory(const dnnl::memory::desc& desc, float* data) const;
-  /// Memory in this step's scratch; its address is set by finish().
-  dnnl::memory scratch_memory(const dnnl::memory::desc& desc);
+  /// Memory in scratch; its address is set by finish().
+  dnnl::memory memory(const dnnl::memory::desc& desc, Scratch place);
   /// `primitive` with its arguments, and the scratch memory it asks for.
   template <class Primitive>
   BoundPrimitive bind(const typename Primitive::primitive_desc& desc,
                       std::vector<std::pair<int, dnnl::memory>> arguments) {
     implementations_.emplace_back(desc.impl_info_str());
-    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, scratch_memory(desc.scratchpad_desc()));
+    const dnnl::memory::desc workspace = desc.scratchpad_desc();
+    arguments.emplace_back(DNNL_ARG_SCRATCHPAD, memory(workspace, scratch(workspace.get_size())));
     return {Primitive(desc), stream_, std::move(arguments)};
   }
 

@@ -1,0 +1,88 @@
+// Where the time of a training step goes on this host's CPUs, by kind of step.
+// usage: step_bench cifar10_cnn|resnet20 [batch [runs [each]]]; `each` lists every step.
+// OMP_NUM_THREADS sets the threads.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "compute/onednn/program.hpp"
+#include "ringtrain/base/philox.hpp"
+#include "support/networks.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+Batch random_batch(const Shape& image) {
+  Batch batch{image.height, image.width, image.channels, {}, {}, {}, {}, {}};
+  Philox random(1, Purpose::synthetic);
+  for (std::size_t i = 0; i < image.elements(); ++i)
+    batch.images.push_back(static_cast<std::uint8_t>(random.below(256)));
+  for (int n = 0; n < image.batch; ++n) batch.labels.push_back(static_cast<int>(random.below(10)));
+  batch.samples.resize(image.batch);
+  batch.epochs.resize(image.batch);
+  batch.distortions.resize(image.batch);
+  return batch;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+  return values[values.size() / 2];
+}
+
+void print_kinds(const Schedule& schedule, const std::vector<std::vector<double>>& seconds) {
+  std::map<std::string, double> kinds;
+  double total = 0;
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    kinds[name_of(schedule.steps[s])] += median(seconds[s]);
+    total += median(seconds[s]);
+  }
+  std::vector<std::pair<double, std::string>> sorted;
+  for (const auto& [name, time] : kinds) sorted.emplace_back(time, name);
+  std::ranges::sort(sorted, std::greater{});
+  for (const auto& [time, name] : sorted)
+    fmt::print("{:28} {:9.3f} ms {:5.1f} %\n", name, 1e3 * time, 100 * time / total);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "cifar10_cnn";
+  const int batch = argc > 2 ? std::stoi(argv[2]) : 128, steps = argc > 3 ? std::stoi(argv[3]) : 20;
+  const Schedule schedule =
+      name == "resnet20" ? networks::resnet20(batch) : networks::cifar10_cnn(batch);
+  const auto backend = make_onednn_backend();
+  Buffer parameters = backend->memory().allocate(schedule.parameters),
+         gradients = backend->memory().allocate(schedule.parameters),
+         statistics = backend->memory().allocate(schedule.statistics),
+         batch_statistics = backend->memory().allocate(schedule.statistics);
+  Philox random(2, Purpose::initialise);
+  for (float& v : parameters.view().host()) v = static_cast<float>(0.05 * random.normal());
+  const auto program =
+      backend->compile(schedule, {parameters, gradients, statistics, batch_statistics}, 1);
+  const auto& onednn = dynamic_cast<const onednn::OnednnProgram&>(*program);
+  const Batch data = random_batch(schedule.tensors[0]);
+
+  std::vector<std::vector<double>> seconds(schedule.steps.size());
+  std::vector<double> whole;
+  for (int s = -3; s < steps; ++s) {
+    program->run(data, 1.0 / batch, nullptr);
+    if (s < 0) continue;
+    for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i].push_back(onednn.step_seconds()[i]);
+    whole.push_back(
+        std::accumulate(onednn.step_seconds().begin(), onednn.step_seconds().end(), 0.0));
+  }
+  fmt::print("{} batch {}: median {:.2f} ms, best {:.2f} ms, {:.0f} examples/s, {:.1f} MiB\n", name,
+             batch, 1e3 * median(whole), 1e3 * *std::ranges::min_element(whole),
+             batch / median(whole), double(program->bytes()) / (1 << 20));
+  print_kinds(schedule, seconds);
+  if (argc > 4)
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      fmt::print("{:4} {:28} {:9.3f} ms\n", i, name_of(schedule.steps[i]),
+                 1e3 * median(seconds[i]));
+  std::map<std::string, int> kernels;
+  for (const std::string& kernel : onednn.implementations()) ++kernels[kernel];
+  for (const auto& [kernel, count] : kernels) fmt::print("{:3} x {}\n", count, kernel);
+}

@@ -1,0 +1,13 @@
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain::networks {
+
+/// Training schedules written out by hand, for benchmarks and tests of the backends alone.
+Schedule cifar10_cnn(int batch);
+Schedule resnet20(int batch);
+
+}  // namespace ringtrain::networks

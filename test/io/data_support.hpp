@@ -35,7 +35,7 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 /// An image whose values differ by place and channel, smooth enough for JPEG.
 Image gradient_image(Extent extent, int seed = 0);
 
-enum class JpegKind { rgb, grey, progressive, cmyk, ycck };
+enum class JpegKind { rgb, grey, progressive, many_scans, cmyk, ycck };
 /// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
 Bytes encode_jpeg(const Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
 

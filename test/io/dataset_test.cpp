@@ -76,8 +76,8 @@ TEST_CASE("data set: fewer samples than one step takes are named") {
   const auto shapes = open_dataset("shapes", Split::evaluation);
 
   CHECK_NOTHROW(check_enough(*shapes, 4, 500));
-  const auto error = error_of([&] { check_enough(*shapes, 4, 501); });
+  const auto error = error_of([&] { check_enough(*shapes, 3, 667); });
   REQUIRE(error);
   CHECK(error->code() == Exit::data);
-  CHECK_THAT(error->what(), Contains("2000") && Contains("2004 images (4 ranks x 501)"));
+  CHECK_THAT(error->what(), Contains("2000") && Contains("2001 images (3 ranks x 667)"));
 }

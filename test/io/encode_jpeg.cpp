@@ -26,6 +26,15 @@ void append(JpegKind kind, const std::uint8_t* rgb, Bytes& row) {
   if (components(kind) == 4) row.push_back(255);
 }
 
+/// All averages, then every coefficient of every component in a scan of its own: 190 in all.
+std::vector<jpeg_scan_info> many_scans() {
+  std::vector<jpeg_scan_info> scans{{3, {0, 1, 2, 0}, 0, 0, 0, 0}};
+  for (int component = 0; component < 3; ++component)
+    for (int coefficient = 1; coefficient < 64; ++coefficient)
+      scans.push_back({1, {component, 0, 0, 0}, coefficient, coefficient, 0, 0});
+  return scans;
+}
+
 }  // namespace
 
 Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
@@ -45,6 +54,11 @@ Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
   if (kind == JpegKind::ycck) jpeg_set_colorspace(&info, JCS_YCCK);
   jpeg_set_quality(&info, quality, TRUE);
   if (kind == JpegKind::progressive) jpeg_simple_progression(&info);
+  const auto scans = many_scans();
+  if (kind == JpegKind::many_scans) {
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   info.write_Adobe_marker = components(kind) == 4;
 
   jpeg_start_compress(&info, TRUE);

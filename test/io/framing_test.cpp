@@ -1,5 +1,6 @@
 #include "io/framing.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 
@@ -13,6 +14,7 @@ namespace {
 Image rendered(const Image& image, const Framing& framing, Extent output) {
   Image result;
   result.reshape(output);
+  std::ranges::fill(result.pixels, std::uint8_t{171});  // a recycled batch is not black
   Renderer().run(image.view(), image.extent, framing, output, result.pixels.data());
   return result;
 }

@@ -17,11 +17,6 @@ void accumulate(PhaseSeconds& sum, const PhaseSeconds& more) {
 
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
-double Stopwatch::lap() {
-  const auto now = std::chrono::steady_clock::now();
-  return std::chrono::duration<double>(now - std::exchange(last_, now)).count();
-}
-
 void StepTimes::end_step(double wall_seconds, double examples) {
   step_[Phase::other] += wall_seconds - step_.total();
   accumulate(since_mean_, step_);

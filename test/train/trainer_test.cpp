@@ -1,6 +1,7 @@
 #include "train/trainer.hpp"
 
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/model/passes.hpp"
@@ -39,11 +40,11 @@ struct Rig {
     program = backend->compile(
         make_schedule(graph, micro_batch, Mode::training, 0.1f, [](const Step&) { return true; }),
         {parameters, sums.gradients(), statistics, batch_statistics}, 5);
-    trainer.emplace(Trainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics,
-                                   reducer, *optimizer},
-                    TrainerSettings{accumulate, micro_batch, micro_batch, data->size(),
-                                    LearningRate{0.1}},
-                    Position{});
+    trainer.emplace(
+        Trainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
+                       *optimizer},
+        TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
+        Position{});
     LoaderOptions options;
     options.global_batch = micro_batch;
     options.share = {0, micro_batch};

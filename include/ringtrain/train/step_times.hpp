@@ -1,11 +1,11 @@
 #pragma once
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
 #include "ringtrain/train/statistics.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 
@@ -22,15 +22,6 @@ struct PhaseSeconds {
   double& operator[](Phase phase) { return seconds[static_cast<std::size_t>(phase)]; }
   double operator[](Phase phase) const { return seconds[static_cast<std::size_t>(phase)]; }
   double total() const;
-};
-
-/// Seconds since it was made or last asked.
-class Stopwatch {
- public:
-  double lap();
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
 /// Where this rank's time went, step by step.

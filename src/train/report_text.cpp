@@ -86,7 +86,8 @@ std::string progress_bar(const ProgressState& s, std::size_t columns) {
       s.total_steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.total_steps) : 0;
   const double eta = eta_seconds(s);
   std::string line =
-      fmt::format("{:3.0f} %  step {}/{}", std::floor(100 * done), s.step, s.total_steps);
+      fmt::format("{:3} %  step {}/{}", s.total_steps > 0 ? 100 * s.step / s.total_steps : 0,
+                  s.step, s.total_steps);
   const std::array parts = {eta >= 0 ? fmt::format("  ETA {}", clock_text(eta)) : std::string(),
                             fmt::format("  {:.1f} examples/s", s.examples_per_second),
                             s.loss ? fmt::format("  loss {:.2f}", *s.loss) : std::string()};

@@ -149,7 +149,7 @@ TEST_CASE("options: help, version, list and inspect need no other rank") {
 
 TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
-  CHECK_THAT(refusal("--checkpoint d"), Contains("nearest name is --checkpoint-dir"));
+  CHECK_THAT(refusal("--final 3s"), Contains("nearest name is --final-save-timeout"));
   CHECK_THAT(refusal("--weigth-decay=1e-4"),
              Contains("--weigth-decay:") && Contains("--weight-decay"));
   CHECK_THAT(refusal("--shard-optimizer"), Contains("nearest name is --optimizer"));

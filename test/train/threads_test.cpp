@@ -252,6 +252,23 @@ TEST_CASE("place: a batch script's own process is one rank, whatever the tasks t
   CHECK(find_place(std::nullopt).local_size == 1);
 }
 
+TEST_CASE("place: Slurm's cpus for a task stay, but not where mpirun runs inside of its job") {
+  const Environment srun({{"SLURM_LOCALID", "0"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+                          {"SLURM_CPUS_ON_NODE", "100000"}});
+  CHECK(find_place(std::nullopt).placed);
+  CHECK(find_place(std::nullopt).local_size == 2);
+
+  const Environment mpirun({{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                            {"SLURM_CPUS_ON_NODE", "100000"}});
+
+  CHECK_FALSE(find_place(std::nullopt).placed);
+  CHECK(find_place(std::nullopt).local_size == 4);
+}
+
 TEST_CASE("place: a binding that the user asked for is told from the launcher's default") {
   const auto [name, value, placed] = GENERATE(table<const char*, const char*, bool>(
       {{"OMPI_MCA_hwloc_base_binding_policy", "core", true},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 // The loops are written once, inlined into one function for each instruction set, and vectorised
 // there; which one runs is asked of the CPU.
@@ -20,12 +21,32 @@ namespace {
   for (std::size_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
 }
 
+// All of a few replicas at once, for all of them: nothing but the loads and stores there must be.
+template <int... k>
+[[gnu::always_inline]] inline void everyone_loop(const Replicas& replicas, Range slice, int start,
+                                                 std::integer_sequence<int, k...>) {
+  constexpr int n = sizeof...(k);
+  float* const x[n] = {replicas.of((start + k) % n) + slice.first...};
+#pragma omp simd
+  for (std::size_t i = 0; i < slice.count; ++i) {
+    const float sum = (... + x[k][i]);
+    ((x[k][i] = sum), ...);
+  }
+}
+
 [[gnu::always_inline]] inline void replicas_loop(const Replicas& replicas, Range slice, int start,
                                                  Range to) {
+  const int n = replicas.count;
+  const bool everyone = to.count == static_cast<std::size_t>(n);
+  if (everyone && n == 2)
+    return everyone_loop(replicas, slice, start, std::make_integer_sequence<int, 2>());
+  if (everyone && n == 4)
+    return everyone_loop(replicas, slice, start, std::make_integer_sequence<int, 4>());
+  if (everyone && n == 8)
+    return everyone_loop(replicas, slice, start, std::make_integer_sequence<int, 8>());
   // Every value is read from memory once and written once a target: the running sum stays in L1.
   constexpr std::size_t block = 1024;
   alignas(64) std::array<float, block> total;
-  const int n = replicas.count;
   for (std::size_t at = slice.first; at < slice.end(); at += block) {
     const std::size_t count = std::min(block, slice.end() - at);
     sum_loop(total.data(), replicas.of(start) + at, replicas.of((start + 1) % n) + at, count);

@@ -3,35 +3,11 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
-namespace {
-
-// Between two looks at the network: nothing for the first microseconds, in which a fast network
-// answers, then naps that grow with the wait. Sockets buffer megabytes, so a nap costs no
-// bandwidth.
-class Patience {
- public:
-  void wait() {
-    using namespace std::chrono_literals;
-    const auto waited = Clock::now() - begin_;
-    if (waited < 20us)
-      ::sched_yield();
-    else
-      std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / 4, 10us, 100us));
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point begin_ = Clock::now();
-};
-
-}  // namespace
-
 MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop) : ranks_(ranks), stop_(std::move(stop)) {
   mpi::check(MPI_Comm_rank(ranks, &rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(ranks, &size_), "MPI_Comm_size");
@@ -53,20 +29,31 @@ RingLink::Ticket MpiLink::send(std::span<const float> out) {
   return outgoing_.started();
 }
 
-void MpiLink::Direction::wait(Ticket last, const std::stop_token& stop) {
-  Patience patience;
-  while (done < last) {
+void MpiLink::wait(Direction& direction, Ticket last) {
+  while (direction.done < last) {
     int ready = 0;
-    mpi::check(MPI_Test(&open.front(), &ready, MPI_STATUS_IGNORE), "MPI_Test");
+    mpi::check(MPI_Test(&direction.open.front(), &ready, MPI_STATUS_IGNORE), "MPI_Test");
     if (ready) {
-      open.pop_front();
-      ++done;
-      patience = {};
+      direction.open.pop_front();
+      ++direction.done;
+      nap_ /= 2;
       continue;
     }
-    if (stop.stop_requested()) throw Error("sum between hosts", "given up");
-    patience.wait();
+    if (stop_.stop_requested()) throw Error("sum between hosts", "given up");
+    rest();
   }
+}
+
+// A look at the network costs some microseconds of a core that could compute. Longer naps after
+// each look in vain, shorter ones after each message: so there are about two looks a message,
+// however fast the network is. The kernel's buffers keep the link busy meanwhile.
+void MpiLink::rest() {
+  using namespace std::chrono_literals;
+  nap_ = std::min<std::chrono::nanoseconds>(nap_ * 3 / 2 + 1us, 200us);
+  if (nap_ < 10us)
+    ::sched_yield();
+  else
+    std::this_thread::sleep_for(nap_);
 }
 
 }  // namespace ringtrain

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <deque>
 #include <stop_token>
 
@@ -16,8 +17,8 @@ class MpiLink final : public RingLink {
   int size() const override { return size_; }
   Ticket receive(std::span<float> in) override;
   Ticket send(std::span<const float> out) override;
-  void wait_received(Ticket last) override { incoming_.wait(last, stop_); }
-  void wait_sent(Ticket last) override { outgoing_.wait(last, stop_); }
+  void wait_received(Ticket last) override { wait(incoming_, last); }
+  void wait_sent(Ticket last) override { wait(outgoing_, last); }
 
  private:
   struct Direction {
@@ -25,12 +26,15 @@ class MpiLink final : public RingLink {
     Ticket done = 0;  // the last message that is through
 
     Ticket started() const { return done + open.size(); }
-    void wait(Ticket last, const std::stop_token& stop);
   };
+
+  void wait(Direction& direction, Ticket last);
+  void rest();
 
   MPI_Comm ranks_;
   int rank_ = 0, size_ = 1;
   Direction incoming_, outgoing_;
+  std::chrono::nanoseconds nap_{0};
   std::stop_token stop_;
 };
 

@@ -4,6 +4,7 @@
 #include <hdf5.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -57,6 +58,35 @@ File create_file(int image, std::uint64_t user_block) {
       check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "H5Fcreate"));
 }
 
+/// A dataset of one value, as its bytes are in the file.
+struct Scalar {
+  std::string name;
+  std::string bytes;
+  bool is_text;
+};
+
+Scalar scalar(const char* name, std::uint64_t value) {
+  return {name, {reinterpret_cast<const char*>(&value), sizeof value}, false};
+}
+
+Scalar scalar(const char* name, const std::string& text) {
+  return {name, text.empty() ? std::string(1, '\0') : text, true};  // HDF5 has no text of no bytes
+}
+
+std::vector<Scalar> scalars_of(const CheckpointMetadata& m) {
+  return {scalar("metadata/step", m.step),
+          scalar("metadata/epoch", m.epoch),
+          scalar("metadata/position", m.position),
+          scalar("metadata/seed", m.seed),
+          scalar("metadata/world_size", m.world_size),
+          scalar("metadata/global_batch", m.global_batch),
+          scalar("metadata/model", m.model),
+          scalar("metadata/model_hash", m.model_hash),
+          scalar("metadata/config", m.config),
+          scalar("metadata/optimizer", m.optimizer),
+          scalar("metadata/plans", m.plans)};
+}
+
 class Layouter {
  public:
   explicit Layouter(hid_t file)
@@ -77,22 +107,18 @@ class Layouter {
         check(rank == 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(rank, sizes.data(), nullptr),
               "H5Screate of " + tensor.name));
     const Dataset dataset = create(tensor.name, H5T_IEEE_F32LE, space.get());
-    if (element_count(tensor) == 0) return 0;
-    const haddr_t offset = H5Dget_offset(dataset.get());
-    if (offset == HADDR_UNDEF) throw Error("H5Dget_offset", tensor.name + " has no place");
-    return offset;
+    return element_count(tensor) == 0 ? 0 : offset_of(dataset, tensor.name);
   }
 
-  void add(const std::string& name, std::uint64_t value) {
-    write(name, H5T_STD_U64LE, H5T_NATIVE_UINT64, &value);
-  }
-
-  void add(const std::string& name, const std::string& value) {
-    const Datatype text(check(H5Tcopy(H5T_C_S1), "H5Tcopy"));
-    check(H5Tset_size(text.get(), std::max<std::size_t>(1, value.size())), "H5Tset_size");
-    check(H5Tset_cset(text.get(), H5T_CSET_UTF8), "H5Tset_cset");
-    check(H5Tset_strpad(text.get(), H5T_STR_NULLPAD), "H5Tset_strpad");
-    write(name, text.get(), text.get(), value.c_str());
+  std::uint64_t add(const Scalar& scalar) {
+    const Dataspace space(check(H5Screate(H5S_SCALAR), "H5Screate"));
+    const Datatype type(check(H5Tcopy(scalar.is_text ? H5T_C_S1 : H5T_STD_U64LE), "H5Tcopy"));
+    if (scalar.is_text) {
+      check(H5Tset_size(type.get(), scalar.bytes.size()), "H5Tset_size");
+      check(H5Tset_cset(type.get(), H5T_CSET_UTF8), "H5Tset_cset");
+      check(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), "H5Tset_strpad");
+    }
+    return offset_of(create(scalar.name, type.get(), space.get()), scalar.name);
   }
 
  private:
@@ -113,11 +139,10 @@ class Layouter {
     }
   }
 
-  void write(const std::string& name, hid_t stored, hid_t given, const void* value) {
-    const Dataspace scalar(check(H5Screate(H5S_SCALAR), "H5Screate"));
-    const Dataset dataset = create("metadata/" + name, stored, scalar.get());
-    check(H5Dwrite(dataset.get(), given, H5S_ALL, H5S_ALL, H5P_DEFAULT, value),
-          "H5Dwrite of " + name);
+  static std::uint64_t offset_of(const Dataset& dataset, const std::string& name) {
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    if (offset == HADDR_UNDEF) throw Error("H5Dget_offset", name + " has no place");
+    return offset;
   }
 
   hid_t file_;
@@ -125,38 +150,42 @@ class Layouter {
   std::set<std::string> made_;
 };
 
-void add_metadata(Layouter& layout, const CheckpointMetadata& metadata) {
-  layout.add("step", metadata.step);
-  layout.add("epoch", metadata.epoch);
-  layout.add("position", metadata.position);
-  layout.add("seed", metadata.seed);
-  layout.add("world_size", metadata.world_size);
-  layout.add("global_batch", metadata.global_batch);
-  layout.add("model", metadata.model);
-  layout.add("model_hash", metadata.model_hash);
-  layout.add("config", metadata.config);
-  layout.add("optimizer", metadata.optimizer);
-  layout.add("plans", metadata.plans);
-}
-
 }  // namespace
 
-Hdf5Layout lay_out_hdf5(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
-                        std::uint64_t user_block) {
+Hdf5Layout::Hdf5Layout(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
+                       std::uint64_t user_block)
+    : user_block_(user_block),
+      image_(check_errno(::memfd_create("hdf5", MFD_CLOEXEC), "memfd_create")) {
   tame_library();
-  Hdf5Layout result{
-      FileDescriptor(check_errno(::memfd_create("hdf5", MFD_CLOEXEC), "memfd_create")), 0, {}};
   {
-    const File file = create_file(result.image.get(), user_block);
+    const File file = create_file(image(), user_block);
     Layouter layout(file.get());
-    add_metadata(layout, metadata);
-    for (const TensorInfo& tensor : tensors) result.offsets.push_back(layout.add(tensor));
+    for (const Scalar& scalar : scalars_of(metadata))
+      scalars_.push_back({layout.add(scalar), scalar.bytes.size()});
+    for (const TensorInfo& tensor : tensors) offsets_.push_back(layout.add(tensor));
     check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), "H5Fflush");
   }
   struct stat status {};
-  check_errno(::fstat(result.image.get(), &status), "fstat");
-  result.bytes = static_cast<std::uint64_t>(status.st_size);
-  return result;
+  check_errno(::fstat(image(), &status), "fstat");
+  bytes_ = static_cast<std::uint64_t>(status.st_size);
+  fill(metadata);
+}
+
+bool Hdf5Layout::fits(const CheckpointMetadata& metadata, std::uint64_t user_block) const {
+  return user_block == user_block_ &&
+         std::ranges::equal(
+             scalars_of(metadata), scalars_, {},
+             [](const Scalar& scalar) { return scalar.bytes.size(); }, &Place::bytes);
+}
+
+void Hdf5Layout::fill(const CheckpointMetadata& metadata) {
+  const std::vector<Scalar> scalars = scalars_of(metadata);
+  for (std::size_t i = 0; i < scalars.size(); ++i) {
+    const std::string& bytes = scalars[i].bytes;
+    const ssize_t written =
+        ::pwrite(image(), bytes.data(), bytes.size(), static_cast<off_t>(scalars_[i].offset));
+    expects(written == static_cast<ssize_t>(bytes.size()), "the HDF5 image takes its metadata");
+  }
 }
 
 }  // namespace ringtrain

@@ -91,7 +91,7 @@ float difference(const Colour& a, const Colour& b) {
 
 Scene draw_scene(Philox& random) {
   Scene scene;
-  scene.radius = random.uniform(6, 10);
+  scene.radius = random.uniform(7, 11);
   // Whole within the central 26 pixels, so that a 24-pixel crop loses little of it.
   const float room = 13 - scene.radius;
   scene.centre = {side / 2.f + random.uniform(-room, room),
@@ -101,10 +101,10 @@ Scene draw_scene(Philox& random) {
   scene.sine = 2 * t / (1 + t * t);
   for (std::uint32_t turns = random.below(4); turns > 0; --turns)
     scene.sine = std::exchange(scene.cosine, -scene.sine);
-  scene.background = draw_colour(random, 0, 255);
-  scene.slope_x = draw_colour(random, -1.5f, 1.5f);
-  scene.slope_y = draw_colour(random, -1.5f, 1.5f);
-  do scene.foreground = draw_colour(random, 0, 255);
+  scene.background = draw_colour(random, 0, 120);
+  scene.slope_x = draw_colour(random, -1, 1);
+  scene.slope_y = draw_colour(random, -1, 1);
+  do scene.foreground = draw_colour(random, 100, 255);
   while (difference(scene.foreground, scene.background) < 150);
   return scene;
 }
@@ -120,7 +120,7 @@ float coverage(const Scene& scene, Outline outline, int x, int y) {
 
 using Row = std::array<float, side * Image::channels>;
 
-/// Triangular noise in -40..40 grey levels for row `y`: each value is the sum of two random bytes.
+/// Triangular noise in -25..25 grey levels for row `y`: each value is the sum of two random bytes.
 void draw_noise(const Philox& random, int y, Row& noise) {
   constexpr int values = 8;  // of one block
   constexpr int blocks = static_cast<int>(std::tuple_size_v<Row>) / values;
@@ -129,7 +129,7 @@ void draw_noise(const Philox& random, int y, Row& noise) {
     for (int i = 0; i < values; ++i) {
       const std::uint32_t bytes = block[i / 2] >> (i % 2 * 16);
       const auto sum = static_cast<int>((bytes & 255) + (bytes >> 8 & 255));
-      noise[b * values + i] = static_cast<float>(sum - 255) * (40.f / 255);
+      noise[b * values + i] = static_cast<float>(sum - 255) * (25.f / 255);
     }
   }
 }

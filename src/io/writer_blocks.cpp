@@ -17,7 +17,7 @@ int detail::destroy_aio(aio_context_t context) noexcept {
   return static_cast<int>(::syscall(SYS_io_destroy, context));
 }
 
-BlockWriter::BlockWriter(int file, std::uint64_t offset) : file_(file), offset_(offset) {
+BlockWriter::BlockWriter() {
   for (Block& block : blocks_) {
     block.memory.reset(static_cast<std::byte*>(std::aligned_alloc(direct_alignment, block_bytes)));
     if (block.memory == nullptr) throw std::bad_alloc();
@@ -28,6 +28,15 @@ BlockWriter::BlockWriter(int file, std::uint64_t offset) : file_(file), offset_(
 }
 
 BlockWriter::~BlockWriter() { context_ = {}; }  // before the memory goes
+
+void BlockWriter::begin(int file, std::uint64_t offset) {
+  while (std::ranges::any_of(blocks_, &Block::under_way))
+    blocks_[next_event().data].under_way = false;
+  for (Block& block : blocks_) block.filled = 0;
+  file_ = file;
+  offset_ = offset;
+  current_ = 0;
+}
 
 void BlockWriter::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -74,13 +83,14 @@ void BlockWriter::start(Block& block) {
 }
 
 void BlockWriter::wait_for(Block& block) {
-  while (block.under_way) {
-    io_event event{};
-    if (::syscall(SYS_io_getevents, context_.get(), 1, 1, &event, nullptr) == 1)
-      complete(event);
-    else if (errno != EINTR)
-      check_storage(-1, "io_getevents");
-  }
+  while (block.under_way) complete(next_event());
+}
+
+io_event BlockWriter::next_event() {
+  io_event event{};
+  while (::syscall(SYS_io_getevents, context_.get(), 1, 1, &event, nullptr) != 1)
+    if (errno != EINTR) check_storage(-1, "io_getevents");
+  return event;
 }
 
 void BlockWriter::complete(const io_event& event) {

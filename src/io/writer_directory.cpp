@@ -151,12 +151,12 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
   return FileDescriptor(check_storage(fd, "create " + temporary));
 }
 
-std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot) {
+std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
   const std::string name = checkpoint_name(snapshot.metadata.step),
                     unfinished = temporary_name(name);
   const FileDescriptor file = create(unfinished);
   const Temporary guard(directory_.get(), unfinished);
-  const WrittenCheckpoint written = write_checkpoint(file.get(), snapshot);
+  const WrittenCheckpoint written = writer.write(file.get(), snapshot);
   publish(unfinished, name, written.state_hash);
   intact_.insert(name);
   return written.bytes;

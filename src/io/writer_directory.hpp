@@ -21,7 +21,7 @@ class CheckpointDirectory {
 
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary. Returns the size of the file.
-  std::uint64_t save(const Snapshot& snapshot);
+  std::uint64_t save(const Snapshot& snapshot, FileWriter& writer);
   /// Deletes all but the newest `keep` intact checkpoints up to `newest_step`. A file is known to
   /// be intact because it was written here, or is verified once.
   void retain(int keep, std::uint64_t newest_step);

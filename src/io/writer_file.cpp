@@ -5,13 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 
-#include "io/checkpoint_hdf5.hpp"
-#include "io/checkpoint_index.hpp"
 #include "io/storage_error.hpp"
-#include "io/writer_blocks.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
@@ -27,36 +25,29 @@ std::vector<TensorInfo> infos_of(const StateLayout& layout) {
   return infos;
 }
 
-CheckpointIndex index_of(const Snapshot& snapshot, const Hdf5Layout& hdf5,
-                         std::uint64_t user_block) {
-  CheckpointIndex index{.metadata = snapshot.metadata,
-                        .run_id = snapshot.run_id,
-                        .tensors = {},
-                        .user_block = user_block,
-                        .file_bytes = hdf5.bytes,
-                        .outside_hash = 0};
-  for (std::size_t i = 0; i < hdf5.offsets.size(); ++i) {
-    const TensorInfo& info = snapshot.layout->tensors[i].info;
-    const std::uint64_t bytes = element_count(info) * sizeof(float);
-    index.tensors.push_back(
-        {info, bytes == 0 ? user_block : hdf5.offsets[i], bytes, hash_text("")});
-  }
-  return index;
-}
-
-// Branch-free, so that the compiler makes vector code of it.
+// Exponent bits all set mean NaN or infinite: adding one to the exponent then carries into the sign
+// bit. Lanes of a fixed number, because only then -O2 makes vector code of it (14 instead of 66 ms
+// for 205 MB).
 bool all_finite(std::span<const float> values) {
-  std::int32_t largest = 0;
-  for (const float value : values)
-    largest = std::max(largest, std::bit_cast<std::int32_t>(value) & 0x7fffffff);
-  return largest < 0x7f800000;
+  constexpr std::size_t lanes = 16;
+  const auto carried = [](float value) {
+    return (std::bit_cast<std::uint32_t>(value) & 0x7f800000u) + 0x00800000u;
+  };
+  std::array<std::uint32_t, lanes> seen{};
+  std::size_t i = 0;
+  for (; i + lanes <= values.size(); i += lanes)
+    for (std::size_t lane = 0; lane < lanes; ++lane) seen[lane] |= carried(values[i + lane]);
+  for (; i < values.size(); ++i) seen[0] |= carried(values[i]);
+  return std::ranges::none_of(seen, [](std::uint32_t bits) { return (bits >> 31) != 0; });
 }
 
 /// Sends the bytes of one checkpoint behind its user block to the file, hashing them on the way.
 class FileStream {
  public:
-  FileStream(int file, const Hdf5Layout& hdf5, std::uint64_t start)
-      : hdf5_(hdf5), position_(start), blocks_(file, start) {}
+  FileStream(int file, const Hdf5Layout& hdf5, std::uint64_t start, BlockWriter& blocks)
+      : hdf5_(hdf5), position_(start), blocks_(blocks) {
+    blocks_.begin(file, start);
+  }
 
   /// HDF5's own bytes up to `end`.
   void outside_until(std::uint64_t end) {
@@ -64,7 +55,7 @@ class FileStream {
     while (position_ < end) {
       const std::span piece(bytes.data(), std::min<std::uint64_t>(end - position_, bytes.size()));
       const ssize_t got =
-          ::pread(hdf5_.image.get(), piece.data(), piece.size(), static_cast<off_t>(position_));
+          ::pread(hdf5_.image(), piece.data(), piece.size(), static_cast<off_t>(position_));
       expects(got == static_cast<ssize_t>(piece.size()), "the HDF5 image is complete");
       outside_.update(piece);
       write(piece);
@@ -99,31 +90,8 @@ class FileStream {
   const Hdf5Layout& hdf5_;
   std::uint64_t position_;
   Hasher outside_;
-  BlockWriter blocks_;
+  BlockWriter& blocks_;
 };
-
-std::span<const float> values_of(const Snapshot& snapshot, std::size_t tensor) {
-  const TensorPlace& place = snapshot.layout->tensors[tensor];
-  return snapshot.buffers[place.buffer].subspan(place.offset, element_count(place.info));
-}
-
-void write_body(int file, const Snapshot& snapshot, const Hdf5Layout& hdf5,
-                CheckpointIndex& index) {
-  FileStream stream(file, hdf5, index.user_block);
-  for (const StoredTensor* next : in_file_order(index)) {
-    const auto i = static_cast<std::size_t>(next - index.tensors.data());
-    stream.outside_until(next->offset);
-    stream.tensor(index.tensors[i], values_of(snapshot, i));
-  }
-  stream.outside_until(index.file_bytes);
-  index.outside_hash = stream.finish();
-}
-
-void write_head(int file, const CheckpointIndex& index) {
-  BlockWriter blocks(file, 0);
-  blocks.append(encode(index));
-  blocks.finish();
-}
 
 // Finds a full disk before time is spent on it, and keeps the blocks together. Optional.
 void reserve(int file, std::uint64_t bytes) {
@@ -132,26 +100,73 @@ void reserve(int file, std::uint64_t bytes) {
     check_storage(-1, "fallocate");
 }
 
-std::uint64_t state_hash_of(const CheckpointIndex& index, std::span<const TensorInfo> infos) {
-  std::vector<std::uint64_t> hashes;
-  for (const StoredTensor& tensor : index.tensors) hashes.push_back(tensor.hash);
-  return state_hash(index.metadata, infos, hashes);
-}
-
 }  // namespace
 
-WrittenCheckpoint write_checkpoint(int file, const Snapshot& snapshot) {
-  const std::vector<TensorInfo> infos = infos_of(*snapshot.layout);
-  const std::uint64_t user_block = user_block_bytes(snapshot.metadata, infos);
-  const Hdf5Layout hdf5 = lay_out_hdf5(snapshot.metadata, infos, user_block);
-  CheckpointIndex index = index_of(snapshot, hdf5, user_block);
+FileWriter::FileWriter(const StateLayout& layout)
+    : places_(layout.tensors), infos_(infos_of(layout)) {
+  static_cast<void>(hdf5_for({}));
+}
+
+const Hdf5Layout& FileWriter::hdf5_for(const CheckpointMetadata& metadata) {
+  const std::uint64_t user_block = user_block_bytes(metadata, infos_);
+  if (hdf5_ && hdf5_->fits(metadata, user_block))
+    hdf5_->fill(metadata);
+  else
+    hdf5_.emplace(metadata, infos_, user_block);
+  return *hdf5_;
+}
+
+CheckpointIndex FileWriter::new_index(const Snapshot& snapshot, const Hdf5Layout& hdf5) const {
+  CheckpointIndex index{.metadata = snapshot.metadata,
+                        .run_id = snapshot.run_id,
+                        .tensors = {},
+                        .user_block = hdf5.user_block(),
+                        .file_bytes = hdf5.bytes(),
+                        .outside_hash = 0};
+  for (std::size_t i = 0; i < infos_.size(); ++i) {
+    const std::uint64_t bytes = element_count(infos_[i]) * sizeof(float);
+    const std::uint64_t offset = bytes == 0 ? index.user_block : hdf5.offset(i);
+    index.tensors.push_back({infos_[i], offset, bytes, hash_text("")});
+  }
+  return index;
+}
+
+void FileWriter::write_body(int file, const Snapshot& snapshot, const Hdf5Layout& hdf5,
+                            CheckpointIndex& index) {
+  FileStream stream(file, hdf5, index.user_block, blocks_);
+  for (const StoredTensor* next : in_file_order(index)) {
+    const auto i = static_cast<std::size_t>(next - index.tensors.data());
+    const TensorPlace& place = places_[i];
+    stream.outside_until(next->offset);
+    stream.tensor(index.tensors[i], snapshot.buffers[place.buffer].subspan(
+                                        place.offset, next->bytes / sizeof(float)));
+  }
+  stream.outside_until(index.file_bytes);
+  index.outside_hash = stream.finish();
+}
+
+void FileWriter::write_head(int file, const CheckpointIndex& index) {
+  blocks_.begin(file, 0);
+  blocks_.append(encode(index));
+  blocks_.finish();
+}
+
+std::uint64_t FileWriter::state_hash_of(const CheckpointIndex& index) const {
+  std::vector<std::uint64_t> hashes;
+  for (const StoredTensor& tensor : index.tensors) hashes.push_back(tensor.hash);
+  return state_hash(index.metadata, infos_, hashes);
+}
+
+WrittenCheckpoint FileWriter::write(int file, const Snapshot& snapshot) {
+  const Hdf5Layout& hdf5 = hdf5_for(snapshot.metadata);
+  CheckpointIndex index = new_index(snapshot, hdf5);
 
   reserve(file, index.file_bytes);
   write_body(file, snapshot, hdf5, index);
   write_head(file, index);
   check_storage(::ftruncate(file, static_cast<off_t>(index.file_bytes)), "ftruncate");
   check_storage(::fsync(file), "fsync");
-  return {index.file_bytes, state_hash_of(index, infos)};
+  return {index.file_bytes, state_hash_of(index)};
 }
 
 }  // namespace ringtrain

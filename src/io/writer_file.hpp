@@ -1,16 +1,19 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "io/checkpoint_hdf5.hpp"
+#include "io/checkpoint_index.hpp"
+#include "io/writer_blocks.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 
 namespace ringtrain {
 
 /// A state to be written.
 struct Snapshot {
-  const StateLayout* layout = nullptr;
   CheckpointMetadata metadata;
   std::string run_id;
   std::vector<std::span<const float>> buffers;
@@ -21,8 +24,28 @@ struct WrittenCheckpoint {
   std::uint64_t state_hash = 0;
 };
 
-/// Writes a complete checkpoint into the empty `file` and makes its bytes durable. `direct`: the
-/// file was opened with O_DIRECT. Throws Error; with Exit::not_finite for a NaN or infinite value.
-WrittenCheckpoint write_checkpoint(int file, const Snapshot& snapshot);
+/// Writes checkpoints of one layout into files, keeping what is the same in all of them.
+class FileWriter {
+ public:
+  /// Throws Error when the format cannot hold the names or shapes.
+  explicit FileWriter(const StateLayout& layout);
+
+  /// Writes a complete checkpoint into the empty `file` and makes its bytes durable. Throws Error;
+  /// with Exit::not_finite for a NaN or infinite value.
+  WrittenCheckpoint write(int file, const Snapshot& snapshot);
+
+ private:
+  const Hdf5Layout& hdf5_for(const CheckpointMetadata& metadata);
+  CheckpointIndex new_index(const Snapshot& snapshot, const Hdf5Layout& hdf5) const;
+  void write_body(int file, const Snapshot& snapshot, const Hdf5Layout& hdf5,
+                  CheckpointIndex& index);
+  void write_head(int file, const CheckpointIndex& index);
+  std::uint64_t state_hash_of(const CheckpointIndex& index) const;
+
+  std::vector<TensorPlace> places_;
+  std::vector<TensorInfo> infos_;
+  std::optional<Hdf5Layout> hdf5_;
+  BlockWriter blocks_;
+};
 
 }  // namespace ringtrain

@@ -54,6 +54,7 @@ class Helper {
       setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
       for (std::size_t i = 0; i < slot_count; ++i)
         slots_[i] = SharedMemory::map(std::move(request.descriptors.at(1 + i)));
+      writer_ = std::make_unique<FileWriter>(setup_.layout);
       directory_.reset();
       directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
                                                          2 * state_bytes(setup_.layout));
@@ -71,7 +72,7 @@ class Helper {
     Message reply{.kind = Message::Kind::saved, .slot = request.slot, .step = request.step};
     try {
       const Snapshot snapshot = snapshot_in(request);
-      reply.bytes = directory_->save(snapshot);
+      reply.bytes = directory_->save(snapshot, *writer_);
       reply.with_text(checkpoint_name(snapshot.metadata.step));
     } catch (const std::exception& failure) {
       reply.kind = Message::Kind::failed;
@@ -99,7 +100,6 @@ class Helper {
     const SlotPlan plan(setup_.layout);
     const std::span<const std::byte> slot = slots_[request.slot].bytes();
     Snapshot snapshot{
-        .layout = &setup_.layout,
         .metadata = metadata_from_json_text(as_text(slot.subspan(plan.text_offset, request.bytes))),
         .run_id = setup_.run_id,
         .buffers = {}};
@@ -117,6 +117,7 @@ class Helper {
 
   void close() {
     directory_.reset();
+    writer_.reset();
     slots_ = {};
     send_message(socket_, Message{.kind = Message::Kind::closed});
   }
@@ -124,6 +125,7 @@ class Helper {
   int socket_;
   WriterSetup setup_;
   std::array<SharedMemory, slot_count> slots_;
+  std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;
 };
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -40,16 +41,19 @@ void ignore_signals() {
     std::signal(signal, SIG_IGN);
 }
 
+void close_all(unsigned first, unsigned last) {
+  if (first > last || ::syscall(SYS_close_range, first, last, 0) == 0) return;
+  constexpr unsigned enough = 65535;  // kernels before 5.9 close one by one
+  for (unsigned fd = first; fd <= std::min(last, enough); ++fd) ::close(static_cast<int>(fd));
+}
+
 // Whatever else the trainer had open must not outlive it here: its launcher waits for pipes to
 // close.
 void keep_only(int socket) {
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int standard : {0, 1, 2}) ::dup2(null, standard);
-  const auto close_range = [](unsigned first, unsigned last) {
-    if (first <= last) ::syscall(SYS_close_range, first, last, 0);
-  };
-  close_range(3, static_cast<unsigned>(socket) - 1);
-  close_range(static_cast<unsigned>(socket) + 1, ~0u);
+  close_all(3, static_cast<unsigned>(socket) - 1);
+  close_all(static_cast<unsigned>(socket) + 1, ~0u);
 }
 
 // Training goes first, but a save must make progress: lowest best-effort class, not idle.

@@ -72,7 +72,7 @@ std::string text_of(const ThreadPlan& plan, const Place& place, bool crowded) {
                         plural(static_cast<std::size_t>(place.local_size), "rank"));
   if (!std::isinf(place.quota)) text += fmt::format(", time for {:.3g} cpus", place.quota);
   text += fmt::format(", wait policy {}", plan.active_wait ? "active" : "passive");
-  if (crowded) text += "; more threads than cores: expect less speed";
+  if (crowded) text += "; more threads than cores";
   return text;
 }
 

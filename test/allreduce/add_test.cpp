@@ -20,11 +20,12 @@ TEST_CASE("add: adds each element once, at any length") {
 }
 
 TEST_CASE("sum_replicas: sums a slice in the order asked for and leaves the rest alone") {
-  const int ranks = GENERATE(2, 3, 4, 7);
+  const int ranks = GENERATE(2, 3, 4, 8);
   const int start = GENERATE(0, 1);
+  const bool everyone = GENERATE(false, true);
   constexpr std::size_t count = 5000, stride = 5008;
   const Range slice{16, 4000};
-  CAPTURE(ranks, start);
+  CAPTURE(ranks, start, everyone);
   std::vector<float> memory(stride * static_cast<std::size_t>(ranks));
   std::vector<std::vector<float>> values;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -32,14 +33,15 @@ TEST_CASE("sum_replicas: sums a slice in the order asked for and leaves the rest
     std::ranges::copy(values.back(), &memory[stride * static_cast<std::size_t>(rank)]);
   }
 
-  sum_replicas({memory.data(), stride, ranks}, slice, start, {1, 1});
+  sum_replicas({memory.data(), stride, ranks}, slice, start,
+               everyone ? Range{0, static_cast<std::size_t>(ranks)} : Range{1, 1});
 
   for (std::size_t i = 0; i < count; ++i) {
     float sum = values[static_cast<std::size_t>(start)][i];
     for (int step = 1; step < ranks; ++step)
       sum += values[static_cast<std::size_t>((start + step) % ranks)][i];
     const bool summed = i >= slice.first && i < slice.end();
-    REQUIRE(memory[i] == values[0][i]);  // not a target
-    REQUIRE(memory[stride + i] == (summed ? sum : values[1][i]));
+    for (std::size_t r = 0; r < values.size(); ++r)
+      REQUIRE(memory[r * stride + i] == (summed && (everyone || r == 1) ? sum : values[r][i]));
   }
 }

@@ -78,17 +78,31 @@ TEST_CASE("Checkpoint: h5dump lists every tensor") {
 
 TEST_CASE("Checkpoint: equal states give equal files but for the run id") {
   const TemporaryDirectory first, second;
-  const State state(240, 5000);
-
+  const State state(240, 5000), before(7, 5000);
   std::string a = file_bytes(save_one(first, state, "run-a"));
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // a time stamp would show
-  std::string b = file_bytes(save_one(second, state, "run-b"));
+
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, second, state.layout, {.run_id = "run-b"});
+  writer.try_save(before.metadata, before.copier());  // a layout that is used again must not show
+  writer.try_save(state.metadata, state.copier());
+  writer.close(std::chrono::seconds(10));
+  std::string b = file_bytes(second / "step-0000000240.h5");
 
   REQUIRE(a.size() == b.size());
-  CHECK(a != b);
+  CHECK((a != b));
   a.replace(48, 48, 48, '-');  // hash of the run id, run id
   b.replace(48, 48, 48, '-');
   CHECK((a == b));
+}
+
+TEST_CASE("Checkpoint: only its owner may read the file") {
+  const TemporaryDirectory directory;
+
+  const auto permissions = std::filesystem::status(save_one(directory, State(1))).permissions();
+
+  using std::filesystem::perms;
+  CHECK(permissions == (perms::owner_read | perms::owner_write));
 }
 
 TEST_CASE("Checkpoint: equal states give equal state hashes, others do not") {

@@ -69,6 +69,50 @@ TEST_CASE("Checkpoint writer: the newest K intact files and the one resumed from
                                                      "step-0000000004.h5", "step-0000000005.h5"});
 }
 
+TEST_CASE("Checkpoint writer: files of later steps, another run's future, are left alone") {
+  const TemporaryDirectory directory;
+  for (const std::uint64_t step : {10, 90}) save_one(directory, State(step));
+  const State state(20);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 1});
+
+  writer.try_save(state.metadata, state.copier());
+  writer.close(10s);
+
+  CHECK(names(directory) ==
+        std::vector<std::string>{"lock", "step-0000000020.h5", "step-0000000090.h5"});
+}
+
+TEST_CASE("Checkpoint writer: temporaries of dead runs are removed, whatever they are") {
+  const TemporaryDirectory directory;
+  const State state(20);
+  write_bytes(directory / "precious", "not ours");
+  write_bytes(directory / ".step-0000000001.h5.tmp", "half a checkpoint");
+  std::filesystem::create_symlink(directory / "precious", directory / ".step-0000000020.h5.tmp");
+  write_bytes(directory / ".other.tmp", "not ours");
+  WriterProcess process = WriterProcess::start();
+
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  const SaveEvent note = await(writer, SaveEvent::Kind::note);
+  writer.try_save(state.metadata, state.copier());
+  writer.close(10s);
+
+  CHECK_THAT(note.text, Contains("removed .step-00000000"));
+  CHECK(names(directory) ==
+        std::vector<std::string>{".other.tmp", "lock", "precious", "step-0000000020.h5"});
+  CHECK(file_bytes(directory / "precious") == "not ours");
+}
+
+TEST_CASE("Checkpoint writer: names that HDF5 cannot hold are refused before training") {
+  const TemporaryDirectory directory;
+  State state(1);
+  state.layout.tensors[1].info.name = "weights/fc.weight/inner";
+  WriterProcess process = WriterProcess::start();
+
+  CHECK_THROWS_WITH(CheckpointWriter(process, directory, state.layout, {.run_id = "test"}),
+                    Contains("weights/fc.weight"));
+}
+
 TEST_CASE("Checkpoint writer: a state that is not finite is not published") {
   const TemporaryDirectory directory;
   State state(1);

@@ -1,7 +1,9 @@
-// Under mpirun: every communicator sums exactly, with the same bits on all ranks and in every run.
+// communicator_job [HOSTS], under mpirun: every communicator sums exactly, with the same bits on
+// all ranks and in every run.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "ringtrain/allreduce/gradient_reducer.hpp"
@@ -43,8 +45,8 @@ std::vector<float> summed(Communicator& communicator, const std::vector<float>& 
 
 void check_sums(const Case& test, Communicator& communicator, const MpiSession& session) {
   const auto n = static_cast<std::size_t>(session.size());
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000},
-                                  std::size_t{300'007}})
+  for (const std::size_t count :
+       {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000}, std::size_t{300'007}})
     for (const bool ours : {true, false}) {
       const std::string here = fmt::format("{}, {} elements, {}", test.name, count,
                                            ours ? "its own memory" : "the heap");
@@ -67,7 +69,8 @@ void check_rounds(const Case& test, Communicator& communicator, const MpiSession
   GradientReducer reducer(communicator, gradients, 20'000);
   for (int round = 0; round < 50; ++round) {
     std::ranges::copy(exact_values(count, session.rank()), gradients.view().data());
-    for (const std::size_t first : {25'000u, 19'999u, 8'000u, 7'000u, 13u}) reducer.final_from(first);
+    for (const std::size_t first : {25'000u, 19'999u, 8'000u, 7'000u, 13u})
+      reducer.final_from(first);
     reducer.finish();
     require(values_of(gradients) == exact_sums(count, session.size()),
             fmt::format("exact sum: {}, round {}", test.name, round));
@@ -84,16 +87,18 @@ void check_broadcast(const Case& test, Communicator& communicator, const MpiSess
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   const MpiSession session;
   try {
+    if (argc > 1) require(session.hosts() == std::stoi(argv[1]), "the number of hosts");
     const bool plain = session.hosts() == 1 || session.hosts() == session.size();
     const RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
-    for (const Case& test : {Case{"auto", "auto", {}, plain}, Case{"ring", "ring", {}, plain},
-                             Case{"ring, no overlap", "ring", {.overlap = false}, plain},
-                             Case{"ring of single ranks", "ring", {.ranks_a_host = 1}, true},
-                             Case{"ring of pairs", "ring", {.ring = tiny, .ranks_a_host = 2}, false},
-                             Case{"mpi", "mpi", {}, false}}) {
+    for (const Case& test :
+         {Case{"auto", "auto", {}, plain}, Case{"ring", "ring", {}, plain},
+          Case{"ring, no overlap", "ring", {.overlap = false}, plain},
+          Case{"ring of single ranks", "ring", {.ranks_a_host = 1}, true},
+          Case{"ring of pairs", "ring", {.ring = tiny, .ranks_a_host = 2}, false},
+          Case{"mpi", "mpi", {}, false}}) {
       const auto communicator = make_communicator(test.kind, session, test.options);
       require(communicator->rank() == session.rank() && communicator->size() == session.size(),
               fmt::format("rank and size: {}", test.name));

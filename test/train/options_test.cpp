@@ -1,14 +1,10 @@
 #include "ringtrain/train/options.hpp"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "ringtrain/base/error.hpp"
+#include "train/temporary_file.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;
@@ -41,23 +37,6 @@ std::string refusal(const std::string& line) {
   }
   return "accepted";
 }
-
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text) {
-    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-XXXXXX").string();
-    ::close(check_errno(::mkstemp(name.data()), "mkstemp"));
-    path_ = name;
-    std::ofstream(path_) << text;
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 const std::vector<std::string> valid = {"--model resnet50",
                                         "--classes 7",

@@ -29,9 +29,9 @@ class RingLink {
 
 /// How a ring cuts what it sends. Changes speed, never the result.
 struct RingTuning {
-  std::size_t largest_segment = 64 * 1024;   ///< elements of a message
-  std::size_t smallest_segment = 16 * 1024;  ///< unless the part is smaller
-  std::size_t window = 4;                    ///< receives posted ahead
+  std::size_t largest_segment = 31 * 256;  ///< elements of a message
+  std::size_t smallest_segment = 8 * 256;  ///< unless the part is smaller
+  std::size_t window = 16;                 ///< receives posted ahead
 };
 
 /// Sums buffers in place around a ring, in segments that travel one behind the other, so that both

@@ -45,12 +45,12 @@ struct CheckpointMetadata {
   std::uint64_t seed = 0;      ///< keys every random number
   std::uint64_t world_size = 1;
   std::uint64_t global_batch = 0;
-  std::string model;
+  std::string model{};
   std::uint64_t model_hash = 0;
-  std::string config;                  ///< JSON: the options that change the numbers
-  std::string optimizer;               ///< JSON: scalars of optimizer and schedule
-  std::vector<std::uint64_t> buckets;  ///< bounds of the gradient buckets, in floats
-  std::string plans;                   ///< JSON: choices of the backend that change rounding
+  std::string config{};                  ///< JSON: the options that change the numbers
+  std::string optimizer{};               ///< JSON: scalars of optimizer and schedule
+  std::vector<std::uint64_t> buckets{};  ///< bounds of the gradient buckets, in floats
+  std::string plans{};                   ///< JSON: choices of the backend that change rounding
 
   bool operator==(const CheckpointMetadata&) const = default;
 };

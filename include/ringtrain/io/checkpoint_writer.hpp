@@ -36,7 +36,7 @@ struct SaveEvent {
   std::uint64_t step = 0;
   std::string file{};  ///< name in the directory
   std::uint64_t bytes = 0;
-  double seconds = 0;  ///< from the hand-over to durable
+  double seconds = 0;  ///< the writer's time for it, until durable
   std::string text{};  ///< what happened and what to do, for all kinds but saved
 };
 

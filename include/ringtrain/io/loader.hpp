@@ -29,7 +29,7 @@ struct LoaderOptions {
   Share share{0, 1};     ///< this rank's part of it, not empty
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
-  InputRecipe recipe;
+  InputRecipe recipe{};
 };
 
 /// Fills batches ahead of the trainer. Which samples, pixels and distortions a batch holds depends

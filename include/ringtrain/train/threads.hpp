@@ -30,7 +30,7 @@ struct ThreadPlan {
   std::vector<int> cpus;  ///< for all threads of the rank: compute, loader, communication
   /// Whether idle compute threads spin: only when every thread has a core of its own.
   bool active_wait = false;
-  std::string text;  ///< one line for the user
+  std::string text = {};  ///< one line for the user
 };
 
 /// Shares the host between its ranks: whole cores, neighbours together, one compute thread a core.

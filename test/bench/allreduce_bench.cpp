@@ -1,0 +1,214 @@
+// allreduce_bench sizes|overlap [KEY=NUMBER...], under mpirun: how fast gradients are summed.
+//
+// sizes: our ring against MPI_Allreduce and, between hosts, one plain TCP stream, in turn.
+// overlap: a step that computes `compute_ms` in 8 pieces and sums `kib`, with and without overlap.
+// The keys and their defaults are in Settings.
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/tcp_stream.hpp"
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+struct Settings {
+  std::map<std::string, std::size_t> values{{"rounds", 15},
+                                            {"from_kib", 64},
+                                            {"to_kib", 65536},
+                                            {"kib", 4200},
+                                            {"compute_ms", 100},
+                                            {"bucket_kib", 1024},
+                                            {"ranks_a_host", 0},
+                                            {"overlap", 1},
+                                            {"window", RingTuning().window},
+                                            {"smallest_kib", RingTuning().smallest_segment / 256},
+                                            {"largest_kib", RingTuning().largest_segment / 256}};
+
+  void read(std::string_view argument) {
+    const auto equals = argument.find('=');
+    const auto found = values.find(std::string(argument.substr(0, equals)));
+    if (equals == std::string_view::npos || found == values.end())
+      throw Error(Exit::usage, std::string(argument), "no such setting");
+    found->second = std::stoul(std::string(argument.substr(equals + 1)));
+  }
+  std::size_t operator[](const std::string& key) const { return values.at(key); }
+  CommunicatorOptions communicator(bool overlap) const {
+    return {{(*this)["largest_kib"] * 256, (*this)["smallest_kib"] * 256, (*this)["window"]},
+            overlap,
+            static_cast<int>((*this)["ranks_a_host"])};
+  }
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+// Median of the middle, and how far from it the runs usually are, as a fraction.
+std::string with_spread(const std::vector<double>& values, double scale) {
+  const double middle = median(values);
+  std::vector<double> off;
+  for (const double value : values) off.push_back(std::abs(value - middle));
+  return fmt::format("{:8.3f} ±{:3.0f}%", scale * middle, 148.26 * median(off) / middle);
+}
+
+// Seconds of one call, of the slowest rank; right on rank 0 only.
+double time_of(const MpiSession& session, std::size_t calls, const std::function<void()>& call) {
+  session.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::size_t i = 0; i < calls; ++i) call();
+  const double mine = seconds_since(begin) / static_cast<double>(calls);
+  double slowest = 0;
+  for (const auto& text : session.gather(fmt::format("{}", mine)))
+    slowest = std::max(slowest, std::stod(text));
+  return slowest;
+}
+
+void measure_sizes(const MpiSession& session, const Settings& settings) {
+  const auto ring =
+      make_communicator("ring", session, settings.communicator(settings["overlap"] != 0));
+  const auto mpi = make_communicator("mpi", session);
+  std::optional<TcpStream> stream;
+  if (session.hosts() > 1) stream.emplace(session);
+  const std::size_t most = settings["to_kib"] * 256;
+  const Buffer ring_memory = ring->memory().allocate(most);
+  const Buffer mpi_memory = mpi->memory().allocate(most);
+  const double n = session.size(), bus = 2 * (n - 1) / n;
+  if (session.rank() == 0)
+    fmt::print(
+        "{} ranks on {} hosts; GB/s; bus bandwidth = bytes / seconds * 2(n-1)/n\n"
+        "{:>9} {:>15} {:>15} {:>7} {:>9} {:>15} {:>9}\n",
+        session.size(), session.hosts(), "KiB", "ring algbw", "MPI algbw", "ratio", "ring bus",
+        stream ? "TCP stream" : "", stream ? "bus/TCP" : "");
+  for (std::size_t kib = settings["from_kib"]; kib <= settings["to_kib"]; kib *= 4) {
+    const std::size_t bytes = kib * 1024;
+    const auto sum = [&](Communicator& communicator, const Buffer& memory) {
+      communicator.start_sum(memory.view().slice(0, bytes / sizeof(float)));
+      communicator.finish();
+    };
+    // A call of about 5 ms is longer than what a barrier leaves uneven.
+    const double once = time_of(session, 2, [&] { sum(*ring, ring_memory); });
+    const auto calls = std::stoul(
+        session.broadcast(std::to_string(static_cast<int>(std::clamp(0.005 / once, 1.0, 500.0)))));
+    std::vector<double> ring_rates, mpi_rates, stream_rates, ratios;
+    for (std::size_t round = 0; round < settings["rounds"]; ++round) {
+      const double size = static_cast<double>(bytes) * 1e-9;
+      ring_rates.push_back(size / time_of(session, calls, [&] { sum(*ring, ring_memory); }));
+      mpi_rates.push_back(size / time_of(session, calls, [&] { sum(*mpi, mpi_memory); }));
+      ratios.push_back(ring_rates.back() / mpi_rates.back());
+      if (stream)
+        stream_rates.push_back(size / time_of(session, calls, [&] { stream->carry(bytes); }));
+    }
+    if (session.rank() != 0) continue;
+    fmt::print("{:>9} {:>15} {:>15} {:>7.2f} {:>9.3f}", kib, with_spread(ring_rates, 1),
+               with_spread(mpi_rates, 1), median(ratios), bus * median(ring_rates));
+    if (stream)
+      fmt::print(" {:>15} {:>9.3f}", with_spread(stream_rates, 1),
+                 bus * median(ring_rates) / median(stream_rates));
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+}
+
+// Arithmetic that needs nothing but a core.
+double compute(std::size_t iterations) {
+  double x = 0.5;
+  for (std::size_t i = 0; i < iterations; ++i) x = x * 0.999999 + 1e-7;
+  return x;
+}
+
+std::size_t iterations_for(const MpiSession& session, double seconds) {
+  constexpr std::size_t probe = 20'000'000;
+  volatile double keep = 0;
+  std::vector<double> times;
+  for (int i = 0; i < 5; ++i) times.push_back(time_of(session, 1, [&] { keep = compute(probe); }));
+  return std::stoul(
+      session.broadcast(std::to_string(static_cast<std::size_t>(probe * seconds / median(times)))));
+}
+
+double cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](timeval t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+void measure_overlap(const MpiSession& session, const Settings& settings) {
+  constexpr std::size_t pieces = 8;
+  const std::size_t count = settings["kib"] * 256;
+  const std::size_t iterations =
+      iterations_for(session, static_cast<double>(settings["compute_ms"]) * 1e-3) / pieces;
+  const auto with = make_communicator("ring", session, settings.communicator(true));
+  const auto without = make_communicator("ring", session, settings.communicator(false));
+  const Buffer memory_with = with->memory().allocate(count);
+  const Buffer memory_without = without->memory().allocate(count);
+  const std::size_t bucket = settings["bucket_kib"] * 1024;
+  GradientReducer overlapped(*with, memory_with, bucket), plain(*without, memory_without, bucket);
+  volatile double keep = 0;
+  const auto step = [&](GradientReducer* reducer, bool computes) {
+    for (std::size_t left = pieces; left-- > 0;) {
+      if (computes) keep = compute(iterations);
+      if (reducer != nullptr) reducer->final_from(count * left / pieces);
+    }
+    if (reducer != nullptr) reducer->finish();
+  };
+  std::map<std::string, std::vector<double>> times;
+  std::vector<double> against_longest, cores;
+  for (std::size_t round = 0; round < settings["rounds"]; ++round) {
+    const auto time = [&](GradientReducer* reducer, bool computes) {
+      return time_of(session, 1, [&] { step(reducer, computes); });
+    };
+    const double alone = time(nullptr, true);
+    const double cpu_before = cpu_seconds();
+    double cpu = 0;
+    const double exchange = time_of(session, 1, [&] {
+      step(&plain, false);
+      cpu = cpu_seconds() - cpu_before;
+    });
+    cores.push_back(cpu / exchange);
+    times["compute alone"].push_back(alone);
+    times["exchange alone"].push_back(exchange);
+    times["step, overlap off"].push_back(time(&plain, true));
+    times["step, overlap on"].push_back(time(&overlapped, true));
+    against_longest.push_back(times["step, overlap on"].back() / std::max(alone, exchange));
+  }
+  if (session.rank() != 0) return;
+  fmt::print("{} ranks on {} hosts, {} KiB in buckets of {} KiB; milliseconds\n", session.size(),
+             session.hosts(), settings["kib"], settings["bucket_kib"]);
+  for (const auto& [what, values] : times)
+    fmt::print("{:>20} {}\n", what, with_spread(values, 1e3));
+  fmt::print("{:>20} {:8.3f}\n{:>20} {:8.3f}\n", "on / longer alone", median(against_longest),
+             "cores exchanging", median(cores));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const MpiSession session;
+  try {
+    const std::string mode = argc > 1 ? argv[1] : "";
+    Settings settings;
+    for (int i = 2; i < argc; ++i) settings.read(argv[i]);
+    if (mode != "sizes" && mode != "overlap")
+      session.fail_together("allreduce_bench sizes|overlap [KEY=NUMBER...]", Exit::usage);
+    mode == "sizes" ? measure_sizes(session, settings) : measure_overlap(session, settings);
+  } catch (const std::exception& failure) {
+    session.abort(failure);
+  }
+}

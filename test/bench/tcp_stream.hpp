@@ -1,0 +1,23 @@
+#pragma once
+#include <cstddef>
+
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+
+namespace ringtrain {
+
+/// A plain TCP connection from rank 0 to the last rank, with the kernel's own settings: what the
+/// network gives.
+class TcpStream {
+ public:
+  /// Collective.
+  explicit TcpStream(const MpiSession& session);
+  /// Sends so many bytes and waits until all are there. Collective.
+  void carry(std::size_t bytes);
+
+ private:
+  FileDescriptor end_;
+  bool sends_ = false;
+};
+
+}  // namespace ringtrain

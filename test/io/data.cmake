@@ -1,0 +1,14 @@
+set(IO_DATA_TESTS
+  data_support.cpp
+  dataset_cifar10_test.cpp
+  dataset_images_test.cpp
+  dataset_test.cpp
+  decoder_test.cpp
+  encode_jpeg.cpp
+  encode_png.cpp
+  framing_test.cpp
+  loader_test.cpp
+  printable_test.cpp
+  real_data_test.cpp
+  resize_test.cpp
+  sample_order_test.cpp)

@@ -1,0 +1,86 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/dataset.hpp"
+
+namespace ringtrain::test {
+
+using Bytes = std::vector<std::uint8_t>;
+
+/// A new directory, removed with all it holds.
+class TempDirectory {
+ public:
+  TempDirectory();
+  ~TempDirectory();
+  TempDirectory(const TempDirectory&) = delete;
+  TempDirectory& operator=(const TempDirectory&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Writes a file and the directories above it.
+void write_file(const std::filesystem::path& path, std::span<const std::uint8_t> bytes);
+void write_text(const std::filesystem::path& path, std::string_view text);
+
+/// An image whose values differ by place and channel, smooth enough for JPEG.
+Image gradient_image(Extent extent, int seed = 0);
+
+enum class JpegKind { rgb, grey, progressive, cmyk, ycck };
+/// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
+Bytes encode_jpeg(const Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
+
+enum class PngKind { rgb, grey, grey_16, rgb_16, rgb_alpha, palette, grey_1, interlaced };
+Bytes encode_png(const Image& image, PngKind kind = PngKind::rgb);
+
+/// Largest difference of two images' values; 256 when their extents differ.
+int largest_difference(const ImageView& a, const ImageView& b);
+
+std::uint64_t hash_of(std::span<const std::uint8_t> pixels, std::uint64_t seed = 0);
+
+/// The error that `action` ends with; nullopt when it does not.
+template <class Action>
+std::optional<Error> error_of(Action action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+/// A directory of real data, or nullopt after printing why the test is skipped.
+std::optional<std::filesystem::path> real_data(std::string_view name);
+
+/// A data set for tests of the loader: any size, every sample another image, some unreadable.
+class CountingDataset final : public Dataset {
+ public:
+  CountingDataset(std::uint64_t size, Extent extent, std::vector<std::uint64_t> unreadable = {})
+      : size_(size), extent_(extent), unreadable_(std::move(unreadable)) {}
+
+  std::uint64_t size() const override { return size_; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  int label(std::uint64_t sample) const override { return static_cast<int>(sample % 3); }
+  std::unique_ptr<SampleReader> reader() const override;
+  std::string description() const override { return "counting"; }
+  std::uint64_t manifest_hash() const override { return size_; }
+
+  Image image(std::uint64_t sample) const;
+
+ private:
+  std::uint64_t size_;
+  Extent extent_;
+  std::vector<std::uint64_t> unreadable_;
+  std::vector<std::string> names_{"a", "b", "c"};
+};
+
+}  // namespace ringtrain::test

@@ -1,0 +1,192 @@
+#include "io/decoder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "io/data_support.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::uint64_t plenty = 1 << 20;
+
+Image decoded(std::span<const std::uint8_t> bytes, Extent at_least = {1 << 20, 1 << 20}) {
+  const auto decoder = make_image_decoder(plenty);
+  decoder->open(bytes);
+  Image image;
+  decoder->pixels(at_least, image);
+  return image;
+}
+
+/// Why the bytes are undecodable; empty when they are not.
+std::string complaint(std::span<const std::uint8_t> bytes) {
+  try {
+    decoded(bytes);
+  } catch (const Undecodable& failure) {
+    return failure.what();
+  }
+  return "";
+}
+
+/// `image` with its red in all channels.
+Image red_as_grey(Image image) {
+  for (std::size_t i = 0; i < image.pixels.size(); ++i)
+    image.pixels[i] = image.pixels[i - i % Image::channels];
+  return image;
+}
+
+const Image picture = gradient_image({37, 53});
+
+}  // namespace
+
+TEST_CASE("decode: JPEG of every colour space comes close to what was encoded") {
+  const auto kind = GENERATE(JpegKind::rgb, JpegKind::progressive, JpegKind::cmyk, JpegKind::ycck);
+  CAPTURE(static_cast<int>(kind));
+
+  const Image image = decoded(encode_jpeg(picture, kind));
+
+  CHECK(largest_difference(image.view(), picture.view()) < 12);
+}
+
+TEST_CASE("decode: CMYK without Adobe's mark is not inverted") {
+  Bytes bytes = encode_jpeg(picture, JpegKind::cmyk, 100);
+  const std::string_view mark = "Adobe";
+  const auto at = std::search(bytes.begin(), bytes.end(), mark.begin(), mark.end());
+  REQUIRE(at != bytes.end());
+  *at = 'X';
+
+  const Image image = decoded(bytes);
+
+  // Black is 255, full ink.
+  CHECK(std::ranges::all_of(image.pixels, [](int value) { return value <= 1; }));
+}
+
+TEST_CASE("decode: grey becomes three equal channels") {
+  const Image grey = red_as_grey(picture);
+
+  CHECK(largest_difference(decoded(encode_jpeg(picture, JpegKind::grey)).view(), grey.view()) < 5);
+  CHECK(decoded(encode_png(picture, PngKind::grey)).pixels == grey.pixels);
+  CHECK(decoded(encode_png(picture, PngKind::grey_16)).pixels == grey.pixels);
+}
+
+TEST_CASE("decode: PNG of every kind is exact, and alpha is dropped") {
+  const auto kind =
+      GENERATE(PngKind::rgb, PngKind::rgb_16, PngKind::rgb_alpha, PngKind::interlaced);
+  CAPTURE(static_cast<int>(kind));
+
+  CHECK(decoded(encode_png(picture, kind)).pixels == picture.pixels);
+}
+
+TEST_CASE("decode: PNG palettes and single bits become colours") {
+  const Image coloured = decoded(encode_png(picture, PngKind::palette));
+  const Image bits = decoded(encode_png(picture, PngKind::grey_1));
+
+  for (std::size_t i = 0; i < picture.pixels.size(); i += 3) {
+    const std::uint8_t red = picture.pixels[i];
+    REQUIRE(coloured.pixels[i] == red);
+    REQUIRE(coloured.pixels[i + 1] == 255 - red);
+    REQUIRE(coloured.pixels[i + 2] == 7);
+    REQUIRE(bits.pixels[i] == (red >= 128 ? 255 : 0));
+  }
+}
+
+TEST_CASE("decode: a JPEG is reduced as far as it stays large enough, and no further") {
+  const Bytes bytes = encode_jpeg(gradient_image({100, 203}));
+
+  CHECK(decoded(bytes, {100, 203}).extent == Extent{100, 203});
+  CHECK(decoded(bytes, {51, 100}).extent == Extent{100, 203});
+  CHECK(decoded(bytes, {50, 102}).extent == Extent{50, 102});
+  CHECK(decoded(bytes, {25, 30}).extent == Extent{25, 51});
+  CHECK(decoded(bytes, {1, 1}).extent == Extent{13, 26});
+}
+
+TEST_CASE("decode: a decoder goes on after damaged images, with the same result") {
+  const Bytes good_jpeg = encode_jpeg(picture), good_png = encode_png(picture);
+  const auto decoder = make_image_decoder(plenty);
+  Image image;
+
+  for (const Bytes& good : {good_jpeg, good_png}) {
+    const auto cut = std::span(good).first(good.size() / 2);
+    CHECK_THROWS_AS((decoder->open(cut), decoder->pixels(picture.extent, image)), Undecodable);
+    decoder->open(good);
+    decoder->pixels(picture.extent, image);
+    CHECK(image.pixels == decoded(good).pixels);
+  }
+}
+
+TEST_CASE("decode: an image cut anywhere is undecodable") {
+  const auto bytes = GENERATE(encode_jpeg(picture), encode_jpeg(picture, JpegKind::progressive),
+                              encode_jpeg(picture, JpegKind::cmyk), encode_png(picture),
+                              encode_png(picture, PngKind::interlaced));
+  for (std::size_t part = 0; part < 16; ++part) {
+    CAPTURE(part);
+    CHECK(complaint(std::span(bytes).first(bytes.size() * part / 16)) != "");
+  }
+  CHECK(complaint(std::span(bytes).first(bytes.size() - 1)) != "");
+  CHECK(complaint(bytes) == "");
+}
+
+TEST_CASE("decode: damage is named") {
+  Bytes bad_huffman = encode_jpeg(gradient_image({64, 64}));
+  std::fill(bad_huffman.end() - 40, bad_huffman.end() - 2, std::uint8_t{0xFE});
+  Bytes bad_crc = encode_png(picture);
+  bad_crc[bad_crc.size() / 2] ^= 1;
+  const std::string text = "this is not an image";
+
+  CHECK_THAT(complaint(bad_huffman), Contains("JPEG, near byte"));
+  CHECK_THAT(complaint(bad_crc), Contains("(PNG)"));
+  CHECK_THAT(complaint(Bytes(text.begin(), text.end())),
+             Contains("neither JPEG nor PNG, begins with 74 68 69 73"));
+  CHECK_THAT(complaint(Bytes{}), Contains("neither JPEG nor PNG"));
+}
+
+TEST_CASE("decode: no byte of a JPEG or PNG can be flipped to crash") {
+  const Image small = gradient_image({9, 10});
+  const auto good = GENERATE_COPY(encode_jpeg(small), encode_png(small),
+                                  encode_jpeg(small, JpegKind::progressive));
+  const auto decoder = make_image_decoder(plenty);
+  Image image;
+  for (std::size_t i = 0; i < good.size(); ++i)
+    for (const int flip : {0x01, 0x80, 0xFF}) {
+      Bytes bytes = good;
+      bytes[i] = static_cast<std::uint8_t>(bytes[i] ^ flip);
+      try {
+        decoder->open(bytes);
+        decoder->pixels(small.extent, image);
+      } catch (const Undecodable&) {
+      }
+    }
+  decoder->open(good);
+  decoder->pixels(small.extent, image);
+  CHECK(image.extent == small.extent);
+}
+
+TEST_CASE("decode: too many pixels are refused at the header") {
+  Bytes huge_jpeg = encode_jpeg(picture);
+  const std::array<std::uint8_t, 2> frame{0xFF, 0xC0};
+  const auto at = std::search(huge_jpeg.begin(), huge_jpeg.end(), frame.begin(), frame.end());
+  for (int i = 5; i < 9; i += 2) at[i] = 65500 >> 8, at[i + 1] = 65500 & 255;
+  const auto decoder = make_image_decoder(plenty);
+
+  CHECK_THROWS_WITH(decoder->open(huge_jpeg), Contains("65500 x 65500 pixels"));
+  CHECK_THROWS_AS(make_png_decoder(37 * 53 - 1)->open(encode_png(picture)), Undecodable);
+  CHECK_THROWS_AS(make_jpeg_decoder(37 * 53 - 1)->open(encode_jpeg(picture)), Undecodable);
+  CHECK_NOTHROW(make_jpeg_decoder(37 * 53)->open(encode_jpeg(picture)));
+}
+
+TEST_CASE("decode: a progressive image of endless scans is refused") {
+  // Repeats the last scan, whose header has the marker FFDA.
+  Bytes bytes = encode_jpeg(picture, JpegKind::progressive);
+  const std::array<std::uint8_t, 2> scan{0xFF, 0xDA};
+  const auto last = std::find_end(bytes.begin(), bytes.end(), scan.begin(), scan.end());
+  const Bytes again(last, bytes.end() - 2);
+  bytes.resize(bytes.size() - 2);
+  for (int i = 0; i < 200; ++i) bytes.insert(bytes.end(), again.begin(), again.end());
+
+  CHECK(complaint(bytes) != "");
+}

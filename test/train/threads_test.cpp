@@ -1,0 +1,306 @@
+#include "ringtrain/train/threads.hpp"
+
+#include <fmt/core.h>
+#include <omp.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+using Ids = std::vector<int>;
+
+/// Cores of one cpu each.
+std::vector<Cpu> plain_cpus(int count) {
+  std::vector<Cpu> cpus;
+  for (int id = 0; id < count; ++id) cpus.push_back({id, id, 0});
+  return cpus;
+}
+
+ThreadPlan plan_of(const std::vector<Cpu>& cpus, int rank, int ranks) {
+  Place place;
+  place.cpus = cpus;
+  place.local_rank = rank;
+  place.local_size = ranks;
+  return plan_threads(place);
+}
+
+/// Sets a variable for the life of the object; nullptr removes it.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { set(old_ ? old_->c_str() : nullptr); }
+
+ private:
+  void set(const char* value) {
+    if (value != nullptr)
+      ::setenv(name_, value, 1);
+    else
+      ::unsetenv(name_);
+  }
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+constexpr std::array launcher_variables = {"OMPI_COMM_WORLD_LOCAL_RANK",
+                                           "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                           "OMPI_MCA_hwloc_base_binding_policy",
+                                           "OMPI_MCA_rmaps_base_mapping_policy",
+                                           "OMPI_MCA_hwloc_base_cpu_set",
+                                           "MPI_LOCALRANKID",
+                                           "MPI_LOCALNRANKS",
+                                           "SLURM_LOCALID",
+                                           "SLURM_STEP_TASKS_PER_NODE",
+                                           "SLURM_CPUS_ON_NODE",
+                                           "SLURM_NTASKS_PER_NODE",
+                                           "OMP_NUM_THREADS"};
+
+/// An environment without any launcher, then with the variables given.
+class Environment {
+ public:
+  explicit Environment(std::vector<std::pair<const char*, const char*>> variables) {
+    for (const char* name : launcher_variables) add(name, nullptr);
+    for (const auto& [name, value] : variables) add(name, value);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() {
+    while (!held_.empty()) held_.pop_back();
+  }
+
+ private:
+  void add(const char* name, const char* value) {
+    held_.push_back(std::make_unique<Variable>(name, value));
+  }
+  std::vector<std::unique_ptr<Variable>> held_;
+};
+
+Ids current_mask() {
+  cpu_set_t set;
+  check_errno(::sched_getaffinity(0, sizeof set, &set), "sched_getaffinity");
+  Ids ids;
+  for (int id = 0; id < CPU_SETSIZE; ++id)
+    if (CPU_ISSET(id, &set)) ids.push_back(id);
+  return ids;
+}
+
+void set_mask(const Ids& ids) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int id : ids) CPU_SET(id, &set);
+  check_errno(::sched_setaffinity(0, sizeof set, &set), "sched_setaffinity");
+}
+
+std::string output_of(const std::string& command) {
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
+  std::string text;
+  for (int c = 0; (c = std::fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("threads: one rank has the whole host") {
+  const ThreadPlan plan = plan_of(plain_cpus(2), 0, 1);
+
+  CHECK(plan.threads == 2);
+  CHECK(plan.cpus == Ids{0, 1});
+  CHECK(plan.active_wait);
+  CHECK(plan.text ==
+        "threads: 2 a rank on cpus 0-1 (2 cpus, 1 rank on this host), wait policy active");
+}
+
+TEST_CASE("threads: ranks share the host in equal parts that do not overlap") {
+  CHECK(plan_of(plain_cpus(2), 0, 2).cpus == Ids{0});
+  CHECK(plan_of(plain_cpus(2), 1, 2).cpus == Ids{1});
+  CHECK(plan_of(plain_cpus(2), 1, 2).threads == 1);
+  CHECK(plan_of(plain_cpus(8), 1, 2).cpus == Ids{4, 5, 6, 7});
+  CHECK(plan_of(plain_cpus(2), 1, 2).text ==
+        "threads: 1 a rank on cpu 1 (2 cpus, 2 ranks on this host), wait policy active");
+}
+
+TEST_CASE("threads: a remainder of cores serves loaders, not one fast rank") {
+  Ids all;
+  for (int rank = 0; rank < 3; ++rank) {
+    const ThreadPlan plan = plan_of(plain_cpus(8), rank, 3);
+    CHECK(plan.threads == 2);
+    all.insert(all.end(), plan.cpus.begin(), plan.cpus.end());
+  }
+
+  CHECK(all == Ids{0, 1, 2, 3, 4, 5, 6, 7});
+}
+
+TEST_CASE("threads: more ranks than cores share them all, without spinning") {
+  const ThreadPlan plan = plan_of(plain_cpus(2), 3, 4);
+
+  CHECK(plan.threads == 1);
+  CHECK(plan.cpus == Ids{0, 1});
+  CHECK_FALSE(plan.active_wait);
+  CHECK_THAT(plan.text, Contains("wait policy passive; more threads than cores"));
+}
+
+TEST_CASE("threads: a core is given whole and gets one compute thread") {
+  // as many machines count them: cpu 0 and 4 are one core, 1 and 5 the next
+  std::vector<Cpu> cpus;
+  for (int id = 0; id < 8; ++id) cpus.push_back({id, id % 4, 0});
+
+  const ThreadPlan plan = plan_of(cpus, 1, 2);
+
+  CHECK(plan.threads == 2);
+  CHECK(plan.cpus == Ids{2, 3, 6, 7});
+  CHECK_THAT(plan.text, Contains("cpus 2-3,6-7"));
+}
+
+TEST_CASE("threads: a rank's cores are on one package where cpus alternate between packages") {
+  std::vector<Cpu> cpus;
+  for (int id = 0; id < 8; ++id) cpus.push_back({id, id, id % 2});
+
+  CHECK(plan_of(cpus, 0, 2).cpus == Ids{0, 2, 4, 6});
+  CHECK(plan_of(cpus, 1, 2).cpus == Ids{1, 3, 5, 7});
+}
+
+TEST_CASE("threads: where the launcher was told to put ranks, its choice stays") {
+  Place place;
+  place.cpus = {{5, 5, 0}, {6, 6, 0}};
+  place.placed = true;
+  place.local_rank = 1;
+  place.local_size = 2;
+
+  const ThreadPlan plan = plan_threads(place);
+
+  CHECK(plan.threads == 2);
+  CHECK(plan.cpus == Ids{5, 6});
+  CHECK(plan.active_wait);
+}
+
+TEST_CASE("threads: a quota of processor time limits threads, not cpus") {
+  Place place;
+  place.cpus = plain_cpus(16);
+  place.local_size = 2;
+  place.quota = 4.5;
+
+  CHECK(plan_threads(place).threads == 2);
+  CHECK(plan_threads(place).cpus.size() == 8);
+  place.quota = 0.5;
+  CHECK(plan_threads(place).threads == 1);
+  CHECK_FALSE(plan_threads(place).active_wait);
+}
+
+TEST_CASE("threads: what is asked for is done, and said") {
+  Place place;
+  place.cpus = plain_cpus(4);
+  place.requested = 3;
+  place.requested_by = "--threads";
+
+  CHECK(plan_threads(place).threads == 3);
+  CHECK_THAT(plan_threads(place).text, Contains("3 a rank (as --threads asks) on cpus 0-3"));
+  CHECK(plan_threads(place).active_wait);
+  place.local_size = 2;
+  CHECK_FALSE(plan_threads(place).active_wait);
+}
+
+TEST_CASE("threads: a place without cpus or rank is refused") {
+  CHECK_THROWS_AS(plan_of({}, 0, 1), Error);
+  CHECK_THROWS_AS(plan_of(plain_cpus(2), 2, 2), Error);
+}
+
+TEST_CASE("place: each launcher's local rank is understood") {
+  using Pair = std::pair<const char*, const char*>;
+  const auto names = GENERATE(Pair{"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                              Pair{"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+                              Pair{"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"});
+  const Environment environment({{names.first, "1"}, {names.second, "3"}});
+
+  const Place place = find_place(std::nullopt);
+
+  CHECK(place.local_rank == 1);
+  CHECK(place.local_size == 3);
+  CHECK_FALSE(place.placed);
+}
+
+TEST_CASE("place: without a launcher, or with nonsense from one, there is one rank") {
+  const auto [rank, size] = GENERATE(table<const char*, const char*>(
+      {{nullptr, nullptr}, {"x", "2"}, {"2", "2"}, {"-1", "2"}, {"0", nullptr}}));
+  const Environment environment(
+      {{"OMPI_COMM_WORLD_LOCAL_RANK", rank}, {"OMPI_COMM_WORLD_LOCAL_SIZE", size}});
+
+  const Place place = find_place(std::nullopt);
+
+  CHECK(place.local_rank == 0);
+  CHECK(place.local_size == 1);
+  CHECK_FALSE(place.cpus.empty());
+}
+
+TEST_CASE("place: a batch script's own process is one rank, whatever the tasks to come") {
+  const Environment environment({{"SLURM_LOCALID", "0"}, {"SLURM_NTASKS_PER_NODE", "4"}});
+
+  CHECK(find_place(std::nullopt).local_size == 1);
+}
+
+TEST_CASE("place: a binding that the user asked for is told from the launcher's default") {
+  const auto [name, value, placed] = GENERATE(table<const char*, const char*, bool>(
+      {{"OMPI_MCA_hwloc_base_binding_policy", "core", true},
+       {"OMPI_MCA_hwloc_base_binding_policy", "none", false},
+       {"OMPI_MCA_rmaps_base_mapping_policy", "slot:PE=2", true},
+       {"OMPI_MCA_rmaps_base_mapping_policy", "node", false},
+       {"OMPI_MCA_hwloc_base_cpu_set", "1", true}}));
+  CAPTURE(name, value);
+  const Environment environment({std::pair{name, value}});
+
+  CHECK(find_place(std::nullopt).placed == placed);
+}
+
+TEST_CASE("place: OMP_NUM_THREADS counts where no option does") {
+  const Environment environment({std::pair{"OMP_NUM_THREADS", "7"}});
+
+  CHECK(find_place(std::nullopt).requested == 7);
+  CHECK(find_place(std::nullopt).requested_by == "OMP_NUM_THREADS");
+  CHECK(find_place(3).requested == 3);
+}
+
+// Runs only in a process that the next test starts.
+TEST_CASE("probe of the next test", "[.probe]") {
+  Ids cpus;
+  for (const char c : std::string(std::getenv("RINGTRAIN_PROBE"))) cpus.push_back(c - '0');
+  std::array<char*, 3> argv = {const_cast<char*>("test_train"), const_cast<char*>("[probe]"),
+                               nullptr};
+
+  apply_threads({.threads = 2, .cpus = cpus, .active_wait = false}, argv.data());
+
+  const char* policy = std::getenv("OMP_WAIT_POLICY");
+  fmt::print("[procs {} threads {} policy {} marked {}]\n", omp_get_num_procs(),
+             omp_get_max_threads(), policy == nullptr ? "none" : policy,
+             std::getenv("RINGTRAIN_STARTED_AGAIN") != nullptr);
+}
+
+TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its cpus") {
+  const Ids mask = current_mask();
+  if (mask.size() < 2 || mask[1] > 9) {
+    fmt::print("skipped: needs two cpus, the first below 10\n");
+    return;
+  }
+  const Variable policy("OMP_WAIT_POLICY", nullptr);
+  const std::string self = fmt::format("/proc/{}/exe", ::getpid());
+
+  set_mask({mask[0]});
+  const std::string text =
+      output_of(fmt::format("RINGTRAIN_PROBE={}{} {} '[probe]'", mask[0], mask[1], self));
+  set_mask(mask);
+
+  CHECK_THAT(text, Contains("[procs 2 threads 2 policy passive marked false]"));
+}

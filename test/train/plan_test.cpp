@@ -66,6 +66,9 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o.classes = 7;
   CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("10 classes"));
   o = options("mlp");
+  o.device = Device::cuda;
+  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("CPUs only"));
+  o = options("mlp");
   o.batch = 20'000;
   CHECK_THROWS(make_plan(o, 0, 1));
 }

@@ -274,5 +274,6 @@ TEST_CASE("options: differences name each option that changed, old and new") {
   CHECK(differences(before, after) ==
         std::vector<std::string>{"ema: unset -> 0", "lr: 0.1 -> 0.2", "optimizer: sgd -> adam"});
   CHECK(differences("{\"gone\":1}", "{}") == std::vector<std::string>{"gone: 1 -> unset"});
+  CHECK(differences("{}", "{\"new\":\"x\"}") == std::vector<std::string>{"new: unset -> x"});
   CHECK_THROWS_AS(differences("nonsense", "{}"), Error);
 }

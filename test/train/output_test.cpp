@@ -236,8 +236,9 @@ TEST_CASE("output: --quiet leaves events and metrics") {
 TEST_CASE("output: a checkpoint is in the next log line with its age") {
   Recorder recorder;
   const auto output = make_output({}, recorder.sinks(false));
+  recorder.now = 10;
   output->checkpoint({.step = 200, .file = "f"});
-  recorder.now = 41;
+  recorder.now = 51;
 
   output->step(step_record());
 

@@ -26,8 +26,11 @@ namespace {
 // Everything that one training job is made of on one rank, in the order of construction.
 class Job {
  public:
-  Job(const Options& options, const MpiSession& session, Output& output);
+  Job(const Options& options, const ThreadPlan& threads, const MpiSession& session, Output& output);
 
+  int run(WriterProcess& writer);
+
+ private:
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
   void open_checkpoints(WriterProcess& writer);
   /// Goes on from a checkpoint, where there is one.
@@ -36,8 +39,6 @@ class Job {
   int evaluate_only();
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
-
- private:
   const Graph& graph() const { return plan_.model.graph; }
   const Options& options() const { return plan_.options; }
   std::unique_ptr<Program> compile(Mode mode, View parameters);
@@ -54,6 +55,7 @@ class Job {
   Output& output_;
   const Plan plan_;
   const std::string config_;
+  const std::string plans_;  // what changes rounding: oneDNN splits weight gradients by thread
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_;
   const std::unique_ptr<Backend> backend_;
@@ -73,11 +75,13 @@ class Job {
   bool stopping_ = false;
 };
 
-Job::Job(const Options& options, const MpiSession& session, Output& output)
+Job::Job(const Options& options, const ThreadPlan& threads, const MpiSession& session,
+         Output& output)
     : session_(session),
       output_(output),
       plan_(make_plan(options, session.rank(), session.size())),
       config_(canonical_config(plan_.options)),
+      plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
       communicator_(make_communicator(enumerator<Allreduce>().write(options.allreduce), session)),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(graph().parameter_count())),
@@ -123,9 +127,21 @@ void Job::resume(const Resume& how) {
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
   for (const std::string& change : differences(resumed->metadata.config, config_))
     output_.note("changed since that checkpoint: " + change);
+  if (resumed->metadata.plans != plans_)
+    output_.note(
+        fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
+                    resumed->metadata.plans, plans_));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
                              resumed->metadata.world_size, session_.size()));
+}
+
+int Job::run(WriterProcess& writer) {
+  if (!options().eval_only) open_checkpoints(writer);
+  resume(options().resume);
+  if (options().eval_only) return evaluate_only();
+  if (options().baseline) compare_with_one_rank();
+  return train();
 }
 
 void Job::open_checkpoints(WriterProcess& writer) {
@@ -146,6 +162,7 @@ Checkpoints Job::make_checkpoints() {
   constant.model = plan_.model.name;
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
+  constant.plans = plans_;
   constant.buckets = {static_cast<std::uint64_t>(o.bucket_mb * (1 << 20)) / sizeof(float)};
   return {std::move(checkpoint_writer_),
           state_,
@@ -267,12 +284,13 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
-  Job job(options, session, *output);
-  if (!options.eval_only) job.open_checkpoints(writer);
-  job.resume(options.resume);
-  if (options.eval_only) return job.evaluate_only();
-  if (options.baseline) job.compare_with_one_rank();
-  return job.train();
+  Job job(options, threads, session, *output);
+  try {
+    return job.run(writer);
+  } catch (const std::exception& failure) {
+    // Here, because leaving would release buffers that a sum in flight still writes to.
+    session.abort(failure);
+  }
 }
 
 }  // namespace ringtrain

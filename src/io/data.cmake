@@ -15,3 +15,5 @@ set(IO_DATA_SOURCES
   resize.cpp
   sample_order.cpp
   shapes.cpp)
+# vector loops, without the threads of OpenMP
+set_source_files_properties(resize.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)

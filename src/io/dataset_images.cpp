@@ -115,13 +115,13 @@ Images::Images(const fs::path& directory, Split split, const DatasetOptions& opt
 
 void Images::append(const fs::path& directory, int label) {
   const std::size_t before = files_.size();
-  for (const auto& file :
-       entries_of(directory, [](const auto& e) { return e.is_regular_file(); })) {
+  for (const auto& file : entries_of(directory, [](const auto& e) { return !e.is_directory(); })) {
     const std::string name = file.path().filename();
     files_.add(name);
     labels_.push_back(label);
     manifest_ = hash_text(name, manifest_);
-    manifest_ = hash_text(fmt::format("{} {}", label, file.file_size()), manifest_);
+    std::error_code none;  // what has no size, as a broken link, is found unreadable later
+    manifest_ = hash_text(fmt::format("{} {}", label, file.file_size(none)), manifest_);
   }
   if (files_.size() == before)
     fail(directory, "the class has no files (directories in it are not searched)");

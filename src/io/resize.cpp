@@ -65,14 +65,37 @@ void scale_across(const AxisFilter& filter, const std::uint8_t* row, std::uint8_
   }
 }
 
-// The loops run along the row, where neither pixels nor channels matter and vectors fit.
-void scale_down(const std::uint8_t* first_row, int rows, const std::int32_t* weights,
-                std::vector<std::int32_t>& sums, std::uint8_t* out) {
-  const std::size_t width = sums.size();
-  std::ranges::fill(sums, half);
-  for (int k = 0; k < rows; ++k)
-    for (std::size_t i = 0; i < width; ++i) sums[i] += weights[k] * first_row[k * width + i];
-  std::ranges::transform(sums, out, to_byte);
+/// Rows that follow each other, and what each weighs in their sum.
+struct WeightedRows {
+  const std::uint8_t* first;
+  const std::int32_t* weights;
+  int count;
+  std::size_t width;
+};
+
+// The loops run along the row, where neither pixels nor channels matter and vectors fit. They are
+// inlined into one function for each instruction set; which one runs is asked of the CPU.
+[[gnu::always_inline]] inline void sum_loop(const WeightedRows& rows, std::int32_t* __restrict sums,
+                                            std::uint8_t* __restrict out) {
+  const std::size_t width = rows.width;
+  std::fill_n(sums, width, half);
+  for (int k = 0; k < rows.count; ++k) {
+    const std::uint8_t* row = rows.first + k * width;
+    const std::int32_t weight = rows.weights[k];
+#pragma omp simd
+    for (std::size_t i = 0; i < width; ++i) sums[i] += weight * row[i];
+  }
+#pragma omp simd
+  for (std::size_t i = 0; i < width; ++i) out[i] = to_byte(sums[i]);
+}
+
+[[gnu::target("avx2")]] void sum_avx2(const WeightedRows& rows, std::int32_t* sums,
+                                      std::uint8_t* out) {
+  sum_loop(rows, sums, out);
+}
+
+void sum_anywhere(const WeightedRows& rows, std::int32_t* sums, std::uint8_t* out) {
+  sum_loop(rows, sums, out);
 }
 
 }  // namespace
@@ -92,9 +115,11 @@ void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const W
   sums_.resize(row);
   for (int y = first; y < end; ++y)
     scale_across(across_, &image.pixels[y * source_row], &rows_[(y - first) * row]);
+  const auto sum = __builtin_cpu_supports("avx2") ? sum_avx2 : sum_anywhere;
   for (int y = 0; y < height; ++y)
-    scale_down(&rows_[(down_.first[y] - first) * row], down_.count[y],
-               &down_.weights[std::size_t(y) * down_.taps], sums_, out + y * stride);
+    sum({&rows_[(down_.first[y] - first) * row], &down_.weights[std::size_t(y) * down_.taps],
+         down_.count[y], row},
+        sums_.data(), out + y * stride);
 }
 
 }  // namespace ringtrain

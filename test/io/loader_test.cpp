@@ -224,6 +224,26 @@ TEST_CASE("loader: an unreadable sample is replaced by the next readable one, in
   CHECK(loader.take_events().empty());
 }
 
+TEST_CASE("loader: a damaged file of an image folder is named, whatever its size and neighbours") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  for (const char* name : {"0.jpg", "1.jpg", "3.jpg", "4.jpg"})
+    write_file(directory / name, encode_jpeg(gradient_image({40 + name[0] % 5, 61})));
+  Bytes cut = encode_jpeg(gradient_image({400, 300}));
+  cut.resize(cut.size() / 2);
+  write_file(directory / "2.jpg", cut);
+  const auto data = open_dataset("images:" + home.path().native(), Split::training);
+  Loader loader(*data, plain(Split::training, 5, {16, 16}));
+
+  const Batch* batch = loader.next();
+
+  CHECK(std::ranges::count(batch->labels, 0) == 5);
+  const auto events = loader.take_events();
+  REQUIRE(events.size() == 1);
+  CHECK_THAT(events[0], Contains("unreadable sample 2") && Contains("train/a/2.jpg") &&
+                            Contains("JPEG, near byte"));
+}
+
 TEST_CASE("loader: an unreadable sample counts for nothing in evaluation") {
   const CountingDataset data(6, {3, 3}, {4});
   Loader loader(data, plain(Split::evaluation, 6, {3, 3}));

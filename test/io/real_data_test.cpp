@@ -1,4 +1,7 @@
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <map>
 
 #include "io/data_support.hpp"
@@ -22,6 +25,26 @@ TEST_CASE("real data: the CIFAR-10 subset has its sizes, names and balance") {
   for (std::uint64_t i = 0; i < training->size(); ++i) ++counts[training->label(i)];
   CHECK(counts.size() == 10);
   for (const auto& [label, count] : counts) CHECK(count == 500);
+}
+
+TEST_CASE("real data: CIFAR-10 as an image folder has the same names, extents and labels") {
+  const auto archive = real_data("cifar10-jpeg.tar.gz");
+  const auto binary = real_data("cifar10-subset");
+  if (!archive || !binary) return;
+  const TempDirectory home;
+  const std::string unpack = fmt::format("tar -xzf '{}' -C '{}' --wildcards '*/00?0.jpg'",
+                                         archive->native(), home.path().native());
+  REQUIRE(std::system(unpack.c_str()) == 0);
+
+  const auto folder = open_dataset("images:" + home.path().native(), Split::evaluation);
+
+  CHECK(folder->size() == 100);
+  CHECK(folder->class_names() ==
+        open_dataset("cifar10:" + binary->native(), Split::training)->class_names());
+  for (std::uint64_t i = 0; i < folder->size(); ++i) {
+    CHECK(folder->label(i) == static_cast<int>(i / 10));
+    CHECK(folder->read(i).extent == Extent{32, 32});
+  }
 }
 
 TEST_CASE("real data: every ImageNet photograph loads, at every reduction") {

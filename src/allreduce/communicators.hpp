@@ -5,7 +5,6 @@
 
 namespace ringtrain {
 
-std::unique_ptr<Communicator> make_solo_communicator();
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession& session);
 std::unique_ptr<Communicator> make_ring_communicator(const MpiSession& session,
                                                      const CommunicatorOptions& options);

@@ -65,7 +65,7 @@ void Ring::sum(std::span<float> data) {
     return std::span(inbox_).subspan(k % tuning_.window * slot, place.size());
   };
   RingLink::Ticket first_sent = 0, first_received = 0;
-  std::size_t posted = 0;
+  std::size_t posted = 0, sent = 0;
   const auto post_up_to = [&](std::size_t end) {
     for (; posted < end; ++posted) {
       // A final value lands where a running sum was sent from, one turn of the ring ago.
@@ -74,21 +74,24 @@ void Ring::sum(std::span<float> data) {
       if (posted == 0) first_received = ticket;
     }
   };
+  const auto send_up_to = [&](std::size_t end) {
+    for (; sent < end; ++sent) {
+      const auto ticket = link_.send(message[sent]);
+      if (sent == 0) first_sent = ticket;
+    }
+  };
 
-  post_up_to(std::min(tuning_.window, message.sums()));
-  for (std::size_t k = 0; k < message.segments; ++k) {
-    const auto ticket = link_.send(message[k]);
-    if (k == 0) first_sent = ticket;
-  }
-  for (std::size_t k = 0; k < message.received(); ++k) {
-    post_up_to(std::min({k + tuning_.window, k + n * message.segments, message.received()}));
+  const std::size_t window = tuning_.window, all = message.received();
+  post_up_to(std::min(window, message.sums()));
+  send_up_to(std::min(window, message.segments));
+  for (std::size_t k = 0; k < all; ++k) {
+    post_up_to(std::min({k + window, k + n * message.segments, all}));
     link_.wait_received(first_received + k);
-    const std::span<float> place = message[k + message.segments];
-    if (k < message.sums()) add(place, arrival(k));
-    // What has gone all the way round goes no further.
-    if (k + message.segments < message.received()) link_.send(place);
+    if (k < message.sums()) add(message[k + message.segments], arrival(k));
+    // Message k may now go on; but a neighbour that is slow is not flooded.
+    send_up_to(std::min({k + 1 + window, k + 1 + message.segments, all}));
   }
-  link_.wait_sent(first_sent + message.received() - 1);
+  link_.wait_sent(first_sent + all - 1);
 }
 
 std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks) {

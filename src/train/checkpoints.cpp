@@ -1,7 +1,7 @@
 #include "train/checkpoints.hpp"
 
 #include "ringtrain/base/error.hpp"
-#include "train/stopwatch.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 
@@ -22,9 +22,12 @@ void Checkpoints::offer(const Position& position) {
   Stopwatch watch;
   const bool saved = writer_.try_save(metadata(position),
                                       [&](SnapshotBuffers buffers) { state_.copy_to(buffers); });
-  stalled_s_ += watch.lap();
+  last_stall_s_ = watch.lap();
+  stalled_s_ += last_stall_s_;
   // Without a free slot a save by time is tried again at the next step; one by steps is skipped.
-  if (saved) last_ = std::chrono::steady_clock::now();
+  if (!saved) return;
+  last_ = std::chrono::steady_clock::now();
+  last_step_ = position.step;
 }
 
 void Checkpoints::finish(const Position& position, double timeout_s) {
@@ -54,7 +57,7 @@ bool Checkpoints::due(const Position& position) const {
 }
 
 void Checkpoints::report_events(std::vector<SaveEvent> events) {
-  for (const SaveEvent& event : events) report_(event);
+  for (const SaveEvent& event : events) report_(event, last_stall_s_);
 }
 
 }  // namespace ringtrain

@@ -1,6 +1,7 @@
 #pragma once
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "ringtrain/io/checkpoint_writer.hpp"
 #include "ringtrain/train/options.hpp"
@@ -13,8 +14,8 @@ namespace ringtrain {
 /// the clock: a save needs no other rank, so nothing has to be agreed.
 class Checkpoints {
  public:
-  /// What to tell the user about a save.
-  using Report = std::function<void(const SaveEvent&)>;
+  /// What to tell the user about a save; `stall_s` is what its copy cost the step loop.
+  using Report = std::function<void(const SaveEvent&, double stall_s)>;
 
   /// `constant` holds what does not change in a run; `state` outlives the object.
   Checkpoints(CheckpointWriter writer, const TrainingState& state, CheckpointMetadata constant,
@@ -41,7 +42,8 @@ class Checkpoints {
   std::uint64_t epoch_samples_;
   Report report_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  double stalled_s_ = 0;
+  std::optional<std::uint64_t> last_step_;  // handed over last
+  double stalled_s_ = 0, last_stall_s_ = 0;
 };
 
 }  // namespace ringtrain

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "train/stopwatch.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 

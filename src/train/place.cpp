@@ -33,27 +33,30 @@ std::optional<int> number_at(const char* name) {
   return value;
 }
 
-struct LocalRank {
+struct Launcher {
   const char *rank, *size;
+  bool is_slurm = false;
 };
 
 /// Open MPI, MPICH and Intel MPI (Hydra), MVAPICH, Slurm's srun; the innermost launcher first. In a
 /// batch script Slurm describes the tasks to come, not this process: only steps count.
-constexpr std::array<LocalRank, 4> launchers = {{
+constexpr std::array<Launcher, 4> launchers = {{
     {"OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
-    {"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"},
+    {"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", true},
 }};
 
-void find_local_rank(Place& place) {
-  for (const LocalRank& launcher : launchers) {
+/// Returns the launcher that started this rank, if one did.
+const Launcher* find_local_rank(Place& place) {
+  for (const Launcher& launcher : launchers) {
     const auto rank = number_at(launcher.rank), size = number_at(launcher.size);
     if (!rank || !size || *rank < 0 || *rank >= *size) continue;
     place.local_rank = *rank;
     place.local_size = *size;
-    return;
+    return &launcher;
   }
+  return nullptr;
 }
 
 std::vector<int> mask_of(pid_t process) {
@@ -153,12 +156,12 @@ void request_threads(Place& place, std::optional<int> requested) {
 
 Place find_place(std::optional<int> requested) {
   Place place;
-  find_local_rank(place);
+  const Launcher* launcher = find_local_rank(place);
   std::vector<int> ids = mask_before_openmp();
-  const auto launcher = launcher_process();
-  place.placed = asked_open_mpi_to_place() || slurm_placed(ids.size());
-  if (!place.placed && launcher)
-    if (const std::vector<int> of_job = mask_of(*launcher); !of_job.empty()) ids = of_job;
+  place.placed = asked_open_mpi_to_place() ||
+                 (launcher != nullptr && launcher->is_slurm && slurm_placed(ids.size()));
+  if (const auto process = launcher_process(); process && !place.placed)
+    if (const std::vector<int> of_job = mask_of(*process); !of_job.empty()) ids = of_job;
   if (ids.empty()) ids.push_back(0);
   std::ranges::transform(ids, std::back_inserter(place.cpus), describe);
   place.quota = find_quota();

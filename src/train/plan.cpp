@@ -128,6 +128,9 @@ LoaderOptions Plan::loader(Split split) const {
 }
 
 Plan make_plan(const Options& options, int rank, int ranks) {
+  if (options.device == Device::cuda)
+    throw Error(Exit::usage, "--device cuda",
+                "this version trains on CPUs only; leave --device out or say cpu");
   Plan plan;
   plan.options = options;
   plan.ranks = ranks;

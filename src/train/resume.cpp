@@ -48,6 +48,7 @@ CheckpointMetadata from_text(const std::string& text) {
   m.world_size = json["world"];
   m.global_batch = json["batch"];
   m.config = json["config"];
+  m.plans = json["plans"];
   return m;
 }
 

@@ -8,16 +8,17 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 #include "train/agreement.hpp"
 #include "train/checkpoints.hpp"
 #include "train/evaluator.hpp"
 #include "train/identity.hpp"
+#include "train/measure_baseline.hpp"
 #include "train/option_values.hpp"
 #include "train/plan.hpp"
-#include "train/reporter.hpp"
 #include "train/resume.hpp"
+#include "train/run_log.hpp"
 #include "train/stop_request.hpp"
-#include "train/stopwatch.hpp"
 
 namespace ringtrain {
 namespace {
@@ -25,20 +26,25 @@ namespace {
 // Everything that one training job is made of on one rank, in the order of construction.
 class Job {
  public:
-  Job(const Options& options, const MpiSession& session, Reporter& reporter);
+  Job(const Options& options, const ThreadPlan& threads, const MpiSession& session, Output& output);
 
+  int run(WriterProcess& writer);
+
+ private:
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
   void open_checkpoints(WriterProcess& writer);
   /// Goes on from a checkpoint, where there is one.
   void resume(const Resume& how);
   int train();
   int evaluate_only();
-
- private:
+  /// Measures and tells what the ranks gain over one; ends the job where that is too little.
+  void compare_with_one_rank();
   const Graph& graph() const { return plan_.model.graph; }
   const Options& options() const { return plan_.options; }
   std::unique_ptr<Program> compile(Mode mode, View parameters);
   View initial(Buffer& parameters);
+  Trainer::Parts parts();
+  StartRecord start_record() const;
   Checkpoints make_checkpoints();
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void guard(const StepOutcome& outcome, const Position& position);
@@ -46,9 +52,10 @@ class Job {
   bool evaluation_due(const Position& position);
 
   const MpiSession& session_;
-  Reporter& reporter_;
+  Output& output_;
   const Plan plan_;
   const std::string config_;
+  const std::string plans_;  // what changes rounding: oneDNN splits weight gradients by thread
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_;
   const std::unique_ptr<Backend> backend_;
@@ -59,6 +66,7 @@ class Job {
   GradientReducer reducer_;
   std::unique_ptr<Program> training_, evaluation_;
   CheckpointWriter checkpoint_writer_;
+  std::optional<RunLog> log_;
 
   StopRequest stop_;
   Stopwatch run_watch_, step_watch_;
@@ -67,11 +75,13 @@ class Job {
   bool stopping_ = false;
 };
 
-Job::Job(const Options& options, const MpiSession& session, Reporter& reporter)
+Job::Job(const Options& options, const ThreadPlan& threads, const MpiSession& session,
+         Output& output)
     : session_(session),
-      reporter_(reporter),
+      output_(output),
       plan_(make_plan(options, session.rank(), session.size())),
       config_(canonical_config(plan_.options)),
+      plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
       communicator_(make_communicator(enumerator<Allreduce>().write(options.allreduce), session)),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(graph().parameter_count())),
@@ -107,19 +117,31 @@ std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
 }
 
 void Job::resume(const Resume& how) {
-  const auto say = [this](const std::string& line) { reporter_.note(line); };
+  const auto say = [this](const std::string& line) { output_.note(line); };
   const auto resumed = ringtrain::resume(how, options().checkpoint_dir, graph().structure_hash(),
                                          state_, *communicator_, session_, say);
   if (!resumed) return;
   start_ = {resumed->metadata.step, resumed->metadata.position};
   if (!resumed->file.empty() && !checkpoint_writer_.idle())
     checkpoint_writer_.protect(resumed->file);
-  reporter_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
+  output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
   for (const std::string& change : differences(resumed->metadata.config, config_))
-    reporter_.note("changed since that checkpoint: " + change);
+    output_.note("changed since that checkpoint: " + change);
+  if (resumed->metadata.plans != plans_)
+    output_.note(
+        fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
+                    resumed->metadata.plans, plans_));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
-    reporter_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
-                               resumed->metadata.world_size, session_.size()));
+    output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
+                             resumed->metadata.world_size, session_.size()));
+}
+
+int Job::run(WriterProcess& writer) {
+  if (!options().eval_only) open_checkpoints(writer);
+  resume(options().resume);
+  if (options().eval_only) return evaluate_only();
+  if (options().baseline) compare_with_one_rank();
+  return train();
 }
 
 void Job::open_checkpoints(WriterProcess& writer) {
@@ -140,24 +162,33 @@ Checkpoints Job::make_checkpoints() {
   constant.model = plan_.model.name;
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
+  constant.plans = plans_;
   constant.buckets = {static_cast<std::uint64_t>(o.bucket_mb * (1 << 20)) / sizeof(float)};
   return {std::move(checkpoint_writer_),
           state_,
           constant,
           o.checkpoint_every,
           plan_.training->size(),
-          [this](const SaveEvent& e) { reporter_.save(e); }};
+          [this](const SaveEvent& event, double stall) { log_->save(event, stall); }};
+}
+
+Trainer::Parts Job::parts() {
+  return {*training_,         sums_,    batch_statistics_, statistics_,
+          graph().statistics, reducer_, optimizer_};
+}
+
+StartRecord Job::start_record() const {
+  return {config_, program_hash(), session_.size(), session_.gather(session_.host())};
 }
 
 int Job::train() {
+  log_.emplace(output_, plan_, start_);
   Checkpoints checkpoints = make_checkpoints();
-  Trainer trainer(
-      {*training_, sums_, batch_statistics_, statistics_, graph().statistics, reducer_, optimizer_},
-      plan_.trainer(), start_);
+  Trainer trainer(parts(), plan_.trainer(), start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
   Loader loader(*plan_.training, loader_options);
-  reporter_.start(plan_, config_);
+  output_.start(start_record());
 
   step_watch_.lap();
   while (trainer.position().step < plan_.steps && !stopping_) {
@@ -166,13 +197,11 @@ int Job::train() {
   }
   if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
-  reporter_.finish({});
+  log_->finish(trainer, session_);
   return stop_.signal() ? 128 + stop_.signal() : 0;
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
-  StepReport report;
-  report.learning_rate = trainer.learning_rate();
   const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
   const StepOutcome outcome = trainer.step(loader, out_of_time || stop_.signal());
   guard(outcome, trainer.position());
@@ -180,15 +209,8 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
 
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
-  for (const std::string& text : loader.take_events()) reporter_.event("unreadable sample", text);
-  report.position = trainer.position();
-  report.epoch = trainer.epoch();
-  report.loss = outcome.loss;
-  report.top1 = outcome.top1;
-  report.phases = trainer.seconds();
-  report.checkpoint_s = checkpoints.stalled_s() - stalled;
-  report.seconds = step_watch_.lap();
-  reporter_.step(report);
+  for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
+  log_->step(trainer, outcome, step_watch_.lap(), checkpoints.stalled_s() - stalled);
 }
 
 // All ranks saw the same sums, so all agree in the same step.
@@ -208,7 +230,7 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
                                "; a lower --lr or a longer --warmup-epochs may help, "
                                "--on-nan skip leaves such steps out",
                            Exit::not_finite);
-  reporter_.event("not finite", text + "; left out");
+  log_->event("not_finite", text + "; left out");
 }
 
 bool Job::evaluation_due(const Position& position) {
@@ -223,7 +245,7 @@ void Job::evaluate_at(const Position& position) {
   const Evaluation result =
       evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_);
   evaluated_step_ = position.step;
-  reporter_.evaluation(position.step, result);
+  log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
 }
 
@@ -231,21 +253,44 @@ int Job::evaluate_only() {
   if (start_.step == 0)
     throw Error(Exit::usage, "--eval-only",
                 "found no checkpoint to evaluate; name one with --resume FILE or --checkpoint-dir");
+  log_.emplace(output_, plan_, start_);
   evaluate_at(start_);
   return 0;
+}
+
+void Job::compare_with_one_rank() {
+  const Comparison result = measure_baseline(plan_, parts(), state_, session_);
+  const auto rate = [](const Spread& s) {
+    return fmt::format("{:.1f} +- {:.1f}", s.median, s.deviation);
+  };
+  output_.note(
+      fmt::format("baseline: one rank {} examples/sec, {} ranks {}, speed-up {:.2f} +- "
+                  "{:.2f}, efficiency {:.1f} %",
+                  rate(result.alone), session_.size(), rate(result.together),
+                  result.speed_up.median, result.speed_up.deviation, 100 * result.efficiency));
+  output_.note(result.verdict);
+  const bool enough =
+      !options().require_efficiency || result.efficiency >= *options().require_efficiency;
+  if (!enough)
+    session_.fail_together(fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}",
+                                       result.efficiency, *options().require_efficiency),
+                           Exit::inefficient);
 }
 
 }  // namespace
 
 int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
         WriterProcess& writer) {
-  const std::unique_ptr<Reporter> reporter =
-      session.rank() == 0 ? make_console_reporter(options, session) : std::make_unique<Reporter>();
-  reporter->note(threads.text);
-  Job job(options, session, *reporter);
-  if (!options.eval_only) job.open_checkpoints(writer);
-  job.resume(options.resume);
-  return options.eval_only ? job.evaluate_only() : job.train();
+  const std::unique_ptr<Output> output =
+      session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
+  output->note(threads.text);
+  Job job(options, threads, session, *output);
+  try {
+    return job.run(writer);
+  } catch (const std::exception& failure) {
+    // Here, because leaving would release buffers that a sum in flight still writes to.
+    session.abort(failure);
+  }
 }
 
 }  // namespace ringtrain

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "train/stopwatch.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 
@@ -13,6 +13,7 @@ Trainer::Trainer(const Parts& parts, const TrainerSettings& settings, Position s
 
 StepOutcome Trainer::step(Loader& loader, bool ask_to_stop) {
   seconds_ = {};
+  last_learning_rate_ = settings_.learning_rate.at(epoch());
   parts_.sums.clear_head();
   if (ask_to_stop) parts_.sums.ask_to_stop();
   std::ranges::fill(accumulated_, 0.0f);
@@ -62,7 +63,7 @@ void Trainer::hand_over(std::size_t first) {
 }
 
 void Trainer::update() {
-  parts_.optimizer.begin({static_cast<std::int64_t>(position_.step), learning_rate(), 1.0});
+  parts_.optimizer.begin({static_cast<std::int64_t>(position_.step), last_learning_rate_, 1.0});
   parts_.optimizer.update({0, parts_.sums.gradients().size()});
   float* running = parts_.running_statistics.data();
   const float* batch = parts_.sums.statistics().data();

@@ -51,7 +51,8 @@ class Trainer {
 
   const Position& position() const { return position_; }
   double epoch() const { return double(position_.samples) / double(settings_.epoch_samples); }
-  double learning_rate() const { return settings_.learning_rate.at(epoch()); }
+  /// Of the last step.
+  double last_learning_rate() const { return last_learning_rate_; }
   /// Of the last step.
   const StepSeconds& seconds() const { return seconds_; }
 
@@ -64,6 +65,7 @@ class Trainer {
   TrainerSettings settings_;
   Position position_;
   StepSeconds seconds_;
+  double last_learning_rate_ = 0;
   std::vector<float> accumulated_;  // gradients of the micro-steps before the last
   std::size_t handed_over_ = 0;     // gradients [handed_over_, end) are with the reducer
 };

@@ -51,9 +51,10 @@ struct ThreadHosts {
                         part.count});
       }
       host_sum.sum(sums);
-    });
-    for (std::size_t r = 0; r < values.size(); ++r)
+      // At once: what others have not written by now comes too late.
+      const auto r = static_cast<std::size_t>(rank);
       std::copy_n(&memory[r * stride], count, values[r].begin());
+    });
   }
 
   std::vector<int> host_of;

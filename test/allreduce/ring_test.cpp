@@ -74,6 +74,28 @@ TEST_CASE("Ring: one ring sums again and again") {
   for (const auto& result : values) REQUIRE(result == std::vector<float>(1000, 243.0f));
 }
 
+TEST_CASE("Ring: sends no more than a window ahead of what it receives") {
+  struct SilentLink final : RingLink {
+    int rank() const override { return 0; }
+    int size() const override { return 3; }
+    Ticket receive(std::span<float>) override { return ++received; }
+    Ticket send(std::span<const float>) override { return ++sent; }
+    void wait_received(Ticket last) override {
+      if (last > spoken) throw Error("wait", "silence");
+    }
+    void wait_sent(Ticket) override {}
+    Ticket spoken = 0, received = 0, sent = 0;
+  } link;
+  link.spoken = GENERATE(0u, 3u);
+  Ring ring(link, {.largest_segment = 16, .smallest_segment = 16, .window = 4});
+  std::vector<float> values(10'000);
+
+  CHECK_THROWS_WITH(ring.sum(values), Catch::Contains("silence"));
+
+  CHECK(link.sent == link.spoken + 4);
+  CHECK(link.received == link.spoken + 4);
+}
+
 TEST_CASE("ring_order_sum: part p begins at rank p") {
   // 1e8f + 1 is 1e8f, so what is added to what shows.
   const std::vector<std::vector<float>> values{

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # allreduce.sh BENCH [HOSTSxRANKS[@RATE] MODE [KEY=NUMBER...]]: runs allreduce_bench on this host, and between hosts
-# made for it whose links carry RATE. Without a layout: all of the table in docs/performance.md.
+# made for it whose links carry RATE. Without a layout: everything worth knowing, some minutes.
 set -u
 bench=$(readlink -f "$1")
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh

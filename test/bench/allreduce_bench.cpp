@@ -31,6 +31,7 @@ struct Settings {
                                             {"compute_ms", 100},
                                             {"bucket_kib", 1024},
                                             {"ranks_a_host", 0},
+                                            {"overlap", 1},
                                             {"window", RingTuning().window},
                                             {"smallest_kib", RingTuning().smallest_segment / 256},
                                             {"largest_kib", RingTuning().largest_segment / 256}};
@@ -43,7 +44,7 @@ struct Settings {
     found->second = std::stoul(std::string(argument.substr(equals + 1)));
   }
   std::size_t operator[](const std::string& key) const { return values.at(key); }
-  CommunicatorOptions communicator(bool overlap = true) const {
+  CommunicatorOptions communicator(bool overlap) const {
     return {{(*this)["largest_kib"] * 256, (*this)["smallest_kib"] * 256, (*this)["window"]},
             overlap,
             static_cast<int>((*this)["ranks_a_host"])};
@@ -80,7 +81,8 @@ double time_of(const MpiSession& session, std::size_t calls, const std::function
 }
 
 void measure_sizes(const MpiSession& session, const Settings& settings) {
-  const auto ring = make_communicator("ring", session, settings.communicator());
+  const auto ring =
+      make_communicator("ring", session, settings.communicator(settings["overlap"] != 0));
   const auto mpi = make_communicator("mpi", session);
   std::optional<TcpStream> stream;
   if (session.hosts() > 1) stream.emplace(session);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <numeric>
 
@@ -66,17 +67,21 @@ int main(int argc, char** argv) {
   const Batch data = random_batch(schedule.tensors[0]);
 
   std::vector<std::vector<double>> seconds(schedule.steps.size());
-  std::vector<double> whole;
+  std::vector<double> whole, cpu;
   for (int s = -3; s < steps; ++s) {
+    const std::clock_t begin = std::clock();
     program->run(data, 1.0 / batch, nullptr);
     if (s < 0) continue;
+    cpu.push_back(double(std::clock() - begin) / CLOCKS_PER_SEC);
     for (std::size_t i = 0; i < seconds.size(); ++i) seconds[i].push_back(onednn.step_seconds()[i]);
     whole.push_back(
         std::accumulate(onednn.step_seconds().begin(), onednn.step_seconds().end(), 0.0));
   }
-  fmt::print("{} batch {}: median {:.2f} ms, best {:.2f} ms, {:.0f} examples/s, {:.1f} MiB\n", name,
-             batch, 1e3 * median(whole), 1e3 * *std::ranges::min_element(whole),
-             batch / median(whole), double(program->bytes()) / (1 << 20));
+  fmt::print(
+      "{} batch {}: median {:.2f} ms, best {:.2f} ms, cpu {:.2f} ms, {:.0f} examples/s, {:.1f} "
+      "MiB\n",
+      name, batch, 1e3 * median(whole), 1e3 * *std::ranges::min_element(whole), 1e3 * median(cpu),
+      batch / median(whole), double(program->bytes()) / (1 << 20));
   print_kinds(schedule, seconds);
   if (argc > 4)
     for (std::size_t i = 0; i < seconds.size(); ++i)

@@ -237,7 +237,7 @@ TEST_CASE("onednn: memory in use does not grow from step to step") {
 }
 
 TEST_CASE("onednn: activations share memory") {
-  const Schedule schedule = networks::resnet20(8);
+  const Schedule schedule = networks::resnet20(48);
   std::size_t sum = 0;
   for (const Shape& shape : schedule.tensors) sum += shape.elements() * sizeof(float);
 

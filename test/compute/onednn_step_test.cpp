@@ -41,6 +41,24 @@ TEST_CASE("onednn: convolution agrees with the reference, forward and both gradi
       .check();
 }
 
+TEST_CASE("onednn: 3x3 convolutions of many channels agree with the reference", "[onednn]") {
+  const int in = GENERATE(32, 64, 80), out = GENERATE(32, 96);
+  const bool same = GENERATE(true, false);
+  CAPTURE(in, out, same);
+  const int pad = same ? 1 : 0;
+  const Window window{3, 3, 1, 1, pad, pad, pad, pad};
+  const Shape x{3, 13, 10, in}, y = after(window, x, out);
+  const std::size_t weights = std::size_t(out) * 9 * in;
+  const ParameterRange w{0, weights}, b{weights, std::size_t(out)};
+
+  BackendComparison(
+      {x, y, y, x}, 2,
+      {ConvolutionForward{window, 0, 2, w, b, true}, ConvolutionInputGradient{window, 1, 3, w},
+       ConvolutionWeightGradient{window, 0, 1, w, b}},
+      weights + out)
+      .check();
+}
+
 TEST_CASE("onednn: a convolution whose images are plain agrees with the reference", "[onednn]") {
   const int channels = GENERATE(1, 3, 4, 5), out = GENERATE(7, 16, 64);
   const bool distort = GENERATE(false, true);

@@ -70,6 +70,7 @@ TEST_CASE("Checkpoint reader: an index that lies is refused, whatever it says") 
       {"lies outside of the file", [](Json& j) { j["tensors"][0]["offset"] = ~0ull - 3; }},
       {"lies outside of the file", [](Json& j) { j["tensors"][0]["offset"] = 96; }},
       {"lies outside of the file", [](Json& j) { j["tensors"][0]["shape"] = {1u << 30}; }},
+      {"lies outside of the file", [](Json& j) { j["tensors"][0]["shape"] = {(1ull << 62) - 1}; }},
       {"overflows",
        [](Json& j) {
          j["tensors"][0]["shape"] = {1ull << 33, 1ull << 33};

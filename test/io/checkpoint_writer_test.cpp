@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
@@ -21,6 +22,18 @@ TEST_CASE("Checkpoint writer: an idle one accepts every call and does nothing") 
   CHECK(writer.poll().empty());
   CHECK(writer.close(1s).empty());
   CHECK_FALSE(writer.failure());
+}
+
+TEST_CASE("Writer process: starts on the rank that the launcher calls 0, or without a launcher") {
+  const char* variable = GENERATE("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID");
+  for (const char* other : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) ::unsetenv(other);
+
+  CHECK_FALSE(WriterProcess::start_on_first_rank().idle());
+  ::setenv(variable, "0", 1);
+  CHECK_FALSE(WriterProcess::start_on_first_rank().idle());
+  ::setenv(variable, "1", 1);
+  CHECK(WriterProcess::start_on_first_rank().idle());
+  ::unsetenv(variable);
 }
 
 TEST_CASE("Checkpoint writer: with both slots taken a save is skipped and counted") {

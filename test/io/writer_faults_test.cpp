@@ -125,6 +125,28 @@ TEST_CASE("Checkpoint writer: a helper that is stuck delays the end by the given
   CHECK(std::chrono::steady_clock::now() - start < 5s);
 }
 
+TEST_CASE("Checkpoint writer: even a stuck helper dies with its trainer and gives up the lock") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  const pid_t trainer = ::fork();
+  if (trainer == 0) {
+    WriterProcess process = WriterProcess::start();
+    CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+    ::kill(process.pid(), SIGSTOP);
+    write_bytes(directory / "ready", "");
+    for (;;) ::pause();
+  }
+  for (int ms = 0; ms < 10'000 && !std::filesystem::exists(directory / "ready"); ++ms)
+    std::this_thread::sleep_for(1ms);
+  REQUIRE(std::filesystem::exists(directory / "ready"));
+
+  ::kill(trainer, SIGKILL);
+  ::waitpid(trainer, nullptr, 0);
+
+  WriterProcess process = WriterProcess::start();
+  CHECK_NOTHROW(CheckpointWriter(process, directory, state.layout, {.run_id = "next"}));
+}
+
 TEST_CASE("Checkpoint writer: the trainer's sudden death leaves only intact files and no lock") {
   const TemporaryDirectory directory;
   const State state(1, 2'000'000);

@@ -1,14 +1,10 @@
 #include "ringtrain/train/options.hpp"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "ringtrain/base/error.hpp"
+#include "train/temporary_file.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;
@@ -41,23 +37,6 @@ std::string refusal(const std::string& line) {
   }
   return "accepted";
 }
-
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& text) {
-    std::string name = (std::filesystem::temp_directory_path() / "ringtrain-XXXXXX").string();
-    ::close(check_errno(::mkstemp(name.data()), "mkstemp"));
-    path_ = name;
-    std::ofstream(path_) << text;
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 const std::vector<std::string> valid = {"--model resnet50",
                                         "--classes 7",
@@ -170,7 +149,7 @@ TEST_CASE("options: help, version, list and inspect need no other rank") {
 
 TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
-  CHECK_THAT(refusal("--checkpoint d"), Contains("nearest name is --checkpoint-dir"));
+  CHECK_THAT(refusal("--final 3s"), Contains("nearest name is --final-save-timeout"));
   CHECK_THAT(refusal("--weigth-decay=1e-4"),
              Contains("--weigth-decay:") && Contains("--weight-decay"));
   CHECK_THAT(refusal("--shard-optimizer"), Contains("nearest name is --optimizer"));
@@ -295,5 +274,6 @@ TEST_CASE("options: differences name each option that changed, old and new") {
   CHECK(differences(before, after) ==
         std::vector<std::string>{"ema: unset -> 0", "lr: 0.1 -> 0.2", "optimizer: sgd -> adam"});
   CHECK(differences("{\"gone\":1}", "{}") == std::vector<std::string>{"gone: 1 -> unset"});
+  CHECK(differences("{}", "{\"new\":\"x\"}") == std::vector<std::string>{"new: unset -> x"});
   CHECK_THROWS_AS(differences("nonsense", "{}"), Error);
 }

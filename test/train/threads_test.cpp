@@ -9,6 +9,8 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <memory>
 
 #include "ringtrain/base/error.hpp"
@@ -252,6 +254,23 @@ TEST_CASE("place: a batch script's own process is one rank, whatever the tasks t
   CHECK(find_place(std::nullopt).local_size == 1);
 }
 
+TEST_CASE("place: Slurm's cpus for a task stay, but not where mpirun runs inside of its job") {
+  const Environment srun({{"SLURM_LOCALID", "0"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
+                          {"SLURM_CPUS_ON_NODE", "100000"}});
+  CHECK(find_place(std::nullopt).placed);
+  CHECK(find_place(std::nullopt).local_size == 2);
+
+  const Environment mpirun({{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_STEP_TASKS_PER_NODE", "1"},
+                            {"SLURM_CPUS_ON_NODE", "100000"}});
+
+  CHECK_FALSE(find_place(std::nullopt).placed);
+  CHECK(find_place(std::nullopt).local_size == 4);
+}
+
 TEST_CASE("place: a binding that the user asked for is told from the launcher's default") {
   const auto [name, value, placed] = GENERATE(table<const char*, const char*, bool>(
       {{"OMPI_MCA_hwloc_base_binding_policy", "core", true},
@@ -282,9 +301,11 @@ TEST_CASE("probe of the next test", "[.probe]") {
 
   apply_threads({.threads = 2, .cpus = cpus, .active_wait = false}, argv.data());
 
-  const char* policy = std::getenv("OMP_WAIT_POLICY");
-  fmt::print("[procs {} threads {} policy {} marked {}]\n", omp_get_num_procs(),
-             omp_get_max_threads(), policy == nullptr ? "none" : policy,
+  // the environment as it was when the program was loaded
+  std::ifstream file("/proc/self/environ");
+  const std::string loaded(std::istreambuf_iterator<char>(file), {});
+  fmt::print("[procs {} threads {} loaded passive {} marked {}]\n", omp_get_num_procs(),
+             omp_get_max_threads(), loaded.find("OMP_WAIT_POLICY=passive") != loaded.npos,
              std::getenv("RINGTRAIN_STARTED_AGAIN") != nullptr);
 }
 
@@ -302,5 +323,5 @@ TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its c
       output_of(fmt::format("RINGTRAIN_PROBE={}{} {} '[probe]'", mask[0], mask[1], self));
   set_mask(mask);
 
-  CHECK_THAT(text, Contains("[procs 2 threads 2 policy passive marked false]"));
+  CHECK_THAT(text, Contains("[procs 2 threads 2 loaded passive true marked false]"));
 }

@@ -23,4 +23,7 @@ struct CommunicatorOptions {
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options = {});
 
+/// A job of this rank alone, whatever others there are: sums cost nothing. Not collective.
+std::unique_ptr<Communicator> make_solo_communicator();
+
 }  // namespace ringtrain

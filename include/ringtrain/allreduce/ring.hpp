@@ -31,7 +31,7 @@ class RingLink {
 struct RingTuning {
   std::size_t largest_segment = 31 * 256;  ///< elements of a message
   std::size_t smallest_segment = 8 * 256;  ///< unless the part is smaller
-  std::size_t window = 16;                 ///< receives posted ahead
+  std::size_t window = 32;                 ///< messages under way to a rank, at most
 };
 
 /// Sums buffers in place around a ring, in segments that travel one behind the other, so that both

@@ -52,8 +52,8 @@ class CheckpointWriter {
   /// Idle.
   CheckpointWriter();
   /// Makes the helper lock `directory` (created if missing), remove temporaries of dead runs and
-  /// check that it can hold two more checkpoints; allocates the slots. Idle if `process` is.
-  /// Throws Error(Exit::locked) naming the owner, or Error(Exit::storage).
+  /// check that it can hold two more checkpoints; allocates the slots. Idle if `process`, which
+  /// must outlive it, is. Throws Error(Exit::locked) naming the owner, or Error(Exit::storage).
   CheckpointWriter(WriterProcess& process, const std::filesystem::path& directory,
                    const StateLayout& layout, WriterOptions options);
   CheckpointWriter(CheckpointWriter&&) noexcept;

@@ -25,7 +25,7 @@ std::string to_string(const Decay& decay);
 /// A learning rate as a pure function of the position in training: it has no state to save.
 struct LearningRate {
   double peak = 0.1;
-  Decay decay;
+  Decay decay = {};
   /// Linear from 1 % of the rate (a step at zero would be wasted) to all of it.
   double warmup_epochs = 0;
   double total_epochs = 1;  ///< where cosine reaches zero

@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/train/step_times.hpp"
+
+namespace ringtrain {
+
+/// What happens in a run, as lines for the user and as records of --metrics.
+
+struct StartRecord {
+  std::string configuration;  ///< canonical_config()
+  std::string build;
+  int ranks = 1;
+  std::vector<std::string> hosts;
+};
+
+/// The mean step since the last record.
+struct StepRecord {
+  std::int64_t step = 0;
+  double epoch = 0;
+  double loss = 0;  ///< mean over all ranks, L2 included
+  double learning_rate = 0;
+  double examples_per_second = 0;  ///< over all ranks
+  double seconds_per_batch = 0;
+  PhaseSeconds phases;
+};
+
+struct EvalRecord {
+  std::int64_t step = 0;
+  double top1 = 0, top5 = 0;  ///< fractions
+  double loss = 0;
+  std::int64_t examples = 0;
+};
+
+/// A checkpoint that is durable.
+struct CheckpointRecord {
+  std::int64_t step = 0;
+  std::string file = {};
+  std::uint64_t bytes = 0;
+  double seconds = 0;        ///< until it was durable
+  double stall_seconds = 0;  ///< of training
+};
+
+struct EventRecord {
+  std::string what;  ///< a word, such as save_failed
+  int rank = 0;
+  std::string text;
+};
+
+struct EndRecord {
+  std::int64_t steps = 0, examples = 0;
+  double seconds = 0, examples_per_second = 0;
+  std::optional<double> top1 = {};
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,15 @@
+#pragma once
+#include <vector>
+
+namespace ringtrain {
+
+/// A typical value and how far values lie from it: 1.4826 * the median absolute deviation, which is
+/// the standard deviation where values are normal and does not mind outliers.
+struct Spread {
+  double median = 0, deviation = 0;
+};
+
+/// Both are 0 for no values.
+Spread spread_of(std::vector<double> values);
+
+}  // namespace ringtrain

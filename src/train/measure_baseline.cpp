@@ -1,0 +1,87 @@
+#include "train/measure_baseline.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/train/stopwatch.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int rounds = 7;
+constexpr double window_s = 1.0;
+
+// A trainer with a loader of its own that starts at the first sample.
+struct Runner {
+  Runner(const Plan& plan, const Trainer::Parts& parts, const LoaderOptions& options)
+      : trainer(parts, plan.trainer(), {}), loader(*plan.training, options) {}
+
+  double seconds_of(int steps) {
+    Stopwatch watch;
+    for (int s = 0; s < steps; ++s) trainer.step(loader, false);
+    return watch.lap();
+  }
+
+  Trainer trainer;
+  Loader loader;
+};
+
+// Rank 0's loader for training alone: batches of its own share, and nobody else's.
+LoaderOptions alone_options(const Plan& plan) {
+  LoaderOptions options = plan.loader(Split::training);
+  options.global_batch = plan.share.count;
+  options.share = {0, plan.share.count};
+  return options;
+}
+
+class StateGuard {
+ public:
+  explicit StateGuard(const TrainingState& state) : state_(state) {
+    for (const View& buffer : state.buffers())
+      kept_.emplace_back(buffer.host().begin(), buffer.host().end());
+  }
+  ~StateGuard() { state_.copy_from(kept_); }
+  StateGuard(const StateGuard&) = delete;
+
+ private:
+  const TrainingState& state_;
+  std::vector<std::vector<float>> kept_;
+};
+
+}  // namespace
+
+Comparison measure_baseline(const Plan& plan, const Trainer::Parts& together,
+                            const TrainingState& state, const MpiSession& session) {
+  const StateGuard guard(state);
+  const auto solo = make_solo_communicator();
+  GradientReducer no_sums(*solo, together.sums.all());
+  Trainer::Parts alone_parts{
+      together.program,    together.sums, together.batch_statistics, together.running_statistics,
+      together.statistics, no_sums,       together.optimizer};
+  Runner all(plan, together, plan.loader(Split::training));
+  Runner alone(plan, alone_parts, alone_options(plan));
+
+  all.seconds_of(5);  // buffers and caches fill
+  const double step_s = all.seconds_of(5) / 5;
+  const int steps = std::clamp(static_cast<int>(window_s / step_s), 3, 500);
+  const int agreed = std::stoi(session.broadcast(std::to_string(steps)));
+
+  std::vector<double> alone_rates, together_rates;
+  for (int round = 0; round < rounds; ++round) {
+    double seconds = 0;
+    if (session.rank() == 0) seconds = alone.seconds_of(agreed);
+    session.barrier();
+    alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / seconds);
+    seconds = all.seconds_of(agreed);
+    session.barrier();
+    together_rates.push_back(double(agreed) * plan.global_batch / seconds);
+  }
+  // Rank 0's clock is what counts, so that all ranks come to one verdict.
+  for (auto* rates : {&alone_rates, &together_rates})
+    session.broadcast(std::as_writable_bytes(std::span(*rates)), 0);
+  return compare(alone_rates, together_rates, session.size());
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,118 @@
+#include "ringtrain/train/output.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "ringtrain/train/metrics.hpp"
+#include "train/console.hpp"
+#include "train/terminal.hpp"
+
+namespace ringtrain {
+namespace {
+
+void write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // nobody reads: no reason to stop training
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
+
+class SilentOutput final : public Output {
+ public:
+  void note(std::string_view) override {}
+  void start(const StartRecord&) override {}
+  void step(const StepRecord&) override {}
+  void progress(const ProgressState&) override {}
+  void eval(const EvalRecord&) override {}
+  void checkpoint(const CheckpointRecord&) override {}
+  void event(const EventRecord&) override {}
+  void end(const EndRecord&, const Summary&) override {}
+};
+
+class SpeakingOutput final : public Output {
+ public:
+  SpeakingOutput(const Options& options, OutputSinks sinks)
+      : quiet_(options.quiet), seconds_(sinks.seconds), console_(std::move(sinks)) {
+    if (!options.metrics.empty())
+      metrics_.emplace(options.metrics, [this](std::string_view text) {
+        console_.warning(log_line(now(), EventRecord{"metrics", 0, std::string(text)}));
+      });
+  }
+
+  void note(std::string_view line) override { say(line); }
+  void start(const StartRecord& record) override { keep(record); }
+  void step(const StepRecord& record) override {
+    say(log_line(now(), record, last_checkpoint()));
+    keep(record);
+  }
+  void progress(const ProgressState& state) override { console_.progress(state); }
+  void eval(const EvalRecord& record) override {
+    say(log_line(now(), record));
+    keep(record);
+  }
+  void checkpoint(const CheckpointRecord& record) override {
+    checkpoint_ = {record.step, seconds_()};
+    keep(record);
+  }
+  void event(const EventRecord& record) override {
+    console_.warning(log_line(now(), record));
+    keep(record);
+  }
+  void end(const EndRecord& record, const Summary& summary) override {
+    console_.close();
+    say("\n" + summary_table(summary));
+    keep(record);
+  }
+
+ private:
+  void say(std::string_view line) {
+    if (!quiet_) console_.line(line);
+  }
+  template <class Record>
+  void keep(const Record& record) {
+    if (metrics_) metrics_->write(record);
+  }
+  std::optional<LastCheckpoint> last_checkpoint() const {
+    if (!checkpoint_) return std::nullopt;
+    return LastCheckpoint{checkpoint_->first, seconds_() - checkpoint_->second};
+  }
+
+  bool quiet_;
+  std::function<double()> seconds_;
+  Console console_;
+  std::optional<Metrics> metrics_;
+  std::optional<std::pair<std::int64_t, double>> checkpoint_;  // step and when
+};
+
+}  // namespace
+
+OutputSinks standard_sinks(const Options& options) {
+  const Terminal terminal = find_terminal();
+  const bool wanted = options.progress == ShowProgress::on ||
+                      (options.progress == ShowProgress::automatic && terminal.err);
+  return {
+      .out = [](std::string_view text) { write_all(STDOUT_FILENO, text); },
+      .err = [](std::string_view text) { write_all(STDERR_FILENO, text); },
+      .one_terminal = terminal.out && terminal.err,
+      .columns = terminal.columns,
+      .show_progress = wanted && !options.quiet,
+      .seconds =
+          [watch = std::chrono::steady_clock::now()] {
+            return std::chrono::duration<double>(std::chrono::steady_clock::now() - watch).count();
+          }};
+}
+
+std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks) {
+  return std::make_unique<SpeakingOutput>(options, std::move(sinks));
+}
+
+std::unique_ptr<Output> make_silent_output() { return std::make_unique<SilentOutput>(); }
+
+}  // namespace ringtrain

@@ -1,0 +1,115 @@
+#include "train/run_log.hpp"
+
+#include <fmt/ranges.h>
+
+#include <sstream>
+
+namespace ringtrain {
+namespace {
+
+std::string to_text(const PhaseSeconds& phases) {
+  return fmt::format("{}", fmt::join(phases.seconds, " "));
+}
+
+PhaseSeconds phases_from(const std::string& text) {
+  std::istringstream words(text);
+  PhaseSeconds phases;
+  for (double& seconds : phases.seconds) words >> seconds;
+  return phases;
+}
+
+}  // namespace
+
+RunLog::RunLog(Output& output, const Plan& plan, Position start)
+    : output_(output), plan_(plan), start_(start) {}
+
+void RunLog::step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
+                  double checkpoint_seconds) {
+  const StepSeconds& seconds = trainer.seconds();
+  times_.add(Phase::data_wait, seconds.data_wait);
+  times_.add(Phase::forward, seconds.forward);
+  times_.add(Phase::backward, seconds.backward);
+  times_.add(Phase::comm_exposed, seconds.exposed);
+  times_.add(Phase::update, seconds.update);
+  times_.add(Phase::checkpoint, checkpoint_seconds);
+  times_.end_step(wall_seconds, plan_.global_batch);
+  seconds_ += wall_seconds;
+
+  const std::uint64_t step = trainer.position().step;
+  if (step % static_cast<std::uint64_t>(plan_.options.log_every) == 0 || step == plan_.steps)
+    tell(trainer, outcome);
+  output_.progress({.step = static_cast<std::int64_t>(step),
+                    .first_step = static_cast<std::int64_t>(start_.step),
+                    .total_steps = static_cast<std::int64_t>(plan_.steps),
+                    .elapsed_seconds = seconds_,
+                    .examples_per_second = rate_,
+                    .loss = outcome.loss});
+}
+
+void RunLog::tell(const Trainer& trainer, const StepOutcome& outcome) {
+  const StepTimes::Mean mean = times_.take_mean();
+  rate_ = mean.examples_per_second;
+  output_.step({.step = static_cast<std::int64_t>(trainer.position().step),
+                .epoch = trainer.epoch(),
+                .loss = outcome.loss,
+                .learning_rate = trainer.last_learning_rate(),
+                .examples_per_second = mean.examples_per_second,
+                .seconds_per_batch = mean.seconds,
+                .phases = mean.phases});
+}
+
+void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {
+  accuracy_ = {.step = static_cast<std::int64_t>(step),
+               .top1 = result.top1,
+               .top5 = result.top5,
+               .loss = result.loss,
+               .examples = static_cast<std::int64_t>(result.examples)};
+  output_.eval(*accuracy_);
+}
+
+void RunLog::save(const SaveEvent& event, double stall_seconds) {
+  switch (event.kind) {
+    case SaveEvent::Kind::saved:
+      checkpoint_.emplace(event.step, Stopwatch());
+      checkpoint_file_ = event.file;
+      output_.checkpoint({.step = static_cast<std::int64_t>(event.step),
+                          .file = event.file,
+                          .bytes = event.bytes,
+                          .seconds = event.seconds,
+                          .stall_seconds = stall_seconds});
+      return;
+    case SaveEvent::Kind::failed:
+      return this->event("save_failed", event.text);
+    case SaveEvent::Kind::slow:
+      return this->event("save_slow", event.text);
+    case SaveEvent::Kind::lost:
+      return this->event("writer_lost", event.text);
+    case SaveEvent::Kind::note:
+      return output_.note(event.text);
+  }
+}
+
+void RunLog::finish(const Trainer& trainer, const MpiSession& session) {
+  Summary summary;
+  for (const std::string& text : session.gather(to_text(times_.total())))
+    summary.ranks.push_back(phases_from(text));
+  const Position& end = trainer.position();
+  summary.steps = static_cast<std::int64_t>(end.step - start_.step);
+  summary.examples = static_cast<std::int64_t>(end.samples - start_.samples);
+  summary.epochs = double(summary.examples) / double(plan_.training->size());
+  summary.seconds = seconds_;
+  summary.throughput = times_.throughput();
+  summary.accuracy = accuracy_;
+  summary.checkpoint_file = checkpoint_file_;
+  if (checkpoint_)
+    summary.checkpoint = {static_cast<std::int64_t>(checkpoint_->first),
+                          checkpoint_->second.elapsed()};
+  EndRecord record{.steps = static_cast<std::int64_t>(end.step),
+                   .examples = summary.examples,
+                   .seconds = seconds_,
+                   .examples_per_second = summary.throughput.median};
+  if (accuracy_) record.top1 = accuracy_->top1;
+  output_.end(record, summary);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ringtrain/io/checkpoint_writer.hpp"
+#include "ringtrain/train/output.hpp"
+#include "train/evaluator.hpp"
+#include "train/plan.hpp"
+#include "train/trainer.hpp"
+
+namespace ringtrain {
+
+/// Keeps this rank's account of a run and tells the user through `output`, which is silent on all
+/// ranks but the first.
+class RunLog {
+ public:
+  RunLog(Output& output, const Plan& plan, Position start);
+
+  /// A step is over: the trainer's seconds are its, the rest of `wall_seconds` is `other`.
+  void step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
+            double checkpoint_seconds);
+  void evaluation(std::uint64_t step, const Evaluation& result);
+  /// `stall_seconds`: what its copy cost the step loop.
+  void save(const SaveEvent& event, double stall_seconds);
+  void event(const std::string& what, const std::string& text) { output_.event({what, 0, text}); }
+  /// The closing table. Collective: it shows all ranks' phases.
+  void finish(const Trainer& trainer, const MpiSession& session);
+
+ private:
+  void tell(const Trainer& trainer, const StepOutcome& outcome);
+
+  Output& output_;
+  const Plan& plan_;
+  Position start_;
+  StepTimes times_;
+  double seconds_ = 0, rate_ = 0;
+  std::optional<EvalRecord> accuracy_;
+  std::string checkpoint_file_;
+  std::optional<std::pair<std::uint64_t, Stopwatch>> checkpoint_;  // step, and since when
+};
+
+}  // namespace ringtrain

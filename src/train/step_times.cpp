@@ -1,0 +1,50 @@
+#include "ringtrain/train/step_times.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t warmup_steps = 10;
+
+void accumulate(PhaseSeconds& sum, const PhaseSeconds& more) {
+  for (std::size_t i = 0; i < sum.seconds.size(); ++i) sum.seconds[i] += more.seconds[i];
+}
+
+}  // namespace
+
+double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
+void StepTimes::end_step(double wall_seconds, double examples) {
+  step_[Phase::other] += wall_seconds - step_.total();
+  accumulate(since_mean_, step_);
+  accumulate(total_, step_);
+  step_ = {};
+  examples_since_mean_ += examples;
+  ++steps_since_mean_;
+  rates_.push_back(wall_seconds > 0 ? examples / wall_seconds : 0);
+}
+
+StepTimes::Mean StepTimes::take_mean() {
+  Mean mean;
+  if (steps_since_mean_ > 0) {
+    mean.phases = since_mean_;
+    for (double& seconds : mean.phases.seconds) seconds /= steps_since_mean_;
+    mean.seconds = mean.phases.total();
+    const double wall = since_mean_.total();
+    mean.examples_per_second = wall > 0 ? examples_since_mean_ / wall : 0;
+  }
+  since_mean_ = {};
+  examples_since_mean_ = 0;
+  steps_since_mean_ = 0;
+  return mean;
+}
+
+Spread StepTimes::throughput() const {
+  const auto skipped = static_cast<std::ptrdiff_t>(std::min(warmup_steps, rates_.size() / 2));
+  return spread_of({rates_.begin() + skipped, rates_.end()});
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,52 @@
+// steps_on_demand MODEL BATCH THREADS: our side of against_torch.py. For every number on standard input, trains so many
+// steps on a batch in memory and prints the seconds they took.
+#include <fmt/core.h>
+#include <omp.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "ringtrain/base/philox.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/train/stopwatch.hpp"
+#include "support/random_batch.hpp"
+
+using namespace ringtrain;
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  const Model model = make_model(argv[1], 10);
+  const int batch_size = std::stoi(argv[2]);
+  omp_set_num_threads(std::stoi(argv[3]));
+  const auto backend = make_onednn_backend();
+  const Graph& graph = model.graph;
+  const Buffer parameters = backend->memory().allocate(graph.parameter_count());
+  const Buffer gradients = backend->memory().allocate(graph.parameter_count());
+  const Buffer statistics = backend->memory().allocate(graph.statistic_count());
+  const Buffer batch_statistics = backend->memory().allocate(graph.statistic_count());
+  initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  OptimizerSettings settings;
+  settings.kind = model.name == "cifar10_cnn" ? OptimizerKind::sgd : OptimizerKind::momentum;
+  Optimizer optimizer(settings, parameters, gradients, backend->memory());
+  const auto program = backend->compile(
+      make_schedule(graph, batch_size, Mode::training, 0,
+                    [&](const Step& step) { return backend->supports(step); }),
+      {parameters, gradients, statistics, batch_statistics}, 1);
+  const Batch batch =
+      random_batch(batch_size, model.input.height, model.input.width, model.input.channels, 10);
+
+  std::int64_t step = 0;
+  for (int count; std::cin >> count;) {
+    Stopwatch watch;
+    for (int i = 0; i < count; ++i) {
+      program->run(batch, 1.0 / batch_size, nullptr);
+      optimizer.begin({step++, 0.01, 1});
+      optimizer.update({0, graph.parameter_count()});
+    }
+    fmt::print("{:.6f}\n", watch.lap());
+    std::fflush(stdout);
+  }
+}

@@ -1,0 +1,129 @@
+#include "ringtrain/train/metrics.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "train/temporary_file.hpp"
+
+using namespace ringtrain;
+using nlohmann::json;
+
+namespace {
+
+void no_warning(std::string_view text) { FAIL("warned: " << text); }
+
+std::vector<json> records_in(const TemporaryFile& file) {
+  std::vector<json> records;
+  std::istringstream lines(file.text());
+  for (std::string line; std::getline(lines, line);) records.push_back(json::parse(line));
+  return records;
+}
+
+StepRecord step_record() {
+  StepRecord record{.step = 240,
+                    .epoch = 1.5,
+                    .loss = 1.0 / 3,
+                    .learning_rate = 0.1,
+                    .examples_per_second = 225.6,
+                    .seconds_per_batch = 0.071,
+                    .phases = {}};
+  record.phases[Phase::comm_exposed] = 0.0011;
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: every record is one JSON object a line, with its kind and values") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(StartRecord{
+      .configuration = R"({"lr":0.1})", .build = "0.1", .ranks = 2, .hosts = {"a", "b"}});
+  metrics.write(step_record());
+  metrics.write(EvalRecord{.step = 240, .top1 = 0.75, .top5 = 1, .loss = 0.5, .examples = 2000});
+  metrics.write(CheckpointRecord{
+      .step = 200, .file = "d/s.h5", .bytes = 5, .seconds = 0.5, .stall_seconds = 0.25});
+  metrics.write(EventRecord{.what = "save_failed", .rank = 3, .text = "disk \"full\"\n"});
+  metrics.write(EndRecord{.steps = 300, .examples = 600, .seconds = 2, .examples_per_second = 300});
+
+  const auto r = records_in(file);
+  REQUIRE(r.size() == 6);
+  CHECK(
+      r[0] ==
+      json::parse(
+          R"({"kind":"start","configuration":{"lr":0.1},"build":"0.1","ranks":2,"hosts":["a","b"]})"));
+  CHECK(r[1] == json::parse(R"({"kind":"step","step":240,"epoch":1.5,"loss":0.333333333,"lr":0.1,
+      "examples_per_second":225.6,"seconds_per_batch":0.071,"phases":{"data_wait":0.0,"copy":0.0,
+      "forward":0.0,"backward":0.0,"comm_exposed":0.0011,"update":0.0,"checkpoint":0.0,"other":0.0}})"));
+  CHECK(r[2] ==
+        json::parse(
+            R"({"kind":"eval","step":240,"top1":0.75,"top5":1.0,"loss":0.5,"examples":2000})"));
+  CHECK(
+      r[3] ==
+      json::parse(
+          R"({"kind":"checkpoint","step":200,"file":"d/s.h5","bytes":5,"seconds":0.5,"stall_seconds":0.25})"));
+  CHECK(r[4] ==
+        json::parse(R"({"kind":"event","what":"save_failed","rank":3,"text":"disk \"full\"\n"})"));
+  CHECK(
+      r[5] ==
+      json::parse(
+          R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null})"));
+}
+
+TEST_CASE("metrics: a loss has nine digits and may be no number") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord record = step_record();
+  record.loss = 2.0 / 3;
+  metrics.write(record);
+  record.loss = std::nan("");
+  metrics.write(record);
+
+  CHECK_THAT(file.text(), Catch::Contains("\"loss\":0.666666667,"));
+  CHECK(records_in(file)[1]["loss"].is_null());
+}
+
+TEST_CASE("metrics: a name that is not UTF-8 does not end the run") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(EventRecord{.what = "save_failed", .rank = 0, .text = "caf\xe9"});
+
+  CHECK(records_in(file).size() == 1);
+}
+
+TEST_CASE("metrics: a line is in the file when write returns") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(step_record());
+
+  CHECK(file.text().back() == '\n');
+}
+
+TEST_CASE("metrics: a resumed run appends, and starts a new line after a torn one") {
+  const TemporaryFile whole("{\"kind\":\"step\"}\n"), torn("{\"kind\":\"st");
+  Metrics(whole.path(), no_warning).write(step_record());
+  Metrics(torn.path(), no_warning).write(step_record());
+
+  CHECK(records_in(whole).size() == 2);
+  CHECK_THAT(torn.text(), Catch::StartsWith("{\"kind\":\"st\n{\"kind\":\"step\""));
+}
+
+TEST_CASE("metrics: a file that cannot be opened is an error before training") {
+  CHECK_THROWS_WITH(Metrics("/nowhere/at/all.jsonl", no_warning),
+                    Catch::Contains("--metrics /nowhere/at/all.jsonl: No such file"));
+}
+
+TEST_CASE("metrics: a full disk is reported once and training goes on") {
+  std::vector<std::string> warnings;
+  Metrics metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
+
+  for (int i = 0; i < 3; ++i) metrics.write(step_record());
+
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::Contains("/dev/full: No space left on device") &&
+                              Catch::Contains("training goes on"));
+}

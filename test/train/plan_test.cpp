@@ -1,0 +1,74 @@
+#include "train/plan.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+
+namespace {
+
+Options options(const std::string& model) {
+  Options o;
+  o.model = model;
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("plan: the recipe fills in what the user left open") {
+  const Plan plan = make_plan(options("cifar10_cnn"), 0, 2);
+
+  CHECK(*plan.options.optimizer == OptimizerKind::sgd);
+  CHECK(*plan.options.lr == 0.1);
+  CHECK(*plan.options.ema == 0.9999);
+  CHECK(plan.global_batch == 256);
+  CHECK(plan.share.count == 128);
+  CHECK(plan.optimizer.decays.size() == 2);
+  CHECK(plan.model.classes == 10);
+}
+
+TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
+  const auto rate = [](const std::string& model, int ranks) {
+    return *make_plan(options(model), 0, ranks).options.lr;
+  };
+
+  CHECK(rate("resnet20", 1) == Approx(0.1));
+  CHECK(rate("resnet20", 4) == Approx(0.4));
+  CHECK(rate("cifar10_cnn", 4) == Approx(0.1));
+}
+
+TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
+  Options o = options("mlp");
+  o.global_batch = 10;
+
+  CHECK(make_plan(o, 0, 3).share.count == 4);
+  CHECK(make_plan(o, 2, 3).share.count == 3);
+  CHECK(make_plan(o, 2, 3).share.first == 7);
+}
+
+TEST_CASE("plan: epochs and steps are two ways to say the same length") {
+  Options o = options("mlp");
+  o.global_batch = 300;
+  o.epochs = 3;
+  CHECK(make_plan(o, 0, 1).steps == 100);  // shapes has 10,000 images
+  o.epochs.reset();
+  o.steps = 50;
+  CHECK(make_plan(o, 0, 1).epochs == Approx(1.5));
+}
+
+TEST_CASE("plan: what cannot work is refused with a reason") {
+  Options o = options("mlp");
+  o.global_batch = 2;
+  CHECK_THROWS_WITH(make_plan(o, 0, 3), Catch::Contains("at least 3"));
+  o.global_batch = 10;
+  o.accumulate = 4;
+  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("--accumulate 4"));
+  o = options("mlp");
+  o.classes = 7;
+  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("10 classes"));
+  o = options("mlp");
+  o.device = Device::cuda;
+  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("CPUs only"));
+  o = options("mlp");
+  o.batch = 20'000;
+  CHECK_THROWS(make_plan(o, 0, 1));
+}

@@ -1,0 +1,142 @@
+#include "train/trainer.hpp"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+// A small convolutional network with BatchNorm, dropout and colour distortions.
+Graph network() {
+  GraphBuilder g;
+  const Initialiser initial{Initialiser::Kind::normal, 0.2};
+  TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
+  x = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3, .initial = initial});
+  x = g.relu(g.batch_norm("bn", x, {}));
+  x = g.dropout(g.global_pool(x), 0.8f);
+  g.loss(g.matrix_product("fc", x, 10, initial, 0.0, true));
+  return std::move(g).finish();
+}
+
+// One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
+struct Rig {
+  Rig(int micro_batch, int accumulate, OptimizerSettings settings = {})
+      : graph(network()),
+        data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
+        communicator(make_communicator("solo", session)),
+        parameters(memory.allocate(graph.parameter_count())),
+        statistics(memory.allocate(graph.statistic_count())),
+        batch_statistics(memory.allocate(graph.statistic_count())),
+        sums(memory, graph.parameter_count(), graph.statistic_count()),
+        reducer(*communicator, sums.all(), 64) {
+    initialise(graph, 1, parameters.view().host(), statistics.view().host());
+    optimizer.emplace(settings, parameters, sums.gradients(), memory);
+    const auto backend = make_reference_backend();
+    program = backend->compile(
+        make_schedule(graph, micro_batch, Mode::training, 0.1f, [](const Step&) { return true; }),
+        {parameters, sums.gradients(), statistics, batch_statistics}, 5);
+    trainer.emplace(
+        Trainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
+                       *optimizer},
+        TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
+        Position{});
+    LoaderOptions options;
+    options.global_batch = micro_batch;
+    options.share = {0, micro_batch};
+    options.recipe.output = {8, 8};
+    options.recipe.brightness = {-9, 9};
+    loader.emplace(*data, options);
+  }
+  std::vector<float> values() const {
+    const auto host = parameters.view().host();
+    return {host.begin(), host.end()};
+  }
+
+  MpiSession session;
+  HostMemory memory;
+  Graph graph;
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Communicator> communicator;
+  Buffer parameters, statistics, batch_statistics;
+  StepSums sums;
+  GradientReducer reducer;
+  std::optional<Optimizer> optimizer;
+  std::unique_ptr<Program> program;
+  std::optional<Trainer> trainer;
+  std::optional<Loader> loader;
+};
+
+}  // namespace
+
+TEST_CASE("Trainer: a step moves the parameters against the gradient and counts") {
+  Rig rig(4, 1, {.kind = OptimizerKind::sgd});
+  const auto before = rig.values();
+
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, false);
+
+  CHECK(outcome.loss > 0);
+  CHECK_FALSE(outcome.stop);
+  CHECK(rig.trainer->position().step == 1);
+  CHECK(rig.trainer->position().samples == 4);
+  const auto after = rig.values();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    REQUIRE(after[i] == Approx(before[i] - 0.1f * rig.sums.gradients().data()[i]).margin(1e-6));
+}
+
+TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {
+  Rig rig(4, 1);
+
+  rig.trainer->step(*rig.loader, false);
+
+  const float* running = rig.statistics.view().data();
+  const float* batch = rig.batch_statistics.view().data();
+  CHECK(running[0] == Approx(0.1 * batch[0]));
+  CHECK(running[4] == Approx(0.9 + 0.1 * batch[4]));
+}
+
+TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {
+  Rig two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
+  const auto start = one.values();
+
+  const StepOutcome together = two.trainer->step(*two.loader, false);
+
+  // The same two batches one by one, from the same parameters.
+  std::vector<double> mean(start.size());
+  double loss = 0, statistic = 0;
+  for (int batch = 0; batch < 2; ++batch) {
+    std::ranges::copy(start, one.parameters.view().data());
+    loss += one.trainer->step(*one.loader, false).loss / 2;
+    statistic += one.batch_statistics.view().data()[1] / 2;
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one.sums.gradients().data()[i] / 2;
+  }
+  CHECK(together.loss == Approx(loss).epsilon(1e-5));
+  CHECK(two.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    REQUIRE(two.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
+}
+
+TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counting") {
+  Rig rig(4, 1);
+  rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto before = rig.values();
+
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, false);
+
+  CHECK(outcome.not_finite);
+  CHECK(rig.trainer->position().step == 1);
+  const auto after = rig.values();
+  CHECK(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)) == 0);
+  CHECK(rig.statistics.view().data()[4] == 1.0f);
+}
+
+TEST_CASE("Trainer: the wish to stop comes back with the sums") {
+  Rig rig(4, 1);
+
+  CHECK(rig.trainer->step(*rig.loader, true).stop);
+  CHECK_FALSE(rig.trainer->step(*rig.loader, false).stop);
+}

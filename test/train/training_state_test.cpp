@@ -1,0 +1,53 @@
+#include "train/training_state.hpp"
+
+#include <catch2/catch.hpp>
+#include <numeric>
+#include <set>
+
+#include "ringtrain/model/zoo.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
+  const Graph graph = make_model("resnet20", 10).graph;
+  HostMemory memory;
+  const Buffer parameters = memory.allocate(graph.parameter_count());
+  const Buffer statistics = memory.allocate(graph.statistic_count());
+  const Buffer gradients = memory.allocate(graph.parameter_count());
+  const Optimizer optimizer({.ema = 0.9}, parameters, gradients, memory);
+
+  const TrainingState state(graph, parameters, statistics, optimizer.slots());
+
+  std::set<std::string> names;
+  std::vector<std::vector<int>> covered;
+  for (const std::size_t size : state.layout().buffers) covered.emplace_back(size);
+  for (const TensorPlace& tensor : state.layout().tensors) {
+    CHECK(names.insert(tensor.info.name).second);
+    for (std::size_t i = 0; i < element_count(tensor.info); ++i)
+      ++covered[tensor.buffer][tensor.offset + i];
+  }
+  CHECK(covered.size() == 4);  // parameters, statistics, momentum, moving average
+  for (const auto& buffer : covered)
+    CHECK(std::ranges::all_of(buffer, [](int times) { return times == 1; }));
+  CHECK(names.contains("weights/layer1.0.conv1.weight"));
+  CHECK(names.contains("optimizer/momentum/fc.bias"));
+  CHECK(names.contains("ema/fc.weight"));
+  CHECK(names.contains("statistics/bn1.running_var"));
+}
+
+TEST_CASE("TrainingState: copies out and back without loss") {
+  const Graph graph = make_model("mlp", 10).graph;
+  HostMemory memory;
+  const Buffer parameters = memory.allocate(graph.parameter_count());
+  const TrainingState state(graph, parameters, View(), {});
+  std::iota(parameters.view().host().begin(), parameters.view().host().end(), 1.0f);
+
+  std::vector<std::vector<float>> kept{std::vector<float>(graph.parameter_count()), {}};
+  const std::vector<std::span<float>> targets(kept.begin(), kept.end());
+  state.copy_to(targets);
+  std::ranges::fill(parameters.view().host(), 0.0f);
+  state.copy_from(kept);
+
+  CHECK(parameters.view().data()[5] == 6.0f);
+  CHECK(state.tensors()[1].size() == 256);
+}

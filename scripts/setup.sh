@@ -52,7 +52,7 @@ fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "setup: needs root (or sudo) to install: ${missing[*]}" >&2; exit 77; }
-  as_root=(sudo)
+  as_root=(sudo DEBIAN_FRONTEND=noninteractive)
 fi
 echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
 export DEBIAN_FRONTEND=noninteractive

@@ -1,7 +1,10 @@
 #include <fmt/core.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <thread>
 
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
@@ -16,13 +19,16 @@ using namespace ringtrain;
 
 namespace {
 
-// Before MPI is up, each rank fails by itself, and alike: only the first one says why.
+// Before MPI is up each rank fails by itself, usually alike: the first one speaks, and its end ends
+// the others. Where only another rank fails, it speaks after a while.
 int fail_before_mpi(const Error& failure, int rank) {
-  if (rank == 0) fmt::print(stderr, "train: {}\n", failure.what());
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+  fmt::print(stderr, "train: {}\n", failure.what());
   return static_cast<int>(failure.code());
 }
 
 int run_job(const Command& command, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const ThreadPlan threads = plan_threads(find_place(command.options.threads));
   apply_threads(threads, argv);
   WriterProcess writer = WriterProcess::start_on_first_rank();  // before MPI and any thread

@@ -3,43 +3,24 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <numeric>
-#include <utility>
 
 #include "io/datasets.hpp"
 #include "io/printable.hpp"
+#include "ringtrain/base/nearest.hpp"
 
 namespace ringtrain {
 namespace {
 
-constexpr std::array<std::string_view, 4> kinds{"synthetic", "shapes", "cifar10", "images"};
-
-/// Levenshtein's distance: insertions, deletions and replacements that lead from a to b.
-std::size_t edits(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
+const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images"};
 
 [[noreturn]] void reject(std::string_view spec, std::string_view reason) {
   throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
 }
 
 [[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
-  const auto nearest = std::ranges::min(
-      kinds, {}, [&](std::string_view known) { return edits(kind.substr(0, 32), known); });
   reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
                            "shapes, cifar10:DIR and images:DIR",
-                           nearest));
+                           nearest(kind, kinds)));
 }
 
 }  // namespace

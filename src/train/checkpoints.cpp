@@ -18,7 +18,11 @@ Checkpoints::Checkpoints(CheckpointWriter writer, const TrainingState& state,
 void Checkpoints::offer(const Position& position) {
   if (writer_.idle()) return;
   report_events(writer_.poll());
-  if (!due(position)) return;
+  if (due(position)) save(position);
+}
+
+void Checkpoints::save(const Position& position) {
+  if (writer_.idle() || last_step_ == position.step) return;
   Stopwatch watch;
   const bool saved = writer_.try_save(metadata(position),
                                       [&](SnapshotBuffers buffers) { state_.copy_to(buffers); });
@@ -34,8 +38,10 @@ void Checkpoints::finish(const Position& position, double timeout_s) {
   if (writer_.idle()) return;
   const std::chrono::duration<double> timeout(timeout_s);
   Stopwatch watch;
-  const bool handed_over = writer_.save(
-      metadata(position), [&](SnapshotBuffers buffers) { state_.copy_to(buffers); }, timeout);
+  const bool handed_over =
+      last_step_ == position.step ||
+      writer_.save(
+          metadata(position), [&](SnapshotBuffers buffers) { state_.copy_to(buffers); }, timeout);
   report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)

@@ -23,6 +23,8 @@ class Checkpoints {
 
   /// Called after every step. If a save is due and a slot is free: one copy into shared memory.
   void offer(const Position& position);
+  /// The same whether one is due or not.
+  void save(const Position& position);
   /// The save at the end of training: waits until it is durable, or `timeout_s` at most. Throws
   /// Error(Exit::storage) when it did not become durable.
   void finish(const Position& position, double timeout_s);

@@ -20,8 +20,9 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   }
   session.sum(sums);
   const double samples = std::max(sums[3], 1.0);
-  return {sums[0] / samples, sums[1] / samples, sums[2] / samples,
-          static_cast<std::uint64_t>(sums[3]), watch.lap()};
+  return {sums[0] / samples, sums[1] / samples,
+          sums[2] / samples, static_cast<std::uint64_t>(sums[3]),
+          watch.lap(),       loader.take_events()};
 }
 
 }  // namespace ringtrain

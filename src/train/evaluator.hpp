@@ -13,6 +13,7 @@ struct Evaluation {
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
   double seconds = 0;
+  std::vector<std::string> events;  ///< what this rank could not read
 };
 
 /// Runs the evaluation program once over the whole data set, each rank on its share. Collective.

@@ -27,10 +27,10 @@ std::string program_hash() {
   return hex(hash);
 }
 
-std::string run_id() {
+std::string run_id(const std::string& host) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
-  return fmt::format("{}-{}", seconds, ::getpid());
+  return fmt::format("{}-{}-{}", seconds, ::getpid(), host).substr(0, 39);
 }
 
 }  // namespace ringtrain

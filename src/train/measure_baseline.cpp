@@ -20,7 +20,7 @@ struct Runner {
 
   double seconds_of(int steps) {
     Stopwatch watch;
-    for (int s = 0; s < steps; ++s) trainer.step(loader, false);
+    for (int s = 0; s < steps; ++s) trainer.step(loader, {});
     return watch.lap();
   }
 

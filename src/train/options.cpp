@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/nearest.hpp"
 #include "train/option_table.hpp"
 #include "train/text.hpp"
 

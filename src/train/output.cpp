@@ -32,7 +32,9 @@ class SilentOutput final : public Output {
   void progress(const ProgressState&) override {}
   void eval(const EvalRecord&) override {}
   void checkpoint(const CheckpointRecord&) override {}
-  void event(const EventRecord&) override {}
+  void event(const EventRecord& record) override {
+    write_all(STDERR_FILENO, log_line(now(), record) + "\n");
+  }
   void end(const EndRecord&, const Summary&) override {}
 };
 

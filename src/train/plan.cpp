@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ringtrain/base/error.hpp"
@@ -61,7 +62,13 @@ OptimizerSettings optimizer_of(const Options& o, const Model& model) {
 void share_work(Plan& plan, int rank) {
   Options& o = plan.options;
   if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
-  plan.global_batch = o.global_batch ? *o.global_batch : *o.batch * plan.ranks * o.accumulate;
+  const std::int64_t global =
+      o.global_batch ? *o.global_batch : std::int64_t{*o.batch} * plan.ranks * o.accumulate;
+  if (global > 100'000'000)
+    throw Error(
+        Exit::usage, "batch size",
+        fmt::format("{} images in one step are more than the 100,000,000 that fit", global));
+  plan.global_batch = static_cast<int>(global);
   if (plan.global_batch % o.accumulate != 0)
     throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
                 fmt::format("is not a multiple of --accumulate {}", o.accumulate));
@@ -69,7 +76,7 @@ void share_work(Plan& plan, int rank) {
   if (plan.micro_batch < plan.ranks)
     throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
                 fmt::format("gives {} ranks less than one image a step each; use at least {}",
-                            plan.ranks, plan.ranks * o.accumulate));
+                            plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
   plan.share = share_of(plan.micro_batch, rank, plan.ranks);
   check_enough(*plan.training, 1, plan.global_batch);
 }
@@ -77,26 +84,17 @@ void share_work(Plan& plan, int rank) {
 void set_length(Plan& plan) {
   const Options& o = plan.options;
   const auto size = static_cast<double>(plan.training->size());
-  if (o.steps) {
-    plan.steps = static_cast<std::uint64_t>(*o.steps);
-    plan.epochs = double(plan.steps) * plan.global_batch / size;
-    return;
-  }
-  plan.epochs = o.epochs ? *o.epochs : plan.model.recipe.epochs;
-  plan.steps = plan.step_of_epoch(plan.epochs);
+  if (o.steps)
+    plan.epochs = double(*o.steps) * plan.global_batch / size;
+  else
+    plan.epochs = o.epochs ? *o.epochs : plan.model.recipe.epochs;
 }
 
-std::unique_ptr<Dataset> open(const Options& o, const Model& model, Split split) {
-  DatasetOptions options;
-  options.extent = {model.input.height, model.input.width};
-  options.classes = model.classes;
-  return open_dataset(o.data, split, options);
-}
-
-int classes_of(const Options& o) {
-  if (o.classes) return *o.classes;
-  if (o.data == "synthetic") return default_classes(o.model);
-  return open_dataset(o.data, Split::training)->classes();
+// Only `synthetic` has no extent and classes of its own: it takes the model's.
+DatasetOptions dataset_options(const Options& o) {
+  if (o.data != "synthetic") return {};
+  const Model model = make_model(o.model, o.classes.value_or(default_classes(o.model)));
+  return {.extent = {model.input.height, model.input.width}, .classes = model.classes};
 }
 
 void check_classes(const Plan& plan) {
@@ -108,8 +106,21 @@ void check_classes(const Plan& plan) {
 
 }  // namespace
 
-std::uint64_t Plan::step_of_epoch(double epoch) const {
-  return static_cast<std::uint64_t>(std::ceil(epoch * double(training->size()) / global_batch));
+bool Plan::done(const Position& position) const {
+  if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
+  return double(position.samples) >= epochs * double(training->size());
+}
+
+std::uint64_t Plan::last_step(const Position& position) const {
+  if (options.steps) return static_cast<std::uint64_t>(*options.steps);
+  const double left = epochs * double(training->size()) - double(position.samples);
+  return position.step + static_cast<std::uint64_t>(std::ceil(std::max(left, 0.0) / global_batch));
+}
+
+bool Plan::evaluation_due(const Position& position) const {
+  if (options.eval_every == 0) return false;
+  const auto every = training->size() * static_cast<std::uint64_t>(options.eval_every);
+  return position.samples / every != (position.samples - global_batch) / every;
 }
 
 TrainerSettings Plan::trainer() const {
@@ -122,22 +133,24 @@ LoaderOptions Plan::loader(Split split) const {
   o.seed = options.seed;
   o.global_batch = micro_batch;
   o.share = share;
-  o.threads = options.data_threads.value_or(1);
+  o.threads = data_threads;
   o.recipe = input;
   return o;
 }
 
-Plan make_plan(const Options& options, int rank, int ranks) {
+Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
   if (options.device == Device::cuda)
     throw Error(Exit::usage, "--device cuda",
                 "this version trains on CPUs only; leave --device out or say cpu");
   Plan plan;
   plan.options = options;
   plan.ranks = ranks;
-  plan.model = make_model(options.model, classes_of(options));
+  plan.data_threads = options.data_threads.value_or(cpus);
+  const DatasetOptions data = dataset_options(options);
+  plan.training = open_dataset(options.data, Split::training, data);
+  plan.evaluation = open_dataset(options.data, Split::evaluation, data);
+  plan.model = make_model(options.model, options.classes.value_or(plan.training->classes()));
   complete(plan.options, plan.model);
-  plan.training = open(options, plan.model, Split::training);
-  plan.evaluation = open(options, plan.model, Split::evaluation);
   check_classes(plan);
   share_work(plan, rank);
   set_length(plan);

@@ -20,19 +20,25 @@ struct Plan {
   int global_batch = 0;  ///< samples of all ranks and micro-steps in one step
   int micro_batch = 0;   ///< of all ranks in one micro-step
   Share share;           ///< this rank's of a micro-step
-  double epochs = 0;
-  std::uint64_t steps = 0;  ///< where training ends, counted from its start
+  int data_threads = 1;
+  double epochs = 0;  ///< where training ends, unless --steps says otherwise
   OptimizerSettings optimizer;
   LearningRate learning_rate;
   InputRecipe input;
 
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
-  /// The step at which epoch `epoch` is complete.
-  std::uint64_t step_of_epoch(double epoch) const;
+  /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not
+  /// move when a resumed run has another global batch.
+  bool done(const Position& position) const;
+  /// The step that training ends with when it goes on from `position`.
+  std::uint64_t last_step(const Position& position) const;
+  /// Whether the step that led to `position` completed an epoch after which to evaluate.
+  bool evaluation_due(const Position& position) const;
 };
 
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
-Plan make_plan(const Options& options, int rank, int ranks);
+/// `cpus`: how many processors this rank has, for loader threads.
+Plan make_plan(const Options& options, int cpus, int rank, int ranks);
 
 }  // namespace ringtrain

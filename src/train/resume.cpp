@@ -32,23 +32,21 @@ std::vector<TensorInfo> infos(const TrainingState& state) {
 
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
 std::string to_text(const CheckpointMetadata& m) {
-  return nlohmann::json{{"step", m.step},
-                        {"position", m.position},
-                        {"world", m.world_size},
-                        {"batch", m.global_batch},
-                        {"config", m.config}}
+  return nlohmann::json{{"step", m.step},        {"position", m.position},
+                        {"world", m.world_size}, {"batch", m.global_batch},
+                        {"config", m.config},    {"plans", m.plans}}
       .dump();
 }
 
 CheckpointMetadata from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   CheckpointMetadata m;
-  m.step = json["step"];
-  m.position = json["position"];
-  m.world_size = json["world"];
-  m.global_batch = json["batch"];
-  m.config = json["config"];
-  m.plans = json["plans"];
+  m.step = json.at("step");
+  m.position = json.at("position");
+  m.world_size = json.at("world");
+  m.global_batch = json.at("batch");
+  m.config = json.at("config");
+  m.plans = json.at("plans");
   return m;
 }
 

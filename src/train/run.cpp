@@ -23,10 +23,26 @@
 namespace ringtrain {
 namespace {
 
+std::size_t bucket_bytes(const Options& options) {
+  return static_cast<std::size_t>(options.bucket_mb * (1 << 20));
+}
+
+// What all ranks must have alike: what is computed, and which collectives are called when.
+Agreement claims(const Plan& plan) {
+  const Options& o = plan.options;
+  return {{"build", program_hash()},
+          {"options", canonical_config(o)},
+          {"run", fmt::format("--eval-every {}{}{}{}", o.eval_every,
+                              o.eval_only ? " --eval-only" : "", o.baseline ? " --baseline" : "",
+                              o.require_efficiency ? " --require-efficiency" : "")},
+          {"training data", hex(plan.training->manifest_hash())},
+          {"evaluation data", hex(plan.evaluation->manifest_hash())}};
+}
+
 // Everything that one training job is made of on one rank, in the order of construction.
 class Job {
  public:
-  Job(const Options& options, const ThreadPlan& threads, const MpiSession& session, Output& output);
+  Job(Plan plan, const ThreadPlan& threads, const MpiSession& session, Output& output);
 
   int run(WriterProcess& writer);
 
@@ -49,7 +65,6 @@ class Job {
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void guard(const StepOutcome& outcome, const Position& position);
   void evaluate_at(const Position& position);
-  bool evaluation_due(const Position& position);
 
   const MpiSession& session_;
   Output& output_;
@@ -71,18 +86,18 @@ class Job {
   StopRequest stop_;
   Stopwatch run_watch_, step_watch_;
   Position start_;
-  std::uint64_t evaluated_step_ = 0;
+  std::optional<std::uint64_t> evaluated_step_;
   bool stopping_ = false;
+  int signal_ = 0;  // that ends the job, on all ranks
 };
 
-Job::Job(const Options& options, const ThreadPlan& threads, const MpiSession& session,
-         Output& output)
+Job::Job(Plan plan, const ThreadPlan& threads, const MpiSession& session, Output& output)
     : session_(session),
       output_(output),
-      plan_(make_plan(options, session.rank(), session.size())),
+      plan_(std::move(plan)),
       config_(canonical_config(plan_.options)),
       plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
-      communicator_(make_communicator(enumerator<Allreduce>().write(options.allreduce), session)),
+      communicator_(make_communicator(enumerator<Allreduce>().write(options().allreduce), session)),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(graph().parameter_count())),
       statistics_(memory_.allocate(graph().statistic_count())),
@@ -90,13 +105,7 @@ Job::Job(const Options& options, const ThreadPlan& threads, const MpiSession& se
       sums_(communicator_->memory(), graph().parameter_count(), graph().statistic_count()),
       optimizer_(plan_.optimizer, initial(parameters_), sums_.gradients(), memory_),
       state_(graph(), parameters_, statistics_, optimizer_.slots()),
-      reducer_(*communicator_, sums_.all(),
-               static_cast<std::size_t>(options.bucket_mb * (1 << 20))) {
-  require_agreement({{"build", program_hash()},
-                     {"options", config_},
-                     {"training data", hex(plan_.training->manifest_hash())},
-                     {"evaluation data", hex(plan_.evaluation->manifest_hash())}},
-                    session);
+      reducer_(*communicator_, sums_.all(), bucket_bytes(options())) {
   training_ = compile(Mode::training, parameters_);
   evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()));
 }
@@ -147,7 +156,7 @@ int Job::run(WriterProcess& writer) {
 void Job::open_checkpoints(WriterProcess& writer) {
   if (options().checkpoint_dir.empty()) return;
   WriterOptions writer_options;
-  writer_options.run_id = run_id();
+  writer_options.run_id = run_id(session_.host());
   writer_options.keep = options().keep;
   checkpoint_writer_ =
       CheckpointWriter(writer, options().checkpoint_dir, state_.layout(), writer_options);
@@ -163,7 +172,10 @@ Checkpoints Job::make_checkpoints() {
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
   constant.plans = plans_;
-  constant.buckets = {static_cast<std::uint64_t>(o.bucket_mb * (1 << 20)) / sizeof(float)};
+  constant.optimizer =
+      fmt::format(R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{}}})",
+                  plan_.optimizer.momentum, plan_.optimizer.mean_square_decay,
+                  plan_.optimizer.beta1, plan_.optimizer.beta2, plan_.optimizer.epsilon);
   return {std::move(checkpoint_writer_),
           state_,
           constant,
@@ -182,7 +194,7 @@ StartRecord Job::start_record() const {
 }
 
 int Job::train() {
-  log_.emplace(output_, plan_, start_);
+  log_.emplace(output_, plan_, start_, session_.rank());
   Checkpoints checkpoints = make_checkpoints();
   Trainer trainer(parts(), plan_.trainer(), start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
@@ -190,22 +202,27 @@ int Job::train() {
   Loader loader(*plan_.training, loader_options);
   output_.start(start_record());
 
+  if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
   step_watch_.lap();
-  while (trainer.position().step < plan_.steps && !stopping_) {
+  while (!plan_.done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
-    if (evaluation_due(trainer.position())) evaluate_at(trainer.position());
+    if (!stopping_ && plan_.evaluation_due(trainer.position())) evaluate_at(trainer.position());
   }
+  // Handed over before the last evaluation, so that a kill during that loses nothing.
+  checkpoints.save(trainer.position());
   if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
   log_->finish(trainer, session_);
-  return stop_.signal() ? 128 + stop_.signal() : 0;
+  return signal_ ? 128 + signal_ : 0;
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
-  const StepOutcome outcome = trainer.step(loader, out_of_time || stop_.signal());
+  const StepOutcome outcome =
+      trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
   guard(outcome, trainer.position());
   stopping_ = outcome.stop;
+  signal_ = outcome.signal;
 
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
@@ -233,27 +250,22 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
   log_->event("not_finite", text + "; left out");
 }
 
-bool Job::evaluation_due(const Position& position) {
-  if (options().eval_every == 0) return false;
-  const double epochs = double(position.samples) / double(plan_.training->size());
-  const auto whole =
-      static_cast<std::uint64_t>(epochs) / options().eval_every * options().eval_every;
-  return whole > 0 && position.step == plan_.step_of_epoch(double(whole));
-}
-
 void Job::evaluate_at(const Position& position) {
   const Evaluation result =
       evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_);
   evaluated_step_ = position.step;
+  for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
 }
 
 int Job::evaluate_only() {
   if (start_.step == 0)
-    throw Error(Exit::usage, "--eval-only",
-                "found no checkpoint to evaluate; name one with --resume FILE or --checkpoint-dir");
-  log_.emplace(output_, plan_, start_);
+    session_.fail_together(
+        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE or "
+        "--checkpoint-dir",
+        Exit::usage);
+  log_.emplace(output_, plan_, start_, session_.rank());
   evaluate_at(start_);
   return 0;
 }
@@ -284,7 +296,10 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
-  Job job(options, threads, session, *output);
+  Plan plan =
+      make_plan(options, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
+  require_agreement(claims(plan), session);  // before anything else that ranks do together
+  Job job(std::move(plan), threads, session, *output);
   try {
     return job.run(writer);
   } catch (const std::exception& failure) {

@@ -20,8 +20,8 @@ PhaseSeconds phases_from(const std::string& text) {
 
 }  // namespace
 
-RunLog::RunLog(Output& output, const Plan& plan, Position start)
-    : output_(output), plan_(plan), start_(start) {}
+RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank)
+    : output_(output), plan_(plan), start_(start), last_step_(plan.last_step(start)), rank_(rank) {}
 
 void RunLog::step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
                   double checkpoint_seconds) {
@@ -36,11 +36,11 @@ void RunLog::step(const Trainer& trainer, const StepOutcome& outcome, double wal
   seconds_ += wall_seconds;
 
   const std::uint64_t step = trainer.position().step;
-  if (step % static_cast<std::uint64_t>(plan_.options.log_every) == 0 || step == plan_.steps)
+  if (step % static_cast<std::uint64_t>(plan_.options.log_every) == 0 || step == last_step_)
     tell(trainer, outcome);
   output_.progress({.step = static_cast<std::int64_t>(step),
                     .first_step = static_cast<std::int64_t>(start_.step),
-                    .total_steps = static_cast<std::int64_t>(plan_.steps),
+                    .total_steps = static_cast<std::int64_t>(last_step_),
                     .elapsed_seconds = seconds_,
                     .examples_per_second = rate_,
                     .loss = outcome.loss});
@@ -96,7 +96,7 @@ void RunLog::finish(const Trainer& trainer, const MpiSession& session) {
   const Position& end = trainer.position();
   summary.steps = static_cast<std::int64_t>(end.step - start_.step);
   summary.examples = static_cast<std::int64_t>(end.samples - start_.samples);
-  summary.epochs = double(summary.examples) / double(plan_.training->size());
+  summary.epochs = trainer.epoch();
   summary.seconds = seconds_;
   summary.throughput = times_.throughput();
   summary.accuracy = accuracy_;
@@ -104,7 +104,7 @@ void RunLog::finish(const Trainer& trainer, const MpiSession& session) {
   if (checkpoint_)
     summary.checkpoint = {static_cast<std::int64_t>(checkpoint_->first),
                           checkpoint_->second.elapsed()};
-  EndRecord record{.steps = static_cast<std::int64_t>(end.step),
+  EndRecord record{.steps = summary.steps,
                    .examples = summary.examples,
                    .seconds = seconds_,
                    .examples_per_second = summary.throughput.median};

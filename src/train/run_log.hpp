@@ -15,7 +15,7 @@ namespace ringtrain {
 /// ranks but the first.
 class RunLog {
  public:
-  RunLog(Output& output, const Plan& plan, Position start);
+  RunLog(Output& output, const Plan& plan, Position start, int rank);
 
   /// A step is over: the trainer's seconds are its, the rest of `wall_seconds` is `other`.
   void step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
@@ -23,7 +23,9 @@ class RunLog {
   void evaluation(std::uint64_t step, const Evaluation& result);
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const SaveEvent& event, double stall_seconds);
-  void event(const std::string& what, const std::string& text) { output_.event({what, 0, text}); }
+  void event(const std::string& what, const std::string& text) {
+    output_.event({what, rank_, text});
+  }
   /// The closing table. Collective: it shows all ranks' phases.
   void finish(const Trainer& trainer, const MpiSession& session);
 
@@ -33,6 +35,8 @@ class RunLog {
   Output& output_;
   const Plan& plan_;
   Position start_;
+  std::uint64_t last_step_;
+  int rank_;
   StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<EvalRecord> accuracy_;

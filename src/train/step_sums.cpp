@@ -6,7 +6,7 @@
 namespace ringtrain {
 namespace {
 
-enum Place : std::size_t { loss, top1, stop };
+enum Place : std::size_t { loss, top1, stop, signalled, signals };
 
 }  // namespace
 
@@ -27,11 +27,19 @@ void StepSums::add(const StepResult& result, View statistics, double sample_weig
   for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
 }
 
-void StepSums::ask_to_stop() { buffer_.view().data()[stop] = 1; }
+void StepSums::ask_to_stop(int signal) {
+  const std::span<float> head = buffer_.view().host();
+  head[stop] = 1;
+  head[signalled] = signal != 0;
+  head[signals] = static_cast<float>(signal);
+}
 
 StepOutcome StepSums::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  return {head[loss], head[top1], head[stop] > 0, !std::isfinite(head[loss])};
+  // A launcher sends the same signal to all; if they differ, all ranks still agree on one number.
+  const float signal = head[signalled] > 0 ? head[signals] / head[signalled] : 0;
+  return {head[loss], head[top1], head[stop] > 0, static_cast<int>(signal),
+          !std::isfinite(head[loss])};
 }
 
 }  // namespace ringtrain

@@ -9,6 +9,7 @@ struct StepOutcome {
   double loss = 0;          ///< mean cross-entropy of the samples; L2 is added by the trainer
   double top1 = 0;          ///< fraction of the samples
   bool stop = false;        ///< some rank asks to stop after this step
+  int signal = 0;           ///< and the signal that made it ask, if one did
   bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
 };
 
@@ -31,7 +32,8 @@ class StepSums {
   /// Adds this rank's micro-step: its sums times `sample_weight` (1 / samples of all ranks and
   /// micro-steps), and its statistics times its share of the samples.
   void add(const StepResult& result, View statistics, double sample_weight, double share);
-  void ask_to_stop();
+  /// `signal`: what came, or 0 for another reason.
+  void ask_to_stop(int signal);
   /// After the sum: what all ranks' steps came to.
   StepOutcome outcome() const;
 

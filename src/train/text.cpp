@@ -69,21 +69,6 @@ std::optional<double> units_time(std::string_view text) {
   return seconds;
 }
 
-// Levenshtein's distance, one row of the table at a time.
-std::size_t edits(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i] != to[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -125,13 +110,6 @@ std::string duration_text(double seconds) {
     seconds -= count * seconds_of(unit);
   }
   return text;
-}
-
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto distance = [&](const std::string& candidate) {
-    return candidate.starts_with(word) ? 0 : edits(word, candidate);
-  };
-  return *std::ranges::min_element(candidates, {}, distance);
 }
 
 std::string printable(std::string_view text) {

@@ -27,9 +27,6 @@ double duration(std::string_view text);
 /// A short text that duration() reads back exactly: "90s", "15m", "1h30m".
 std::string duration_text(double seconds);
 
-/// The candidate with the fewest edits from `word`; one that `word` abbreviates comes first.
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 /// `text` with control characters written as \\xNN, and its middle left out beyond 400 bytes: what
 /// a file or a command line brings in cannot disturb the terminal.
 std::string printable(std::string_view text);

@@ -11,11 +11,11 @@ Trainer::Trainer(const Parts& parts, const TrainerSettings& settings, Position s
   if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
 }
 
-StepOutcome Trainer::step(Loader& loader, bool ask_to_stop) {
+StepOutcome Trainer::step(Loader& loader, Stop stop) {
   seconds_ = {};
   last_learning_rate_ = settings_.learning_rate.at(epoch());
   parts_.sums.clear_head();
-  if (ask_to_stop) parts_.sums.ask_to_stop();
+  if (stop.wanted) parts_.sums.ask_to_stop(stop.signal);
   std::ranges::fill(accumulated_, 0.0f);
   for (int micro = 1; micro <= settings_.accumulate; ++micro) {
     const Batch* batch = loader.next();

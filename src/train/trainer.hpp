@@ -45,9 +45,14 @@ class Trainer {
   };
   Trainer(const Parts& parts, const TrainerSettings& settings, Position start);
 
-  /// One step on the loader's next batches. Collective. `ask_to_stop` is this rank's wish, which
-  /// the outcome tells to all ranks. The gradient of a step that is not finite updates nothing.
-  StepOutcome step(Loader& loader, bool ask_to_stop);
+  /// This rank's wish to end after a step.
+  struct Stop {
+    bool wanted = false;
+    int signal = 0;  ///< that made it wish so
+  };
+  /// One step on the loader's next batches. Collective. The outcome tells all ranks of a wish to
+  /// stop. The gradient of a step that is not finite updates nothing.
+  StepOutcome step(Loader& loader, Stop stop);
 
   const Position& position() const { return position_; }
   double epoch() const { return double(position_.samples) / double(settings_.epoch_samples); }

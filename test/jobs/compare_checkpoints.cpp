@@ -1,5 +1,5 @@
-// compare_checkpoints A.h5 B.h5 TOLERANCE [PREFIX]: whether every tensor whose name starts with PREFIX
-// agrees, by the norm of the difference over the norm of A's.
+// compare_checkpoints A.h5 B.h5 TOLERANCE [PREFIX]: whether every tensor whose name starts with
+// PREFIX agrees, by the norm of the difference over the norm of A's.
 #include <fmt/core.h>
 
 #include <cmath>
@@ -44,8 +44,11 @@ int main(int argc, char** argv) {
     if (!a.tensors()[t].name.starts_with(prefix)) continue;
     const double difference = relative_difference(values(a, t), values(b, t));
     ++compared;
-    if (difference >= worst) where = a.tensors()[t].name, worst = difference;
+    if (!(difference <= worst)) where = a.tensors()[t].name, worst = difference;
   }
   fmt::print("{} tensors, largest relative difference {:.2g} in {}\n", compared, worst, where);
-  return compared > 0 && worst <= tolerance && a.metadata().step == b.metadata().step ? 0 : 1;
+  return compared > 0 && !(worst > tolerance) && !std::isnan(worst) &&
+                 a.metadata().step == b.metadata().step
+             ? 0
+             : 1;
 }

@@ -259,7 +259,7 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
   CHECK_THAT(recorder.out, Contains("step 240"));
 }
 
-TEST_CASE("output: the silent one of other ranks accepts everything") {
+TEST_CASE("output: the silent one of other ranks shows events only") {
   const auto output = make_silent_output();
 
   output->note("x");

@@ -15,7 +15,7 @@ Options options(const std::string& model) {
 }  // namespace
 
 TEST_CASE("plan: the recipe fills in what the user left open") {
-  const Plan plan = make_plan(options("cifar10_cnn"), 0, 2);
+  const Plan plan = make_plan(options("cifar10_cnn"), 1, 0, 2);
 
   CHECK(*plan.options.optimizer == OptimizerKind::sgd);
   CHECK(*plan.options.lr == 0.1);
@@ -28,7 +28,7 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
 
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
   const auto rate = [](const std::string& model, int ranks) {
-    return *make_plan(options(model), 0, ranks).options.lr;
+    return *make_plan(options(model), 1, 0, ranks).options.lr;
   };
 
   CHECK(rate("resnet20", 1) == Approx(0.1));
@@ -40,35 +40,49 @@ TEST_CASE("plan: a global batch that does not divide gives the first ranks one i
   Options o = options("mlp");
   o.global_batch = 10;
 
-  CHECK(make_plan(o, 0, 3).share.count == 4);
-  CHECK(make_plan(o, 2, 3).share.count == 3);
-  CHECK(make_plan(o, 2, 3).share.first == 7);
+  CHECK(make_plan(o, 1, 0, 3).share.count == 4);
+  CHECK(make_plan(o, 1, 2, 3).share.count == 3);
+  CHECK(make_plan(o, 1, 2, 3).share.first == 7);
 }
 
 TEST_CASE("plan: epochs and steps are two ways to say the same length") {
   Options o = options("mlp");
   o.global_batch = 300;
   o.epochs = 3;
-  CHECK(make_plan(o, 0, 1).steps == 100);  // shapes has 10,000 images
+  CHECK(make_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
   o.epochs.reset();
   o.steps = 50;
-  CHECK(make_plan(o, 0, 1).epochs == Approx(1.5));
+  CHECK(make_plan(o, 1, 0, 1).epochs == Approx(1.5));
+}
+
+TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
+  Options o = options("mlp");
+  o.global_batch = 100;
+  o.epochs = 4;
+  const Plan plan = make_plan(o, 1, 0, 1);
+  const Position half_way{200, 10'000};  // 200 steps of 50 images
+
+  CHECK_FALSE(plan.done(half_way));
+  CHECK(plan.last_step(half_way) == 500);
+  CHECK(plan.done({500, 40'000}));
+  CHECK(plan.evaluation_due({300, 20'000}));
+  CHECK_FALSE(plan.evaluation_due({301, 20'100}));
 }
 
 TEST_CASE("plan: what cannot work is refused with a reason") {
   Options o = options("mlp");
   o.global_batch = 2;
-  CHECK_THROWS_WITH(make_plan(o, 0, 3), Catch::Contains("at least 3"));
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
   o.global_batch = 10;
   o.accumulate = 4;
-  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("--accumulate 4"));
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--accumulate 4"));
   o = options("mlp");
   o.classes = 7;
-  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("10 classes"));
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
   o = options("mlp");
   o.device = Device::cuda;
-  CHECK_THROWS_WITH(make_plan(o, 0, 1), Catch::Contains("CPUs only"));
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("CPUs only"));
   o = options("mlp");
   o.batch = 20'000;
-  CHECK_THROWS(make_plan(o, 0, 1));
+  CHECK_THROWS(make_plan(o, 1, 0, 1));
 }

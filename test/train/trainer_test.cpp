@@ -77,7 +77,7 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   Rig rig(4, 1, {.kind = OptimizerKind::sgd});
   const auto before = rig.values();
 
-  const StepOutcome outcome = rig.trainer->step(*rig.loader, false);
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {});
 
   CHECK(outcome.loss > 0);
   CHECK_FALSE(outcome.stop);
@@ -91,7 +91,7 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
 TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {
   Rig rig(4, 1);
 
-  rig.trainer->step(*rig.loader, false);
+  rig.trainer->step(*rig.loader, {});
 
   const float* running = rig.statistics.view().data();
   const float* batch = rig.batch_statistics.view().data();
@@ -103,14 +103,14 @@ TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of
   Rig two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
   const auto start = one.values();
 
-  const StepOutcome together = two.trainer->step(*two.loader, false);
+  const StepOutcome together = two.trainer->step(*two.loader, {});
 
   // The same two batches one by one, from the same parameters.
   std::vector<double> mean(start.size());
   double loss = 0, statistic = 0;
   for (int batch = 0; batch < 2; ++batch) {
     std::ranges::copy(start, one.parameters.view().data());
-    loss += one.trainer->step(*one.loader, false).loss / 2;
+    loss += one.trainer->step(*one.loader, {}).loss / 2;
     statistic += one.batch_statistics.view().data()[1] / 2;
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one.sums.gradients().data()[i] / 2;
   }
@@ -125,7 +125,7 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
   const auto before = rig.values();
 
-  const StepOutcome outcome = rig.trainer->step(*rig.loader, false);
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {});
 
   CHECK(outcome.not_finite);
   CHECK(rig.trainer->position().step == 1);
@@ -137,6 +137,8 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
 TEST_CASE("Trainer: the wish to stop comes back with the sums") {
   Rig rig(4, 1);
 
-  CHECK(rig.trainer->step(*rig.loader, true).stop);
-  CHECK_FALSE(rig.trainer->step(*rig.loader, false).stop);
+  const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15});
+  CHECK(asked.stop);
+  CHECK(asked.signal == 15);
+  CHECK_FALSE(rig.trainer->step(*rig.loader, {}).stop);
 }

@@ -55,7 +55,4 @@ Model make_model(const std::string& name, int classes);
 void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
                 std::span<float> statistics);
 
-/// The candidate nearest to `word` by edit distance.
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
-
 }  // namespace ringtrain

@@ -57,7 +57,7 @@ struct Options {
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;
-  double bucket_mb = 4;
+  double bucket_mb = 0.5;
   std::string interface;  ///< empty: any
 
   std::string checkpoint_dir;  ///< empty: no checkpoints

@@ -43,6 +43,7 @@ OutputSinks standard_sinks(const Options& options);
 
 /// For rank 0. Throws Error(Exit::storage) when the metrics file cannot be opened.
 std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks);
+/// For the other ranks: only events are shown.
 std::unique_ptr<Output> make_silent_output();
 
 }  // namespace ringtrain

@@ -50,6 +50,7 @@ struct EventRecord {
   std::string text;
 };
 
+/// All of this process, which may have gone on from a checkpoint.
 struct EndRecord {
   std::int64_t steps = 0, examples = 0;
   double seconds = 0, examples_per_second = 0;

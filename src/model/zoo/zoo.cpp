@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/nearest.hpp"
 
 namespace ringtrain {
 namespace {
@@ -47,28 +48,7 @@ const Entry& entry(const std::string& name) {
                           nearest(name, model_names())));
 }
 
-// Levenshtein's distance, one row at a time.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0u);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
-
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  return *std::ranges::min_element(candidates, {},
-                                   [&](const std::string& c) { return distance(word, c); });
-}
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
@@ -86,6 +66,9 @@ double Model::training_flops() const {
   for (const Node& node : graph.nodes)
     if (const auto* c = std::get_if<Convolution>(&node.operation)) {
       first = double(graph.tensors[node.output].pixels()) * double(graph.parameters[c->w].count());
+      break;
+    } else if (const auto* m = std::get_if<MatrixProduct>(&node.operation)) {
+      first = double(graph.parameters[m->w].count());
       break;
     }
   return 6 * graph.multiply_adds() - 2 * first;

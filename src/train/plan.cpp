@@ -145,6 +145,10 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
   Plan plan;
   plan.options = options;
   plan.ranks = ranks;
+  if (options.eval_only) {  // needs no optimizer's slots, and no average but the checkpoint's
+    plan.options.optimizer = OptimizerKind::sgd;
+    plan.options.ema = 0;
+  }
   plan.data_threads = options.data_threads.value_or(cpus);
   const DatasetOptions data = dataset_options(options);
   plan.training = open_dataset(options.data, Split::training, data);

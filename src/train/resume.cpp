@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "ringtrain/base/error.hpp"
@@ -30,6 +31,31 @@ std::vector<TensorInfo> infos(const TrainingState& state) {
   return result;
 }
 
+// The file's tensor called `name`, of the same shape as `like`; nothing where it has none.
+std::optional<std::size_t> find_tensor(const CheckpointFile& file, const std::string& name,
+                                       const TensorInfo& like) {
+  const auto& tensors = file.tensors();
+  const auto found = std::ranges::find(tensors, TensorInfo{name, like.shape});
+  if (found == tensors.end()) return std::nullopt;
+  return found - tensors.begin();
+}
+
+void read_evaluated(const CheckpointFile& file, const TrainingState& state) {
+  file.verify();
+  const auto values = state.tensors();
+  for (std::size_t t = 0; t < values.size(); ++t) {
+    const TensorInfo& info = state.layout().tensors[t].info;
+    auto source = find_tensor(file, info.name, info);
+    if (info.name.starts_with("weights/"))
+      if (const auto average = find_tensor(file, "ema/" + info.name.substr(8), info))
+        source = average;
+    if (!source)
+      throw Error(Exit::incompatible_checkpoint, file.path().string(),
+                  "has no " + describe(info) + ", which this model needs");
+    file.read(*source, values[t]);
+  }
+}
+
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
 std::string to_text(const CheckpointMetadata& m) {
   return nlohmann::json{{"step", m.step},        {"position", m.position},
@@ -52,19 +78,22 @@ CheckpointMetadata from_text(const std::string& text) {
 
 }  // namespace
 
-std::optional<Resumed> resume(const Resume& how, const std::filesystem::path& directory,
-                              std::uint64_t model_hash, const TrainingState& state,
-                              Communicator& communicator, const MpiSession& session,
-                              const Say& say) {
+std::optional<Resumed> resume(const Resume& how, Wanted wanted,
+                              const std::filesystem::path& directory, std::uint64_t model_hash,
+                              const TrainingState& state, Communicator& communicator,
+                              const MpiSession& session, const Say& say) {
   std::string text, name;
   if (session.rank() == 0) {
     if (const auto file = find(how, directory, say)) {
-      file->expect(infos(state));
+      if (wanted == Wanted::everything) file->expect(infos(state));
       if (file->metadata().model_hash != model_hash)
         throw Error(Exit::incompatible_checkpoint, file->path().string(),
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 file->metadata().model));
-      read_checkpoint(*file, infos(state), state.tensors());
+      if (wanted == Wanted::everything)
+        read_checkpoint(*file, infos(state), state.tensors());
+      else
+        read_evaluated(*file, state);
       text = to_text(file->metadata());
       name = file->path().filename().string();
     }

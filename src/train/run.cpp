@@ -127,8 +127,10 @@ std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
 
 void Job::resume(const Resume& how) {
   const auto say = [this](const std::string& line) { output_.note(line); };
-  const auto resumed = ringtrain::resume(how, options().checkpoint_dir, graph().structure_hash(),
-                                         state_, *communicator_, session_, say);
+  const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
+  const auto resumed =
+      ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(), state_,
+                        *communicator_, session_, say);
   if (!resumed) return;
   start_ = {resumed->metadata.step, resumed->metadata.position};
   if (!resumed->file.empty() && !checkpoint_writer_.idle())

@@ -2,16 +2,16 @@
 # kill_and_resume.sh MPIRUN TRAIN TRIALS [SEED]: kills a rank, the checkpoint writer or mpirun at a random moment, resumes
 # until training is done, and compares the final checkpoint with an undisturbed run's.
 set -u
-mpirun=$1 train=$2 trials=$3 RANDOM=${4:-1} bad=0 struck=0
+mpirun=$1 train=$2 trials=$3 RANDOM=${4:-1} bad=0 struck=0 resumed=0
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 
 # Starts a job in the background; its mpirun is $mpi.
 start() {
-  "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model mlp --data shapes --batch 32 --steps 400 --eval-every 0 \
-    --checkpoint-every 10 --checkpoint-dir "$1" --quiet >>"$1.log" 2>&1 &
+  "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --global-batch 8 --steps 200 --ema 0.99 --eval-every 0 \
+    --checkpoint-every 10 --checkpoint-dir "$1" >>"$1.log" 2>&1 &
   mpi=$!
 }
-final() { "$train" --inspect "$1/step-0000000400.h5" | tail -n 1; }
+final() { "$train" --inspect "$1/step-0000000200.h5" | tail -n 1; }
 
 # The process of our own job that is to be killed; nothing once it has ended.
 victim() {
@@ -47,6 +47,7 @@ for ((trial = 0; trial < trials; trial++)); do
     sleep 0.5  # orphans of a killed mpirun still hold the directory
   done
   got=$(final "$run")
+  resumed=$((resumed + $(grep -c "^resumed from" "$run.log")))
   if [ $code -ne 0 ] || [ "$got" != "$expected" ]; then
     echo "trial $trial, $target killed after $wait_ms ms: exit code $code, '$got', not '$expected'"
     tail -n 20 "$run.log"
@@ -54,7 +55,8 @@ for ((trial = 0; trial < trials; trial++)); do
   fi
   rm -rf "$run" "$run.log"
 done 2>/dev/null
-echo "$trials trials, killing rank 0, rank 1, writer and mpirun in turn within $took_ms ms; $struck runs ended by it;" \
+echo "$trials trials, killing rank 0, rank 1, writer and mpirun in turn within $took_ms ms; $struck runs ended by it, $resumed resumed;" \
   "$([ $bad -eq 0 ] && echo all || echo not all) came to $expected"
+[ $resumed -gt 0 ] || { echo "nothing ever resumed: the test tests nothing"; bad=1; }
 [ $struck -gt 0 ] || { echo "nothing was ever killed: the test tests nothing"; bad=1; }
 exit $bad

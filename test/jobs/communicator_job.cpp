@@ -77,6 +77,18 @@ void check_rounds(const Case& test, Communicator& communicator, const MpiSession
   }
 }
 
+// Ever larger views from the heap, each started while the one before is in flight.
+void check_growing(const Case& test, Communicator& communicator, const MpiSession& session) {
+  std::vector<std::vector<float>> views;
+  for (const std::size_t count : {1'000u, 200'000u, 400'000u, 600'000u})
+    views.push_back(exact_values(count, session.rank()));
+  for (auto& view : views) communicator.start_sum({view.data(), view.size()});
+  communicator.finish();
+  for (const auto& view : views)
+    require(view == exact_sums(view.size(), session.size()),
+            fmt::format("exact sum: {}, {} elements in flight", test.name, view.size()));
+}
+
 void check_broadcast(const Case& test, Communicator& communicator, const MpiSession& session) {
   for (int root = 0; root < session.size(); ++root) {
     auto values = exact_values(1001, session.rank());
@@ -102,6 +114,7 @@ int main(int argc, char** argv) {
       const auto communicator = make_communicator(test.kind, session, test.options);
       require(communicator->rank() == session.rank() && communicator->size() == session.size(),
               fmt::format("rank and size: {}", test.name));
+      check_growing(test, *communicator, session);
       check_sums(test, *communicator, session);
       check_rounds(test, *communicator, session);
       check_broadcast(test, *communicator, session);

@@ -17,7 +17,9 @@ void require(bool kept, std::string_view what) {
 
 void check_control_plane(const MpiSession& session) {
   const int rank = session.rank(), size = session.size();
-  const auto text_of = [](int r) { return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r)); };
+  const auto text_of = [](int r) {
+    return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r));
+  };
 
   const Launch launch = launch_from_environment();
   require(launch.rank == rank && launch.size == size, "the launcher's word on rank and size");
@@ -25,12 +27,14 @@ void check_control_plane(const MpiSession& session) {
   require(static_cast<int>(session.host_of().size()) == size, "a host for every rank");
 
   const auto texts = session.gather(text_of(rank));
-  require(texts.size() == (rank == 0 ? static_cast<std::size_t>(size) : 0), "gather on rank 0 only");
+  require(texts.size() == (rank == 0 ? static_cast<std::size_t>(size) : 0),
+          "gather on rank 0 only");
   for (std::size_t r = 0; r < texts.size(); ++r)
     require(texts[r] == text_of(static_cast<int>(r)), "gather in order of rank");
 
   for (int root = 0; root < size; ++root)
-    require(session.broadcast(text_of(rank), root) == text_of(root), "broadcast of the root's text");
+    require(session.broadcast(text_of(rank), root) == text_of(root),
+            "broadcast of the root's text");
 
   // 1e16 + 1 is 1e16: only sums in order of rank give this.
   double values[2] = {rank == 0 ? 1e16 : 1.0, double(rank)};

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <exception>
 
 #include "ringtrain/allreduce/launch.hpp"
@@ -18,7 +17,7 @@ namespace {
 
 // Before MPI is up, each rank fails by itself, and alike: only the first one says why.
 int fail_before_mpi(const Error& failure, int rank) {
-  if (rank == 0) fmt::print(stderr, "train: {}\n", failure.what());
+  if (rank == 0) write_stderr(fmt::format("train: {}\n", failure.what()));
   return static_cast<int>(failure.code());
 }
 

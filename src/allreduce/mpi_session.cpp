@@ -150,30 +150,27 @@ void MpiSession::barrier() const {
   if (mpi_) mpi::check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
 }
 
+// Everything before the exit can block: the terminal, a lock that another thread died with, MPI.
 void MpiSession::abort(const std::exception& failure) const noexcept {
   const auto* error = dynamic_cast<const Error*>(&failure);
   const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
+  if (mpi_) exit_after(8, code);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
   if (!mpi_ || wait_to_report(hex(job_), host)) {
     const std::string who =
         size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
-    fmt::print(stderr, "train: {}{}\n", who, failure.what());
+    write_stderr(fmt::format("train: {}{}\n", who, failure.what()));
   }
   std::fflush(nullptr);
-  if (mpi_) {
-    exit_after(2, code);
-    MPI_Abort(MPI_COMM_WORLD, code);
-  }
+  if (mpi_) MPI_Abort(MPI_COMM_WORLD, code);
   ::_exit(code);
 }
 
 void MpiSession::fail_together(std::string_view message, Exit code) const {
-  if (rank_ == 0) fmt::print(stderr, "train: {}\n", message);
+  if (mpi_) exit_after(10, static_cast<int>(code));
+  if (rank_ == 0) write_stderr(fmt::format("train: {}\n", message));
   std::fflush(nullptr);
-  if (mpi_) {
-    exit_after(10, static_cast<int>(code));
-    MPI_Finalize();
-  }
+  if (mpi_) MPI_Finalize();
   ::_exit(static_cast<int>(code));
 }
 

@@ -1,5 +1,7 @@
 // Under mpirun: the control plane, or (by argument) one of the ways a job ends.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <stdexcept>
 #include <string>
@@ -46,10 +48,24 @@ void check_control_plane(const MpiSession& session) {
   session.barrier();
 }
 
+// From here on, writing to standard error waits for ever.
+void block_stderr() {
+  int ends[2];
+  check_errno(::pipe(ends), "pipe");
+  check_errno(::fcntl(ends[1], F_SETFL, O_NONBLOCK), "fcntl");
+  while (::write(ends[1], "x", 1) == 1) continue;
+  check_errno(::fcntl(ends[1], F_SETFL, 0), "fcntl");
+  check_errno(::dup2(ends[1], STDERR_FILENO), "dup2");
+}
+
 void end(const MpiSession& session, std::string_view how) {
   if (how == "one rank fails" && session.rank() == session.size() - 1)
     throw Error(Exit::data, "read batch 7", "file is short");
   if (how == "all ranks fail") throw Error(Exit::storage, "open /nowhere", "no such directory");
+  if (how == "nobody reads the reason") {
+    block_stderr();
+    throw Error(Exit::data, "read batch 7", "file is short");
+  }
   if (how == "all agree") session.fail_together("--model resnet51: unknown", Exit::usage);
   if (how == "fails amid a sum") {
     // Rank 0 leaves its communicator, whose thread waits for the others.

@@ -66,7 +66,7 @@ Buffer SharedMemory::allocate(std::size_t count) {
   blocks_.emplace(end, all);
   return Buffer(View(all.of(rank_), count), [this, base, bytes, end](float*) {
     blocks_.erase(end);
-    ::munmap(base, bytes);
+    if (!keep_all_) ::munmap(base, bytes);
   });
 }
 

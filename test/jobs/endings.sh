@@ -21,6 +21,9 @@ expect 4 "all ranks fail" 75 "open /nowhere: no such directory"
 expect 2 "nobody reads the reason" 74 "file is short" 0
 expect 3 "all agree" 64 "train: --model resnet51: unknown"
 expect 2 "fails amid a sum" 76 "train: rank 0/2 on $(hostname): loss: NaN in step 3"
+for _ in 1 2 3; do
+  expect 4 "fails amid a sum of pairs" 76 "train: rank 0/4 on $(hostname): loss: NaN in step 3"
+done
 "$job" "one rank fails" 2>/dev/null
 (($? == 74)) || { echo "without a launcher: wrong exit code"; bad=1; }
 "$job" "one rank fails" 2>/dev/full

@@ -3,9 +3,12 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
+#include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 
@@ -58,6 +61,19 @@ void block_stderr() {
   check_errno(::dup2(ends[1], STDERR_FILENO), "dup2");
 }
 
+// Rank 0 unwinds its gradients while a thread sums them and the others wait for it.
+void fail_amid_a_sum(const MpiSession& session, int ranks_a_host) {
+  const auto communicator = make_communicator("ring", session, {.ranks_a_host = ranks_a_host});
+  const Buffer gradients = communicator->memory().allocate(4'000'000);
+  GradientReducer reducer(*communicator, gradients);
+  for (std::size_t first : {3'000'000u, 2'000'000u, 1'000'000u}) reducer.final_from(first);
+  if (session.rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    throw Error(Exit::not_finite, "loss", "NaN in step 3");
+  }
+  reducer.finish();
+}
+
 void end(const MpiSession& session, std::string_view how) {
   if (how == "one rank fails" && session.rank() == session.size() - 1)
     throw Error(Exit::data, "read batch 7", "file is short");
@@ -67,16 +83,8 @@ void end(const MpiSession& session, std::string_view how) {
     throw Error(Exit::data, "read batch 7", "file is short");
   }
   if (how == "all agree") session.fail_together("--model resnet51: unknown", Exit::usage);
-  if (how == "fails amid a sum") {
-    // Rank 0 leaves its communicator, whose thread waits for the others.
-    const auto communicator = make_communicator("ring", session, {.ranks_a_host = 1});
-    const Buffer gradients = communicator->memory().allocate(1'000'000);
-    if (session.rank() == 0) {
-      communicator->start_sum(gradients);
-      throw Error(Exit::not_finite, "loss", "NaN in step 3");
-    }
-    session.barrier();
-  }
+  if (how == "fails amid a sum") fail_amid_a_sum(session, 1);
+  if (how == "fails amid a sum of pairs") fail_amid_a_sum(session, 2);
   session.barrier();
 }
 

@@ -4,8 +4,8 @@
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank() and size() is collective: all ranks call
-/// it, in the same order, with views of equal size.
+/// The ranks of one training job. Every member but rank(), size() and cancel() is collective: all
+/// ranks call it, in the same order, with views of equal size.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -21,6 +21,9 @@ class Communicator {
   virtual void start_sum(View gradients) = 0;
   /// Orders compute work queued from now on after every sum started so far.
   virtual void finish() = 0;
+  /// Gives up the sums in flight, when the job fails: afterwards nothing touches their views, and
+  /// only destruction is allowed. Not collective.
+  virtual void cancel() noexcept {}
 };
 
 }  // namespace ringtrain

@@ -19,6 +19,7 @@ expect 1 "one rank fails" 74 "train: read batch 7: file is short"
 expect 3 "one rank fails" 74 "train: rank 2/3 on $(hostname): read batch 7: file is short"
 expect 4 "all ranks fail" 75 "open /nowhere: no such directory"
 expect 2 "nobody reads the reason" 74 "file is short" 0
+expect 2 "sums differ in size" 70 "ranks sum buffers of different sizes"
 expect 3 "all agree" 64 "train: --model resnet51: unknown"
 expect 2 "fails amid a sum" 76 "train: rank 0/2 on $(hostname): loss: NaN in step 3"
 for _ in 1 2 3; do

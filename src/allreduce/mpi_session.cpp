@@ -42,21 +42,32 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
   const Launch launch = launch_from_environment();
   if (!launch.mpi) return;
   configure_mpi(interface);
-  int provided = 0, size = 0;
+  int provided = 0;
   // Why not SERIALIZED: docs/decisions/0003-mpi-thread-level.md.
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   mpi_ = true;
-  if (provided < MPI_THREAD_SERIALIZED)
-    throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
-  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  if (size < launch.size)
+  // Only some ranks may fail from here on, and the others would wait for them.
+  try {
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
+    join();
+  } catch (const std::exception& failure) {
+    abort(failure);
+  }
+  if (size() < launch.size)  // each of several jobs: the launcher's first rank says why
     throw Error(Exit::usage, "start MPI",
                 fmt::format("the launcher started {} ranks, but MPI sees {}; start with mpirun or "
                             "srun --mpi=pmix",
-                            launch.size, size));
-  host_of_.resize(static_cast<std::size_t>(size));
+                            launch.size, size()));
+}
+
+void MpiSession::join() {
+  int rank = 0, size = 0;
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  host_of_.resize(static_cast<std::size_t>(size));  // abort() may need it before it is filled
+  rank_ = rank;
   find_hosts();
   if (rank_ == 0) job_ = std::uint64_t{std::random_device{}()} << 32 | std::random_device{}();
   broadcast(std::as_writable_bytes(std::span(&job_, 1)), 0);

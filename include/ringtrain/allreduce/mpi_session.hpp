@@ -54,6 +54,7 @@ class MpiSession {
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
 
  private:
+  void join();
   void find_hosts();
 
   bool mpi_ = false;

@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -78,9 +77,9 @@ class RingCommunicator final : public Communicator {
   std::optional<SumThread> thread_;  // last: it uses the others
 };
 
-bool crowded(const Topology& here, bool overlap) {
-  const bool computes_meanwhile = overlap && here.hosts > 1;
-  return computes_meanwhile || here.place.size > ::sysconf(_SC_NPROCESSORS_ONLN);
+bool crowded(const Topology& here, const CommunicatorOptions& options) {
+  const bool computes_meanwhile = options.overlap && here.hosts > 1;
+  return computes_meanwhile || options.crowded;
 }
 
 RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& here,
@@ -89,7 +88,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       here_(here),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
       between_hosts_(make_between_hosts(options.ring)),
-      host_sum_(here.place, make_desks(), crowded(here, options.overlap),
+      host_sum_(here.place, make_desks(), crowded(here, options),
                 between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token()) {
   if (here.hosts > 1 && options.overlap)
     thread_.emplace([this](View view) { sum(std::span(&view, 1)); });

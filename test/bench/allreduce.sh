@@ -33,5 +33,5 @@ run 1x2 sizes
 run 1x4 sizes
 for layout in 2x1 3x1 4x1 2x2; do run $layout@1gbit sizes from_kib=1024 rounds=7; done
 run 2x1 sizes
-for layout in 2x1 4x1; do run $layout@1gbit overlap; done
+for layout in 2x1 4x1; do run $layout@1gbit overlap idle=1; run $layout@1gbit overlap; done
 run 1x2 overlap

@@ -1,7 +1,8 @@
 // allreduce_bench sizes|overlap [KEY=NUMBER...], under mpirun: how fast gradients are summed.
 //
 // sizes: our ring against MPI_Allreduce and, between hosts, one plain TCP stream, in turn.
-// overlap: a step that computes `compute_ms` in 8 pieces and sums `kib`, with and without overlap.
+// overlap: a step that computes `compute_ms` in 8 pieces (`idle`: sleeps, as if a GPU computed) and
+// sums `kib`, with and without overlap.
 // The keys and their defaults are in Settings.
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "bench/tcp_stream.hpp"
@@ -24,17 +26,19 @@ using namespace ringtrain;
 namespace {
 
 struct Settings {
-  std::map<std::string, std::size_t> values{{"rounds", 15},
-                                            {"from_kib", 64},
-                                            {"to_kib", 65536},
-                                            {"kib", 4200},
-                                            {"compute_ms", 100},
-                                            {"bucket_kib", 1024},
-                                            {"ranks_a_host", 0},
-                                            {"overlap", 1},
-                                            {"window", RingTuning().window},
-                                            {"smallest_kib", RingTuning().smallest_segment / 256},
-                                            {"largest_kib", RingTuning().largest_segment / 256}};
+  std::map<std::string, std::size_t> values{
+      {"rounds", 15},
+      {"from_kib", 64},
+      {"to_kib", 65536},
+      {"kib", 4200},
+      {"compute_ms", 100},
+      {"idle", 0},
+      {"bucket_kib", GradientReducer::default_bucket_bytes / 1024},
+      {"ranks_a_host", 0},
+      {"overlap", 1},
+      {"window", RingTuning().window},
+      {"smallest_kib", RingTuning().smallest_segment / 256},
+      {"largest_kib", RingTuning().largest_segment / 256}};
 
   void read(std::string_view argument) {
     const auto equals = argument.find('=');
@@ -163,7 +167,10 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
   volatile double keep = 0;
   const auto step = [&](GradientReducer* reducer, bool computes) {
     for (std::size_t left = pieces; left-- > 0;) {
-      if (computes) keep = compute(iterations);
+      if (computes && settings["idle"])
+        std::this_thread::sleep_for(std::chrono::milliseconds(settings["compute_ms"]) / pieces);
+      else if (computes)
+        keep = compute(iterations);
       if (reducer != nullptr) reducer->final_from(count * left / pieces);
     }
     if (reducer != nullptr) reducer->finish();

@@ -7,8 +7,9 @@ namespace ringtrain {
 /// from the last layer to the first, so what is final is always a tail of the buffer.
 class GradientReducer {
  public:
-  /// Small enough that the first sum starts early, large enough to fill a network's pipeline.
-  static constexpr std::size_t default_bucket_bytes = std::size_t{1} << 20;
+  /// The last bucket is never hidden, so it is small; a smaller one fills the network less well
+  /// (2 hosts at 1 Gbit/s: 256 KiB 0.96, 512 KiB 0.97, 1 MiB 1 of its speed).
+  static constexpr std::size_t default_bucket_bytes = std::size_t{512} << 10;
 
   /// `gradients`, best from communicator.memory(), and `communicator` outlive the reducer.
   GradientReducer(Communicator& communicator, View gradients,

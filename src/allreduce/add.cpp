@@ -57,11 +57,6 @@ template <int... k>
   }
 }
 
-struct Kernels {
-  void (*add)(float*, const float*, std::size_t);
-  void (*replicas)(const Replicas&, Range, int, Range);
-};
-
 void add_plain(float* y, const float* x, std::size_t count) { add_loop(y, x, count); }
 void replicas_plain(const Replicas& replicas, Range slice, int start, Range to) {
   replicas_loop(replicas, slice, start, to);
@@ -85,28 +80,31 @@ void replicas_plain(const Replicas& replicas, Range slice, int start, Range to) 
   replicas_loop(replicas, slice, start, to);
 }
 
-Kernels best_kernels() {
-  if (__builtin_cpu_supports("avx512f")) return {add_avx512, replicas_avx512};
-  if (__builtin_cpu_supports("avx2")) return {add_avx2, replicas_avx2};
-  return {add_plain, replicas_plain};
-}
-#else
-Kernels best_kernels() { return {add_plain, replicas_plain}; }
 #endif
 
-const Kernels& kernels() {
-  static const Kernels best = best_kernels();
+const Kernels& best_kernels() {
+  static const Kernels best = usable_kernels().front();
   return best;
 }
 
 }  // namespace
 
+std::vector<Kernels> usable_kernels() {
+  std::vector<Kernels> usable;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) usable.push_back({"avx512", add_avx512, replicas_avx512});
+  if (__builtin_cpu_supports("avx2")) usable.push_back({"avx2", add_avx2, replicas_avx2});
+#endif
+  usable.push_back({"plain", add_plain, replicas_plain});
+  return usable;
+}
+
 void add(std::span<float> y, std::span<const float> x) {
-  kernels().add(y.data(), x.data(), y.size());
+  best_kernels().add(y.data(), x.data(), y.size());
 }
 
 void sum_replicas(const Replicas& replicas, Range slice, int start, Range to) {
-  if (replicas.count > 1) kernels().replicas(replicas, slice, start, to);
+  if (replicas.count > 1) best_kernels().sum_replicas(replicas, slice, start, to);
 }
 
 }  // namespace ringtrain

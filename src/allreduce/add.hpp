@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <vector>
 
 #include "ringtrain/compute/view.hpp"
 
@@ -22,5 +23,15 @@ struct Replicas {
 /// Sums `slice` over the replicas, beginning with that of rank `start` and wrapping around, and
 /// writes the result to the replicas [to.first, to.end()).
 void sum_replicas(const Replicas& replicas, Range slice, int start, Range to);
+
+/// The same two, as compiled for one instruction set.
+struct Kernels {
+  const char* name;
+  void (*add)(float* y, const float* x, std::size_t count);
+  void (*sum_replicas)(const Replicas& replicas, Range slice, int start, Range to);
+};
+
+/// Those that this CPU can run, the best first: all give the same bits.
+std::vector<Kernels> usable_kernels();
 
 }  // namespace ringtrain

@@ -1,6 +1,9 @@
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <span>
+#include <stop_token>
+#include <vector>
 
 #include "allreduce/add.hpp"
 #include "allreduce/host_barrier.hpp"
@@ -35,7 +38,7 @@ struct Sum {
 /// one host, and with one rank a host, this is ring_order_sum() of all ranks.
 class HostSum {
  public:
-  /// `desks` is the first of `place.size` desks at `stride` bytes. `between_hosts` joins rank
+  /// `desks`: one of each rank of the host, in its order. `between_hosts` joins rank
   /// `place.rank` of all hosts; null when there is one host or no lane of this rank.
   HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
           std::stop_token stop);

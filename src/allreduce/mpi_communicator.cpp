@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "allreduce/communicators.hpp"
 #include "allreduce/mpi.hpp"
@@ -6,7 +7,7 @@
 namespace ringtrain {
 namespace {
 
-// MPI's own sum, at once: what the ring is measured against.
+// MPI's own sum, without overlap: what the ring is measured against.
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(const MpiSession& session) : session_(session) {}
@@ -16,7 +17,14 @@ class MpiCommunicator final : public Communicator {
   void broadcast(View values, int root) override {
     session_.broadcast(std::as_writable_bytes(values.host()), root);
   }
-  void start_sum(View gradients) override {
+  void start_sum(View gradients) override { started_.push_back(gradients); }
+  void finish() override {
+    for (const View gradients : started_) sum(gradients);
+    started_.clear();
+  }
+
+ private:
+  static void sum(View gradients) {
     constexpr std::size_t most = std::size_t{1} << 30;  // MPI counts in int
     for (std::size_t at = 0; at < gradients.size(); at += most)
       mpi::check(MPI_Allreduce(MPI_IN_PLACE, gradients.data() + at,
@@ -24,11 +32,10 @@ class MpiCommunicator final : public Communicator {
                                MPI_SUM, MPI_COMM_WORLD),
                  "MPI_Allreduce");
   }
-  void finish() override {}
 
- private:
   const MpiSession& session_;
   HostMemory memory_;
+  std::vector<View> started_;
 };
 
 }  // namespace

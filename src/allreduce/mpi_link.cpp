@@ -1,5 +1,6 @@
 #include "allreduce/mpi_link.hpp"
 
+#include <fmt/core.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -8,23 +9,37 @@
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
+namespace {
+
+// MPI itself refuses only messages that are longer than expected.
+void check_length(const MPI_Status& status, int expected) {
+  int count = 0;
+  mpi::check(MPI_Get_count(&status, MPI_FLOAT, &count), "MPI_Get_count");
+  if (count != expected)
+    throw Error("sum between hosts", fmt::format("a message of {} elements came, not of {}: ranks "
+                                                 "sum buffers of different sizes",
+                                                 count, expected));
+}
+
+}  // namespace
+
 MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop) : ranks_(ranks), stop_(std::move(stop)) {
   mpi::check(MPI_Comm_rank(ranks, &rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(ranks, &size_), "MPI_Comm_size");
 }
 
 RingLink::Ticket MpiLink::receive(std::span<float> in) {
-  MPI_Request& request = incoming_.open.emplace_back(MPI_REQUEST_NULL);
-  mpi::check(MPI_Irecv(in.data(), static_cast<int>(in.size()), MPI_FLOAT,
-                       (rank_ + size_ - 1) % size_, 0, ranks_, &request),
+  Message& message = incoming_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(in.size()));
+  mpi::check(MPI_Irecv(in.data(), message.count, MPI_FLOAT, (rank_ + size_ - 1) % size_, 0, ranks_,
+                       &message.request),
              "MPI_Irecv");
   return incoming_.started();
 }
 
 RingLink::Ticket MpiLink::send(std::span<const float> out) {
-  MPI_Request& request = outgoing_.open.emplace_back(MPI_REQUEST_NULL);
-  mpi::check(MPI_Isend(out.data(), static_cast<int>(out.size()), MPI_FLOAT, (rank_ + 1) % size_, 0,
-                       ranks_, &request),
+  Message& message = outgoing_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(out.size()));
+  mpi::check(MPI_Isend(out.data(), message.count, MPI_FLOAT, (rank_ + 1) % size_, 0, ranks_,
+                       &message.request),
              "MPI_Isend");
   return outgoing_.started();
 }
@@ -32,8 +47,10 @@ RingLink::Ticket MpiLink::send(std::span<const float> out) {
 void MpiLink::wait(Direction& direction, Ticket last) {
   while (direction.done < last) {
     int ready = 0;
-    mpi::check(MPI_Test(&direction.open.front(), &ready, MPI_STATUS_IGNORE), "MPI_Test");
+    MPI_Status status;
+    mpi::check(MPI_Test(&direction.open.front().request, &ready, &status), "MPI_Test");
     if (ready) {
+      if (&direction == &incoming_) check_length(status, direction.open.front().count);
       direction.open.pop_front();
       ++direction.done;
       nap_ /= 2;

@@ -21,8 +21,12 @@ class MpiLink final : public RingLink {
   void wait_sent(Ticket last) override { wait(outgoing_, last); }
 
  private:
+  struct Message {
+    MPI_Request request = MPI_REQUEST_NULL;
+    int count = 0;  // elements
+  };
   struct Direction {
-    std::deque<MPI_Request> open;
+    std::deque<Message> open;
     Ticket done = 0;  // the last message that is through
 
     Ticket started() const { return done + open.size(); }

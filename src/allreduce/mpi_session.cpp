@@ -42,21 +42,32 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
   const Launch launch = launch_from_environment();
   if (!launch.mpi) return;
   configure_mpi(interface);
-  int provided = 0, size = 0;
+  int provided = 0;
   // Why not SERIALIZED: docs/decisions/0003-mpi-thread-level.md.
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   mpi_ = true;
-  if (provided < MPI_THREAD_SERIALIZED)
-    throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
-  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-  if (size < launch.size)
+  // Only some ranks may fail from here on, and the others would wait for them.
+  try {
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
+    join();
+  } catch (const std::exception& failure) {
+    abort(failure);
+  }
+  if (size() < launch.size)  // each of several jobs: the launcher's first rank says why
     throw Error(Exit::usage, "start MPI",
                 fmt::format("the launcher started {} ranks, but MPI sees {}; start with mpirun or "
                             "srun --mpi=pmix",
-                            launch.size, size));
-  host_of_.resize(static_cast<std::size_t>(size));
+                            launch.size, size()));
+}
+
+void MpiSession::join() {
+  int rank = 0, size = 0;
+  mpi::check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  mpi::check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  mpi::check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  host_of_.resize(static_cast<std::size_t>(size));  // abort() may need it before it is filled
+  rank_ = rank;
   find_hosts();
   if (rank_ == 0) job_ = std::uint64_t{std::random_device{}()} << 32 | std::random_device{}();
   broadcast(std::as_writable_bytes(std::span(&job_, 1)), 0);
@@ -150,30 +161,27 @@ void MpiSession::barrier() const {
   if (mpi_) mpi::check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
 }
 
+// Everything before the exit can block: the terminal, a lock that another thread died with, MPI.
 void MpiSession::abort(const std::exception& failure) const noexcept {
   const auto* error = dynamic_cast<const Error*>(&failure);
   const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
+  if (mpi_) exit_after(8, code);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
   if (!mpi_ || wait_to_report(hex(job_), host)) {
     const std::string who =
         size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
-    fmt::print(stderr, "train: {}{}\n", who, failure.what());
+    write_stderr(fmt::format("train: {}{}\n", who, failure.what()));
   }
   std::fflush(nullptr);
-  if (mpi_) {
-    exit_after(2, code);
-    MPI_Abort(MPI_COMM_WORLD, code);
-  }
+  if (mpi_) MPI_Abort(MPI_COMM_WORLD, code);
   ::_exit(code);
 }
 
 void MpiSession::fail_together(std::string_view message, Exit code) const {
-  if (rank_ == 0) fmt::print(stderr, "train: {}\n", message);
+  if (mpi_) exit_after(10, static_cast<int>(code));
+  if (rank_ == 0) write_stderr(fmt::format("train: {}\n", message));
   std::fflush(nullptr);
-  if (mpi_) {
-    exit_after(10, static_cast<int>(code));
-    MPI_Finalize();
-  }
+  if (mpi_) MPI_Finalize();
   ::_exit(static_cast<int>(code));
 }
 

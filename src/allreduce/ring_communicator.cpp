@@ -1,5 +1,4 @@
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -15,13 +14,31 @@
 namespace ringtrain {
 namespace {
 
+// The heap. As in SharedMemory, released buffers can be made to stay.
+class OwnMemory final : public Memory {
+ public:
+  Buffer allocate(std::size_t count) override {
+    if (count == 0) return heap_.allocate(0);
+    auto buffer = std::make_unique<Buffer>(heap_.allocate(count));
+    const View view = *buffer;
+    return Buffer(view, [this, buffer = buffer.release()](float*) {
+      if (!keep_all_) delete buffer;
+    });
+  }
+  void keep_all() noexcept { keep_all_ = true; }
+
+ private:
+  HostMemory heap_;
+  bool keep_all_ = false;
+};
+
 // Sums on one host happen in finish(), on the calling thread: there is no idle wait to hide, only
 // cores to take from the computation. Between hosts a thread sums while the caller computes.
 class RingCommunicator final : public Communicator {
  public:
   RingCommunicator(const MpiSession& session, const Topology& here,
                    const CommunicatorOptions& options);
-  ~RingCommunicator() override { stop_.request_stop(); }
+  ~RingCommunicator() override { cancel(); }
 
   int rank() const override { return session_.rank(); }
   int size() const override { return session_.size(); }
@@ -29,6 +46,7 @@ class RingCommunicator final : public Communicator {
   void broadcast(View values, int root) override;
   void start_sum(View gradients) override;
   void finish() override;
+  void cancel() noexcept override;
 
  private:
   struct BetweenHosts {
@@ -48,19 +66,20 @@ class RingCommunicator final : public Communicator {
   const Topology here_;
   std::stop_source stop_;  // ends the waits of the thread
   SharedMemory shared_;
-  HostMemory own_;
+  OwnMemory own_;
   Buffer desk_memory_;
   std::unique_ptr<BetweenHosts> between_hosts_;
   HostSum host_sum_;
   Buffer copies_;              // for views from elsewhere
   std::vector<View> pending_;  // without a thread: started, not yet summed
   std::vector<Sum> sums_;
+  bool in_flight_ = false;           // started, not finished
   std::optional<SumThread> thread_;  // last: it uses the others
 };
 
-bool crowded(const Topology& here, bool overlap) {
-  const bool computes_meanwhile = overlap && here.hosts > 1;
-  return computes_meanwhile || here.place.size > ::sysconf(_SC_NPROCESSORS_ONLN);
+bool crowded(const Topology& here, const CommunicatorOptions& options) {
+  const bool computes_meanwhile = options.overlap && here.hosts > 1;
+  return computes_meanwhile || options.crowded;
 }
 
 RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& here,
@@ -69,7 +88,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       here_(here),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
       between_hosts_(make_between_hosts(options.ring)),
-      host_sum_(here.place, make_desks(), crowded(here, options.overlap),
+      host_sum_(here.place, make_desks(), crowded(here, options),
                 between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token()) {
   if (here.hosts > 1 && options.overlap)
     thread_.emplace([this](View view) { sum(std::span(&view, 1)); });
@@ -110,6 +129,7 @@ bool RingCommunicator::in_place(View view) const {
 
 void RingCommunicator::start_sum(View gradients) {
   if (gradients.size() == 0) return;
+  in_flight_ = true;
   if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
     finish();  // the thread may be using the old ones, and MPI
     copies_ = shared_.allocate(gradients.size());
@@ -124,6 +144,19 @@ void RingCommunicator::finish() {
   if (thread_) thread_->finish();
   sum(pending_);
   pending_.clear();
+  in_flight_ = false;
+}
+
+// MPI may go on with the messages under way, also inside MPI_Abort, and sends cannot be taken back:
+// all memory they may lie in stays until the process ends.
+void RingCommunicator::cancel() noexcept {
+  if (!in_flight_) return;
+  stop_.request_stop();
+  thread_.reset();
+  shared_.keep_all();
+  own_.keep_all();
+  static_cast<void>(between_hosts_.release());
+  in_flight_ = false;
 }
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.

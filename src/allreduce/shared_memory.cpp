@@ -3,36 +3,69 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
+#include <cerrno>
+#include <string>
+#include <system_error>
 
 #include "ringtrain/base/file_descriptor.hpp"
 
 namespace ringtrain {
 namespace {
 
+// Where the first rank's memfd is to be found, and which file it is: in another container the same
+// path may lead to another process's file.
+struct Owner {
+  pid_t process;
+  int file;
+  dev_t device;
+  ino_t inode;
+};
+
+struct stat status_of(int file) {
+  struct stat status {};
+  check_errno(::fstat(file, &status), "fstat");
+  return status;
+}
+
+FileDescriptor open_of(const Owner& owner) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", owner.process, owner.file);
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Exit::usage, "share memory between the ranks of this host",
+                fmt::format("{}: {}; start all ranks of a host as one user and in one container, "
+                            "or choose --allreduce mpi",
+                            path, why));
+  };
+  FileDescriptor shared(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (shared.get() < 0) refuse(std::generic_category().message(errno));
+  const struct stat status = status_of(shared.get());
+  if (status.st_dev != owner.device || status.st_ino != owner.inode) refuse("is another file");
+  return shared;
+}
+
 // The first rank's memfd, open in every rank: by its name under /proc, no sockets needed.
 FileDescriptor open_together(MPI_Comm local, int rank) {
   FileDescriptor shared;
-  std::array<int, 2> owner{};
+  Owner owner{};
   if (rank == 0) {
     shared = FileDescriptor(
         check_errno(::memfd_create("ringtrain-gradients", MFD_CLOEXEC), "memfd_create"));
-    owner = {::getpid(), shared.get()};
+    const struct stat status = status_of(shared.get());
+    owner = {::getpid(), shared.get(), status.st_dev, status.st_ino};
   }
-  mpi::check(MPI_Bcast(owner.data(), 2, MPI_INT, 0, local), "MPI_Bcast");
-  if (rank != 0) {
-    const std::string path = fmt::format("/proc/{}/fd/{}", owner[0], owner[1]);
-    shared = FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (shared.get() < 0)
-      throw Error(Exit::usage, "share memory between the ranks of this host",
-                  path +
-                      " cannot be opened; start all ranks of a host as one user and in one "
-                      "container, or choose --allreduce mpi");
-  }
+  mpi::check(MPI_Bcast(&owner, sizeof(owner), MPI_BYTE, 0, local), "MPI_Bcast");
+  if (rank != 0) shared = open_of(owner);
   mpi::check(MPI_Barrier(local), "MPI_Barrier");  // the first rank may close it now
   return shared;
+}
+
+int reserve(int file, off_t begin, off_t size) {
+  int error = 0;
+  do error = ::posix_fallocate(file, begin, size);
+  while (error == EINTR);
+  return error;
 }
 
 }  // namespace
@@ -52,7 +85,7 @@ Buffer SharedMemory::allocate(std::size_t count) {
   // Every rank reserves its own piece, on its own NUMA node, and learns here, not by SIGBUS, that
   // there is too little.
   const off_t mine = static_cast<off_t>(stride * static_cast<std::size_t>(rank_));
-  if (const int error = ::posix_fallocate(shared.get(), mine, static_cast<off_t>(stride)); error)
+  if (const int error = reserve(shared.get(), mine, static_cast<off_t>(stride)); error)
     throw Error(Exit::usage, fmt::format("allocate {} MiB of shared memory", stride >> 20),
                 std::generic_category().message(error) + "; use fewer ranks a host");
   mpi::check(MPI_Barrier(local_), "MPI_Barrier");
@@ -66,7 +99,7 @@ Buffer SharedMemory::allocate(std::size_t count) {
   blocks_.emplace(end, all);
   return Buffer(View(all.of(rank_), count), [this, base, bytes, end](float*) {
     blocks_.erase(end);
-    ::munmap(base, bytes);
+    if (!keep_all_) ::munmap(base, bytes);
   });
 }
 

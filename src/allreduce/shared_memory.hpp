@@ -18,10 +18,13 @@ class SharedMemory final : public Memory {
   Buffer allocate(std::size_t count) override;
   /// The pieces of all ranks at the place where `mine` lies in this rank's, if it lies in one.
   std::optional<Replicas> replicas(View mine) const;
+  /// From now on, the memory of released buffers stays where it is.
+  void keep_all() noexcept { keep_all_ = true; }
 
  private:
   MPI_Comm local_;
   int rank_ = 0, size_ = 1;
+  bool keep_all_ = false;
   std::map<float*, Replicas> blocks_;  // by the end of this rank's piece
 };
 

@@ -28,8 +28,18 @@ void Checkpoints::save(const Position& position) {
                                       [&](SnapshotBuffers buffers) { state_.copy_to(buffers); });
   last_stall_s_ = watch.lap();
   stalled_s_ += last_stall_s_;
-  // Without a free slot a save by time is tried again at the next step; one by steps is skipped.
-  if (!saved) return;
+  if (!saved) {
+    // A save by time is tried again at the next step, so it is told once; one by steps is skipped.
+    if (!skipping_ || every_.steps > 0)
+      report_({.kind = SaveEvent::Kind::failed,
+               .step = position.step,
+               .text = "both slots are still being written: nothing saved at step " +
+                       std::to_string(position.step)},
+              0);
+    skipping_ = true;
+    return;
+  }
+  skipping_ = false;
   last_ = std::chrono::steady_clock::now();
   last_step_ = position.step;
 }
@@ -38,8 +48,10 @@ void Checkpoints::finish(const Position& position, double timeout_s) {
   if (writer_.idle()) return;
   const std::chrono::duration<double> timeout(timeout_s);
   Stopwatch watch;
+  report_events(writer_.poll());
+  const bool under_way = last_step_ == position.step && !writer_.failure();
   const bool handed_over =
-      last_step_ == position.step ||
+      under_way ||
       writer_.save(
           metadata(position), [&](SnapshotBuffers buffers) { state_.copy_to(buffers); }, timeout);
   report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));

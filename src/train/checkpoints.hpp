@@ -45,6 +45,7 @@ class Checkpoints {
   Report report_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // handed over last
+  bool skipping_ = false;
   double stalled_s_ = 0, last_stall_s_ = 0;
 };
 

@@ -52,6 +52,7 @@ class Job {
   /// Goes on from a checkpoint, where there is one.
   void resume(const Resume& how);
   int train();
+  int train_to_the_end();
   int evaluate_only();
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
@@ -59,6 +60,7 @@ class Job {
   const Options& options() const { return plan_.options; }
   std::unique_ptr<Program> compile(Mode mode, View parameters);
   View initial(Buffer& parameters);
+  std::vector<std::string> changes_since(const std::string& config) const;
   Trainer::Parts parts();
   StartRecord start_record() const;
   Checkpoints make_checkpoints();
@@ -97,7 +99,8 @@ Job::Job(Plan plan, const ThreadPlan& threads, const MpiSession& session, Output
       plan_(std::move(plan)),
       config_(canonical_config(plan_.options)),
       plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
-      communicator_(make_communicator(enumerator<Allreduce>().write(options().allreduce), session)),
+      communicator_(make_communicator(enumerator<Allreduce>().write(options().allreduce), session,
+                                      {.crowded = !threads.active_wait})),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(graph().parameter_count())),
       statistics_(memory_.allocate(graph().statistic_count())),
@@ -133,10 +136,10 @@ void Job::resume(const Resume& how) {
                         *communicator_, session_, say);
   if (!resumed) return;
   start_ = {resumed->metadata.step, resumed->metadata.position};
-  if (!resumed->file.empty() && !checkpoint_writer_.idle())
+  if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
     checkpoint_writer_.protect(resumed->file);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
-  for (const std::string& change : differences(resumed->metadata.config, config_))
+  for (const std::string& change : changes_since(resumed->metadata.config))
     output_.note("changed since that checkpoint: " + change);
   if (resumed->metadata.plans != plans_)
     output_.note(
@@ -153,6 +156,15 @@ int Job::run(WriterProcess& writer) {
   if (options().eval_only) return evaluate_only();
   if (options().baseline) compare_with_one_rank();
   return train();
+}
+
+// A checkpoint's options are text from a file: if they cannot be read, that is no failure.
+std::vector<std::string> Job::changes_since(const std::string& config) const {
+  try {
+    return differences(config, config_);
+  } catch (const std::exception&) {
+    return {"its options cannot be compared"};
+  }
 }
 
 void Job::open_checkpoints(WriterProcess& writer) {
@@ -196,6 +208,16 @@ StartRecord Job::start_record() const {
 }
 
 int Job::train() {
+  try {
+    return train_to_the_end();
+  } catch (const std::exception& failure) {
+    // Here, before the buffers and threads of this object go: a sum in flight still writes to
+    // them, and a loader thread may be stuck in a read.
+    session_.abort(failure);
+  }
+}
+
+int Job::train_to_the_end() {
   log_.emplace(output_, plan_, start_, session_.rank());
   Checkpoints checkpoints = make_checkpoints();
   Trainer trainer(parts(), plan_.trainer(), start_);
@@ -302,12 +324,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
       make_plan(options, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   Job job(std::move(plan), threads, session, *output);
-  try {
-    return job.run(writer);
-  } catch (const std::exception& failure) {
-    // Here, because leaving would release buffers that a sum in flight still writes to.
-    session.abort(failure);
-  }
+  return job.run(writer);
 }
 
 }  // namespace ringtrain

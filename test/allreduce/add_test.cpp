@@ -1,6 +1,8 @@
 #include "allreduce/add.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 
 #include "ringtrain/allreduce/ring.hpp"
 #include "support/sum_values.hpp"
@@ -17,6 +19,28 @@ TEST_CASE("add: adds each element once, at any length") {
   add(y, x);
 
   CHECK(y == exact_sums(count, 2));
+}
+
+TEST_CASE("usable_kernels: all instruction sets give the same bits") {
+  constexpr std::size_t count = 5003;
+  constexpr Range slice{16, 4001};
+  const int ranks = GENERATE(2, 3, 4, 8);
+  CAPTURE(ranks);
+  const std::vector<Kernels> usable = usable_kernels();
+  std::vector<float> values;
+  for (int rank = 0; rank < ranks; ++rank)
+    std::ranges::copy(rough_values(count, rank), std::back_inserter(values));
+  const auto summed = [&](const Kernels& kernels) {
+    std::vector<float> memory = values;
+    kernels.sum_replicas({memory.data(), count, ranks}, slice, 1, {0, std::size_t(ranks)});
+    kernels.add(memory.data(), values.data() + count, count - 1);
+    return memory;
+  };
+
+  for (const Kernels& kernels : usable) {
+    CAPTURE(kernels.name);
+    CHECK(same_bits(summed(kernels), summed(usable.back())));
+  }
 }
 
 TEST_CASE("sum_replicas: sums a slice in the order asked for and leaves the rest alone") {

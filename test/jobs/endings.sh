@@ -3,13 +3,13 @@
 set -u
 mpirun=$1 job=$2 bad=0
 
-# expect RANKS HOW CODE TEXT
+# expect RANKS HOW CODE TEXT [TIMES]
 expect() {
   local output code times
   output=$(timeout 30 "$mpirun" -np "$1" --oversubscribe "$job" "$2" 2>&1)
   code=$?
   times=$(grep -cF "$4" <<<"$output")
-  if ((code != $3 || times != 1)); then
+  if ((code != $3 || times != ${5:-1})); then
     echo "$2, $1 ranks: exit code $code, not $3; printed $times times:"
     echo "$output"
     bad=1
@@ -18,8 +18,15 @@ expect() {
 expect 1 "one rank fails" 74 "train: read batch 7: file is short"
 expect 3 "one rank fails" 74 "train: rank 2/3 on $(hostname): read batch 7: file is short"
 expect 4 "all ranks fail" 75 "open /nowhere: no such directory"
+expect 2 "nobody reads the reason" 74 "file is short" 0
+expect 2 "sums differ in size" 70 "ranks sum buffers of different sizes"
 expect 3 "all agree" 64 "train: --model resnet51: unknown"
 expect 2 "fails amid a sum" 76 "train: rank 0/2 on $(hostname): loss: NaN in step 3"
+for _ in 1 2 3; do
+  expect 4 "fails amid a sum of pairs" 76 "train: rank 0/4 on $(hostname): loss: NaN in step 3"
+done
 "$job" "one rank fails" 2>/dev/null
 (($? == 74)) || { echo "without a launcher: wrong exit code"; bad=1; }
+"$job" "one rank fails" 2>/dev/full
+(($? == 74)) || { echo "a reason that cannot be written: wrong exit code"; bad=1; }
 exit $bad

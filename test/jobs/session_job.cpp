@@ -1,9 +1,14 @@
 // Under mpirun: the control plane, or (by argument) one of the ways a job ends.
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
+#include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 
@@ -46,21 +51,54 @@ void check_control_plane(const MpiSession& session) {
   session.barrier();
 }
 
+// From here on, writing to standard error waits for ever.
+void block_stderr() {
+  int ends[2];
+  check_errno(::pipe(ends), "pipe");
+  check_errno(::fcntl(ends[1], F_SETFL, O_NONBLOCK), "fcntl");
+  while (::write(ends[1], "x", 1) == 1) continue;
+  check_errno(::fcntl(ends[1], F_SETFL, 0), "fcntl");
+  check_errno(::dup2(ends[1], STDERR_FILENO), "dup2");
+}
+
+// Rank 0 unwinds its gradients while a thread sums them and the others wait for it.
+void fail_amid_a_sum(const MpiSession& session, int ranks_a_host) {
+  const auto communicator = make_communicator("ring", session, {.ranks_a_host = ranks_a_host});
+  const Buffer gradients = communicator->memory().allocate(4'000'000);
+  GradientReducer reducer(*communicator, gradients);
+  for (std::size_t first : {3'000'000u, 2'000'000u, 1'000'000u}) reducer.final_from(first);
+  if (session.rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    throw Error(Exit::not_finite, "loss", "NaN in step 3");
+  }
+  reducer.finish();
+}
+
+// Rank 1 gets messages shorter than it expects. Rank 0 keeps what it finds to itself.
+void sum_different_sizes(const MpiSession& session) {
+  const auto communicator = make_communicator("ring", session, {.ranks_a_host = 1});
+  const Buffer gradients = communicator->memory().allocate(session.rank() == 0 ? 900 : 1000);
+  try {
+    communicator->start_sum(gradients);
+    communicator->finish();
+  } catch (const Error&) {
+    if (session.rank() == 1) throw;
+  }
+  session.barrier();
+}
+
 void end(const MpiSession& session, std::string_view how) {
   if (how == "one rank fails" && session.rank() == session.size() - 1)
     throw Error(Exit::data, "read batch 7", "file is short");
   if (how == "all ranks fail") throw Error(Exit::storage, "open /nowhere", "no such directory");
-  if (how == "all agree") session.fail_together("--model resnet51: unknown", Exit::usage);
-  if (how == "fails amid a sum") {
-    // Rank 0 leaves its communicator, whose thread waits for the others.
-    const auto communicator = make_communicator("ring", session, {.ranks_a_host = 1});
-    const Buffer gradients = communicator->memory().allocate(1'000'000);
-    if (session.rank() == 0) {
-      communicator->start_sum(gradients);
-      throw Error(Exit::not_finite, "loss", "NaN in step 3");
-    }
-    session.barrier();
+  if (how == "nobody reads the reason") {
+    block_stderr();
+    throw Error(Exit::data, "read batch 7", "file is short");
   }
+  if (how == "sums differ in size") sum_different_sizes(session);
+  if (how == "all agree") session.fail_together("--model resnet51: unknown", Exit::usage);
+  if (how == "fails amid a sum") fail_amid_a_sum(session, 1);
+  if (how == "fails amid a sum of pairs") fail_amid_a_sum(session, 2);
   session.barrier();
 }
 

@@ -4,23 +4,27 @@
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank() and size() is collective: all ranks call
-/// it, in the same order, with views of equal size.
+/// The ranks of one training job. Every member but rank(), size() and cancel() is collective: all
+/// ranks call it, in the same order, with views of equal size in the same kind of memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Memory in which sums are fastest (a window shared by the ranks of a host). start_sum() accepts
-  /// views of buffers allocated here; the communicator outlives them.
+  /// views of buffers allocated here; the communicator outlives them. None is allocated or released
+  /// while sums are in flight.
   virtual Memory& memory() = 0;
   /// Copies root's values to every rank and waits for them.
   virtual void broadcast(View values, int root) = 0;
   /// Starts summing `gradients` in place over all ranks, after the compute work queued so far. The
-  /// view must not be touched before finish(). Sums are made in a fixed order: same bits every run.
+  /// view must not be touched before finish(). The ring adds in a fixed order: same bits every run.
   virtual void start_sum(View gradients) = 0;
   /// Orders compute work queued from now on after every sum started so far.
   virtual void finish() = 0;
+  /// Gives up the sums in flight, when the job fails: afterwards nothing touches their views, and
+  /// only destruction is allowed. Not collective.
+  virtual void cancel() noexcept {}
 };
 
 }  // namespace ringtrain

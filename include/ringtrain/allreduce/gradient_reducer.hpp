@@ -14,13 +14,14 @@ class GradientReducer {
   /// `gradients`, best from communicator.memory(), and `communicator` outlive the reducer.
   GradientReducer(Communicator& communicator, View gradients,
                   std::size_t bucket_bytes = default_bucket_bytes);
+  /// Gives up unfinished sums, so that the gradients can go while an exception unwinds.
+  ~GradientReducer();
+  GradientReducer(const GradientReducer&) = delete;
 
   /// Every gradient from `first` on is final. Starts a sum once a bucket is full; never waits.
   void final_from(std::size_t first);
   /// Starts the sum of what is left and waits for all sums of this step.
   void finish();
-  /// Seconds in finish() so far: what communication costs beyond what the computation hides.
-  double exposed_seconds() const { return exposed_seconds_; }
 
  private:
   void start_sum_from(std::size_t first);
@@ -29,7 +30,6 @@ class GradientReducer {
   View gradients_;
   std::size_t bucket_;   // elements
   std::size_t started_;  // gradients [started_, end) are on their way
-  double exposed_seconds_ = 0;
 };
 
 }  // namespace ringtrain

@@ -33,8 +33,6 @@ class MpiSession {
   int hosts() const { return hosts_; }
   /// The host of each rank, numbered from 0 in order of their first ranks.
   const std::vector<int>& host_of() const { return host_of_; }
-  /// No launcher: MPI is not there.
-  bool solo() const { return !mpi_; }
 
   /// Every rank's text on rank 0, in order of rank; nothing elsewhere.
   std::vector<std::string> gather(std::string_view text) const;
@@ -56,6 +54,7 @@ class MpiSession {
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
 
  private:
+  void join();
   void find_hosts();
 
   bool mpi_ = false;

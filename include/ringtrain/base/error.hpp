@@ -36,6 +36,10 @@ class Error : public std::runtime_error {
   Exit code_ = Exit::internal;
 };
 
+/// Writes `text` to standard error past all buffers and locks. What cannot be written is lost: a
+/// report must not change how the process ends.
+void write_stderr(std::string_view text) noexcept;
+
 /// Throws Error when the caller broke a documented promise.
 inline void expects(bool kept, std::string_view promise,
                     std::source_location at = std::source_location::current()) {

@@ -1,8 +1,7 @@
 #include <fmt/core.h>
 
-if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-  write_stderr(fmt::format("train: {}
-", failure.what()));
+#include <chrono>
+#include <csignal>
 #include <exception>
 #include <thread>
 
@@ -18,32 +17,31 @@ if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
 using namespace ringtrain;
 
 namespace {
-  // Before MPI is up each rank fails by itself, usually alike: the first one speaks, and its end
-  // ends the others. Where only another rank fails, it speaks after a while.
-  int fail_before_mpi(const Error& failure, int rank) {
-    if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-  write_stderr(fmt::format("train: {}
-", failure.what()));
-  return static_cast<int>(failure.code());
-  }
 
-  int run_job(const Command& command, char** argv) {
-    std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
-    const ThreadPlan threads = plan_threads(find_place(command.options.threads));
-    apply_threads(threads, argv);
-    // The helper is forked before MPI and any thread; who is first is the launcher's word until
-    // then.
-    const bool saves = !command.options.checkpoint_dir.empty() && !command.options.eval_only;
-    const bool first = launch_from_environment().rank == 0;
-    WriterProcess writer = first && saves ? WriterProcess::start() : WriterProcess();
-    const MpiSession session(command.options.interface);
-    try {
-      expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");
-      return run(command.options, threads, session, writer);
-    } catch (const std::exception& failure) {
-      session.abort(failure);
-    }
+// Before MPI is up each rank fails by itself, usually alike: the first one speaks, and its end ends
+// the others. Where only another rank fails, it speaks after a while.
+int fail_before_mpi(const Error& failure, int rank) {
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+  write_stderr(fmt::format("train: {}\n", failure.what()));
+  return static_cast<int>(failure.code());
+}
+
+int run_job(const Command& command, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
+  const ThreadPlan threads = plan_threads(find_place(command.options.threads));
+  apply_threads(threads, argv);
+  // The helper is forked before MPI and any thread; who is first is the launcher's word until then.
+  const bool saves = !command.options.checkpoint_dir.empty() && !command.options.eval_only;
+  const bool first = launch_from_environment().rank == 0;
+  WriterProcess writer = first && saves ? WriterProcess::start() : WriterProcess();
+  const MpiSession session(command.options.interface);
+  try {
+    expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");
+    return run(command.options, threads, session, writer);
+  } catch (const std::exception& failure) {
+    session.abort(failure);
   }
+}
 
 }  // namespace
 

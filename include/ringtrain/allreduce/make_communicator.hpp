@@ -12,12 +12,12 @@ struct CommunicatorOptions {
   RingTuning ring = {};
   /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
   bool overlap = true;
-  /// The ranks of a host have fewer cores than threads that want to run: ranks that wait for each
-  /// other leave theirs at once. Changes speed, never the result.
-  bool crowded = false;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
   /// take part as if they were hosts: for tests and measurements.
   int ranks_a_host = 0;
+  /// The ranks of a host have fewer cores than threads that want to run: ranks that wait for each
+  /// other leave theirs at once. Changes speed, never the result.
+  bool crowded = false;
 };
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for

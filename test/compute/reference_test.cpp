@@ -92,6 +92,19 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
   CHECK(s.result.loss == Approx(2 * std::log(6.0)));
 }
 
+TEST_CASE("reference: logits that are no numbers are never right") {
+  State s = state_of({{1, 1, 1, 6}});
+  Batch batch;
+  batch.labels = {0};
+  s.batch = &batch;
+  std::ranges::fill(s[0], std::nan(""));
+
+  run(SoftmaxCrossEntropy{0}, s);
+
+  CHECK(s.result.top1 == 0);
+  CHECK(s.result.top5 == 0);
+}
+
 TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(elements)") {
   State s = state_of({{2, 1, 2, 2}});
   Batch batch;

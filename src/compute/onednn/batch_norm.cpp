@@ -45,12 +45,16 @@ T* at(T* tensor, std::size_t first) {
   return tensor ? tensor + first : nullptr;
 }
 
+// Two BatchNorms may read one tensor; each has a beta of its own.
+TensorId name_of_norm(const auto& step) { return static_cast<TensorId>(step.beta.first); }
+
 class Forward {
  public:
   Forward(const BatchNormForward& step, Planner& planner)
       : step_(step),
         geometry_(planner.tensor(step.x), planner),
-        moments_(geometry_.x, planner.keep(Kept::moments, step.x, Moments::size(geometry_.x))),
+        moments_(geometry_.x,
+                 planner.keep(Kept::moments, name_of_norm(step), Moments::size(geometry_.x))),
         residual_(data_of(step.residual, planner)),
         gamma_(planner.parameters(step.gamma)),
         beta_(planner.parameters(step.beta)),
@@ -120,7 +124,7 @@ class Backward {
  public:
   Backward(const BatchNormBackward& step, Planner& planner)
       : geometry_(planner.tensor(step.x), planner),
-        moments_(geometry_.x, planner.kept(Kept::moments, step.x)),
+        moments_(geometry_.x, planner.kept(Kept::moments, name_of_norm(step))),
         upstream_{geometry_.x.data, data_of(step.y, planner), data_of(step.dy, planner),
                   data_of(step.dy2, planner), step.relu},
         dx_(data_of(step.dx, planner)),

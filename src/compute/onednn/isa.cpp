@@ -5,18 +5,14 @@
 namespace ringtrain::onednn {
 
 Isa effective_isa() {
-  switch (dnnl::get_effective_cpu_isa()) {
-    case dnnl::cpu_isa::all:
-    case dnnl::cpu_isa::avx512_core:
-    case dnnl::cpu_isa::avx512_core_vnni:
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return Isa::avx512;
-    case dnnl::cpu_isa::avx2:
-    case dnnl::cpu_isa::avx2_vnni:
-      return Isa::avx2;
-    default:
-      return Isa::baseline;
-  }
+  // By bits, because each newer set holds the older ones: so sets to come are served too.
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto holds = [&](dnnl::cpu_isa set) {
+    return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
+  };
+  if (isa == static_cast<unsigned>(dnnl::cpu_isa::all) || holds(dnnl::cpu_isa::avx512_core))
+    return Isa::avx512;
+  return holds(dnnl::cpu_isa::avx2) ? Isa::avx2 : Isa::baseline;
 }
 
 }  // namespace ringtrain::onednn

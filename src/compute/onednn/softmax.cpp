@@ -22,8 +22,8 @@ Sample cross_entropy(const float* logit, float* dlogit, int classes, int label, 
   for (int c = 0; c < classes; ++c) {
     sum += std::exp(logit[c] - highest);
     logits += logit[c];
-    // Among equal logits the lower class is the better one.
-    result.better += logit[c] > logit[label] || (logit[c] == logit[label] && c < label);
+    // Among equal logits the lower class is the better one; one that is no number is never right.
+    result.better += !(logit[c] < logit[label] || (logit[c] == logit[label] && c >= label));
   }
   const double normaliser = highest + std::log(sum);
   result.loss = normaliser - (1 - smoothing) * logit[label] - smoothing / classes * logits;

@@ -29,10 +29,10 @@ void run(const SoftmaxCrossEntropy& step, State& s) {
     }
     s.result.loss += step.weight * loss;
     if (!step.counts) continue;
-    // Among equal logits the lower class is the better one.
+    // Among equal logits the lower class is the better one; one that is no number is never right.
     int better = 0;
     for (int c = 0; c < classes; ++c)
-      better += logit[c] > logit[label] || (logit[c] == logit[label] && c < label);
+      better += !(logit[c] < logit[label] || (logit[c] == logit[label] && c >= label));
     ++s.result.samples;
     s.result.top1 += better < 1;
     s.result.top5 += better < 5;

@@ -245,6 +245,7 @@ TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]"
   const Shape s{3, 2, 3, channels};
 
   BackendComparison({s, s}, 1, {Dropout{0, 1, 0.6f, 2}}).check();
+  BackendComparison({s, s}, 1, {ReluForward{0, 1}, Dropout{1, 1, 0.6f, 2}}).check();
 }
 
 TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included", "[onednn]") {
@@ -292,4 +293,19 @@ TEST_CASE("onednn: input is distorted and normalised as by the reference", "[one
   batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
 
   comparison.check();
+}
+
+TEST_CASE("onednn: two BatchNorms of one tensor do not mix up what they keep", "[onednn]") {
+  const Shape s{3, 4, 5, 17};
+  const std::size_t c = 17;
+  const ParameterRange gamma1{0, c}, beta1{c, c}, gamma2{2 * c, c}, beta2{3 * c, c};
+  BatchNormForward first{0, 3, no_tensor, gamma1, beta1, {0, 2 * c}};
+  BatchNormForward second{0, 4, no_tensor, gamma2, beta2, {2 * c, 2 * c}};
+  BatchNormBackward first_back{0, no_tensor, 1, no_tensor, 5, no_tensor, gamma1, beta1};
+  BatchNormBackward second_back{0, no_tensor, 2, no_tensor, 6, no_tensor, gamma2, beta2};
+  first.relu = second.relu = first_back.relu = second_back.relu = true;
+
+  BackendComparison({s, s, s, s, s, s, s}, 3, {first, second, first_back, second_back}, 4 * c,
+                    4 * c)
+      .check();
 }

@@ -12,12 +12,13 @@ Action plan(const Dropout& step, Planner& planner) {
     for_each_item(threads, x.shape.batch, [&](std::size_t n) {
       Philox random(seed, Purpose::dropout, step.layer + 256 * frame.batch.epochs[n],
                     frame.batch.samples[n]);
-      std::fill_n(y.data + n * y.image(), y.image(), 0.f);  // the padding too
+      // The padding must be zero; in place it is.
+      if (y.data != x.data) std::fill_n(y.data + n * y.image(), y.image(), 0.f);
       for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)
         for (int c = 0; c < x.shape.channels; ++c) {
           const std::size_t at =
               n * x.image() + c / x.block * x.plane() + pixel * x.block + c % x.block;
-          if (random.uniform() < step.keep) y.data[at] = x.data[at] / step.keep;
+          y.data[at] = random.uniform() < step.keep ? x.data[at] / step.keep : 0;
         }
     });
   };

@@ -122,7 +122,7 @@ void CheckpointWriter::Impl::open(const StateLayout& layout) {
   const std::array descriptors = {setup.descriptor(), slots_[0].memory.descriptor(),
                                   slots_[1].memory.descriptor()};
   Message request{.kind = Message::Kind::open, .bytes = text.size()};
-  send_message(process_->socket(), request.with_text(directory_), descriptors);
+  send_message(process_->socket(), request.with_text(directory_), Wait::no, descriptors);
   const Message answer = await_answer(Clock::now() + options_.open_timeout);
   if (answer.kind == Message::Kind::refused)
     throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
@@ -152,7 +152,7 @@ bool CheckpointWriter::Impl::wait_for_message(Clock::time_point deadline) {
 
 void CheckpointWriter::Impl::protect(const std::string& name) {
   Message request{.kind = Message::Kind::protect};
-  send_message(process_->socket(), request.with_text(name));
+  send_message(process_->socket(), request.with_text(name), Wait::no);
 }
 
 CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot() {
@@ -204,7 +204,7 @@ void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   slot.busy = true;
   slot.reported_slow = false;
   last_failure_.clear();
-  if (!send_message(process_->socket(), request)) lose_writer();
+  if (!send_message(process_->socket(), request, Wait::no)) lose_writer();
 }
 
 void CheckpointWriter::Impl::receive_all() {
@@ -278,7 +278,7 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   receive_all();
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
   if (any_busy()) last_failure_ = not_in_time();
-  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close});
+  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   while (!lost_ && !closed_ && !any_busy() && wait_for_message(deadline)) receive_all();
   closed_ = true;
   return poll();

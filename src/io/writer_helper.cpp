@@ -75,7 +75,9 @@ class Helper {
       reply.bytes = directory_->save(snapshot, *writer_);
       reply.with_text(checkpoint_name(snapshot.metadata.step));
     } catch (const std::exception& failure) {
+      const auto* error = dynamic_cast<const Error*>(&failure);
       reply.kind = Message::Kind::failed;
+      reply.code = static_cast<std::int32_t>(error ? error->code() : Exit::storage);
       reply.with_text(failure.what());
       if (directory_)
         reply.with_text(fmt::format("{} ({})", failure.what(), directory_->free_space()));

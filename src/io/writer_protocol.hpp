@@ -29,7 +29,7 @@ struct Message {
     opened,
     refused,  ///< code, text: why open failed
     saved,    ///< slot, step, bytes, seconds; text: file name
-    failed,   ///< slot, step, text
+    failed,   ///< slot, step, code, text
     note,     ///< text
     closed,
   };

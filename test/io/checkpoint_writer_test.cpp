@@ -156,7 +156,7 @@ TEST_CASE("Checkpoint writer: a state that is not finite is not published") {
   writer.close(10s);
 
   CHECK_THAT(event.text, Contains("weights/fc.weight") && Contains("NaN"));
-  CHECK(writer.failure()->code() == Exit::storage);
+  CHECK(writer.failure()->code() == Exit::not_finite);
   CHECK(names(directory) == std::vector<std::string>{"lock"});
 }
 

@@ -23,6 +23,10 @@ constexpr std::array<char, 8> magic = {'\x89', 'r', 't', 'c', 'k', 'p', '\r', '\
 constexpr std::uint32_t schema_version = 1;
 // O_DIRECT writes start behind the user block, at a multiple of any block size in use
 constexpr std::uint64_t smallest_user_block = 4096;
+constexpr std::uint64_t most_other_bytes = 16 << 20, most_other_bytes_per_tensor = 4096;
+// more than any tensor table that fits the largest user block has
+constexpr std::size_t most_json_events = 1'000'000;
+constexpr int deepest_json = 8;
 
 struct Header {
   std::array<char, 8> magic;
@@ -168,13 +172,57 @@ void refuse_overlaps(const CheckpointIndex& index) {
   }
 }
 
-Json parse(std::string_view text) {
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > 8) throw Damage("the index is nested too deeply");
+// What is in neither user block nor tensors is HDF5's own. Without a bound on it, a sparse file
+// could keep the reader hashing for days.
+void refuse_unexplained_bytes(const CheckpointIndex& index) {
+  std::uint64_t others = index.file_bytes - index.user_block;
+  for (const StoredTensor& tensor : index.tensors) others -= tensor.bytes;
+  if (others > most_other_bytes + most_other_bytes_per_tensor * index.tensors.size())
+    throw Damage(fmt::format("{} of its bytes belong to no tensor", others));
+}
+
+/// Reads JSON text without keeping it, and throws Damage for one that would be costly to keep.
+class Bounds : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return count(); }
+  bool boolean(bool) override { return count(); }
+  bool number_integer(number_integer_t) override { return count(); }
+  bool number_unsigned(number_unsigned_t) override { return count(); }
+  bool number_float(number_float_t, const string_t&) override { return count(); }
+  bool string(string_t&) override { return count(); }
+  bool binary(binary_t&) override { return count(); }
+  bool key(string_t&) override { return count(); }
+  bool start_object(std::size_t) override { return enter(); }
+  bool start_array(std::size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool parse_error(std::size_t, const std::string&, const Json::exception& failure) override {
+    throw Damage(fmt::format("the index is no JSON ({})", failure.what()));
+  }
+
+ private:
+  bool count() {
+    if (++events_ > most_json_events) throw Damage("the index has too many values");
     return true;
-  };
+  }
+  bool enter() {
+    if (++depth_ > deepest_json) throw Damage("the index is nested too deeply");
+    return count();
+  }
+  bool leave() {
+    --depth_;
+    return count();
+  }
+
+  std::size_t events_ = 0;
+  int depth_ = 0;
+};
+
+Json parse(std::string_view text) {
   try {
-    return Json::parse(text, shallow);
+    Bounds bounds;
+    Json::sax_parse(text, &bounds);
+    return Json::parse(text);
   } catch (const Json::exception& failure) {
     throw Damage(fmt::format("the index is no JSON ({})", failure.what()));
   }
@@ -262,6 +310,7 @@ CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file
   for (const Json& row : member(json, "tensors"))
     index.tensors.push_back(tensor_from(row, header.user_block, file_bytes));
   refuse_overlaps(index);
+  refuse_unexplained_bytes(index);
   return index;
 }
 

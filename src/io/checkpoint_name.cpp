@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <charconv>
 
+#include "io/storage_error.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 
@@ -41,8 +42,8 @@ bool is_temporary_name(std::string_view name) {
 
 std::vector<std::string> names_in(int directory) {
   // a description of its own: closedir() closes it, and its position is not shared
-  const int fd =
-      check_errno(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "openat");
+  const int fd = check_storage(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                               "open of the checkpoint directory");
   const Listing listing(::fdopendir(fd));
   if (listing.get() == nullptr) {
     ::close(fd);
@@ -55,7 +56,7 @@ std::vector<std::string> names_in(int directory) {
     if (entry == nullptr) break;
     names.emplace_back(entry->d_name);
   }
-  check_errno(errno == 0 ? 0 : -1, "readdir");
+  check_storage(errno == 0 ? 0 : -1, "readdir of the checkpoint directory");
   return names;
 }
 

@@ -50,6 +50,7 @@ class CheckpointWriter::Impl {
   void receive_all();
   void take(const Message& message);
   void finish(const Message& message);
+  void set_failure(std::string text, Exit code = Exit::storage);
   void lose_writer();
   void report_slow_saves();
   Slot* free_slot();
@@ -65,6 +66,7 @@ class CheckpointWriter::Impl {
   std::vector<SaveEvent> events_;
   bool lost_ = false, closed_ = false;
   std::string last_failure_;  // of the newest state handed over; empty while it may become durable
+  Exit last_code_ = Exit::storage;  // of last_failure_
   std::uint64_t last_step_ = 0;
 };
 
@@ -122,7 +124,7 @@ void CheckpointWriter::Impl::open(const StateLayout& layout) {
   const std::array descriptors = {setup.descriptor(), slots_[0].memory.descriptor(),
                                   slots_[1].memory.descriptor()};
   Message request{.kind = Message::Kind::open, .bytes = text.size()};
-  send_message(process_->socket(), request.with_text(directory_), descriptors);
+  send_message(process_->socket(), request.with_text(directory_), Wait::no, descriptors);
   const Message answer = await_answer(Clock::now() + options_.open_timeout);
   if (answer.kind == Message::Kind::refused)
     throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
@@ -152,7 +154,7 @@ bool CheckpointWriter::Impl::wait_for_message(Clock::time_point deadline) {
 
 void CheckpointWriter::Impl::protect(const std::string& name) {
   Message request{.kind = Message::Kind::protect};
-  send_message(process_->socket(), request.with_text(name));
+  send_message(process_->socket(), request.with_text(name), Wait::no);
 }
 
 CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot() {
@@ -179,7 +181,7 @@ bool CheckpointWriter::Impl::wait_for_slot(Clock::time_point deadline, std::uint
   while (!lost_ && free_slot() == nullptr && wait_for_message(deadline)) receive_all();
   if (free_slot() != nullptr) return true;
   last_step_ = step;
-  if (!lost_) last_failure_ = not_in_time();
+  if (!lost_) set_failure(not_in_time());
   return false;
 }
 
@@ -204,7 +206,7 @@ void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   slot.busy = true;
   slot.reported_slow = false;
   last_failure_.clear();
-  if (!send_message(process_->socket(), request)) lose_writer();
+  if (!send_message(process_->socket(), request, Wait::no)) lose_writer();
 }
 
 void CheckpointWriter::Impl::receive_all() {
@@ -238,14 +240,19 @@ void CheckpointWriter::Impl::finish(const Message& message) {
   if (!good) {
     std::string& text = events_.back().text;
     text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, directory_, text);
-    if (message.step == last_step_) last_failure_ = text;
+    if (message.step == last_step_) set_failure(text, static_cast<Exit>(message.code));
   }
+}
+
+void CheckpointWriter::Impl::set_failure(std::string text, Exit code) {
+  last_failure_ = std::move(text);
+  last_code_ = code;
 }
 
 void CheckpointWriter::Impl::lose_writer() {
   if (std::exchange(lost_, true)) return;
-  last_failure_ = fmt::format("the checkpoint writer process {}: no more checkpoints are saved",
-                              process_->ending());
+  set_failure(fmt::format("the checkpoint writer process {}: no more checkpoints are saved",
+                          process_->ending()));
   for (Slot& slot : slots_) failed += std::exchange(slot.busy, false);
   events_.push_back({.kind = SaveEvent::Kind::lost, .step = last_step_, .text = last_failure_});
 }
@@ -277,8 +284,8 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   if (closed_) return poll();
   receive_all();
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
-  if (any_busy()) last_failure_ = not_in_time();
-  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close});
+  if (any_busy()) set_failure(not_in_time());
+  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   while (!lost_ && !closed_ && !any_busy() && wait_for_message(deadline)) receive_all();
   closed_ = true;
   return poll();
@@ -286,7 +293,7 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
 
 std::optional<Error> CheckpointWriter::Impl::failure() const {
   if (last_failure_.empty()) return std::nullopt;
-  return Error(Exit::storage, "final checkpoint", last_failure_);
+  return Error(last_code_, "final checkpoint", last_failure_);
 }
 
 CheckpointWriter::CheckpointWriter() = default;

@@ -52,6 +52,12 @@ Share share_of(int global_batch, int rank, int ranks) {
 class Loader::Impl {
  public:
   Impl(const Dataset& dataset, const LoaderOptions& options);
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  // all at once: stopped one by one as they are joined, each would finish another sample first
+  ~Impl() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+  }
 
   const Batch* next();
   std::uint64_t batches() const { return batches_; }

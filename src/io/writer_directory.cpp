@@ -164,20 +164,25 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
 
 void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,
                                   std::uint64_t state_hash) {
-  if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str())) {
-    std::string was = "damaged";
-    try {
-      const CheckpointFile old = open_checkpoint_at(directory_.get(), name);
-      old.verify();
-      if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
-      was = "of run " + old.run_id();
-    } catch (const Error&) {
-    }
-    check_storage(::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()),
-                  "rename to " + name);
-    notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
-  }
+  if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str()))
+    replace_unless_equal(temporary, name, state_hash);
+  // an equal file's name too: who put it there may have died before this call
   check_storage(::fsync(directory_.get()), "fsync of the directory");
+}
+
+void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
+                                               const std::string& name, std::uint64_t state_hash) {
+  std::string was = "damaged";
+  try {
+    const CheckpointFile old = open_checkpoint_at(directory_.get(), name);
+    old.verify();
+    if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
+    was = "of run " + old.run_id();
+  } catch (const Error&) {
+  }
+  check_storage(::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()),
+                "rename to " + name);
+  notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
 }
 
 bool CheckpointDirectory::is_intact(const std::string& name) {

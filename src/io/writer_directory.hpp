@@ -38,6 +38,8 @@ class CheckpointDirectory {
   void require_space(std::uint64_t needed_bytes) const;
   FileDescriptor create(const std::string& temporary);
   void publish(const std::string& temporary, const std::string& name, std::uint64_t state_hash);
+  void replace_unless_equal(const std::string& temporary, const std::string& name,
+                            std::uint64_t state_hash);
   bool is_intact(const std::string& name);
 
   std::string path_;

@@ -63,7 +63,7 @@ class Helper {
       reply.code = static_cast<std::int32_t>(failure.code());
       reply.with_text(failure.what());
     }
-    send_message(socket_, reply);
+    send(reply);
     send_notes();
   }
 
@@ -75,13 +75,15 @@ class Helper {
       reply.bytes = directory_->save(snapshot, *writer_);
       reply.with_text(checkpoint_name(snapshot.metadata.step));
     } catch (const std::exception& failure) {
+      const auto* error = dynamic_cast<const Error*>(&failure);
       reply.kind = Message::Kind::failed;
+      reply.code = static_cast<std::int32_t>(error ? error->code() : Exit::storage);
       reply.with_text(failure.what());
       if (directory_)
         reply.with_text(fmt::format("{} ({})", failure.what(), directory_->free_space()));
     }
     reply.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    send_message(socket_, reply);
+    send(reply);
     if (reply.kind == Message::Kind::saved) retain(request.step);
     send_notes();
   }
@@ -90,8 +92,8 @@ class Helper {
     try {
       directory_->retain(setup_.keep, step);
     } catch (const Error& failure) {
-      send_message(socket_, Message{.kind = Message::Kind::note}.with_text(
-                                fmt::format("old checkpoints stay: {}", failure.what())));
+      send(Message{.kind = Message::Kind::note}.with_text(
+          fmt::format("old checkpoints stay: {}", failure.what())));
     }
   }
 
@@ -109,17 +111,20 @@ class Helper {
     return snapshot;
   }
 
+  // The trainer must get every reply, a slot stays busy until then; its end, the next receive sees.
+  void send(const Message& reply) { static_cast<void>(send_message(socket_, reply, Wait::yes)); }
+
   void send_notes() {
     if (!directory_) return;
     for (const std::string& note : directory_->take_notes())
-      send_message(socket_, Message{.kind = Message::Kind::note}.with_text(note));
+      send(Message{.kind = Message::Kind::note}.with_text(note));
   }
 
   void close() {
     directory_.reset();
     writer_.reset();
     slots_ = {};
-    send_message(socket_, Message{.kind = Message::Kind::closed});
+    send(Message{.kind = Message::Kind::closed});
   }
 
   int socket_;

@@ -46,7 +46,7 @@ Message& Message::with_text(std::string_view text) {
   return *this;
 }
 
-bool send_message(int socket, const Message& message, std::span<const int> descriptors) {
+bool send_message(int socket, const Message& message, Wait wait, std::span<const int> descriptors) {
   iovec part{const_cast<Message*>(&message), offsetof(Message, text_storage) + message.text_bytes};
   msghdr header{};
   header.msg_iov = &part;
@@ -61,7 +61,11 @@ bool send_message(int socket, const Message& message, std::span<const int> descr
     rights->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size_bytes());
   }
-  return ::sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | (wait == Wait::no ? MSG_DONTWAIT : 0));
+  } while (sent < 0 && errno == EINTR);
+  return sent >= 0;
 }
 
 std::optional<Received> receive_message(int socket, Wait wait) {

@@ -29,7 +29,7 @@ struct Message {
     opened,
     refused,  ///< code, text: why open failed
     saved,    ///< slot, step, bytes, seconds; text: file name
-    failed,   ///< slot, step, text
+    failed,   ///< slot, step, code, text
     note,     ///< text
     closed,
   };
@@ -47,14 +47,15 @@ struct Message {
   Message& with_text(std::string_view text);
 };
 
-/// Sends without waiting; false when the peer is gone or its queue is full.
-bool send_message(int socket, const Message& message, std::span<const int> descriptors = {});
+enum class Wait { no, yes };
+/// False when the peer is gone or, with Wait::no, its queue is full.
+bool send_message(int socket, const Message& message, Wait wait,
+                  std::span<const int> descriptors = {});
 
 struct Received {
   Message message;
   std::vector<FileDescriptor> descriptors;
 };
-enum class Wait { no, yes };
 /// nullopt when nothing is there (Wait::no); throws PeerGone when the other side has ended.
 std::optional<Received> receive_message(int socket, Wait wait);
 struct PeerGone {};

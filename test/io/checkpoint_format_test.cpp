@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "io/checkpoint_fixture.hpp"
+#include "io/checkpoint_name.hpp"
 #include "ringtrain/base/error.hpp"
 
 using namespace ringtrain;
@@ -33,6 +34,15 @@ std::string output_of(const std::string& command) {
 }
 
 }  // namespace
+
+TEST_CASE("Checkpoint names: a directory that cannot be listed is the storage's fault") {
+  try {
+    names_in(-1);
+    FAIL("listed");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::storage);
+  }
+}
 
 TEST_CASE("Checkpoint: what was saved is read back, bit for bit") {
   const std::size_t floats = GENERATE(33, 100, 5000, 1'100'000);

@@ -113,6 +113,37 @@ TEST_CASE("Checkpoint reader: an index that is no JSON, or nested without end, i
   CHECK_THAT(complaint(path), Contains("nested too deeply"));
 }
 
+TEST_CASE("Checkpoint reader: an index of a million empty values is refused at once") {
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(1));
+  constexpr std::size_t user_block = 4 << 20;
+  std::string text = "[";
+  while (text.size() + 4 < user_block - header_bytes) text += "{},";
+  text += "{}]";
+  std::string file = file_bytes(path);
+  file.resize(user_block);
+  put<std::uint32_t>(file, 12, user_block);
+  put<std::uint64_t>(file, 16, user_block);
+
+  write_bytes(path, with_index(file, text));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK_THAT(complaint(path), Contains("too many values"));
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+}
+
+TEST_CASE("Checkpoint reader: a file far larger than its tensors is refused without reading it") {
+  constexpr std::uint64_t sparse = 1ull << 40;
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(1));
+  std::string file = file_bytes(path);
+  put(file, 16, sparse);
+
+  write_bytes(path, with_index(file, index_of(file)));
+  std::filesystem::resize_file(path, sparse);
+
+  CHECK_THAT(complaint(path), Contains("belong to no tensor"));
+}
+
 TEST_CASE(
     "Checkpoint reader: a header with impossible sizes is refused before anything is allocated") {
   const TemporaryDirectory directory;

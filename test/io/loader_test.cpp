@@ -383,6 +383,23 @@ TEST_CASE("loader: it can be dropped at any moment") {
   CHECK(opened < 1000);
 }
 
+TEST_CASE("loader: dropped, its threads stop together and not one after the other") {
+  constexpr int threads = 8;
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] {
+    ++opened;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  {
+    LoaderOptions options = plain(Split::training, 1000, {2, 2});
+    options.threads = threads;
+    const Loader loader(data, options);
+    while (opened < threads) std::this_thread::yield();
+  }
+
+  CHECK(opened <= 2 * threads);  // stopped in turn, they would open about 36
+}
+
 TEST_CASE("loader: refuses a share outside the batch and a recipe that leaves gaps") {
   const CountingDataset data(10, {5, 5});
   const auto with = [&](LoaderOptions options) { Loader(data, options); };

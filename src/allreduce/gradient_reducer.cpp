@@ -17,7 +17,16 @@ GradientReducer::~GradientReducer() {
 
 void GradientReducer::final_from(std::size_t first) {
   expects(first <= started_, "GradientReducer: what was final stays final");
-  if (started_ - first >= bucket_) start_sum_from(first);
+  if (fills_bucket(first, started_)) start_sum_from(first);
+}
+
+std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> firsts) const {
+  std::vector<std::uint64_t> bounds{gradients_.size()};
+  for (const std::size_t first : firsts)
+    if (fills_bucket(first, bounds.back())) bounds.push_back(first);
+  if (bounds.back() != 0) bounds.push_back(0);
+  std::ranges::reverse(bounds);
+  return bounds;
 }
 
 void GradientReducer::finish() {

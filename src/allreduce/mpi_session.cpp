@@ -1,6 +1,7 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,11 +10,14 @@
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <set>
+#include <sstream>
 
 #include "allreduce/job_end.hpp"
 #include "allreduce/mpi.hpp"
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
 namespace {
@@ -29,6 +33,23 @@ void configure_mpi(const std::string& interface) {
   // Waiting ranks leave the core to loader and compute threads.
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   if (!interface.empty()) ::setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), 1);
+}
+
+using InterfaceList = UniqueHandle<ifaddrs*, freeifaddrs>;
+
+// MPI would pass over a name that does not exist, and use another network.
+void check_interfaces(const std::string& wanted) {
+  ifaddrs* raw = nullptr;
+  check_errno(::getifaddrs(&raw), "getifaddrs");
+  const InterfaceList list(raw);
+  std::set<std::string> names;
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) names.insert(i->ifa_name);
+  std::istringstream words(wanted);
+  for (std::string name; std::getline(words, name, ',');)
+    if (name.find('/') == std::string::npos && !names.contains(name))
+      throw Error(Exit::usage, "--interface " + wanted,
+                  fmt::format("this host has no network interface {}; it has {}", name,
+                              fmt::join(names, ", ")));
 }
 
 int size_as_int(std::size_t size) {
@@ -51,6 +72,7 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
     if (provided < MPI_THREAD_SERIALIZED)
       throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
     join();
+    if (!interface.empty()) check_interfaces(interface);
   } catch (const std::exception& failure) {
     abort(failure);
   }
@@ -159,6 +181,16 @@ bool MpiSession::all_equal(std::string_view text) const {
 
 void MpiSession::barrier() const {
   if (mpi_) mpi::check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+}
+
+void MpiSession::barrier_asleep() const {
+  if (!mpi_) return;
+  MPI_Request request = MPI_REQUEST_NULL;
+  mpi::check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
+  for (int done = 0; !done;) {
+    mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!done) ::usleep(1000);
+  }
 }
 
 // Everything before the exit can block: the terminal, a lock that another thread died with, MPI.

@@ -3,8 +3,12 @@
 #include <cmath>
 #include <numbers>
 
+#include "ringtrain/base/error.hpp"
+
 namespace ringtrain {
 namespace {
+
+constexpr std::uint32_t most_a = 1u << 24;
 
 struct HighLow {
   std::uint32_t high, low;
@@ -20,7 +24,9 @@ HighLow multiply(std::uint32_t a, std::uint32_t b) {
 Philox::Philox(std::uint64_t seed, Purpose purpose, std::uint32_t a, std::uint64_t b)
     : key_{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)},
       counter_{(static_cast<std::uint32_t>(purpose) << 24) ^ a, static_cast<std::uint32_t>(b),
-               static_cast<std::uint32_t>(b >> 32)} {}
+               static_cast<std::uint32_t>(b >> 32)} {
+  expects(a < most_a, "Philox: a below 2^24, where the purpose begins");
+}
 
 Philox::Block Philox::at(std::uint32_t position) const {
   Block x{position, counter_[0], counter_[1], counter_[2]};

@@ -42,6 +42,22 @@ std::string disagreement(const std::vector<std::string>& ranks) {
   return table;
 }
 
+void require_success(const std::optional<Error>& mine, const MpiSession& session) {
+  const bool alike = session.all_equal(mine ? mine->what() : "");
+  if (alike && !mine) return;
+  const std::string who =
+      alike ? ""
+            : fmt::format("rank {}/{} on {}: ", session.rank(), session.size(), session.host());
+  // "code message" of each rank, empty where it is well
+  std::string first;
+  for (const std::string& text : session.gather(
+           mine ? fmt::format("{} {}{}", static_cast<int>(mine->code()), who, mine->what()) : ""))
+    if (first.empty()) first = text;
+  first = session.broadcast(first);
+  const std::size_t space = first.find(' ');
+  session.fail_together(first.substr(space + 1), static_cast<Exit>(std::stoi(first)));
+}
+
 void require_agreement(const Agreement& mine, const MpiSession& session) {
   std::string text = session.host() + "\n";
   for (const auto& [name, value] : mine) text += name + "\t" + value + "\n";

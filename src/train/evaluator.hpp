@@ -4,11 +4,13 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/io/loader.hpp"
+#include "train/stop_request.hpp"
 
 namespace ringtrain {
 
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
+  int signal = 0;   ///< that cut it short on some rank; the figures are not to be used then
   double loss = 0;  ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
@@ -16,8 +18,9 @@ struct Evaluation {
   std::vector<std::string> events;  ///< what this rank could not read
 };
 
-/// Runs the evaluation program once over the whole data set, each rank on its share. Collective.
+/// Runs the evaluation program once over the whole data set, each rank on its share, or until a
+/// rank is asked to stop. Collective; all ranks return the same but for `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session);
+                    const MpiSession& session, const StopRequest& stop);
 
 }  // namespace ringtrain

@@ -14,18 +14,26 @@ constexpr int rounds = 7;
 constexpr double window_s = 1.0;
 
 // A trainer with a loader of its own that starts at the first sample.
-struct Runner {
-  Runner(const Plan& plan, const Trainer::Parts& parts, const LoaderOptions& options)
-      : trainer(parts, plan.trainer(), {}), loader(*plan.training, options) {}
+class Runner {
+ public:
+  Runner(const Plan& plan, const Trainer::Parts& parts, const LoaderOptions& options,
+         const StopRequest& stop)
+      : stop_(stop), trainer_(parts, plan.trainer(), {}), loader_(*plan.training, options) {}
 
+  // Fewer steps when a rank that takes part is asked to stop.
   double seconds_of(int steps) {
     Stopwatch watch;
-    for (int s = 0; s < steps; ++s) trainer.step(loader, {});
+    for (int s = 0; s < steps && !stopped_; ++s)
+      stopped_ = trainer_.step(loader_, {stop_.signal() != 0, stop_.signal()}).stop;
     return watch.lap();
   }
+  bool stopped() const { return stopped_; }
 
-  Trainer trainer;
-  Loader loader;
+ private:
+  const StopRequest& stop_;
+  Trainer trainer_;
+  Loader loader_;
+  bool stopped_ = false;
 };
 
 // Rank 0's loader for training alone: batches of its own share, and nobody else's.
@@ -52,16 +60,17 @@ class StateGuard {
 
 }  // namespace
 
-Comparison measure_baseline(const Plan& plan, const Trainer::Parts& together,
-                            const TrainingState& state, const MpiSession& session) {
+std::optional<Comparison> measure_baseline(const Plan& plan, const Trainer::Parts& together,
+                                           const TrainingState& state, const MpiSession& session,
+                                           const StopRequest& stop) {
   const StateGuard guard(state);
   const auto solo = make_solo_communicator();
   GradientReducer no_sums(*solo, together.sums.all());
   Trainer::Parts alone_parts{
       together.program,    together.sums, together.batch_statistics, together.running_statistics,
       together.statistics, no_sums,       together.optimizer};
-  Runner all(plan, together, plan.loader(Split::training));
-  Runner alone(plan, alone_parts, alone_options(plan));
+  Runner all(plan, together, plan.loader(Split::training), stop);
+  Runner alone(plan, alone_parts, alone_options(plan), stop);
 
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
@@ -72,9 +81,10 @@ Comparison measure_baseline(const Plan& plan, const Trainer::Parts& together,
   for (int round = 0; round < rounds; ++round) {
     double seconds = 0;
     if (session.rank() == 0) seconds = alone.seconds_of(agreed);
-    session.barrier();
+    session.barrier_asleep();
     alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / seconds);
     seconds = all.seconds_of(agreed);
+    if (all.stopped()) return std::nullopt;
     session.barrier();
     together_rates.push_back(double(agreed) * plan.global_batch / seconds);
   }

@@ -60,7 +60,11 @@ std::string without_comments(std::istream& text) {
 /// CLI11's TOML, plus what it does not check before it uses the file.
 class CheckedToml final : public CLI::ConfigTOML {
  public:
-  explicit CheckedToml(const std::vector<OptionEntry>& table) : table_(table) { comment('\0'); }
+  /// `file` names it in messages, once it is known.
+  CheckedToml(const std::vector<OptionEntry>& table, const std::string& file)
+      : table_(table), file_(file) {
+    comment('\0');
+  }
 
   std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
     std::istringstream lines(without_comments(text));
@@ -71,9 +75,9 @@ class CheckedToml final : public CLI::ConfigTOML {
 
  private:
   void check(const CLI::ConfigItem& item) const {
-    const std::string where = "configuration file, key '" + item.name + "'";
+    const std::string where = fmt::format("configuration file {}, key '{}'", file_, item.name);
     if (!item.parents.empty())
-      throw usage(fmt::format("configuration file, section [{}]", item.parents.front()),
+      throw usage(fmt::format("configuration file {}, section [{}]", file_, item.parents.front()),
                   "there are no sections; write all keys without any");
     const OptionEntry* entry = find(table_, item.name);
     if (entry == nullptr || !entry->in_files)
@@ -84,14 +88,16 @@ class CheckedToml final : public CLI::ConfigTOML {
   }
 
   const std::vector<OptionEntry>& table_;
+  const std::string& file_;
 };
 
 std::string check_config_file(const std::string& path) {
   struct stat file {};
-  if (::stat(path.c_str(), &file) != 0) return std::generic_category().message(errno);
-  if (!S_ISREG(file.st_mode)) return "is not a regular file";
+  if (::stat(path.c_str(), &file) != 0) return path + ": " + std::generic_category().message(errno);
+  if (!S_ISREG(file.st_mode)) return path + ": is not a regular file";
   if (file.st_size > config_bytes)
-    return fmt::format("{} bytes are no configuration: it has at most 1 MiB", file.st_size);
+    return fmt::format("{}: {} bytes are no configuration: it has at most 1 MiB", path,
+                       file.st_size);
   return "";
 }
 
@@ -116,6 +122,7 @@ class Parser {
   std::vector<std::string> words_;
   Request request_;
   std::vector<OptionEntry> table_ = option_table(request_);
+  std::string config_file_;
   CLI::App app_;
 };
 
@@ -124,8 +131,11 @@ Parser::Parser() {
   app_.allow_extras();
   for (const OptionEntry& entry : table_)
     if (entry.name != "config") add(entry);
-  app_.set_config("--config")->take_last()->check(check_config_file);
-  app_.config_formatter(std::make_shared<CheckedToml>(table_));
+  app_.set_config("--config")->take_last()->check([this](const std::string& path) {
+    config_file_ = path;
+    return check_config_file(path);
+  });
+  app_.config_formatter(std::make_shared<CheckedToml>(table_, config_file_));
 }
 
 void Parser::add(const OptionEntry& entry) {

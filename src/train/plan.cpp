@@ -94,7 +94,7 @@ void set_length(Plan& plan) {
 DatasetOptions dataset_options(const Options& o) {
   if (o.data != "synthetic") return {};
   const Model model = make_model(o.model, o.classes.value_or(default_classes(o.model)));
-  return {.extent = {model.input.height, model.input.width}, .classes = model.classes};
+  return {.extent = input_of(model).natural(), .classes = model.classes};
 }
 
 void check_classes(const Plan& plan) {

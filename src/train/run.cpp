@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/base/error.hpp"
@@ -39,6 +40,12 @@ Agreement claims(const Plan& plan) {
           {"evaluation data", hex(plan.evaluation->manifest_hash())}};
 }
 
+std::string ending(int signal, const Position& position) {
+  const std::string why =
+      signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
+  return fmt::format("{}: training ends after step {}", why, position.step);
+}
+
 // Everything that one training job is made of on one rank, in the order of construction.
 class Job {
  public:
@@ -52,13 +59,17 @@ class Job {
   /// Goes on from a checkpoint, where there is one.
   void resume(const Resume& how);
   int train();
+  int exit_code() const;
   int train_to_the_end();
   int evaluate_only();
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
   const Graph& graph() const { return plan_.model.graph; }
   const Options& options() const { return plan_.options; }
+  Schedule schedule(Mode mode) const;
   std::unique_ptr<Program> compile(Mode mode, View parameters);
+  /// Of the sums over the ranks, in elements.
+  std::vector<std::uint64_t> bucket_bounds() const;
   View initial(Buffer& parameters);
   std::vector<std::string> changes_since(const std::string& config) const;
   Trainer::Parts parts();
@@ -67,6 +78,7 @@ class Job {
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void guard(const StepOutcome& outcome, const Position& position);
   void evaluate_at(const Position& position);
+  void stop_for(int signal);
 
   const MpiSession& session_;
   Output& output_;
@@ -119,13 +131,23 @@ View Job::initial(Buffer& parameters) {
   return parameters;
 }
 
-std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
+Schedule Job::schedule(Mode mode) const {
   const Supports supports = [this](const Step& step) { return backend_->supports(step); };
-  const Schedule schedule = make_schedule(graph(), plan_.share.count, mode,
-                                          static_cast<float>(*options().label_smoothing), supports);
+  return make_schedule(graph(), plan_.share.count, mode,
+                       static_cast<float>(*options().label_smoothing), supports);
+}
+
+std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
   const View gradients = mode == Mode::training ? sums_.gradients() : View();
-  return backend_->compile(schedule, {parameters, gradients, statistics_, batch_statistics_},
+  return backend_->compile(schedule(mode), {parameters, gradients, statistics_, batch_statistics_},
                            options().seed);
+}
+
+std::vector<std::uint64_t> Job::bucket_bounds() const {
+  std::vector<std::size_t> firsts;
+  for (const std::size_t first : finality(schedule(Mode::training)))
+    if (first > 0) firsts.push_back(sums_.place_of(first));
+  return reducer_.bounds(firsts);
 }
 
 void Job::resume(const Resume& how) {
@@ -186,6 +208,7 @@ Checkpoints Job::make_checkpoints() {
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
   constant.plans = plans_;
+  constant.buckets = bucket_bounds();
   constant.optimizer =
       fmt::format(R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{}}})",
                   plan_.optimizer.momentum, plan_.optimizer.mean_square_decay,
@@ -206,6 +229,8 @@ Trainer::Parts Job::parts() {
 StartRecord Job::start_record() const {
   return {config_, program_hash(), session_.size(), session_.gather(session_.host())};
 }
+
+int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 
 int Job::train() {
   try {
@@ -232,12 +257,13 @@ int Job::train_to_the_end() {
     step(trainer, loader, checkpoints);
     if (!stopping_ && plan_.evaluation_due(trainer.position())) evaluate_at(trainer.position());
   }
+  if (stopping_) output_.note(ending(signal_, trainer.position()));
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
   if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
   log_->finish(trainer, session_);
-  return signal_ ? 128 + signal_ : 0;
+  return exit_code();
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
@@ -245,8 +271,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const StepOutcome outcome =
       trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
   guard(outcome, trainer.position());
-  stopping_ = outcome.stop;
-  signal_ = outcome.signal;
+  if (outcome.stop) stop_for(outcome.signal);
 
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
@@ -276,11 +301,18 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 
 void Job::evaluate_at(const Position& position) {
   const Evaluation result =
-      evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_);
+      evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_, stop_);
+  if (result.signal != 0) return stop_for(result.signal);
   evaluated_step_ = position.step;
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
+}
+
+// On all ranks alike.
+void Job::stop_for(int signal) {
+  stopping_ = true;
+  signal_ = signal;
 }
 
 int Job::evaluate_only() {
@@ -291,11 +323,13 @@ int Job::evaluate_only() {
         Exit::usage);
   log_.emplace(output_, plan_, start_, session_.rank());
   evaluate_at(start_);
-  return 0;
+  return exit_code();
 }
 
 void Job::compare_with_one_rank() {
-  const Comparison result = measure_baseline(plan_, parts(), state_, session_);
+  const auto measured = measure_baseline(plan_, parts(), state_, session_, stop_);
+  if (!measured) return;  // the first step of training finds the same request
+  const Comparison& result = *measured;
   const auto rate = [](const Spread& s) {
     return fmt::format("{:.1f} +- {:.1f}", s.median, s.deviation);
   };
@@ -320,8 +354,11 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
-  Plan plan =
-      make_plan(options, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
+  const auto make = [&] {
+    return make_plan(options, static_cast<int>(threads.cpus.size()), session.rank(),
+                     session.size());
+  };
+  Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   Job job(std::move(plan), threads, session, *output);
   return job.run(writer);

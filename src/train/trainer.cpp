@@ -5,6 +5,15 @@
 #include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
+namespace {
+
+// Element by element: threads do not change the bits.
+void add(std::span<float> sum, std::span<const float> values) {
+#pragma omp parallel for simd schedule(static) if (sum.size() > 65536)
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+}
+
+}  // namespace
 
 Trainer::Trainer(const Parts& parts, const TrainerSettings& settings, Position start)
     : parts_(parts), settings_(settings), position_(start) {
@@ -44,9 +53,7 @@ void Trainer::run_micro_step(const Batch& batch, bool last) {
   const StepResult result = parts_.program.run(batch, sample_weight, [&](std::size_t first) {
     if (last) hand_over(first);
   });
-  if (!last)
-    std::ranges::transform(accumulated_, parts_.sums.gradients().host(), accumulated_.begin(),
-                           std::plus{});
+  if (!last) add(accumulated_, parts_.sums.gradients().host());
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings_.share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;
@@ -57,7 +64,8 @@ void Trainer::run_micro_step(const Batch& batch, bool last) {
 void Trainer::hand_over(std::size_t first) {
   const std::span<float> gradients = parts_.sums.gradients().host();
   if (!accumulated_.empty())
-    for (std::size_t i = first; i < handed_over_; ++i) gradients[i] += accumulated_[i];
+    add(gradients.subspan(first, handed_over_ - first),
+        std::span(accumulated_).subspan(first, handed_over_ - first));
   handed_over_ = first;
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }

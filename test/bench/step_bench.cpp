@@ -11,22 +11,11 @@
 #include "compute/onednn/program.hpp"
 #include "ringtrain/base/philox.hpp"
 #include "support/networks.hpp"
+#include "support/random_batch.hpp"
 
 using namespace ringtrain;
 
 namespace {
-
-Batch random_batch(const Shape& image) {
-  Batch batch{image.height, image.width, image.channels, {}, {}, {}, {}, {}};
-  Philox random(1, Purpose::synthetic);
-  for (std::size_t i = 0; i < image.elements(); ++i)
-    batch.images.push_back(static_cast<std::uint8_t>(random.below(256)));
-  for (int n = 0; n < image.batch; ++n) batch.labels.push_back(static_cast<int>(random.below(10)));
-  batch.samples.resize(image.batch);
-  batch.epochs.resize(image.batch);
-  batch.distortions.resize(image.batch);
-  return batch;
-}
 
 double median(std::vector<double> values) {
   std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);

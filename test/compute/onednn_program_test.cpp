@@ -8,22 +8,11 @@
 #include "support/allocations.hpp"
 #include "support/backend_comparison.hpp"
 #include "support/networks.hpp"
+#include "support/random_batch.hpp"
 
 using namespace ringtrain;
 
 namespace {
-
-Batch random_batch(const Shape& image) {
-  Batch batch{image.height, image.width, image.channels, {}, {}, {}, {}, {}};
-  Philox random(1, Purpose::synthetic);
-  for (std::size_t i = 0; i < image.elements(); ++i)
-    batch.images.push_back(static_cast<std::uint8_t>(random.below(256)));
-  for (int n = 0; n < image.batch; ++n) batch.labels.push_back(static_cast<int>(random.below(10)));
-  batch.samples.resize(image.batch);
-  batch.epochs.resize(image.batch);
-  batch.distortions.resize(image.batch);
-  return batch;
-}
 
 // A network, its buffers with random parameters, and one batch.
 struct Job {
@@ -97,7 +86,7 @@ Schedule convolutions_of_many_networks() {
 
 }  // namespace
 
-TEST_CASE("onednn: no step of a real network falls back to a reference kernel") {
+TEST_CASE("onednn: no step of a real network falls back to a reference kernel", "[onednn]") {
   const Schedule schedule =
       GENERATE(networks::cifar10_cnn(4), networks::resnet20(4), convolutions_of_many_networks());
   Job job(schedule);
@@ -114,7 +103,8 @@ TEST_CASE("onednn: no step of a real network falls back to a reference kernel") 
   }
 }
 
-TEST_CASE("onednn: a training step of cifar10_cnn and resnet20 agrees with the reference") {
+TEST_CASE("onednn: a training step of cifar10_cnn and resnet20 agrees with the reference",
+          "[onednn]") {
   const bool residual = GENERATE(false, true);
   const Schedule schedule = residual ? networks::resnet20(2) : networks::cifar10_cnn(2);
   Job job(schedule), oracle(schedule, "reference");
@@ -127,7 +117,8 @@ TEST_CASE("onednn: a training step of cifar10_cnn and resnet20 agrees with the r
   CHECK(relative_error(copy(job.batch_statistics), copy(oracle.batch_statistics)) < 1e-5);
 }
 
-TEST_CASE("onednn: the number of threads changes no bit but of convolution weight gradients") {
+TEST_CASE("onednn: the number of threads changes no bit but of convolution weight gradients",
+          "[onednn]") {
   const Schedule schedule = GENERATE(networks::cifar10_cnn(6), networks::resnet20(6));
   const int before = omp_get_max_threads();
   std::vector<std::vector<float>> gradients;
@@ -153,7 +144,7 @@ TEST_CASE("onednn: the number of threads changes no bit but of convolution weigh
   }
 }
 
-TEST_CASE("onednn: the same batch gives the same bits again") {
+TEST_CASE("onednn: the same batch gives the same bits again", "[onednn]") {
   Job job(networks::resnet20(3));
 
   const double loss = job.run().loss;
@@ -163,7 +154,7 @@ TEST_CASE("onednn: the same batch gives the same bits again") {
   CHECK(copy(job.gradients) == gradients);
 }
 
-TEST_CASE("onednn: what is called final is not written again, and all becomes final") {
+TEST_CASE("onednn: what is called final is not written again, and all becomes final", "[onednn]") {
   const Schedule schedule = networks::cifar10_cnn(2);
   Job job(schedule);
   std::vector<float> early(schedule.parameters, -1.f);
@@ -183,7 +174,7 @@ TEST_CASE("onednn: what is called final is not written again, and all becomes fi
   CHECK(early == copy(job.gradients));
 }
 
-TEST_CASE("onednn: an evaluation calls nothing final and writes no gradient") {
+TEST_CASE("onednn: an evaluation calls nothing final and writes no gradient", "[onednn]") {
   Schedule schedule = networks::cifar10_cnn(2);
   schedule.steps.resize(schedule.backward);
   std::get<SoftmaxCrossEntropy>(schedule.steps.back()).dlogits = no_tensor;
@@ -197,7 +188,7 @@ TEST_CASE("onednn: an evaluation calls nothing final and writes no gradient") {
   CHECK(copy(job.gradients) == std::vector<float>(schedule.parameters, 0.f));
 }
 
-TEST_CASE("onednn: running our own kernels allocates nothing") {
+TEST_CASE("onednn: running our own kernels allocates nothing", "[onednn]") {
   const Shape s{2, 6, 6, 20};
   Schedule schedule;
   schedule.tensors = {{2, 6, 6, 3}, {2, 6, 6, 23}, s, s, s, {2, 3, 3, 36}, {2, 1, 1, 324}, s};
@@ -225,7 +216,7 @@ TEST_CASE("onednn: running our own kernels allocates nothing") {
   CHECK(allocations() == before);
 }
 
-TEST_CASE("onednn: memory in use does not grow from step to step") {
+TEST_CASE("onednn: memory in use does not grow from step to step", "[onednn]") {
   Job job(networks::resnet20(2));
   job.run();
   job.run();
@@ -236,7 +227,7 @@ TEST_CASE("onednn: memory in use does not grow from step to step") {
   CHECK(mallinfo2().uordblks + mallinfo2().hblkhd == before);
 }
 
-TEST_CASE("onednn: activations share memory") {
+TEST_CASE("onednn: activations share memory", "[onednn]") {
   const Schedule schedule = networks::resnet20(48);
   std::size_t sum = 0;
   for (const Shape& shape : schedule.tensors) sum += shape.elements() * sizeof(float);
@@ -244,7 +235,7 @@ TEST_CASE("onednn: activations share memory") {
   CHECK(Job(schedule).program->bytes() < sum * 6 / 10);
 }
 
-TEST_CASE("onednn: a step that cannot be planned is named with oneDNN's reason") {
+TEST_CASE("onednn: a step that cannot be planned is named with oneDNN's reason", "[onednn]") {
   Schedule schedule;
   schedule.tensors = {{2, 5, 5, 3}, {2, 9, 9, 4}};
   schedule.parameters = 108;
@@ -260,7 +251,7 @@ TEST_CASE("onednn: a step that cannot be planned is named with oneDNN's reason")
   }
 }
 
-TEST_CASE("onednn: a backward step without its forward step is refused") {
+TEST_CASE("onednn: a backward step without its forward step is refused", "[onednn]") {
   Schedule schedule;
   schedule.tensors = std::vector<Shape>(4, Shape{2, 4, 4, 3});
   schedule.parameters = 3;

@@ -1,6 +1,7 @@
 #pragma once
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "ringtrain/compute/step.hpp"
 
 namespace ringtrain {
 
@@ -21,6 +22,11 @@ inline Batch random_batch(int size, int height, int width, int channels, int cla
     batch.distortions.push_back({random.uniform(-20, 20), random.uniform(0.5f, 1.5f)});
   }
   return batch;
+}
+
+/// A batch for the given input tensor.
+inline Batch random_batch(const Shape& x, int classes = 10) {
+  return random_batch(x.batch, x.height, x.width, x.channels, classes);
 }
 
 }  // namespace ringtrain

@@ -1,4 +1,7 @@
 #pragma once
+#include <span>
+#include <vector>
+
 #include "ringtrain/allreduce/communicator.hpp"
 
 namespace ringtrain {
@@ -18,6 +21,11 @@ class GradientReducer {
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
 
+  /// Where the sums of a step begin and end, in elements and ascending, when its gradients become
+  /// final in this order: final_from() is called with each. A ring adds in an order that depends on
+  /// these bounds, so they are part of what makes two runs equal to the bit.
+  std::vector<std::uint64_t> bounds(std::span<const std::size_t> firsts) const;
+
   /// Every gradient from `first` on is final. Starts a sum once a bucket is full; never waits.
   void final_from(std::size_t first);
   /// Starts the sum of what is left and waits for all sums of this step.
@@ -25,6 +33,7 @@ class GradientReducer {
 
  private:
   void start_sum_from(std::size_t first);
+  bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;
   View gradients_;

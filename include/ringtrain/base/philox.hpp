@@ -14,7 +14,8 @@ class Philox {
  public:
   using Block = std::array<std::uint32_t, 4>;
 
-  /// The stream of (seed, purpose, a, b); by convention a is an epoch or layer, b a sample.
+  /// The stream of (seed, purpose, a, b); by convention a, below 2^24, is an epoch or layer, b a
+  /// sample.
   Philox(std::uint64_t seed, Purpose purpose, std::uint32_t a = 0, std::uint64_t b = 0);
 
   /// The four words at `position` of this stream, in any order and as often as wanted.

@@ -23,11 +23,12 @@ void BoundPrimitive::operator()() const {
 }
 
 Planner::Planner(std::span<const Tensor> tensors, const Buffers& buffers, std::uint64_t seed,
-                 Isa isa)
+                 Isa isa, bool training)
     : tensors_(tensors),
       buffers_(buffers),
       seed_(seed),
       isa_(isa),
+      training_(training),
       threads_(omp_get_max_threads()) {}
 
 Scratch Planner::scratch(std::size_t bytes) {

@@ -59,8 +59,9 @@ enum class Kept { moments, winners };
 /// What planning a step may use; collects what all steps need together.
 class Planner {
  public:
-  /// `tensors` are placed already.
-  Planner(std::span<const Tensor> tensors, const Buffers& buffers, std::uint64_t seed, Isa isa);
+  /// `tensors` are placed already. `training`: forward steps keep what backward needs.
+  Planner(std::span<const Tensor> tensors, const Buffers& buffers, std::uint64_t seed, Isa isa,
+          bool training);
 
   const Tensor& tensor(TensorId id) const { return tensors_[id]; }
   float* parameters(ParameterRange range) const { return buffers_.parameters.slice(range).data(); }
@@ -74,6 +75,7 @@ class Planner {
   }
   const Buffers& buffers() const { return buffers_; }
   std::uint64_t seed() const { return seed_; }
+  bool training() const { return training_; }
   Isa isa() const { return isa_; }
   int threads() const { return threads_; }
 
@@ -115,6 +117,7 @@ class Planner {
   Buffers buffers_;
   std::uint64_t seed_;
   Isa isa_;
+  bool training_;
   int threads_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};

@@ -16,12 +16,11 @@ struct Geometry {
   memory::dims kernel, strides, before, after;
 };
 
-dnnl::pooling_forward::primitive_desc forward_desc(dnnl::algorithm kind, const Window& window,
-                                                   const Tensor& x, const Tensor& y,
-                                                   const dnnl::engine& engine) {
+dnnl::pooling_forward::primitive_desc forward_desc(
+    dnnl::algorithm kind, const Window& window, const Tensor& x, const Tensor& y,
+    const dnnl::engine& engine, dnnl::prop_kind purpose = dnnl::prop_kind::forward_training) {
   const Geometry g(window);
-  return {{dnnl::prop_kind::forward_training, kind, desc_of(x), desc_of(y), g.strides, g.kernel,
-           g.before, g.after},
+  return {{purpose, kind, desc_of(x), desc_of(y), g.strides, g.kernel, g.before, g.after},
           attributes(),
           engine};
 }
@@ -44,6 +43,11 @@ Action action(BoundPrimitive primitive) {
 
 Action plan(const MaxPoolForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
+  if (!planner.training())
+    return action(planner.bind<dnnl::pooling_forward>(
+        forward_desc(maximum, step.window, x, y, planner.engine(),
+                     dnnl::prop_kind::forward_inference),
+        {{DNNL_ARG_SRC, planner.memory(x)}, {DNNL_ARG_DST, planner.memory(y)}}));
   const auto desc = forward_desc(maximum, step.window, x, y, planner.engine());
   const memory::desc winners = desc.workspace_desc();  // which tap won, for the backward step
   float* kept = planner.keep(Kept::winners, step.y, (winners.get_size() + 3) / sizeof(float));

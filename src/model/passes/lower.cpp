@@ -28,6 +28,7 @@ class Lowering {
         parameters_(graph.parameter_ranges()),
         statistics_(graph.statistics_ranges()) {
     schedule_.tensors = graph.tensors;
+    same_as_.assign(graph.tensors.size(), no_tensor);
     for (Shape& shape : schedule_.tensors) shape.batch = batch;
     schedule_.batch = batch;
     schedule_.parameters = graph.parameter_count();
@@ -40,11 +41,19 @@ class Lowering {
       if (needed[n])
         std::visit([&](const auto& kind) { lower(graph_.nodes[n], kind); },
                    graph_.nodes[n].operation);
+    skip_copies();
     schedule_.backward = schedule_.steps.size();
     return std::move(schedule_);
   }
 
  private:
+  void skip_copies() {
+    same_as_.resize(schedule_.tensors.size(), no_tensor);
+    for (Step& step : schedule_.steps)
+      for_each_tensor(step, [&](TensorId& id, Access) {
+        while (same_as_[id] != no_tensor) id = same_as_[id];
+      });
+  }
   void push(Step step) { schedule_.steps.push_back(std::move(step)); }
   bool training() const { return mode_ == Mode::training; }
   std::optional<ParameterRange> range(std::optional<ParameterId> id) const {
@@ -80,8 +89,10 @@ class Lowering {
     push(LrnForward{n.inputs[0], n.output, o.radius, o.bias, o.alpha, o.beta});
   }
   void lower(const Node& n, const DropoutLayer& o) {
-    // An evaluation keeps everything: a dropout that keeps all is the identity.
-    push(Dropout{n.inputs[0], n.output, training() ? o.keep : 1.0f, o.layer});
+    if (training())
+      push(Dropout{n.inputs[0], n.output, o.keep, o.layer});
+    else
+      same_as_[n.output] = n.inputs[0];
   }
   void lower(const Node& n, const Loss& o) {
     const TensorId logits = n.inputs[0];
@@ -95,6 +106,7 @@ class Lowering {
   const float smoothing_;
   const std::vector<ParameterRange> parameters_;
   const std::vector<StatisticsRange> statistics_;
+  std::vector<TensorId> same_as_;  // the tensor that an evaluation reads in place of another
   Schedule schedule_;
 };
 

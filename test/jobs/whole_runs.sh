@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# whole_runs.sh MPIRUN TRAIN: how whole runs begin, are interrupted and end, as a user sees it.
+set -u
+mpirun=$1 train=$(realpath "$2") bad=0
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+job() { # RANKS ARGUMENTS...
+  local ranks=$1
+  shift
+  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --eval-every 0 "$@" >log 2>&1 </dev/null
+}
+check() { # WHAT CONDITION...
+  local what=$1
+  shift
+  "$@" && return
+  echo "wrong: $what ($*):"
+  cat log
+  bad=1
+}
+state() { "$train" --inspect "$1" | tail -n 1; }
+is() { [ "$1" = "$2" ]; }
+has() { grep -qE -- "$1" log; }
+
+# A signal ends training after the current step, with a checkpoint to go on from.
+for signal in TERM INT; do
+  timeout 60 "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --eval-every 0 --batch 8 --steps 1000000 --log-every 100 \
+    --checkpoint-dir "$signal" >log 2>&1 </dev/null &
+  job=$!
+  for ((i = 0; i < 100; i++)); do grep -q "step 100," log && break || sleep 0.1; done
+  pkill "-$signal" -P "$(pgrep -P $job)" -x train
+  wait $job
+  check "SIG$signal: exit code $?" test $? -eq $((128 + $(kill -l $signal)))
+  check "SIG$signal is named" has "signal $(kill -l $signal) .*training ends after step"
+  check "SIG$signal: the state is saved" test -n "$(ls "$signal"/step-*.h5)"
+done
+
+job 2 --batch 8 --steps 1000000 --max-time 2s --checkpoint-dir limited
+check "--max-time: exit code $?" test $? -eq 0
+check "--max-time is named" has "max-time is up: training ends after step"
+check "--max-time: the state is saved" test -n "$(ls limited/step-*.h5)"
+
+# A run in two parts, the second on more ranks with the same global batch, goes on where the first ended.
+job 1 --global-batch 16 --steps 10 --checkpoint-dir parts
+job 4 --global-batch 16 --steps 20 --checkpoint-dir parts
+check "other ranks: exit code $?" test $? -eq 0
+check "other ranks are told" has "saved by 1 ranks, going on with 4"
+check "other ranks: position" is "$("$train" --inspect parts/step-0000000020.h5 | grep '^position' | tr -s ' ')" "position 320"
+
+# --baseline leaves no trace in what is trained.
+job 2 --batch 8 --steps 20 --checkpoint-dir plain
+job 2 --batch 8 --steps 20 --checkpoint-dir measured --baseline
+check "--baseline: exit code $?" test $? -eq 0
+check "--baseline tells the speed-up" has "speed-up [0-9.]+"
+check "--baseline leaves no trace" is "$(state measured/step-0000000020.h5)" "$(state plain/step-0000000020.h5)"
+job 2 --batch 8 --steps 20 --baseline --require-efficiency 1
+check "--require-efficiency: exit code $?" test $? -eq 77
+
+# The same evaluation, in training and of its checkpoint, on any number of ranks.
+job 2 --batch 32 --steps 40 --checkpoint-dir judged
+said=$(grep -o "top-1 .*images)" log)
+for ranks in 1 3; do
+  job $ranks --eval-only --checkpoint-dir judged
+  check "--eval-only on $ranks ranks: exit code $?" test $? -eq 0
+  check "--eval-only on $ranks ranks" is "$(grep -o 'top-1 .*images)' log | head -n 1)" "$said"
+done
+
+# A step that is not finite ends the job (wrong_commands.sh) or is left out on all ranks.
+job 2 --batch 8 --steps 40 --lr 1e6 --optimizer sgd --warmup-epochs 0 --lr-schedule constant --on-nan skip
+check "--on-nan skip: exit code $?" test $? -eq 0
+check "--on-nan skip tells each step" has "not finite in step [0-9]+ .*left out"
+
+# Accumulated batches are one batch.
+job 1 --global-batch 32 --steps 5 --checkpoint-dir whole
+job 1 --global-batch 32 --accumulate 4 --steps 5 --checkpoint-dir split --metrics split.jsonl
+check "--accumulate: exit code $?" test $? -eq 0
+check "--accumulate: position" is "$("$train" --inspect split/step-0000000005.h5 | grep '^position' | tr -s ' ')" "position 160"
+exit $bad

@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# wrong_commands.sh MPIRUN TRAIN [list]: each wrong command or broken input ends with one message that says what is wrong, and with
+# the right exit code. `list` prints every command with its message.
+set -u
+mpirun=$1 train=$(realpath "$2") list=${3:-} bad=0 tried=0
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+# expect RANKS CODE TEXT ARGUMENTS...: TEXT is printed once, with `train: ` before it somewhere on its line
+expect() {
+  local ranks=$1 code=$2 text=$3 output got said
+  shift 3
+  tried=$((tried + 1))
+  if ((ranks > 0)); then
+    output=$(timeout 60 "$mpirun" -np "$ranks" --oversubscribe "$train" "$@" 2>&1 </dev/null)
+  else
+    output=$(timeout 60 "$train" "$@" 2>&1 </dev/null)
+  fi
+  got=$?
+  said=$(grep -cE "^train: .*$text" <<<"$output")
+  [ -n "$list" ] && printf '%s\n    exit %s, %s\n' "train $*" "$got" "$(grep -m1 '^train: ' <<<"$output")"
+  if ((got != code || said != 1)); then
+    echo "wrong: $ranks ranks, train $*: exit code $got, not $code; '$text' said $said times in:"
+    echo "$output"
+    bad=1
+  fi
+}
+
+# --- options
+expect 2 64 "unknown option --modle: .*--model" --modle resnet20
+expect 2 64 "resnet2.*resnet20" --model resnet2
+expect 0 64 "--batch.*-3" --batch -3
+expect 0 64 "--batch.*many" --batch many
+expect 0 64 "--lr.*nan" --lr nan
+expect 0 64 "--optimizer.*sdg.*sgd" --optimizer sdg
+expect 0 64 "--lr-schedule.*cosin.*cosine" --lr-schedule cosin
+expect 0 64 "--checkpoint-every.*5x" --checkpoint-every 5x
+expect 0 64 "--keep.*0" --keep 0
+expect 0 64 "--epochs.*--steps|--steps.*--epochs" --steps 5 --epochs 2
+expect 0 64 "--batch.*--global-batch|--global-batch.*--batch" --batch 8 --global-batch 16
+expect 3 64 "--global-batch 2: .*3 ranks" --global-batch 2
+expect 2 64 "--global-batch 7: .*--accumulate 2" --global-batch 7 --accumulate 2
+expect 0 64 "--require-efficiency" --require-efficiency 0.9
+expect 0 64 "unexpected|positional|nothing.*resnet20" resnet20
+expect 2 64 "--device cuda" --device cuda
+expect 2 64 "--precision.*fp16" --precision fp16
+expect 2 64 "--eval-only" --eval-only --data shapes --model mlp
+expect 2 64 "--interface.*nosuch0" --interface nosuch0 --data shapes --steps 1
+# --- configuration files
+expect 0 64 "nowhere.toml" --config nowhere.toml
+printf 'modle = "mlp"\n' >misspelt.toml
+expect 2 64 "misspelt.toml.*modle.*model" --config misspelt.toml
+printf 'model = [\n' >broken.toml
+expect 0 64 '--model .: no such model' --config broken.toml
+head -c 2000000 /dev/zero | tr '\0' '#' >large.toml
+expect 0 64 "large.toml.*1 MB|large.toml.*MiB|large.toml.*large" --config large.toml
+# --- data
+expect 2 64 "imges.*images" --data imges:/tmp
+expect 2 74 "nowhere" --data cifar10:nowhere
+mkdir short && head -c 5000 /dev/urandom >short/data_batch_1.bin && cp short/data_batch_1.bin short/test_batch.bin
+expect 2 74 "data_batch_1.bin" --data cifar10:short
+mkdir labels && { printf '\x0b' && head -c 3072 /dev/zero; } >labels/data_batch_1.bin && cp labels/data_batch_1.bin labels/test_batch.bin
+expect 2 74 "label 11|11" --data cifar10:labels --batch 1 --steps 1
+mkdir -p empty/train/cat empty/train/dog empty/test/cat
+expect 2 74 "empty" --data images:empty
+mkdir -p rotten/train/cat rotten/train/dog rotten/test/cat rotten/test/dog
+for n in 1 2 3 4; do for d in train/cat train/dog test/cat test/dog; do echo "no picture $n" >"rotten/$d/$n.jpg"; done; done
+expect 2 74 "rotten" --data images:rotten --model resnet20 --batch 2 --steps 3
+expect 2 74 "--classes 3: .*10 classes" --data shapes --classes 3 --steps 1
+# --- checkpoints
+echo hello >text.h5
+expect 2 75 "text.h5" --checkpoint-dir text.h5 --data shapes --model mlp --steps 1
+"$train" --quiet --model mlp --data shapes --batch 4 --steps 2 --eval-every 0 --checkpoint-dir good >/dev/null 2>&1
+expect 2 65 "of another model .mlp.: has weights/fc1.weight" --model resnet20 --data shapes --steps 1 --checkpoint-dir good
+mkdir damaged && for s in 2; do head -c 3000 good/step-0000000002.h5 >damaged/step-0000000002.h5; done
+expect 2 66 "damaged" --model mlp --data shapes --steps 3 --checkpoint-dir damaged
+expect 2 66 "nosuch.h5" --model mlp --data shapes --resume nosuch.h5
+expect 2 66 "text.h5" --model mlp --data shapes --resume text.h5
+mkfifo pipe.h5
+expect 2 66 "pipe.h5" --model mlp --data shapes --resume pipe.h5
+expect 0 66 "text.h5" --inspect text.h5
+expect 0 66 "pipe.h5" --inspect pipe.h5
+"$train" --quiet --model mlp --data shapes --batch 4 --steps 1000000 --eval-every 0 --checkpoint-dir good >/dev/null 2>&1 &
+sleep 2
+expect 2 73 "good.*locked|good.*in use|good.*used" --model mlp --data shapes --batch 4 --steps 3 --checkpoint-dir good
+kill $! && wait $!
+# --- numbers
+expect 2 76 "not finite in step" --model mlp --data shapes --batch 8 --steps 50 --lr 1e6 --optimizer sgd --warmup-epochs 0 --lr-schedule constant
+# --- outputs
+expect 2 75 "text.h5/m.jsonl" --metrics text.h5/m.jsonl --data shapes --model mlp --steps 1
+# --- the environment: ranks that were not started alike
+expect_unequal() {
+  local output
+  tried=$((tried + 1))
+  output=$(timeout 60 "$mpirun" --oversubscribe -np 1 "$train" --data shapes --model mlp --steps 2 --seed 1 : -np 1 "$train" \
+    --data shapes --model mlp --steps 2 --seed 2 2>&1)
+  local got=$?
+  [ -n "$list" ] && printf '%s\n    exit %s, %s\n' "train --seed 1 beside train --seed 2 in one job" "$got" "$(grep -m1 '^train: ' <<<"$output")"
+  if ((got != 64)) || ! grep -q 'seed' <<<"$output"; then
+    echo "wrong: unequal ranks: exit code $got:"
+    echo "$output"
+    bad=1
+  fi
+}
+expect_unequal
+echo "$tried wrong commands and broken inputs tried: $([ $bad -eq 0 ] && echo "each was told once, with its exit code" || echo "NOT all as they should")"
+exit $bad

@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -17,6 +19,12 @@
 using namespace ringtrain;
 
 namespace {
+
+// A file that were opened as 0, 1 or 2 would get what is meant for the user.
+void open_standard_streams() {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd)
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
+}
 
 // Before MPI is up each rank fails by itself, usually alike: the first one speaks, and its end ends
 // the others. Where only another rank fails, it speaks after a while.
@@ -47,6 +55,7 @@ int run_job(const Command& command, char** argv) {
 
 int main(int argc, char** argv) {
   int rank = 0;
+  open_standard_streams();
   try {
     rank = launch_from_environment().rank;
     const Command command = parse(argc, argv);

@@ -29,12 +29,6 @@ namespace {
 
 constexpr int reap_pause_ms = 2;
 
-bool is_first_rank() {
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"})
-    if (const char* rank = std::getenv(name)) return std::strcmp(rank, "0") == 0;
-  return true;
-}
-
 // The trainer decides what a signal to the job means. SIGXFSZ: write() then reports the limit.
 void ignore_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ})
@@ -81,10 +75,6 @@ void step_back() {
 }
 
 }  // namespace
-
-WriterProcess WriterProcess::start_on_first_rank() {
-  return is_first_rank() ? start() : WriterProcess();
-}
 
 WriterProcess WriterProcess::start() {
   std::array<int, 2> ends{};

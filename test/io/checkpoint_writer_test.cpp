@@ -24,18 +24,6 @@ TEST_CASE("Checkpoint writer: an idle one accepts every call and does nothing") 
   CHECK_FALSE(writer.failure());
 }
 
-TEST_CASE("Writer process: starts on the rank that the launcher calls 0, or without a launcher") {
-  const char* variable = GENERATE("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID");
-  for (const char* other : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"}) ::unsetenv(other);
-
-  CHECK_FALSE(WriterProcess::start_on_first_rank().idle());
-  ::setenv(variable, "0", 1);
-  CHECK_FALSE(WriterProcess::start_on_first_rank().idle());
-  ::setenv(variable, "1", 1);
-  CHECK(WriterProcess::start_on_first_rank().idle());
-  ::unsetenv(variable);
-}
-
 TEST_CASE("Checkpoint writer: with both slots taken a save is skipped and counted") {
   const TemporaryDirectory directory;
   const State state(1);

@@ -13,10 +13,8 @@ namespace ringtrain {
 /// and dies with the trainer.
 class WriterProcess {
  public:
-  /// Forks on the rank that the launcher's environment calls 0 (or without a launcher); an idle
-  /// object elsewhere.
-  static WriterProcess start_on_first_rank();
   static WriterProcess start();
+  /// Idle: for the ranks that write no checkpoints.
   WriterProcess() = default;
   WriterProcess(WriterProcess&& other) noexcept;
   WriterProcess& operator=(WriterProcess&& other) noexcept;

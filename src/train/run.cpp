@@ -161,6 +161,7 @@ void Job::resume(const Resume& how) {
   if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
     checkpoint_writer_.protect(resumed->file);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
+  if (options().eval_only) return;  // the rest is about what training makes of it
   for (const std::string& change : changes_since(resumed->metadata.config))
     output_.note("changed since that checkpoint: " + change);
   if (resumed->metadata.plans != plans_)

@@ -6,6 +6,7 @@
 // The keys and their defaults are in Settings.
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <chrono>
@@ -48,10 +49,11 @@ struct Settings {
     found->second = std::stoul(std::string(argument.substr(equals + 1)));
   }
   std::size_t operator[](const std::string& key) const { return values.at(key); }
-  CommunicatorOptions communicator(bool overlap) const {
+  CommunicatorOptions communicator(const MpiSession& session, bool overlap) const {
     return {{(*this)["largest_kib"] * 256, (*this)["smallest_kib"] * 256, (*this)["window"]},
             overlap,
-            static_cast<int>((*this)["ranks_a_host"])};
+            static_cast<int>((*this)["ranks_a_host"]),
+            session.local_size() > ::get_nprocs()};
   }
 };
 
@@ -86,7 +88,7 @@ double time_of(const MpiSession& session, std::size_t calls, const std::function
 
 void measure_sizes(const MpiSession& session, const Settings& settings) {
   const auto ring =
-      make_communicator("ring", session, settings.communicator(settings["overlap"] != 0));
+      make_communicator("ring", session, settings.communicator(session, settings["overlap"] != 0));
   const auto mpi = make_communicator("mpi", session);
   std::optional<TcpStream> stream;
   if (session.hosts() > 1) stream.emplace(session);
@@ -138,12 +140,18 @@ double compute(std::size_t iterations) {
 }
 
 std::size_t iterations_for(const MpiSession& session, double seconds) {
-  constexpr std::size_t probe = 20'000'000;
+  std::size_t iterations = 20'000'000;
   volatile double keep = 0;
-  std::vector<double> times;
-  for (int i = 0; i < 5; ++i) times.push_back(time_of(session, 1, [&] { keep = compute(probe); }));
-  return std::stoul(
-      session.broadcast(std::to_string(static_cast<std::size_t>(probe * seconds / median(times)))));
+  // again with what came out: a core that has just woken, or was just lent, is slow at first
+  for (int trial = 0; trial < 4; ++trial) {
+    std::vector<double> times;
+    for (int i = 0; i < 5; ++i)
+      times.push_back(time_of(session, 1, [&] { keep = compute(iterations); }));
+    const double factor = seconds / median(times);
+    iterations = std::stoul(session.broadcast(
+        std::to_string(static_cast<std::size_t>(static_cast<double>(iterations) * factor))));
+  }
+  return iterations;
 }
 
 double cpu_seconds() {
@@ -158,8 +166,8 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
   const std::size_t count = settings["kib"] * 256;
   const std::size_t iterations =
       iterations_for(session, static_cast<double>(settings["compute_ms"]) * 1e-3) / pieces;
-  const auto with = make_communicator("ring", session, settings.communicator(true));
-  const auto without = make_communicator("ring", session, settings.communicator(false));
+  const auto with = make_communicator("ring", session, settings.communicator(session, true));
+  const auto without = make_communicator("ring", session, settings.communicator(session, false));
   const Buffer memory_with = with->memory().allocate(count);
   const Buffer memory_without = without->memory().allocate(count);
   const std::size_t bucket = settings["bucket_kib"] * 1024;

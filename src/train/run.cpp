@@ -120,7 +120,9 @@ View Job::initial(Buffer& parameters) {
 }
 
 std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
-  const Supports supports = [this](const Step& step) { return backend_->supports(step); };
+  const Supports supports = [this](const Schedule& tensors, const Step& step) {
+    return backend_->supports(tensors, step);
+  };
   const Schedule schedule = make_schedule(graph(), plan_.share.count, mode,
                                           static_cast<float>(*options().label_smoothing), supports);
   const View gradients = mode == Mode::training ? sums_.gradients() : View();

@@ -8,8 +8,9 @@ namespace ringtrain {
 
 enum class Mode { training, evaluation };
 
-/// Whether a backend has an implementation of a (fused) step: Backend::supports.
-using Supports = std::function<bool(const Step&)>;
+/// Whether a backend has an implementation of a (fused) step on the tensors of a
+/// schedule: Backend::supports.
+using Supports = std::function<bool(const Schedule&, const Step&)>;
 
 /// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation reads
 /// running statistics and leaves out dropout and auxiliary heads with all that only feeds them.

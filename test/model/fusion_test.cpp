@@ -37,9 +37,18 @@ std::string form(const Step& step) {
     if (s->prologue) text += " prologue", activation(*s->prologue);
     if (s->sums != no_vector) text += " sums";
   }
-  if (const auto* s = as<ConvolutionWeightGradient>(step); s && s->prologue) text += " prologue";
-  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue)
-    text += s->epilogue->skip == no_tensor ? " epilogue" : " epilogue skip";
+  if (const auto* s = as<ConvolutionWeightGradient>(step); s && s->prologue)
+    text += " prologue", activation(*s->prologue);
+  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue) {
+    text += " epilogue";
+    if (s->epilogue->y != no_tensor) text += " y";
+    if (s->epilogue->residual != no_tensor) text += " residual";
+    if (s->epilogue->residual_scale != no_vector) text += " scaled";
+    if (s->epilogue->skip != no_tensor) text += " skip";
+    if (s->epilogue_of_residual) text += " both";
+  }
+  if (const auto* s = as<BatchNormForward>(step); s && s->residual != no_tensor)
+    text += " residual";
   return text;
 }
 
@@ -76,12 +85,17 @@ Supports at_random(std::uint64_t seed) {
 // What cuDNN 9 can fuse for 16-bit numbers on a GPU of compute capability 9.0.
 bool like_cudnn(const Schedule& schedule, const Step& step) {
   if (const auto* s = as<ConvolutionForward>(step)) {
-    const bool point = s->window == Window{};
     if (s->sums != no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
-    return !s->prologue || s->prologue->residual == no_tensor || (point && s->prologue->y >= 0);
+    if (!s->prologue) return true;
+    const bool residual = s->prologue->residual != no_tensor;
+    return s->sums != no_vector && s->prologue->relu &&
+           (!residual || (s->window == Window{} && s->prologue->y != no_tensor));
   }
-  if (const auto* s = as<ConvolutionInputGradient>(step))
-    return !s->epilogue || s->epilogue->skip == no_tensor || s->window.stride_y == 1;
+  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue) {
+    const bool scaled = s->epilogue->residual_scale != no_vector;
+    return s->epilogue->y == no_tensor && scaled == s->epilogue_of_residual.has_value() &&
+           (s->epilogue->skip == no_tensor || s->window.stride_y == 1);
+  }
   return true;
 }
 
@@ -191,6 +205,10 @@ std::vector<Supports> each_refused() {
                                              {"ConvolutionWeightGradient", "prologue"},
                                              {"epilogue"},
                                              {"skip"},
+                                             {"both"},
+                                             {"epilogue", "residual"},
+                                             {"epilogue", "y"},
+                                             {"BatchNormForward", "residual"},
                                              {"BatchNormStatistics"},
                                              {"BatchNormFinalize"},
                                              {"BatchNormApply", "residual"},
@@ -253,7 +271,13 @@ Graph odd_neighbours() {
   x = b.g.beside({b.unit(both, 3, 3), b.norm(b.convolution(both, 2)), b.norm(b.norm(x))});
   const TensorId shared = b.convolution(x, 4);
   x = b.g.sum(b.g.relu(b.norm(shared)), b.norm(shared, false));
-  x = b.g.sum(b.norm(x), b.norm(b.convolution(x, 4)));
+  x = b.convolution(b.norm(b.norm(x)), 4);
+  const TensorId branch = b.norm(b.convolution(x, 4));
+  x = b.convolution(b.g.relu(b.g.sum(b.norm(x), branch)), 4);
+  x = b.g.sum(b.g.relu(b.norm(x)), b.convolution(branch, 4));
+  x = b.convolution(x, 6);
+  x = b.g.relu(b.g.sum(b.norm(b.convolution(x, 6)), b.norm(x)));
+  x = b.convolution(x, 3);
   return std::move(b).finish(x);
 }
 
@@ -296,17 +320,24 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
   // A pool reads the stem's and the last block's activation, no convolution. The four projections
   // are scaled where they are added; each of the other 47 is in the convolution that reads it.
   CHECK(count(s, {"BatchNormApply"}) == 2);
-  CHECK(count(s, {"scaled"}) == 4);
+  CHECK(count(s, {"ConvolutionForward", "prologue", "scaled"}) == 4);
   CHECK(count(s, {"ConvolutionForward", "prologue"}) == 47);
   // Only what the next shortcut and weight gradient read is stored: the sum after each block.
   CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
   CHECK(count(s, {"ConvolutionForward", "prologue", "y"}) == 15);
   CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 32);
-  // Pools give the gradients of the stem's and the last block's output, and the gradient of a
-  // projection is that of its sum: six do not come from a convolution.
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 6);
+  // Pools, not convolutions, give the gradients of the stem's and the last block's output. A
+  // projection is summed up with the branch that it is added to.
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 2);
   CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 47);
-  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip"}) == 15);
+  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "residual"}) == 15);
+  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "scaled", "both"}) == 4);
+  CHECK(count(s, {"ConvolutionInputGradient", "y"}) == 0);
+  // The other summand is the gradient of the shortcut, also where that is a convolution's.
+  CHECK(std::ranges::all_of(s.steps, [](const Step& step) {
+    const auto* c = as<ConvolutionInputGradient>(step);
+    return !c || !c->epilogue || c->epilogue->skip == no_tensor || c->window == Window{};
+  }));
   // No library takes these into a convolution.
   CHECK(count(s, {"BatchNormBackwardApply"}) == 53);
   // The gradient of the max pool's output, which two convolutions read.
@@ -321,7 +352,7 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sum
   CHECK(count(s, {"BatchNormStatistics"}) == 1);
   CHECK(count(s, {"BatchNormApply"}) == 2);
   CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 6);
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 2);
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blocks apart") {
@@ -335,8 +366,7 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blo
   CHECK(count(s, {"BatchNormApply", "scaled"}) == 3);
   CHECK(count(s, {"ConvolutionForward", "prologue"}) == 8);
   CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 8);
-  // The stem, the last block, three projections, and the three blocks before a stride: an input
-  // gradient of stride 2 takes no skip.
+  // The stem, the last block with its predecessor's ...
   CHECK(count(s, {"BatchNormBackwardReduce"}) == 8);
 }
 
@@ -368,6 +398,26 @@ TEST_CASE("fusions: a convolution moves before what reads the activation it writ
                                           "ConvolutionForward prologue y", "AveragePoolForward",
                                           "Add", "AveragePoolForward", "MatrixProductForward",
                                           "SoftmaxCrossEntropy"});
+}
+
+TEST_CASE("fusions: a BatchNorm without ReLU is in the convolutions on both sides") {
+  Builder b;
+  TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
+  const Graph graph = std::move(b).finish(b.convolution(x, 4));
+
+  const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
+
+  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 1);
+  CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 1);
+  CHECK(count(s, {"BatchNormApply"}) == 0);
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 0);
+}
+
+TEST_CASE("fusions: a weight gradient makes no sums of branches anew") {
+  const Schedule s = make_schedule(odd_neighbours(), 2, Mode::training, 0, everything);
+
+  CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 2);
+  CHECK(count(s, {"ConvolutionWeightGradient", "residual"}) == 0);
 }
 
 TEST_CASE("fusions: a BatchNorm in pieces need not be supported as a whole") {

@@ -103,8 +103,35 @@ bool activate_in_convolution(Schedule& schedule, std::size_t at, const Uses& use
           activate_in_one_reader(schedule, at, uses, supports));
 }
 
+// `how` with its mask from what the activated output was made of, where that is known.
+std::optional<BatchNormSums> mask_made_anew(BatchNormSums how, Schedule& schedule,
+                                            const Uses& uses) {
+  const auto* apply = written_by<BatchNormApply>(schedule, uses, how.y);
+  const auto* convolution = written_by<ConvolutionForward>(schedule, uses, how.y);
+  if (!apply && !(convolution && convolution->prologue && convolution->prologue->y == how.y))
+    return std::nullopt;
+  const Activation& made = apply ? apply->how : *convolution->prologue;
+  how.y = no_tensor;
+  how.residual = made.residual;
+  how.residual_scale = made.residual_scale;
+  how.residual_bias = made.residual_bias;
+  return how;
+}
+
+// The reduction of the branch that is the residual of `how`, which has the same g; or no_step.
+std::size_t reduction_of_branch(const BatchNormSums& how, const Schedule& schedule,
+                                const Uses& uses) {
+  for (const std::size_t reader : uses.readers[how.g]) {
+    const auto* branch = std::get_if<BatchNormBackwardReduce>(&schedule.steps[reader]);
+    if (branch && branch->dy == how.g && branch->how.x == how.residual &&
+        branch->how.g == no_tensor)
+      return reader;
+  }
+  return no_step;
+}
+
 // Takes the reduction at `at` into the convolution that writes `dy`, in the reduction's place:
-// there, `how.skip` is known.
+// there, `how.skip` is known. Where the residual was a scaled branch, preferably with its sums.
 bool reduce_in(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t at, const Uses& uses,
                const Supports& supports) {
   const auto* gradient = written_by<ConvolutionInputGradient>(schedule, uses, dy);
@@ -115,11 +142,22 @@ bool reduce_in(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t a
     return false;
   ConvolutionInputGradient fused = *gradient;
   fused.dx = no_tensor;
-  fused.epilogue = how;
-  if (!supports(schedule, fused)) return false;
-  schedule.steps[at] = fused;
-  erase_step(schedule, uses.writer[dy]);
-  return true;
+  const auto take = [&](const BatchNormSums& epilogue, std::size_t branch) {
+    fused.epilogue = epilogue;
+    fused.epilogue_of_residual.reset();
+    if (branch != no_step)
+      fused.epilogue_of_residual = std::get<BatchNormBackwardReduce>(schedule.steps[branch]).how;
+    if (!supports(schedule, fused)) return false;
+    if (branch != no_step) erase_step(schedule, branch);  // it comes after
+    schedule.steps[at] = fused;
+    erase_step(schedule, uses.writer[dy]);
+    return true;
+  };
+  if (const auto anew = mask_made_anew(how, schedule, uses)) {
+    const std::size_t branch = reduction_of_branch(*anew, schedule, uses);
+    if ((branch != no_step && take(*anew, branch)) || take(*anew, no_step)) return true;
+  }
+  return take(how, no_step);
 }
 
 bool reduce_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,

@@ -17,6 +17,12 @@ std::vector<ParameterRange> weight_and_bias(const auto& step) {
   return ranges;
 }
 
+std::vector<ParameterRange> gamma_and_beta(const auto& norm) {
+  std::vector<ParameterRange> ranges{norm.beta};
+  if (norm.gamma) ranges.push_back(*norm.gamma);
+  return ranges;
+}
+
 }  // namespace
 
 const char* name_of(const Step& step) {
@@ -43,7 +49,12 @@ const char* name_of(const Step& step) {
                                     "LrnForward",
                                     "LrnBackward",
                                     "Dropout",
-                                    "SoftmaxCrossEntropy"};
+                                    "SoftmaxCrossEntropy",
+                                    "BatchNormStatistics",
+                                    "BatchNormFinalize",
+                                    "BatchNormApply",
+                                    "BatchNormBackwardReduce",
+                                    "BatchNormBackwardApply"};
   static_assert(names.size() == std::variant_size_v<Step>);
   return names[step.index()];
 }
@@ -52,11 +63,15 @@ std::vector<ParameterRange> gradients_written(const Step& step) {
   return std::visit(
       Overload{[](const ConvolutionWeightGradient& s) { return weight_and_bias(s); },
                [](const MatrixProductWeightGradient& s) { return weight_and_bias(s); },
-               [](const BatchNormBackward& s) {
-                 std::vector<ParameterRange> ranges{s.beta};
-                 if (s.gamma) ranges.push_back(*s.gamma);
+               [](const ConvolutionInputGradient& s) {
+                 std::vector<ParameterRange> ranges;
+                 for (const auto& epilogue : {s.epilogue, s.epilogue_of_residual})
+                   if (epilogue)
+                     std::ranges::copy(gamma_and_beta(*epilogue), back_inserter(ranges));
                  return ranges;
                },
+               [](const BatchNormBackward& s) { return gamma_and_beta(s); },
+               [](const BatchNormBackwardReduce& s) { return gamma_and_beta(s.how); },
                [](const auto&) { return std::vector<ParameterRange>{}; }},
       step);
 }

@@ -132,7 +132,9 @@ View Job::initial(Buffer& parameters) {
 }
 
 Schedule Job::schedule(Mode mode) const {
-  const Supports supports = [this](const Step& step) { return backend_->supports(step); };
+  const Supports supports = [this](const Schedule& tensors, const Step& step) {
+    return backend_->supports(tensors, step);
+  };
   return make_schedule(graph(), plan_.share.count, mode,
                        static_cast<float>(*options().label_smoothing), supports);
 }

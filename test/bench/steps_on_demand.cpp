@@ -1,5 +1,5 @@
-// steps_on_demand MODEL BATCH THREADS: our side of against_torch.py. For every number on standard input, trains so many
-// steps on a batch in memory and prints the seconds they took.
+// steps_on_demand MODEL BATCH THREADS: our side of against_torch.py. For every number on standard
+// input, trains so many steps on a batch in memory and prints the seconds they took.
 #include <fmt/core.h>
 #include <omp.h>
 
@@ -31,10 +31,11 @@ int main(int argc, char** argv) {
   OptimizerSettings settings;
   settings.kind = model.name == "cifar10_cnn" ? OptimizerKind::sgd : OptimizerKind::momentum;
   Optimizer optimizer(settings, parameters, gradients, backend->memory());
-  const auto program = backend->compile(
-      make_schedule(graph, batch_size, Mode::training, 0,
-                    [&](const Step& step) { return backend->supports(step); }),
-      {parameters, gradients, statistics, batch_statistics}, 1);
+  const auto program = backend->compile(make_schedule(graph, batch_size, Mode::training, 0,
+                                                      [&](const Schedule& s, const Step& step) {
+                                                        return backend->supports(s, step);
+                                                      }),
+                                        {parameters, gradients, statistics, batch_statistics}, 1);
   const Batch batch =
       random_batch(batch_size, model.input.height, model.input.width, model.input.channels, 10);
 

@@ -12,8 +12,8 @@ using namespace ringtrain;
 
 namespace {
 
-const Supports everything = [](const Step&) { return true; };
-const Supports nothing = [](const Step&) { return false; };
+const Supports everything = [](const Schedule&, const Step&) { return true; };
+const Supports nothing = [](const Schedule&, const Step&) { return false; };
 
 std::vector<std::string> names(const Schedule& schedule) {
   std::vector<std::string> result;

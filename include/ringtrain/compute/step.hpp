@@ -5,38 +5,10 @@
 #include <variant>
 #include <vector>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/compute/batch_norm_step.hpp"
+#include "ringtrain/compute/shape.hpp"
 
 namespace ringtrain {
-
-/// Logical extents of an activation, batch x height x width x channels; how a backend lays it out
-/// is its own affair. A matrix has height = width = 1.
-struct Shape {
-  int batch = 0, height = 1, width = 1, channels = 0;
-  std::size_t pixels() const { return std::size_t(batch) * height * width; }
-  /// Elements of one sample.
-  std::size_t features() const { return std::size_t(height) * width * channels; }
-  std::size_t elements() const { return batch * features(); }
-  friend bool operator==(const Shape&, const Shape&) = default;
-};
-
-/// Index into Schedule::tensors.
-using TensorId = std::int32_t;
-/// Where a step wants no tensor (an optional fusion that is not made).
-inline constexpr TensorId no_tensor = -1;
-/// A range of the flat parameter buffer and, equally, of the flat gradient buffer.
-using ParameterRange = Range;
-/// A range of the flat buffer of BatchNorm statistics.
-using StatisticsRange = Range;
-
-enum class Access { read, write };
-
-/// A sliding window: kernel, stride, and explicit padding on each side, in pixels.
-struct Window {
-  int height = 1, width = 1, stride_y = 1, stride_x = 1;
-  int top = 0, left = 0, bottom = 0, right = 0;
-  friend bool operator==(const Window&, const Window&) = default;
-};
 
 // Each step kind names the tensors it touches and lists them once, in visit(), for the passes.
 // Weights: convolution out x kernel height x kernel width x in; matrix product out x features,
@@ -60,35 +32,46 @@ struct Input {
   }
 };
 
-/// y = relu?(x * w + b?)
+/// y = relu?(x * w + b?). With a prologue, what it makes of x stands for x; padding stays zero.
+/// `sums` (2C): the sum of y and of y^2 over all pixels, for BatchNormFinalize.
 struct ConvolutionForward {
   Window window;
   TensorId x, y;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
   bool relu = false;
+  std::optional<Activation> prologue = std::nullopt;
+  VectorId sums = no_vector;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
+    if (s.prologue) Activation::visit(*s.prologue, f);
     f(s.y, Access::write);
   }
 };
+/// With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy. Where the
+/// epilogue's residual is another BatchNorm's scaled branch, that BatchNorm's sums may be made
+/// here, too: of the same g, so that it writes no tensor.
 struct ConvolutionInputGradient {
   Window window;
   TensorId dy, dx;
   ParameterRange w;
+  std::optional<BatchNormSums> epilogue = std::nullopt, epilogue_of_residual = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.dy, Access::read);
+    if (s.epilogue) BatchNormSums::visit(*s.epilogue, f);
+    if (s.epilogue_of_residual) BatchNormSums::visit(*s.epilogue_of_residual, f);
     f(s.dx, Access::write);
   }
 };
-/// Writes dw, and db where there is a bias.
+/// Writes dw, and db where there is a bias. A prologue of x has neither residual nor y.
 struct ConvolutionWeightGradient {
   Window window;
   TensorId x, dy;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
+  std::optional<Activation> prologue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -145,45 +128,6 @@ struct ReluBackward {
     f(s.y, Access::read);
     f(s.dy, Access::read);
     f(s.dx, Access::write);
-  }
-};
-
-/// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
-/// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
-/// means, then C variances) of Buffers::batch_statistics, the variance times n/(n-1) when
-/// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics.
-struct BatchNormForward {
-  TensorId x, y, residual = no_tensor;
-  std::optional<ParameterRange> gamma = std::nullopt;
-  ParameterRange beta;
-  StatisticsRange statistics;
-  float epsilon = 1e-5f;
-  bool relu = false, unbiased = true, training = true;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.residual, Access::read);
-    f(s.y, Access::write);
-  }
-};
-/// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?), masked by y > 0
-/// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
-/// `y` is the forward result; it is no_tensor when not `relu`, or when there was no residual, so
-/// that the mask follows from x. Batch mean and variance are those of the forward step.
-struct BatchNormBackward {
-  TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
-  std::optional<ParameterRange> gamma = std::nullopt;
-  ParameterRange beta;
-  float epsilon = 1e-5f;
-  bool relu = false;
-  template <class S, class F>
-  static void visit(S& s, F f) {
-    f(s.x, Access::read);
-    f(s.y, Access::read);
-    f(s.dy, Access::read);
-    f(s.dy2, Access::read);
-    f(s.dx, Access::write);
-    f(s.dresidual, Access::write);
   }
 };
 
@@ -345,7 +289,8 @@ using Step =
                  ReluForward, ReluBackward, BatchNormForward, BatchNormBackward, Add, Concat,
                  ChannelSlice, ShortcutForward, ShortcutBackward, MaxPoolForward, MaxPoolBackward,
                  AveragePoolForward, AveragePoolBackward, LrnForward, LrnBackward, Dropout,
-                 SoftmaxCrossEntropy>;
+                 SoftmaxCrossEntropy, BatchNormStatistics, BatchNormFinalize, BatchNormApply,
+                 BatchNormBackwardReduce, BatchNormBackwardApply>;
 
 /// The step kind's name, such as "ConvolutionForward".
 const char* name_of(const Step& step);
@@ -368,6 +313,7 @@ std::vector<ParameterRange> gradients_written(const Step& step);
 /// What a Program executes, in this order. Pure data, independent of any backend.
 struct Schedule {
   std::vector<Shape> tensors;
+  std::vector<int> vectors = {};  ///< extent of each per-channel vector
   std::vector<Step> steps;
   /// The first step of the backward pass; steps.size() for an evaluation.
   std::size_t backward = 0;

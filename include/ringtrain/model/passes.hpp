@@ -8,8 +8,9 @@ namespace ringtrain {
 
 enum class Mode { training, evaluation };
 
-/// Whether a backend has an implementation of a (fused) step: Backend::supports.
-using Supports = std::function<bool(const Step&)>;
+/// Whether a backend has an implementation of a (fused) step on the tensors of a
+/// schedule: Backend::supports.
+using Supports = std::function<bool(const Schedule&, const Step&)>;
 
 /// The forward steps of `graph` for `batch` samples, one step an operation. Evaluation reads
 /// running statistics and leaves out dropout and auxiliary heads with all that only feeds them.
@@ -28,6 +29,20 @@ Schedule differentiate(Schedule schedule);
 /// behind a max pool (fewer elements) and into an LRN's or BatchNorm's backward; the sum of two
 /// gradients moves into BatchNorm's.
 Schedule fuse_backward(Schedule schedule, const Supports& supports);
+
+/// Whether split_batch_norm would split `step`, a BatchNormForward or the BatchNormBackward of one
+/// in `schedule`: whether `supports` accepts all pieces.
+bool splits(const Schedule& schedule, const Step& step, const Supports& supports);
+
+/// Replaces each training BatchNorm, forward and backward, by its pieces where `supports` accepts
+/// all of them, also when it accepts the whole.
+Schedule split_batch_norm(Schedule schedule, const Supports& supports);
+
+/// Moves pieces of BatchNorm into the convolutions around them, where `supports` agrees: statistics
+/// into the convolution that writes x; the activation into those that read it, which then is not
+/// stored unless others read it; the backward reduction into the input gradient before it. Also
+/// scales a projection shortcut where it is added. Steps move so that each reads what is written.
+Schedule fuse_convolutions(Schedule schedule, const Supports& supports);
 
 /// Lets elementwise backward steps write over an input that dies in them.
 Schedule reuse_in_place(Schedule schedule);

@@ -27,6 +27,30 @@ auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
   }
 }
 
+template <class Kind>
+concept Planned = requires(const Kind& kind, Planner& planner) {
+  plan(kind, planner);
+};
+
+// BatchNorm stays whole here, and beside its convolutions.
+template <class Kind>
+bool has_plan(const Kind& kind) {
+  if constexpr (requires { kind.prologue; })
+    if (kind.prologue) return false;
+  if constexpr (requires { kind.epilogue; })
+    if (kind.epilogue) return false;
+  if constexpr (requires { kind.sums; })
+    if (kind.sums != no_vector) return false;
+  return Planned<Kind>;
+}
+
+template <class Kind>
+Action plan_if_any(const Kind& kind, Planner& planner) {
+  if constexpr (Planned<Kind>)
+    if (has_plan(kind)) return plan(kind, planner);
+  throw Error(fmt::format("plan {} with oneDNN", name_of(kind)), "this form of it has no plan");
+}
+
 class PlannedProgram final : public OnednnProgram {
  public:
   PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa)
@@ -84,7 +108,7 @@ void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa 
     const Step& step = schedule_.steps[s];
     planner.next_step();
     actions_.push_back(at_border("plan", s, step, [&] {
-      return std::visit([&](const auto& kind) { return plan(kind, planner); }, step);
+      return std::visit([&](const auto& kind) { return plan_if_any(kind, planner); }, step);
     }));
   }
   scratch_ = allocate(planner.scratch_bytes());
@@ -154,7 +178,9 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
 class OnednnBackend final : public Backend {
  public:
   std::string name() const override { return "onednn"; }
-  bool supports(const Step&) const override { return true; }
+  bool supports(const Schedule&, const Step& step) const override {
+    return std::visit([](const auto& kind) { return has_plan(kind); }, step);
+  }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
     return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa());

@@ -12,6 +12,7 @@ State::State(const Schedule& schedule, std::uint64_t dropout_seed)
       batch_statistics(schedule.statistics),
       seed(dropout_seed) {
   for (const Shape& shape : shapes) tensors.emplace_back(shape.elements());
+  for (const int extent : schedule.vectors) vectors.emplace_back(extent);
 }
 
 void run(const Step& step, State& state) {
@@ -84,7 +85,7 @@ class ReferenceProgram final : public Program {
 class ReferenceBackend final : public Backend {
  public:
   std::string name() const override { return "reference"; }
-  bool supports(const Step&) const override { return true; }
+  bool supports(const Schedule&, const Step&) const override { return true; }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
     return std::make_unique<ReferenceProgram>(schedule, buffers, seed);

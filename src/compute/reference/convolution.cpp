@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "compute/reference/state.hpp"
+#include "compute/reference/batch_norm_pieces.hpp"
 #include "compute/reference/window.hpp"
 
 namespace ringtrain::reference {
@@ -11,11 +11,16 @@ std::size_t weight(std::size_t o, std::size_t tap, const Window& window, int in)
   return (o * window.height * window.width + tap) * in;
 }
 
+// What a convolution reads as its x.
+std::vector<double> read(const auto& step, State& s) {
+  return step.prologue ? activate(*step.prologue, s[step.x], s) : s[step.x];
+}
+
 }  // namespace
 
 void run(const ConvolutionForward& step, State& s) {
   const Shape &xs = s.shape(step.x), &ys = s.shape(step.y);
-  const auto& x = s[step.x];
+  const std::vector<double> x = read(step, s);
   auto& y = s[step.y];
   for (std::size_t i = 0; i < y.size(); ++i)
     y[i] = step.b ? s.parameters[step.b->first + i % ys.channels] : 0;
@@ -29,13 +34,13 @@ void run(const ConvolutionForward& step, State& s) {
   });
   if (step.relu)
     for (double& v : y) v = std::max(v, 0.0);
+  if (step.sums != no_vector) s.vectors[step.sums] = sums_of(y, ys.channels);
 }
 
 void run(const ConvolutionInputGradient& step, State& s) {
-  const Shape &xs = s.shape(step.dx), &ys = s.shape(step.dy);
+  const Shape &xs = s.shape(step.epilogue ? step.epilogue->x : step.dx), &ys = s.shape(step.dy);
   const auto& dy = s[step.dy];
-  auto& dx = s[step.dx];
-  std::ranges::fill(dx, 0);
+  std::vector<double> dx(xs.elements());
   for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
     for (int o = 0; o < ys.channels; ++o) {
       const double* w = &s.parameters[step.w.first + weight(o, tap, step.window, xs.channels)];
@@ -43,11 +48,19 @@ void run(const ConvolutionInputGradient& step, State& s) {
         dx[in * xs.channels + i] += w[i] * dy[out * ys.channels + o];
     }
   });
+  if (!step.epilogue) {
+    s[step.dx] = std::move(dx);
+    return;
+  }
+  reduce_gradient(*step.epilogue, dx, s);
+  if (step.epilogue_of_residual)
+    reduce_gradient(*step.epilogue_of_residual, s[step.epilogue->g], s);
 }
 
 void run(const ConvolutionWeightGradient& step, State& s) {
   const Shape &xs = s.shape(step.x), &ys = s.shape(step.dy);
-  const auto &x = s[step.x], &dy = s[step.dy];
+  const std::vector<double> x = read(step, s);
+  const auto& dy = s[step.dy];
   std::fill_n(s.gradients.begin() + step.w.first, step.w.count, 0);
   for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t tap) {
     for (int o = 0; o < ys.channels; ++o) {

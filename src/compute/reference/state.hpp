@@ -22,7 +22,7 @@ struct State {
   std::vector<double>& operator[](TensorId id) { return tensors[id]; }
 
   std::vector<Shape> shapes;
-  std::vector<std::vector<double>> tensors;
+  std::vector<std::vector<double>> tensors, vectors;
   std::vector<double> parameters, gradients, statistics, batch_statistics;
   std::map<TensorId, Moments> moments;  ///< of each BatchNormForward, by its input
   std::uint64_t seed;
@@ -55,6 +55,11 @@ void run(const LrnForward&, State&);
 void run(const LrnBackward&, State&);
 void run(const Dropout&, State&);
 void run(const SoftmaxCrossEntropy&, State&);
+void run(const BatchNormStatistics&, State&);
+void run(const BatchNormFinalize&, State&);
+void run(const BatchNormApply&, State&);
+void run(const BatchNormBackwardReduce&, State&);
+void run(const BatchNormBackwardApply&, State&);
 
 /// Executes any step.
 void run(const Step& step, State& state);

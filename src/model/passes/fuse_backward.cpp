@@ -31,7 +31,7 @@ bool mask_in_lrn(Schedule& schedule, std::size_t at, const Uses& uses, const Sup
   LrnBackward fused = *lrn;
   fused.mask = true;
   fused.dx = mask.dx;
-  if (!supports(fused)) return false;
+  if (!supports(schedule, fused)) return false;
   schedule.steps[producer] = fused;
   erase_step(schedule, at);
   return true;
@@ -46,7 +46,7 @@ bool sum_in_batch_norm(Schedule& schedule, std::size_t at, const Uses& uses,
   if (!sum || sum->relu) return false;
   fused.dy = sum->a;
   fused.dy2 = sum->b;
-  if (!supports(fused)) return false;
+  if (!supports(schedule, fused)) return false;
   schedule.steps[at] = fused;
   erase_step(schedule, producer);
   return true;

@@ -40,7 +40,7 @@ bool fuse_residual(Schedule& schedule, const Supports& supports) {
       fused.residual = other;
       fused.y = sum->y;
       fused.relu = sum->relu;
-      if (!supports(fused)) continue;
+      if (!supports(schedule, fused)) continue;
       schedule.steps[s] = fused;  // here, because the other branch may come after the BatchNorm
       erase_step(schedule, at);
       return true;
@@ -56,7 +56,7 @@ bool fuse_relu(Schedule& schedule, const Supports& supports) {
     if (!relu || uses.writer[relu->x] == no_step || !uses.only_reader(relu->x, s)) continue;
     const std::size_t at = uses.writer[relu->x];
     const std::optional<Step> fused = with_relu(schedule.steps[at], *relu);
-    if (!fused || !supports(*fused)) continue;
+    if (!fused || !supports(schedule, *fused)) continue;
     schedule.steps[at] = *fused;
     erase_step(schedule, s);
     return true;

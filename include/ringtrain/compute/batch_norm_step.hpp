@@ -1,0 +1,150 @@
+#pragma once
+#include <optional>
+
+#include "ringtrain/compute/shape.hpp"
+
+namespace ringtrain {
+
+/// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
+/// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
+/// means, then C variances) of Buffers::batch_statistics, the variance times n/(n-1) when
+/// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics.
+struct BatchNormForward {
+  TensorId x, y, residual = no_tensor;
+  std::optional<ParameterRange> gamma = std::nullopt;
+  ParameterRange beta;
+  StatisticsRange statistics;
+  float epsilon = 1e-5f;
+  bool relu = false, unbiased = true, training = true;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.residual, Access::read);
+    f(s.y, Access::write);
+  }
+};
+/// The gradient of the BatchNormForward with the same `x`. With g = (dy + dy2?), masked by y > 0
+/// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
+/// `y` is the forward result; it is no_tensor when not `relu`, or when there was no residual, so
+/// that the mask follows from x. Batch mean and variance are those of the forward step.
+struct BatchNormBackward {
+  TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
+  std::optional<ParameterRange> gamma = std::nullopt;
+  ParameterRange beta;
+  float epsilon = 1e-5f;
+  bool relu = false;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::read);
+    f(s.dy, Access::read);
+    f(s.dy2, Access::read);
+    f(s.dx, Access::write);
+    f(s.dresidual, Access::write);
+  }
+};
+
+/// What a step reads in place of a tensor x: relu?(x * scale + bias + residual?), by channel; that
+/// is a BatchNorm whose batch statistics are known. The residual may be scaled and shifted likewise
+/// (the first block of a ResNet stage): then it has both vectors.
+struct Activation {
+  VectorId scale = no_vector, bias = no_vector;
+  TensorId residual = no_tensor;
+  VectorId residual_scale = no_vector, residual_bias = no_vector;
+  bool relu = false;
+  TensorId y = no_tensor;  ///< where the value is also written
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.residual, Access::read);
+    f(s.y, Access::write);
+  }
+};
+
+/// What follows the gradient dy of a BatchNorm's (activated) output. With g = (dy + skip?), masked
+/// where the ReLU was off when `relu`: writes g, dbeta = sum of g and, where there is a gamma,
+/// dgamma = sum of g * (x - mean) * inverse_deviation, and leaves the coefficients of
+/// BatchNormBackwardApply in g_scale, x_scale and shift. The mask follows from `y`, the activated
+/// output, or where that is no_tensor from x * scale + bias + residual? > 0, with the residual as
+/// in Activation. `count` is the pixels of x.
+struct BatchNormSums {
+  TensorId x, y = no_tensor, skip = no_tensor, g = no_tensor;
+  bool relu = false;
+  std::optional<ParameterRange> gamma = std::nullopt;
+  ParameterRange beta;
+  std::size_t count = 0;
+  VectorId scale = no_vector, bias = no_vector, mean = no_vector, inverse_deviation = no_vector;
+  VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
+  TensorId residual = no_tensor;
+  VectorId residual_scale = no_vector, residual_bias = no_vector;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    f(s.y, Access::read);
+    f(s.skip, Access::read);
+    f(s.residual, Access::read);
+    f(s.g, Access::write);
+  }
+};
+
+// The training BatchNorm in pieces, so that convolutions can take them in.
+
+/// sums (2C) = (sum of x, sum of x^2) over all pixels of the batch.
+struct BatchNormStatistics {
+  TensorId x;
+  VectorId sums = no_vector;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+  }
+};
+/// From the `sums` over `count` pixels: inverse_deviation = 1 / sqrt(variance + epsilon),
+/// scale = gamma? * inverse_deviation, bias = beta - mean * scale. Also writes the batch
+/// statistics, as BatchNormForward does.
+struct BatchNormFinalize {
+  VectorId sums = no_vector;
+  std::size_t count = 0;
+  std::optional<ParameterRange> gamma = std::nullopt;
+  ParameterRange beta;
+  StatisticsRange statistics;
+  float epsilon = 1e-5f;
+  bool unbiased = true;
+  VectorId scale = no_vector, bias = no_vector, mean = no_vector, inverse_deviation = no_vector;
+  template <class S, class F>
+  static void visit(S&, F) {}
+};
+/// y = how(x). Activation::y is unused.
+struct BatchNormApply {
+  TensorId x, y;
+  Activation how;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.x, Access::read);
+    Activation::visit(s.how, f);
+    f(s.y, Access::write);
+  }
+};
+/// BatchNormSums of dy. g is no_tensor where it would be dy itself: without ReLU and skip. It may
+/// be the same tensor as dy.
+struct BatchNormBackwardReduce {
+  TensorId dy;
+  BatchNormSums how;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.dy, Access::read);
+    BatchNormSums::visit(s.how, f);
+  }
+};
+/// dx = g_scale * g + x_scale * x + shift, the gradient of the BatchNorm's input x. dx may be the
+/// same tensor as g.
+struct BatchNormBackwardApply {
+  TensorId g, x, dx;
+  VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
+  template <class S, class F>
+  static void visit(S& s, F f) {
+    f(s.g, Access::read);
+    f(s.x, Access::read);
+    f(s.dx, Access::write);
+  }
+};
+
+}  // namespace ringtrain

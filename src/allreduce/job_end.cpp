@@ -1,37 +1,29 @@
 #include "allreduce/job_end.hpp"
 
-#include <sys/socket.h>
-#include <sys/un.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstddef>
 #include <system_error>
 #include <thread>
 
+#include "ringtrain/base/error.hpp"
+
 namespace ringtrain {
-namespace {
 
 using namespace std::chrono_literals;
+using Word = std::atomic<std::uint32_t>;
 
-// A name in the abstract socket name space belongs to one process of a host, and ends with it.
-bool claim(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::size_t length = std::min(name.size(), sizeof(address.sun_path) - 1);
-  std::copy_n(name.data(), length, address.sun_path + 1);
-  const int claimed = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);  // held until the exit
-  if (claimed < 0) return true;                                          // rather twice than never
-  return ::bind(claimed, reinterpret_cast<const sockaddr*>(&address),
-                static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length)) == 0 ||
-         errno != EADDRINUSE;
+SharedWord share_word(int file) {
+  static_assert(Word::is_always_lock_free);
+  check_errno(::ftruncate(file, sizeof(Word)), "ftruncate");  // each rank does: then it is there
+  void* place = ::mmap(nullptr, sizeof(Word), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (place == MAP_FAILED) check_errno(-1, "mmap");
+  return {static_cast<Word*>(place), [](Word* word) { ::munmap(word, sizeof(Word)); }};
 }
 
-}  // namespace
-
-bool wait_to_report(const std::string& job, int host) noexcept {
-  if (!claim("ringtrain-end-" + job)) {
+bool wait_to_report(Word* reported, int host) noexcept {
+  if (reported != nullptr && reported->exchange(1) != 0) {
     std::this_thread::sleep_for(5s);
     return false;
   }

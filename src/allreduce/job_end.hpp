@@ -1,14 +1,21 @@
 #pragma once
+#include <atomic>
 #include <chrono>
-#include <string>
+#include <memory>
 
 namespace ringtrain {
 
-/// Of all ranks of `job` that call this at about the same time, lets one return true: on one host
-/// the first, and of several hosts that with the lowest number, unless another is report_delay()
-/// ahead. The others wait to be ended by it; they return false if that does not happen for some
-/// seconds.
-bool wait_to_report(const std::string& job, int host) noexcept;
+/// A word in memory that the ranks of one host share, there for as long as one of them lives.
+using SharedWord =
+    std::unique_ptr<std::atomic<std::uint32_t>, void (*)(std::atomic<std::uint32_t>*)>;
+/// Zero at first, of the file's beginning; all ranks pass the same file.
+SharedWord share_word(int file);
+
+/// Of all ranks of a job that call this, lets one return true: on one host the first, and of
+/// several hosts that with the lowest number, unless another is report_delay() ahead. The others
+/// wait to be ended by it; they return false if that does not happen for some seconds. `reported`
+/// is the host's; where a rank has none, it returns true: rather twice than never.
+bool wait_to_report(std::atomic<std::uint32_t>* reported, int host) noexcept;
 
 /// How long a host leaves the report to those with lower numbers; less than the others wait for it.
 std::chrono::milliseconds report_delay(int host) noexcept;

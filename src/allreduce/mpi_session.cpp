@@ -9,14 +9,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <random>
 #include <set>
 #include <sstream>
 
 #include "allreduce/job_end.hpp"
 #include "allreduce/mpi.hpp"
+#include "allreduce/shared_memory.hpp"
 #include "ringtrain/allreduce/launch.hpp"
-#include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
@@ -91,8 +90,6 @@ void MpiSession::join() {
   host_of_.resize(static_cast<std::size_t>(size));  // abort() may need it before it is filled
   rank_ = rank;
   find_hosts();
-  if (rank_ == 0) job_ = std::uint64_t{std::random_device{}()} << 32 | std::random_device{}();
-  broadcast(std::as_writable_bytes(std::span(&job_, 1)), 0);
 }
 
 void MpiSession::find_hosts() {
@@ -102,6 +99,11 @@ void MpiSession::find_hosts() {
       "MPI_Comm_split_type");
   mpi::check(MPI_Comm_rank(local, &local_rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(local, &local_size_), "MPI_Comm_size");
+  try {
+    reported_ = share_word(open_together(local).get());
+  } catch (const Error&) {
+    // in another container: a failure may be told once in each
+  }
   int first = rank_;
   mpi::check(MPI_Bcast(&first, 1, MPI_INT, 0, local), "MPI_Bcast");
   std::vector<int> first_of(host_of_.size());  // of each rank: the first rank of its host
@@ -199,7 +201,7 @@ void MpiSession::abort(const std::exception& failure) const noexcept {
   const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
   if (mpi_) exit_after(8, code);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
-  if (!mpi_ || wait_to_report(hex(job_), host)) {
+  if (!mpi_ || wait_to_report(reported_.get(), host)) {
     const std::string who =
         size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
     write_stderr(fmt::format("train: {}{}\n", who, failure.what()));

@@ -45,22 +45,6 @@ FileDescriptor open_of(const Owner& owner) {
   return shared;
 }
 
-// The first rank's memfd, open in every rank: by its name under /proc, no sockets needed.
-FileDescriptor open_together(MPI_Comm local, int rank) {
-  FileDescriptor shared;
-  Owner owner{};
-  if (rank == 0) {
-    shared = FileDescriptor(
-        check_errno(::memfd_create("ringtrain-gradients", MFD_CLOEXEC), "memfd_create"));
-    const struct stat status = status_of(shared.get());
-    owner = {::getpid(), shared.get(), status.st_dev, status.st_ino};
-  }
-  mpi::check(MPI_Bcast(&owner, sizeof(owner), MPI_BYTE, 0, local), "MPI_Bcast");
-  if (rank != 0) shared = open_of(owner);
-  mpi::check(MPI_Barrier(local), "MPI_Barrier");  // the first rank may close it now
-  return shared;
-}
-
 int reserve(int file, off_t begin, off_t size) {
   int error = 0;
   do error = ::posix_fallocate(file, begin, size);
@@ -69,6 +53,29 @@ int reserve(int file, off_t begin, off_t size) {
 }
 
 }  // namespace
+
+// The first rank's memfd, open in every rank: by its name under /proc, no sockets needed.
+FileDescriptor open_together(MPI_Comm local) {
+  int rank = 0;
+  mpi::check(MPI_Comm_rank(local, &rank), "MPI_Comm_rank");
+  FileDescriptor shared;
+  Owner owner{};
+  if (rank == 0) {
+    shared = FileDescriptor(check_errno(::memfd_create("ringtrain", MFD_CLOEXEC), "memfd_create"));
+    const struct stat status = status_of(shared.get());
+    owner = {::getpid(), shared.get(), status.st_dev, status.st_ino};
+  }
+  mpi::check(MPI_Bcast(&owner, sizeof(owner), MPI_BYTE, 0, local), "MPI_Bcast");
+  std::optional<Error> refusal;
+  try {
+    if (rank != 0) shared = open_of(owner);
+  } catch (const Error& failure) {
+    refusal = failure;
+  }
+  mpi::check(MPI_Barrier(local), "MPI_Barrier");  // the first rank may close it now
+  if (refusal) throw *refusal;
+  return shared;
+}
 
 SharedMemory::SharedMemory(MPI_Comm local) : local_(local) {
   mpi::check(MPI_Comm_rank(local, &rank_), "MPI_Comm_rank");
@@ -81,7 +88,7 @@ Buffer SharedMemory::allocate(std::size_t count) {
   constexpr std::size_t page = 4096, skew = 17 * 64;
   const std::size_t stride = (count * sizeof(float) + page - 1) / page * page + skew;
   const std::size_t bytes = stride * static_cast<std::size_t>(size_);
-  const FileDescriptor shared = open_together(local_, rank_);
+  const FileDescriptor shared = open_together(local_);
   // Every rank reserves its own piece, on its own NUMA node, and learns here, not by SIGBUS, that
   // there is too little.
   const off_t mine = static_cast<off_t>(stride * static_cast<std::size_t>(rank_));

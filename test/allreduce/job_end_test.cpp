@@ -1,5 +1,8 @@
 #include "allreduce/job_end.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 
 using namespace ringtrain;
@@ -14,4 +17,16 @@ TEST_CASE("report_delay: lower hosts go first, by enough for the abort to arrive
 TEST_CASE("report_delay: stays within what the waiting ranks allow") {
   CHECK(report_delay(1000) == report_delay(10));
   CHECK(report_delay(1000) <= 3s);
+}
+
+TEST_CASE("wait_to_report: the first rank of a host reports, and is remembered when it has gone") {
+  const int file = ::memfd_create("word", MFD_CLOEXEC);
+  const SharedWord mine = share_word(file);
+  {
+    const SharedWord of_another_rank = share_word(file);
+    CHECK(wait_to_report(of_another_rank.get(), 0));
+  }
+  CHECK_FALSE(wait_to_report(mine.get(), 0));
+  CHECK(wait_to_report(nullptr, 0));
+  ::close(file);
 }

@@ -1,7 +1,9 @@
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,7 +66,9 @@ class MpiSession {
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;
   std::vector<int> host_of_{0};
-  std::uint64_t job_ = 0;  // the same on all ranks, another in every job
+  // whether a rank of this host has told why the job fails; null where that cannot be shared
+  std::unique_ptr<std::atomic<std::uint32_t>, void (*)(std::atomic<std::uint32_t>*)> reported_{
+      nullptr, nullptr};
 };
 
 }  // namespace ringtrain

@@ -1,5 +1,7 @@
 add_library(ringtrain_flags INTERFACE)
-target_compile_options(ringtrain_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(ringtrain_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
 target_include_directories(ringtrain_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
 
 # One static library per src/ folder; DEPENDS is the folder's row in docs/architecture.md.

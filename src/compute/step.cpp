@@ -64,7 +64,11 @@ std::vector<ParameterRange> gradients_written(const Step& step) {
       Overload{[](const ConvolutionWeightGradient& s) { return weight_and_bias(s); },
                [](const MatrixProductWeightGradient& s) { return weight_and_bias(s); },
                [](const ConvolutionInputGradient& s) {
-                 return s.epilogue ? gamma_and_beta(*s.epilogue) : std::vector<ParameterRange>{};
+                 std::vector<ParameterRange> ranges;
+                 for (const auto& epilogue : {s.epilogue, s.epilogue_of_residual})
+                   if (epilogue)
+                     std::ranges::copy(gamma_and_beta(*epilogue), back_inserter(ranges));
+                 return ranges;
                },
                [](const BatchNormBackward& s) { return gamma_and_beta(s); },
                [](const BatchNormBackwardReduce& s) { return gamma_and_beta(s.how); },

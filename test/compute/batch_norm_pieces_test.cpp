@@ -220,6 +220,58 @@ TEST_CASE("batch norm pieces: an input gradient's epilogue is the reduction afte
     check_equal(fused.vectors[id], apart.vectors[id]);
 }
 
+TEST_CASE("batch norm pieces: the mask made anew from a residual is that of the stored output") {
+  const bool scaled = GENERATE(true, false);
+  const TensorId x = 0, residual = 1, y = 2, dy = 3, g = 4;
+  State from_y = state_of(std::vector<Shape>(5, image));
+  run(BatchNormStatistics{x, sums}, from_y);
+  run(finalize(gamma_range), from_y);
+  Activation forward{scale, bias, residual, no_vector, no_vector, true};
+  if (scaled) forward.residual_scale = mean, forward.residual_bias = inverse;
+  run(BatchNormApply{x, y, forward}, from_y);
+  State anew = from_y;
+  BatchNormSums how = sums_after(x, y, no_tensor, g, true, gamma_range);
+
+  run(BatchNormBackwardReduce{dy, how}, from_y);
+  how.y = no_tensor;
+  how.residual = residual;
+  how.residual_scale = forward.residual_scale;
+  how.residual_bias = forward.residual_bias;
+  run(BatchNormBackwardReduce{dy, how}, anew);
+
+  check_equal(anew[g], from_y[g]);
+  check_equal(anew.gradients, from_y.gradients);
+}
+
+TEST_CASE("batch norm pieces: an input gradient sums up both branches of its residual") {
+  const TensorId x = 0, other = 1, dy = 2, da = 3, g = 4;
+  State apart = state_of({image, image, {2, 4, 5, 4}, image, image});
+  for (const auto& [id, first] : {std::pair(x, 0), std::pair(other, int(vectors_of_one))}) {
+    run(BatchNormStatistics{id, first + sums}, apart);
+    run(finalize(gamma_range, first), apart);
+  }
+  State fused = apart;
+  BatchNormSums how = sums_after(x, no_tensor, no_tensor, g, true, gamma_range);
+  how.residual = other;
+  how.residual_scale = vectors_of_one + scale;
+  how.residual_bias = vectors_of_one + bias;
+  BatchNormSums branch =
+      sums_after(other, no_tensor, no_tensor, no_tensor, false, ParameterRange{w.first, channels});
+  branch.beta = {w.first + channels, channels};
+  for (VectorId* id : {&branch.scale, &branch.bias, &branch.mean, &branch.inverse_deviation,
+                       &branch.g_scale, &branch.x_scale, &branch.shift})
+    *id += vectors_of_one;
+
+  run(ConvolutionInputGradient{window, dy, da, w}, apart);
+  run(BatchNormBackwardReduce{da, how}, apart);
+  run(BatchNormBackwardReduce{g, branch}, apart);
+  run(ConvolutionInputGradient{window, dy, no_tensor, w, how, branch}, fused);
+
+  check_equal(fused[g], apart[g]);
+  check_equal(fused.gradients, apart.gradients);
+  CHECK(fused.vectors == apart.vectors);
+}
+
 TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {
   const Window taps = GENERATE(Window{}, window, Window{3, 3, 2, 2, 1, 1, 1, 1});
   const Shape out{2, (4 + 2 * taps.top - taps.height) / taps.stride_y + 1,
@@ -252,6 +304,8 @@ TEST_CASE("batch norm pieces: what writes gamma's and beta's gradients makes the
 
   CHECK(gradients_written(BatchNormBackwardReduce{2, how}) == both);
   CHECK(gradients_written(ConvolutionInputGradient{window, 2, no_tensor, w, how}) == both);
+  CHECK(gradients_written(ConvolutionInputGradient{window, 2, no_tensor, w, how, how}) ==
+        std::vector<ParameterRange>{beta, gamma_range, beta, gamma_range});
   CHECK(gradients_written(ConvolutionInputGradient{window, 2, 1, w}).empty());
 }
 
@@ -266,13 +320,18 @@ TEST_CASE("batch norm pieces: fused steps name every tensor they touch") {
 
   CHECK(touched(ConvolutionForward{window, 0, 1, w, std::nullopt, false, how}) ==
         Touched{{0, Access::read}, {5, Access::read}, {6, Access::write}, {1, Access::write}});
-  CHECK(touched(ConvolutionInputGradient{window, 0, no_tensor, w,
-                                         sums_after(1, 2, 3, 4, true, gamma_range)}) ==
+  BatchNormSums reduce = sums_after(1, 2, 3, 4, true, gamma_range);
+  reduce.residual = 5;
+  const BatchNormSums of_residual =
+      sums_after(6, no_tensor, no_tensor, no_tensor, false, gamma_range);
+  CHECK(touched(ConvolutionInputGradient{window, 0, no_tensor, w, reduce, of_residual}) ==
         Touched{{0, Access::read},
                 {1, Access::read},
                 {2, Access::read},
                 {3, Access::read},
-                {4, Access::write}});
+                {5, Access::read},
+                {4, Access::write},
+                {6, Access::read}});
 }
 
 TEST_CASE("batch norm pieces: oneDNN takes none of them and no convolution around them") {

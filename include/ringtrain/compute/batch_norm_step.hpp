@@ -63,8 +63,9 @@ struct Activation {
 /// What follows the gradient dy of a BatchNorm's (activated) output. With g = (dy + skip?), masked
 /// where the ReLU was off when `relu`: writes g, dbeta = sum of g and, where there is a gamma,
 /// dgamma = sum of g * (x - mean) * inverse_deviation, and leaves the coefficients of
-/// BatchNormBackwardApply in the last three vectors. The mask follows from `y`, the activated
-/// output, or where that is no_tensor from x * scale + bias > 0. `count` is the pixels of x.
+/// BatchNormBackwardApply in g_scale, x_scale and shift. The mask follows from `y`, the activated
+/// output, or where that is no_tensor from x * scale + bias + residual? > 0, with the residual as
+/// in Activation. `count` is the pixels of x.
 struct BatchNormSums {
   TensorId x, y = no_tensor, skip = no_tensor, g = no_tensor;
   bool relu = false;
@@ -73,11 +74,14 @@ struct BatchNormSums {
   std::size_t count = 0;
   VectorId scale = no_vector, bias = no_vector, mean = no_vector, inverse_deviation = no_vector;
   VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
+  TensorId residual = no_tensor;
+  VectorId residual_scale = no_vector, residual_bias = no_vector;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
     f(s.y, Access::read);
     f(s.skip, Access::read);
+    f(s.residual, Access::read);
     f(s.g, Access::write);
   }
 };

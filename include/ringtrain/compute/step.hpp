@@ -49,16 +49,19 @@ struct ConvolutionForward {
     f(s.y, Access::write);
   }
 };
-/// With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy.
+/// With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy. Where the
+/// epilogue's residual is another BatchNorm's scaled branch, that BatchNorm's sums may be made
+/// here, too: of the same g, so that it writes no tensor.
 struct ConvolutionInputGradient {
   Window window;
   TensorId dy, dx;
   ParameterRange w;
-  std::optional<BatchNormSums> epilogue = std::nullopt;
+  std::optional<BatchNormSums> epilogue = std::nullopt, epilogue_of_residual = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.dy, Access::read);
     if (s.epilogue) BatchNormSums::visit(*s.epilogue, f);
+    if (s.epilogue_of_residual) BatchNormSums::visit(*s.epilogue_of_residual, f);
     f(s.dx, Access::write);
   }
 };

@@ -36,15 +36,13 @@ void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, St
   const auto& x = s[how.x];
   const std::size_t channels = s.vectors[how.mean].size();
   const auto &mean = s.vectors[how.mean], &inverse = s.vectors[how.inverse_deviation];
-  const auto positive = [&](std::size_t i) {
-    if (how.y != no_tensor) return s[how.y][i] > 0;
-    return x[i] * s.vectors[how.scale][i % channels] + s.vectors[how.bias][i % channels] > 0;
-  };
+  const Activation again{how.scale, how.bias, how.residual, how.residual_scale, how.residual_bias};
+  const std::vector<double> y = how.y != no_tensor ? s[how.y] : activate(again, x, s);
   std::vector<double> g(dy), sum(channels), dot(channels);
   for (std::size_t i = 0; i < g.size(); ++i) {
     const std::size_t c = i % channels;
     if (how.skip != no_tensor) g[i] += s[how.skip][i];
-    if (how.relu && !positive(i)) g[i] = 0;
+    if (how.relu && !(y[i] > 0)) g[i] = 0;
     sum[c] += g[i];
     dot[c] += g[i] * (x[i] - mean[c]) * inverse[c];
   }

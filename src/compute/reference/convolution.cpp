@@ -48,10 +48,13 @@ void run(const ConvolutionInputGradient& step, State& s) {
         dx[in * xs.channels + i] += w[i] * dy[out * ys.channels + o];
     }
   });
-  if (step.epilogue)
-    reduce_gradient(*step.epilogue, dx, s);
-  else
+  if (!step.epilogue) {
     s[step.dx] = std::move(dx);
+    return;
+  }
+  reduce_gradient(*step.epilogue, dx, s);
+  if (step.epilogue_of_residual)
+    reduce_gradient(*step.epilogue_of_residual, s[step.epilogue->g], s);
 }
 
 void run(const ConvolutionWeightGradient& step, State& s) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ringtrain/base/error.hpp"
+
 namespace ringtrain::cuda {
 namespace {
 
@@ -31,27 +33,32 @@ std::vector<Descriptor> proposals(cudnnBackendHeurMode_t mode, const Descriptor&
   return found;
 }
 
-std::string name_of_engine(const Descriptor& configuration) {
-  const Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+Descriptor engine_of(const Descriptor& configuration) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t raw = engine.get();
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
         "read the engine of a proposal");
-  const auto index = engine.read<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  return engine;
+}
+
+bool compiled_at_run_time(const Descriptor& engine) {
   const auto notes = engine.read<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                                              CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
-  const bool compiled = std::ranges::count(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) > 0;
-  return fmt::format("cudnn engine {}{}", index.at(0), compiled ? ", compiled at run time" : "");
+  return std::ranges::count(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) > 0;
 }
 
 std::optional<Engine> plan_of(const Descriptor& configuration, const Descriptor& device) {
+  const Descriptor engine = engine_of(configuration);
+  if (compiled_at_run_time(engine)) return std::nullopt;
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
       .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
   if (!plan.accepts()) return std::nullopt;
+  const auto index = engine.read<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX).at(0);
   const auto workspace = plan.read<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
-  return Engine{name_of_engine(configuration), static_cast<std::size_t>(workspace),
+  return Engine{fmt::format("cudnn engine {}", index), static_cast<std::size_t>(workspace),
                 std::move(plan)};
 }
 
@@ -62,6 +69,22 @@ std::optional<Engine> choose_engine(const Descriptor& graph, const Descriptor& d
     for (const Descriptor& configuration : proposals(mode, graph, device))
       if (auto engine = plan_of(configuration, device)) return engine;
   return std::nullopt;
+}
+
+const Answer& Engines::ask(const Request& request) {
+  const auto [place, is_new] = answers_.try_emplace({request.pattern, request.shape});
+  if (is_new) place->second = find(request);
+  return place->second;
+}
+
+Answer Engines::find(const Request& request) const {
+  try {
+    Answer answer{choose_engine(request.graph(), device_), ""};
+    if (!answer.engine) answer.why = "no precompiled engine";
+    return answer;
+  } catch (const Error& refusal) {
+    return {std::nullopt, refusal.what()};
+  }
 }
 
 }  // namespace ringtrain::cuda

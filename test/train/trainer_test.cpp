@@ -37,9 +37,9 @@ struct Rig {
     initialise(graph, 1, parameters.view().host(), statistics.view().host());
     optimizer.emplace(settings, parameters, sums.gradients(), memory);
     const auto backend = make_reference_backend();
-    program = backend->compile(
-        make_schedule(graph, micro_batch, Mode::training, 0.1f, [](const Step&) { return true; }),
-        {parameters, sums.gradients(), statistics, batch_statistics}, 5);
+    program = backend->compile(make_schedule(graph, micro_batch, Mode::training, 0.1f,
+                                             [](const Schedule&, const Step&) { return true; }),
+                               {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
         Trainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
                        *optimizer},

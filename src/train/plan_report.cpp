@@ -79,7 +79,7 @@ std::string traffic_table(const GpuPlan& plan, const Schedule& schedule, double 
   std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
   std::ranges::stable_sort(sorted, std::greater{},
                            [](const auto& row) { return row.second.bytes; });
-  std::string text = "traffic, launches, MB/image\n";
+  std::string text = "traffic: launches, MB an image\n";
   for (const auto& [what, row] : sorted)
     text += fmt::format("  {:<44} {:>4} {:>8.2f}\n", what, row.launches,
                         row.bytes / schedule.batch / mega);
@@ -87,7 +87,7 @@ std::string traffic_table(const GpuPlan& plan, const Schedule& schedule, double 
 }
 
 std::string fusion_table(const GpuPlan& plan) {
-  std::string text = "fusions, steps made, shapes refused\n";
+  std::string text = "fusions: steps made, shapes refused\n";
   for (const Fusion& fusion : plan.fusions)
     text += fmt::format("  {:>4} {:>4}  {}{}\n", fusion.made, fusion.refused, fusion.what,
                         fusion.refused > 0 ? ": " + fusion.why : "");
@@ -112,11 +112,12 @@ std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gp
   const double seconds =
       predicted_seconds(plan, gpu, element) + s.update_bytes(element) / gpu.bytes_per_second;
   return fmt::format(
-      "{:.0f} MB/image\n"
+      "{:.{}f} MB/image\n"
       "floor: {:.0f} images/s by memory at {:.1f} TB/s, {:.0f} by arithmetic at {:.0f} TFLOP/s\n"
       "predicted: {:.2f} ms/step, {:.0f} images/s\n",
-      bytes / s.batch / mega, by_memory, gpu.bytes_per_second * 1e-12, by_arithmetic,
-      gpu.flops_per_second_of(element) * 1e-12, seconds * 1e3, s.batch / seconds);
+      bytes / s.batch / mega, bytes / s.batch < 10 * mega ? 2 : 0, by_memory,
+      gpu.bytes_per_second * 1e-12, by_arithmetic, gpu.flops_per_second_of(element) * 1e-12,
+      seconds * 1e3, s.batch / seconds);
 }
 
 Element element_of(Precision precision) {

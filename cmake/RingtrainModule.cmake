@@ -1,5 +1,7 @@
 add_library(ringtrain_flags INTERFACE)
-target_compile_options(ringtrain_flags INTERFACE -Wall -Wextra -Wconversion -Wno-sign-conversion -Werror)
+target_compile_options(ringtrain_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion;-Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
 target_include_directories(ringtrain_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
 
 # One static library per src/ folder; DEPENDS is the folder's row in docs/architecture.md.
@@ -12,12 +14,15 @@ function(ringtrain_module name)
   target_link_libraries(ringtrain_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:ringtrain_flags> ${arg_PRIVATE})
 endfunction()
 
-# The unit tests of one src/ folder, as one executable that CTest sees test by test.
+# The tests of one src/ folder, as one executable that CTest sees test by test; LABEL: unit.
 function(ringtrain_tests name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;PRIVATE")
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
   add_executable(test_${name} ${arg_SOURCES})
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/test ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(test_${name} PRIVATE ringtrain_flags Catch2::Catch2WithMain ${arg_PRIVATE})
   catch_discover_tests(test_${name} TEST_PREFIX "${name}: "
-    PROPERTIES LABELS unit TIMEOUT 300 SKIP_REGULAR_EXPRESSION "skipped: ")
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300 SKIP_REGULAR_EXPRESSION "skipped: ")
 endfunction()

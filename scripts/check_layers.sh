@@ -14,7 +14,8 @@ declare -A may_use=(
 )
 declare -A vendor_home=(
   [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/" [hdf5.h]="src/io/" [turbojpeg.h]="src/io/"
-  [jpeglib.h]="src/io/" [png.h]="src/io/" [cuda_runtime.h]="src/compute/cuda/" [cudnn.h]="src/compute/cuda/"
+  [jpeglib.h]="src/io/" [png.h]="src/io/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
+  ["cuda[a-z0-9_]*.h"]="src/compute/cuda/" ["cublas[A-Za-z_]*.h"]="src/compute/cuda/"
   [dnnl.hpp]="src/compute/onednn/" ["oneapi/dnnl/dnnl.hpp"]="src/compute/onednn/"
   [CLI/CLI.hpp]="src/train/options.cpp" [xxhash.h]="src/base/hash.cpp"
 )

@@ -4,6 +4,7 @@
 
 #include "ringtrain/io/checkpoint_reader.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "train/plan_report.hpp"
 
 namespace ringtrain {
 namespace {
@@ -38,6 +39,9 @@ void run_local(const Command& command) {
       return;
     case Command::Action::inspect:
       fmt::print("{}", inspect(command.inspect));
+      return;
+    case Command::Action::plan:
+      fmt::print("{}", plan_report(command.options));
       return;
     default:
       fmt::print("{}", command.text);

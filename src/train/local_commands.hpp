@@ -3,7 +3,8 @@
 
 namespace ringtrain {
 
-/// Does what needs no other rank: --help, --version, --print-config, --model list, --inspect.
+/// Does what needs no other rank: --help, --version, --print-config, --model list, --inspect,
+/// --plan.
 /// Prints to standard output; a failure leaves as an Error.
 void run_local(const Command& command);
 

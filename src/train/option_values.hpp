@@ -34,7 +34,7 @@ inline constexpr std::array<std::string_view, 0> names_of{};
 template <>
 inline constexpr std::array names_of<Device> = {"auto", "cpu", "cuda"};
 template <>
-inline constexpr std::array names_of<Precision> = {"auto", "fp32"};
+inline constexpr std::array names_of<Precision> = {"auto", "fp32", "bf16", "fp16"};
 template <>
 inline constexpr std::array names_of<OnNan> = {"stop", "skip"};
 template <>

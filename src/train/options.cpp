@@ -204,6 +204,10 @@ void Parser::check_contradictions() const {
        "on contradicts --quiet; give one of them");
   if (o.eval_only && o.baseline)
     throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
+  need("plan-device", o.plan, "says what --plan is for; add it");
+  if ((o.precision == Precision::bf16 || o.precision == Precision::fp16) && !o.plan_device)
+    throw usage("--precision",
+                "CPUs train in auto, fp32; bf16 and fp16 are for --plan --plan-device GPU");
   check_checkpoint_options();
 }
 
@@ -234,6 +238,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
+  if (request_.options.plan) return {.action = plan, .options = request_.options};
   return {.options = request_.options};
 } catch (const CLI::ParseError& failure) {
   throw usage("command line", failure.what());

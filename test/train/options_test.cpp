@@ -75,7 +75,10 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--quiet",
                                         "--progress on",
                                         "--baseline",
-                                        "--baseline --require-efficiency 0.9"};
+                                        "--baseline --require-efficiency 0.9",
+                                        "--plan",
+                                        "--plan --plan-device h100",
+                                        "--plan --plan-device h200 --precision fp16"};
 
 }  // namespace
 
@@ -121,6 +124,17 @@ TEST_CASE("options: a number alone makes checkpoints a matter of steps") {
 
   CHECK(o.checkpoint_every.steps == 100);
   CHECK(o.checkpoint_every.seconds == 0);
+}
+
+TEST_CASE("options: a plan is a local command, for the device that it names") {
+  const Command command = parse_line("--plan --plan-device h100 --precision bf16");
+
+  CHECK(command.is_local());
+  CHECK(command.action == Command::Action::plan);
+  CHECK(command.options.plan_device == "h100");
+  CHECK(command.options.precision == Precision::bf16);
+  CHECK_THAT(refusal("--plan-device h100"), Contains("--plan"));
+  CHECK_THAT(refusal("--plan --precision fp16"), Contains("--plan-device"));
 }
 
 TEST_CASE("options: the last of several values counts, so that a script can be overridden") {

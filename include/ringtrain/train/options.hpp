@@ -11,7 +11,7 @@
 namespace ringtrain {
 
 enum class Device { automatic, cpu, cuda };
-enum class Precision { automatic, fp32 };
+enum class Precision { automatic, fp32, bf16, fp16 };
 enum class OnNan { stop, skip };
 enum class Allreduce { automatic, ring, mpi };
 enum class ShowProgress { automatic, on, off };
@@ -74,14 +74,16 @@ struct Options {
 
   bool baseline = false;
   std::optional<double> require_efficiency;
+  bool plan = false;
+  std::optional<std::string> plan_device;  ///< a GpuModel's name
 };
 
 /// What one call of the program is to do. All but `train` are local: they need no other rank.
 struct Command {
-  enum class Action { train, show_text, list_models, inspect };
+  enum class Action { train, show_text, list_models, inspect, plan };
 
   Action action = Action::train;
-  Options options = {};      ///< of train
+  Options options = {};      ///< of train and plan
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
   std::string inspect = {};  ///< the checkpoint file
 

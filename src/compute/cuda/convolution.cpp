@@ -1,0 +1,226 @@
+#include "compute/cuda/convolution.hpp"
+
+#include <fmt/core.h>
+
+#include "compute/cuda/operation_graph.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+using Tensor = OperationGraph::Tensor;
+
+std::string text_of(const Convolution& c, Element element) {
+  const auto& [w, x, y] = c;
+  return fmt::format("{} {}x{}x{}x{} -> {}x{}x{}, {}x{} stride {},{} padding {},{},{},{}",
+                     name_of(element), x.batch, x.height, x.width, x.channels, y.height, y.width,
+                     y.channels, w.height, w.width, w.stride_y, w.stride_x, w.top, w.left, w.bottom,
+                     w.right);
+}
+
+double flops_of(const Window& window, const Shape& x, const Shape& y) {
+  return 2. * double(y.elements()) * window.height * window.width * x.channels;
+}
+
+// A question about one convolution, as stored.
+Request about(const Schedule& schedule, const Window& window, TensorId x, TensorId y, Element e,
+              std::string pattern, std::function<Descriptor(const Convolution&)> graph) {
+  const Shape &from = schedule.tensors[x], &to = schedule.tensors[y];
+  const Convolution at = stored(window, from, to, e);
+  return {std::move(pattern), text_of(at, e), flops_of(window, from, to),
+          [=] { return graph(at); }};
+}
+
+// A question about a matrix product: a convolution of one pixel a sample.
+Request about(const Shape& x, const Shape& y, Element e, std::string pattern,
+              std::function<Descriptor(const Convolution&)> graph) {
+  const Shape from{x.batch, 1, 1, static_cast<int>(x.features())},
+      to{y.batch, 1, 1, static_cast<int>(y.features())};
+  const Convolution at{{}, from, to};
+  return {std::move(pattern), text_of(at, e), flops_of({}, from, to), [=] { return graph(at); }};
+}
+
+// relu?(x * scale + bias (+ residual (* scale + bias))), in the type of the activations throughout,
+// as cuDNN's engines want it.
+Tensor activate(OperationGraph& g, const Activation& how, Tensor x, const Shape& shape, Element e) {
+  const auto norm = [&](Tensor t) {
+    const Tensor scale = g.vector(shape.channels, e), bias = g.vector(shape.channels, e);
+    return g.add(g.multiply(t, scale), bias);
+  };
+  Tensor a = norm(x);
+  if (how.residual != no_tensor) {
+    const Tensor residual = g.input(shape);
+    a = g.add(a, how.residual_scale != no_vector ? norm(residual) : residual);
+  }
+  if (how.relu) a = g.relu(a);
+  if (how.y != no_tensor) g.store(a);
+  return a;
+}
+
+std::string name_of(const Activation& how) {
+  std::string text = "bn(x)";
+  if (how.residual != no_tensor)
+    text += how.residual_scale != no_vector ? " + bn(residual)" : " + residual";
+  if (how.relu) text = "relu(" + text + ")";
+  return text + (how.y != no_tensor ? " (written)" : "");
+}
+
+// A training BatchNorm in its backward pass: its input and what is known of its channels.
+struct Norm {
+  Tensor x, mean, inverse_deviation, gamma;
+  Norm(OperationGraph& g, const Shape& shape)
+      : x(g.input(shape)),
+        mean(g.vector(shape.channels)),
+        inverse_deviation(g.vector(shape.channels)),
+        gamma(g.vector(shape.channels)) {}
+  Tensor output(OperationGraph& g, int channels) const {
+    const Tensor normal = g.multiply(g.subtract(x, mean), inverse_deviation);
+    return g.add(g.multiply(normal, gamma), g.vector(channels));
+  }
+  void sums(OperationGraph& g, Tensor dy) const {
+    g.batch_norm_sums(dy, x, mean, inverse_deviation, gamma);
+  }
+};
+
+// The ReLU's mask is made anew from what the ReLU was applied to, as cuDNN's engines want it.
+void sums_of(OperationGraph& g, const ConvolutionInputGradient& s, Tensor dx, const Shape& shape) {
+  const BatchNormSums& how = *s.epilogue;
+  if (how.skip != no_tensor) dx = g.add(dx, g.input(shape));
+  const Norm norm(g, shape);
+  std::optional<Norm> branch;
+  if (how.residual_scale != no_vector) branch.emplace(g, shape);
+  if (how.relu) {
+    Tensor y = how.y != no_tensor ? g.input(shape) : norm.output(g, shape.channels);
+    if (branch)
+      y = g.add(y, branch->output(g, shape.channels));
+    else if (how.residual != no_tensor)
+      y = g.add(y, g.input(shape));
+    dx = g.relu_gradient(dx, y);
+  }
+  g.store(dx);
+  norm.sums(g, dx);
+  if (s.epilogue_of_residual) branch.value().sums(g, dx);
+}
+
+std::string name_of(const BatchNormSums& how) {
+  std::string text = how.skip != no_tensor ? " + skip" : "";
+  std::string mask = how.y != no_tensor ? "y" : "bn(x)";
+  if (how.residual_scale != no_vector)
+    mask += " + bn(residual)";
+  else if (how.residual != no_tensor)
+    mask += " + residual";
+  if (how.relu) text += " -> relu'(" + mask + ")";
+  return text + " -> sums for bn'";
+}
+
+Descriptor plain(const Convolution& at, Element e) {
+  OperationGraph g(e, e);
+  const Tensor x = g.input(at.x), w = g.weights(at.y.channels, at.window, at.x.channels);
+  g.store(g.convolution(at.window, x, w, at.y));
+  return std::move(g).finish();
+}
+
+Descriptor with_bias(const Convolution& at, bool bias, bool relu, Element e) {
+  OperationGraph g(e, Element::fp32);
+  const Tensor x = g.input(at.x), w = g.weights(at.y.channels, at.window, at.x.channels);
+  Tensor y = g.convolution(at.window, x, w, at.y);
+  if (bias) y = g.add(y, g.vector(at.y.channels, e));
+  if (relu) y = g.relu(y);
+  g.store(y);
+  return std::move(g).finish();
+}
+
+Descriptor around_batch_norm(const ConvolutionForward& s, const Convolution& at, Element e) {
+  if (s.b || s.relu) throw Error("convolution", "statistics behind a bias or ReLU");
+  OperationGraph g(e, e);
+  Tensor x = g.input(at.x);
+  const Tensor w = g.weights(at.y.channels, at.window, at.x.channels);
+  if (s.prologue) x = activate(g, *s.prologue, x, at.x, e);
+  const Tensor y = g.convolution(at.window, x, w, at.y);
+  g.store(y);
+  if (s.sums != no_vector) g.statistics(y);
+  return std::move(g).finish();
+}
+
+Descriptor input_gradient(const ConvolutionInputGradient& s, const Convolution& at, Element e) {
+  OperationGraph g(e, Element::fp32);
+  const Tensor dy = g.input(at.y), w = g.weights(at.y.channels, at.window, at.x.channels);
+  const Tensor dx = g.input_gradient(at.window, dy, w, at.x);
+  s.epilogue ? sums_of(g, s, dx, at.x) : g.store(dx);
+  return std::move(g).finish();
+}
+
+Descriptor weight_gradient(const std::optional<Activation>& prologue, const Convolution& at,
+                           Element e) {
+  OperationGraph g(e, e);
+  const Tensor dy = g.input(at.y);
+  Tensor x = g.input(at.x);
+  if (prologue) x = activate(g, *prologue, x, at.x, e);
+  g.store(g.weight_gradient(at.window, dy, x, at.y.channels, at.x.channels));
+  return std::move(g).finish();
+}
+
+std::string forward_pattern(bool bias, bool relu) {
+  return fmt::format("convolution{}{}", bias ? " -> + bias" : "", relu ? " -> relu" : "");
+}
+
+// Of one axis: blocks of two pixels that a window touches.
+int blocks(int size, int padding) { return (padding + 1) / 2 + (size - 1 - padding) / 2 + 1; }
+
+}  // namespace
+
+Convolution stored(const Window& w, const Shape& x, const Shape& y, Element element) {
+  if (x.channels >= 8) return {w, x, y};
+  Shape wide = x;
+  wide.channels = element == Element::fp32 && x.channels <= 4 ? 4 : 8;
+  if (element == Element::fp32 || x.channels > 4 || w.stride_y != 2 || w.stride_x != 2)
+    return {w, wide, y};
+  const int height = blocks(w.height, w.top), width = blocks(w.width, w.left);
+  return {{height, width}, {x.batch, y.height + height - 1, y.width + width - 1, 16}, y};
+}
+
+Request request(const Schedule& schedule, const ConvolutionForward& s, Element e, bool fused) {
+  const bool bias = fused && s.b, relu = fused && s.relu;
+  if (!s.prologue && s.sums == no_vector)
+    return about(schedule, s.window, s.x, s.y, e, forward_pattern(bias, relu),
+                 [=](const Convolution& at) {
+                   return bias || relu ? with_bias(at, bias, relu, e) : plain(at, e);
+                 });
+  return about(schedule, s.window, s.x, s.y, e,
+               (s.prologue ? name_of(*s.prologue) + " -> " : "") +
+                   forward_pattern(s.b.has_value(), s.relu) +
+                   (s.sums != no_vector ? " -> statistics" : ""),
+               [=](const Convolution& at) { return around_batch_norm(s, at, e); });
+}
+
+Request request(const Schedule& schedule, const ConvolutionInputGradient& s, Element e) {
+  return about(schedule, s.window, s.epilogue ? s.epilogue->g : s.dx, s.dy, e,
+               "input gradient" + (s.epilogue ? name_of(*s.epilogue) : "") +
+                   (s.epilogue_of_residual ? " of both" : ""),
+               [=](const Convolution& at) { return input_gradient(s, at, e); });
+}
+
+Request request(const Schedule& schedule, const ConvolutionWeightGradient& s, Element e) {
+  return about(schedule, s.window, s.x, s.dy, e,
+               (s.prologue ? name_of(*s.prologue) + " -> " : "") + "weight gradient",
+               [=](const Convolution& at) { return weight_gradient(s.prologue, at, e); });
+}
+
+Request request(const Schedule& schedule, const MatrixProductForward& s, Element e, bool fused) {
+  const bool bias = fused && s.b, relu = fused && s.relu;
+  return about(schedule.tensors[s.x], schedule.tensors[s.y], e, forward_pattern(bias, relu),
+               [=](const Convolution& at) {
+                 return bias || relu ? with_bias(at, bias, relu, e) : plain(at, e);
+               });
+}
+
+Request request(const Schedule& schedule, const MatrixProductInputGradient& s, Element e) {
+  return about(schedule.tensors[s.dx], schedule.tensors[s.dy], e, "input gradient",
+               [=](const Convolution& at) { return input_gradient({}, at, e); });
+}
+
+Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, Element e) {
+  return about(schedule.tensors[s.x], schedule.tensors[s.dy], e, "weight gradient",
+               [=](const Convolution& at) { return weight_gradient(std::nullopt, at, e); });
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,34 @@
+#pragma once
+#include "compute/cuda/engine.hpp"
+#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain::cuda {
+
+/// A convolution as cuDNN is asked for it.
+struct Convolution {
+  Window window;
+  Shape x, y;
+};
+
+/// How the convolution of an image of few channels is stored and computed; others stay as they are.
+/// Tensor cores want 8 channels or more, so zeros are appended. With stride 2 each 2x2 block of
+/// pixels becomes one pixel of 16 channels and the padding is stored: of a 7x7 convolution, a 4x4
+/// one with stride 1 remains, which cuDNN also fuses with statistics.
+Convolution stored(const Window& window, const Shape& x, const Shape& y, Element element);
+
+// What cuDNN is asked for each step. Matrix products are 1x1 convolutions of one pixel, because
+// only those can be planned without a device. `fused` of a forward step: bias and ReLU are
+// part of the kernel.
+
+Request request(const Schedule& schedule, const ConvolutionForward& step, Element element,
+                bool fused);
+Request request(const Schedule& schedule, const ConvolutionInputGradient& step, Element element);
+Request request(const Schedule& schedule, const ConvolutionWeightGradient& step, Element element);
+/// The convolution steps that matrix products are: x and dy have one pixel a sample.
+Request request(const Schedule& schedule, const MatrixProductForward& step, Element element,
+                bool fused);
+Request request(const Schedule& schedule, const MatrixProductInputGradient& step, Element element);
+Request request(const Schedule& schedule, const MatrixProductWeightGradient& step, Element element);
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,47 @@
+#include "compute/cuda/device.hpp"
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+// Written by hand from the data sheets, until CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION of a real
+// device replaces them.
+constexpr std::string_view h100 =
+    R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0)"
+    R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64])"
+    R"(,"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32)"
+    R"(,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448)"
+    R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32)"
+    R"(,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0)"
+    R"(,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000)"
+    R"(,"memClockRateKHz":2619000,"l2CacheSize":52428800,"totalGlobalMem":85029158912)"
+    R"(,"deviceName":"NVIDIA H100 80GB HBM3"})";
+constexpr std::string_view h200 =
+    R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0)"
+    R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64])"
+    R"(,"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32)"
+    R"(,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448)"
+    R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32)"
+    R"(,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0)"
+    R"(,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000)"
+    R"(,"memClockRateKHz":3201000,"l2CacheSize":62914560,"totalGlobalMem":150754820096)"
+    R"(,"deviceName":"NVIDIA H200"})";
+
+}  // namespace
+
+Descriptor describe_device(std::string_view json) {
+  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+             std::span<const char>(json.data(), json.size()));
+  device.finalize();
+  return device;
+}
+
+std::string_view device_json(std::string_view model) {
+  if (model == "h100") return h100;
+  if (model == "h200") return h200;
+  throw Error(std::string("describe ") + std::string(model), "no description is built in");
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,90 @@
+#include "compute/cuda/engine.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+// What the heuristics propose for the graph, best first.
+std::vector<Descriptor> proposals(cudnnBackendHeurMode_t mode, const Descriptor& graph,
+                                  const Descriptor& device) {
+  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
+      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+  if (!heuristics.accepts()) return {};
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+        "count engine proposals");
+  std::vector<Descriptor> found;
+  std::vector<cudnnBackendDescriptor_t> raw;
+  for (std::int64_t i = 0; i < count; ++i)
+    raw.push_back(found.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
+  if (count > 0)
+    check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, raw.data()),
+          "read engine proposals");
+  found.erase(found.begin() + count, found.end());
+  return found;
+}
+
+Descriptor engine_of(const Descriptor& configuration) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t raw = engine.get();
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &raw),
+        "read the engine of a proposal");
+  return engine;
+}
+
+bool compiled_at_run_time(const Descriptor& engine) {
+  const auto notes = engine.read<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                                             CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  return std::ranges::count(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) > 0;
+}
+
+std::optional<Engine> plan_of(const Descriptor& configuration, const Descriptor& device) {
+  const Descriptor engine = engine_of(configuration);
+  if (compiled_at_run_time(engine)) return std::nullopt;
+  Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
+      .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+  if (!plan.accepts()) return std::nullopt;
+  const auto index = engine.read<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX).at(0);
+  const auto workspace = plan.read<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
+  return Engine{fmt::format("cudnn engine {}", index), static_cast<std::size_t>(workspace),
+                std::move(plan)};
+}
+
+}  // namespace
+
+std::optional<Engine> choose_engine(const Descriptor& graph, const Descriptor& device) {
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const Descriptor& configuration : proposals(mode, graph, device))
+      if (auto engine = plan_of(configuration, device)) return engine;
+  return std::nullopt;
+}
+
+const Answer& Engines::ask(const Request& request) {
+  const auto [place, is_new] = answers_.try_emplace({request.pattern, request.shape});
+  if (is_new) place->second = find(request);
+  return place->second;
+}
+
+Answer Engines::find(const Request& request) const {
+  try {
+    Answer answer{choose_engine(request.graph(), device_), ""};
+    if (!answer.engine) answer.why = "no precompiled engine";
+    return answer;
+  } catch (const Error& refusal) {
+    return {std::nullopt, refusal.what()};
+  }
+}
+
+}  // namespace ringtrain::cuda

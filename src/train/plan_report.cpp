@@ -1,0 +1,170 @@
+#include "train/plan_report.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/gpu_planner.hpp"
+#include "ringtrain/compute/memory_plan.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "train/option_values.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int gpu_batch = 256;           // unless the user says otherwise: enough to fill a GPU
+constexpr double launch_seconds = 2e-6;  // the least that a kernel takes within a captured graph
+constexpr double mega = 1e6, giga = 1e9;
+
+// The planned model and what surrounds its schedule.
+struct Subject {
+  Model model;
+  int batch = 0;
+  float label_smoothing = 0;
+  OptimizerKind optimizer = {};
+  bool averaged = false;  // --ema
+
+  // fp32 numbers a parameter that the optimizer keeps beside it.
+  std::size_t slots() const {
+    constexpr std::size_t by_kind[] = {0, 1, 1, 2, 2, 2};
+    return by_kind[static_cast<std::size_t>(optimizer)] + averaged;
+  }
+  std::size_t parameters() const { return model.graph.parameter_count(); }
+  // Parameters, gradients and slots.
+  double state_bytes() const {
+    return double(parameters()) * (2 + double(slots())) * sizeof(float);
+  }
+  // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy.
+  double update_bytes(Element element) const {
+    const std::size_t fp32 = (1 + 2 * (1 + slots())) * sizeof(float);
+    return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
+  }
+  Schedule schedule(const Supports& supports) const {
+    return make_schedule(model.graph, batch, Mode::training, label_smoothing, supports);
+  }
+};
+
+Subject subject_of(const Options& o, std::optional<int> usual_batch) {
+  Subject s{make_model(o.model, o.classes.value_or(default_classes(o.model)))};
+  const Recipe& recipe = s.model.recipe;
+  s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
+  s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
+  s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
+  s.averaged = o.ema.value_or(recipe.ema) > 0;
+  return s;
+}
+
+std::string memory_line(const char* what, double bytes) {
+  return fmt::format("  {:<44} {:>9.3f} GB\n", what, bytes / giga);
+}
+
+// Which kernels move the most, with what they move for one image.
+std::string traffic_table(const GpuPlan& plan, const Schedule& schedule, double update_bytes) {
+  struct Row {
+    int launches = 0;
+    double bytes = 0;
+  };
+  std::map<std::string, Row> rows;
+  for (std::size_t s = 0; s < plan.steps.size(); ++s)
+    for (const Launch& launch : plan.steps[s]) {
+      const bool ours = launch.engine.starts_with("kernel");
+      Row& row = rows[ours ? launch.engine : std::string("cudnn ") + name_of(schedule.steps[s])];
+      ++row.launches;
+      row.bytes += double(launch.bytes());
+    }
+  rows["kernel update"] = {1, update_bytes};
+  std::vector<std::pair<std::string, Row>> sorted(rows.begin(), rows.end());
+  std::ranges::stable_sort(sorted, std::greater{},
+                           [](const auto& row) { return row.second.bytes; });
+  std::string text = "traffic: launches, MB an image\n";
+  for (const auto& [what, row] : sorted)
+    text += fmt::format("  {:<44} {:>4} {:>8.2f}\n", what, row.launches,
+                        row.bytes / schedule.batch / mega);
+  return text;
+}
+
+std::string fusion_table(const GpuPlan& plan) {
+  std::string text = "fusions: steps made, shapes refused\n";
+  for (const Fusion& fusion : plan.fusions)
+    text += fmt::format("  {:>4} {:>4}  {}{}\n", fusion.made, fusion.refused, fusion.what,
+                        fusion.refused > 0 ? ": " + fusion.why : "");
+  return text;
+}
+
+// Each launch takes as long as memory or arithmetic, whichever is slower, at the measured ceilings.
+double predicted_seconds(const GpuPlan& plan, const GpuModel& gpu, Element element) {
+  double seconds = 0;
+  for (const auto& launches : plan.steps)
+    for (const Launch& launch : launches)
+      seconds += std::max({launch_seconds, double(launch.bytes()) / gpu.bytes_per_second,
+                           launch.flops / gpu.flops_per_second_of(element)});
+  return seconds;
+}
+
+std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gpu,
+                       Element element) {
+  const double bytes = double(plan.bytes_moved()) + s.update_bytes(element);
+  const double by_memory = gpu.bytes_per_second * s.batch / bytes;
+  const double by_arithmetic = gpu.flops_per_second_of(element) / s.model.training_flops();
+  const double seconds =
+      predicted_seconds(plan, gpu, element) + s.update_bytes(element) / gpu.bytes_per_second;
+  return fmt::format(
+      "{:.{}f} MB/image\n"
+      "floor: {:.0f} images/s by memory at {:.1f} TB/s, {:.0f} by arithmetic at {:.0f} TFLOP/s\n"
+      "predicted: {:.2f} ms/step, {:.0f} images/s\n",
+      bytes / s.batch / mega, bytes / s.batch < 10 * mega ? 2 : 0, by_memory,
+      gpu.bytes_per_second * 1e-12, by_arithmetic, gpu.flops_per_second_of(element) * 1e-12,
+      seconds * 1e3, s.batch / seconds);
+}
+
+Element element_of(Precision precision) {
+  if (precision == Precision::fp32) return Element::fp32;
+  return precision == Precision::bf16 ? Element::bf16 : Element::fp16;
+}
+
+std::string gpu_report(const Options& o) {
+  const GpuModel& gpu = gpu_model(*o.plan_device);
+  const Element element = element_of(o.precision);
+  const auto planner = make_gpu_planner(gpu, element);
+  const Subject s = subject_of(o, gpu_batch);
+  const Schedule schedule =
+      s.schedule([&](const Schedule& at, const Step& step) { return planner->supports(at, step); });
+  const GpuPlan plan = planner->plan(schedule);
+
+  const double weights = s.state_bytes() + double(plan.weights + plan.vectors);
+  const double in_all = double(plan.activations + plan.workspace) + weights;
+  return fmt::format("{} on {} (described, not here): training, {}, {} images a step\n",
+                     s.model.name, gpu.title, name_of(element), s.batch) +
+         "memory\n" + memory_line("activations", double(plan.activations)) +
+         memory_line("weights, gradients, optimizer", weights) +
+         memory_line("workspace of cuDNN", double(plan.workspace)) + memory_line("in all", in_all) +
+         memory_line(in_all > gpu.memory_bytes ? "MORE than the GPU has" : "the GPU has",
+                     gpu.memory_bytes) +
+         traffic_table(plan, schedule, s.update_bytes(element)) + fusion_table(plan) +
+         speed_text(s, plan, gpu, element);
+}
+
+std::string cpu_report(const Options& o) {
+  const auto backend = make_onednn_backend();
+  const Subject s = subject_of(o, std::nullopt);
+  const Schedule schedule =
+      s.schedule([&](const Schedule& at, const Step& step) { return backend->supports(at, step); });
+  std::vector<std::size_t> bytes;
+  for (const Shape& shape : schedule.tensors) bytes.push_back(shape.elements() * sizeof(float));
+  return fmt::format("{} on this CPU: training, fp32, {} images a step\n", s.model.name, s.batch) +
+         "memory\n" + memory_line("activations", double(plan_memory(schedule, bytes).bytes)) +
+         memory_line("weights, gradients, optimizer", s.state_bytes()) +
+         fmt::format("{} steps; without oneDNN's workspace and copies of weights\n",
+                     schedule.steps.size());
+}
+
+}  // namespace
+
+std::string plan_report(const Options& options) {
+  return options.plan_device ? gpu_report(options) : cpu_report(options);
+}
+
+}  // namespace ringtrain

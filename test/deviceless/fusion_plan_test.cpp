@@ -1,0 +1,87 @@
+#include <catch2/catch.hpp>
+
+#include "ringtrain/compute/gpu_planner.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr TensorId x = 0, y = 1, residual = 2, written = 3;
+
+// A convolution of 3x3 or 1x1 pixels on 32 images, and what may stand around it.
+struct Case {
+  int channels = 64, kernel = 3;
+  Schedule schedule() const {
+    Schedule s;
+    const Shape shape{32, 14, 14, channels};
+    s.tensors = {shape, shape, shape, shape};
+    s.vectors = std::vector<int>(8, channels);
+    s.batch = 32;
+    return s;
+  }
+  Window window() const {
+    const int pad = kernel / 2;
+    return {kernel, kernel, 1, 1, pad, pad, pad, pad};
+  }
+  ConvolutionForward forward() const { return {window(), x, y, weights()}; }
+  ParameterRange weights() const { return {0, std::size_t(channels) * channels * kernel * kernel}; }
+};
+
+bool supported(Element element, const Case& at, const Step& step) {
+  return make_gpu_planner(gpu_model("h100"), element)->supports(at.schedule(), step);
+}
+
+}  // namespace
+
+TEST_CASE("statistics of a convolution's result are fused in fp16 and nowhere else") {
+  ConvolutionForward step = Case{}.forward();
+  step.sums = 0;
+
+  CHECK(supported(Element::fp16, {}, step));
+  CHECK(!supported(Element::bf16, {}, step));
+  CHECK(!supported(Element::fp32, {}, step));
+  CHECK(!supported(Element::fp16, {.channels = 12}, step));
+}
+
+TEST_CASE("a residual is added before convolutions of one pixel only") {
+  const int kernel = GENERATE(1, 3);
+  const Case at{.kernel = kernel};
+  ConvolutionForward step = at.forward();
+  step.sums = 0;
+  step.prologue =
+      Activation{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
+
+  CHECK(supported(Element::fp16, at, step) == (kernel == 1));
+}
+
+TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
+  ConvolutionInputGradient step{Case{}.window(), y, no_tensor, Case{}.weights()};
+  step.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+
+  CHECK(supported(Element::fp16, {}, step));
+  step.epilogue->residual = residual;
+  CHECK(supported(Element::fp16, {}, step));
+  step.epilogue->residual = no_tensor;
+  step.epilogue->y = residual;
+  CHECK(!supported(Element::fp16, {}, step));
+}
+
+TEST_CASE("a bias that cuDNN does not add is added by a kernel of ours") {
+  Schedule schedule = Case{}.schedule();
+  ConvolutionForward step = Case{}.forward();
+  step.b = ParameterRange{1, 64};
+  step.relu = true;
+  schedule.steps = {step};
+  schedule.backward = 1;
+
+  const GpuPlan plan = make_gpu_planner(gpu_model("h100"), Element::fp16)->plan(schedule);
+
+  REQUIRE(plan.steps.size() == 1);
+  const std::size_t tensor = 32 * 14 * 14 * 64 * 2, weights = 64 * 9 * 64 * 2;
+  CHECK(plan.steps[0].at(0).bytes_written == tensor);
+  CHECK(plan.steps[0].at(0).bytes_read == tensor + weights);
+}
+
+TEST_CASE("an unknown GPU is refused with the names that are known") {
+  CHECK_THROWS_WITH(gpu_model("h300"), Catch::Contains("h100, h200"));
+}

@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "ringtrain/compute/gpu_planner.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr int batch = 256;
+
+Schedule schedule_of(const std::string& model, Mode mode, GpuPlanner& planner) {
+  const Model made = make_model(model, default_classes(model));
+  return make_schedule(made.graph, batch, mode, 0.1f, [&](const Schedule& s, const Step& step) {
+    return planner.supports(s, step);
+  });
+}
+
+double megabytes_per_image(const GpuPlan& plan) { return double(plan.bytes_moved()) / batch / 1e6; }
+
+}  // namespace
+
+TEST_CASE("every step of every model has a plan on every GPU we know") {
+  const auto element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
+  const auto gpu = GENERATE(from_range(gpu_models()));
+  const auto planner = make_gpu_planner(gpu, element);
+  for (const std::string& model : model_names())
+    for (const Mode mode : {Mode::training, Mode::evaluation}) {
+      CAPTURE(model, mode == Mode::training, name_of(element), gpu.name);
+      const Schedule schedule = schedule_of(model, mode, *planner);
+
+      const GpuPlan plan = planner->plan(schedule);
+
+      CHECK(plan.steps.size() == schedule.steps.size());
+      CHECK(
+          std::ranges::none_of(plan.steps, [](const auto& launches) { return launches.empty(); }));
+      CHECK(double(plan.activations + plan.workspace) < gpu.memory_bytes);
+    }
+}
+
+// The goal is 265 with the optimizer (2.2 more). What is missing lies around the stem: its
+// BatchNorm is not yet part of the max pool (8), and two gradients are summed by a kernel of their
+// own (1).
+TEST_CASE("ResNet-50 in fp16 moves at most 272 MB an image") {
+  const auto planner = make_gpu_planner(gpu_model("h100"), Element::fp16);
+
+  const GpuPlan plan = planner->plan(schedule_of("resnet50", Mode::training, *planner));
+
+  CHECK(megabytes_per_image(plan) <= 272);
+  CHECK(megabytes_per_image(plan) > 200);  // less would be a launch that was forgotten
+}

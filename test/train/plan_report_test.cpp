@@ -1,0 +1,35 @@
+#include "train/plan_report.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "ringtrain/base/error.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+Options planned(const std::string& model, std::optional<std::string> device) {
+  Options o;
+  o.model = model;
+  o.data = "images:/nowhere";
+  o.plan = true;
+  o.plan_device = std::move(device);
+  return o;
+}
+
+}  // namespace
+
+TEST_CASE("plan: a CPU's memory is described without data") {
+  Options o = planned("resnet20", std::nullopt);
+  o.batch = 64;
+
+  const std::string report = plan_report(o);
+
+  // 269,722 parameters and gradients and momentum of 4 bytes.
+  CHECK_THAT(report, Contains("64 images a step") && Contains("0.003 GB"));
+}
+
+TEST_CASE("plan: an unknown GPU is refused with the known names") {
+  CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
+}

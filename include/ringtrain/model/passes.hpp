@@ -30,6 +30,20 @@ Schedule differentiate(Schedule schedule);
 /// gradients moves into BatchNorm's.
 Schedule fuse_backward(Schedule schedule, const Supports& supports);
 
+/// Whether split_batch_norm would split `step`, a BatchNormForward or the BatchNormBackward of one
+/// in `schedule`: whether `supports` accepts all pieces.
+bool splits(const Schedule& schedule, const Step& step, const Supports& supports);
+
+/// Replaces each training BatchNorm, forward and backward, by its pieces where `supports` accepts
+/// all of them, also when it accepts the whole.
+Schedule split_batch_norm(Schedule schedule, const Supports& supports);
+
+/// Moves pieces of BatchNorm into the convolutions around them, where `supports` agrees: statistics
+/// into the convolution that writes x; the activation into those that read it, which then is not
+/// stored unless others read it; the backward reduction into the input gradient before it. Also
+/// scales a projection shortcut where it is added. Steps move so that each reads what is written.
+Schedule fuse_convolutions(Schedule schedule, const Supports& supports);
+
 /// Lets elementwise backward steps write over an input that dies in them.
 Schedule reuse_in_place(Schedule schedule);
 

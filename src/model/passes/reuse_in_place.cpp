@@ -14,6 +14,8 @@ Through through(const Step& step) {
   if (const auto* s = std::get_if<LrnBackward>(&step)) return {s->dy, s->dx};
   if (const auto* s = std::get_if<Dropout>(&step)) return {s->x, s->y};
   if (const auto* s = std::get_if<Add>(&step)) return {s->a, s->y};
+  if (const auto* s = std::get_if<BatchNormBackwardReduce>(&step)) return {s->dy, s->how.g};
+  if (const auto* s = std::get_if<BatchNormBackwardApply>(&step)) return {s->g, s->dx};
   return {};
 }
 
@@ -30,7 +32,7 @@ Schedule reuse_in_place(Schedule schedule) {
 
   for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s) {
     const auto [in, out] = through(schedule.steps[s]);
-    if (in == no_tensor) continue;
+    if (in == no_tensor || out == no_tensor) continue;
     const TensorId at = place[in];
     if (last[at] != s) continue;
     place[out] = at;

@@ -38,4 +38,9 @@ inline TensorId new_tensor(Schedule& schedule, const Shape& shape) {
   return static_cast<TensorId>(schedule.tensors.size() - 1);
 }
 
+inline VectorId new_vector(Schedule& schedule, int extent) {
+  schedule.vectors.push_back(extent);
+  return static_cast<VectorId>(schedule.vectors.size() - 1);
+}
+
 }  // namespace ringtrain

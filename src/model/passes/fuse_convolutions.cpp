@@ -1,0 +1,159 @@
+#include <algorithm>
+
+#include "model/passes/uses.hpp"
+#include "ringtrain/model/passes.hpp"
+
+namespace ringtrain {
+namespace {
+
+template <class Kind>
+Kind* written_by(Schedule& schedule, const Uses& uses, TensorId id) {
+  if (id == no_tensor || uses.writer[id] == no_step) return nullptr;
+  return std::get_if<Kind>(&schedule.steps[uses.writer[id]]);
+}
+
+// A residual that is only a scaled branch is scaled where it is added.
+bool scale_residual(Schedule& schedule, std::size_t at, const Uses& uses,
+                    const Supports& supports) {
+  const auto* sum = std::get_if<BatchNormApply>(&schedule.steps[at]);
+  if (!sum || sum->how.residual_scale != no_vector) return false;
+  const auto* branch = written_by<BatchNormApply>(schedule, uses, sum->how.residual);
+  if (!branch || branch->how.relu || branch->how.residual != no_tensor) return false;
+  if (!uses.only_reader(branch->y, at)) return false;
+  BatchNormApply fused = *sum;
+  fused.how.residual = branch->x;
+  fused.how.residual_scale = branch->how.scale;
+  fused.how.residual_bias = branch->how.bias;
+  if (!supports(schedule, fused)) return false;
+  schedule.steps[at] = fused;
+  erase_step(schedule, uses.writer[branch->y]);
+  return true;
+}
+
+// The convolution that writes x sums it up, too.
+bool sum_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
+                        const Supports& supports) {
+  const auto* statistics = std::get_if<BatchNormStatistics>(&schedule.steps[at]);
+  if (!statistics) return false;
+  auto* convolution = written_by<ConvolutionForward>(schedule, uses, statistics->x);
+  if (!convolution || convolution->y != statistics->x || convolution->sums != no_vector)
+    return false;
+  ConvolutionForward fused = *convolution;
+  fused.sums = statistics->sums;
+  if (!supports(schedule, fused)) return false;
+  *convolution = fused;
+  erase_step(schedule, at);
+  return true;
+}
+
+// `step` with `apply` as its prologue; nullopt where it is no convolution that reads its result.
+std::optional<Step> with_prologue(Step step, const BatchNormApply& apply) {
+  return std::visit(
+      [&](auto& kind) -> std::optional<Step> {
+        if constexpr (requires { kind.prologue; }) {
+          if (kind.x != apply.y || kind.prologue) return std::nullopt;
+          kind.x = apply.x;
+          kind.prologue = apply.how;
+          return kind;
+        }
+        return std::nullopt;
+      },
+      step);
+}
+
+// Where only convolutions read the activated tensor, each of them makes it anew from x: reading x
+// costs what reading y would, and y is never stored.
+bool activate_in_readers(Schedule& schedule, std::size_t at, const Uses& uses,
+                         const Supports& supports) {
+  const auto apply = std::get<BatchNormApply>(schedule.steps[at]);
+  const auto& readers = uses.readers[apply.y];
+  if (apply.how.residual != no_tensor || readers.empty()) return false;
+  std::vector<Step> fused;
+  for (const std::size_t reader : readers) {
+    const std::optional<Step> step = with_prologue(schedule.steps[reader], apply);
+    if (!step || !supports(schedule, *step)) return false;
+    fused.push_back(*step);
+  }
+  for (std::size_t i = 0; i < readers.size(); ++i) schedule.steps[readers[i]] = fused[i];
+  erase_step(schedule, at);
+  return true;
+}
+
+// Where others read the activated tensor as well, the first convolution that can also writes it,
+// in the place of the step that did: so all readers come after.
+bool activate_in_one_reader(Schedule& schedule, std::size_t at, const Uses& uses,
+                            const Supports& supports) {
+  BatchNormApply apply = std::get<BatchNormApply>(schedule.steps[at]);
+  apply.how.y = apply.y;
+  for (const std::size_t reader : uses.readers[apply.y]) {
+    if (!std::holds_alternative<ConvolutionForward>(schedule.steps[reader])) continue;
+    const std::optional<Step> fused = with_prologue(schedule.steps[reader], apply);
+    if (!fused || !supports(schedule, *fused)) continue;
+    schedule.steps[at] = *fused;
+    erase_step(schedule, reader);
+    return true;
+  }
+  return false;
+}
+
+bool activate_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
+                             const Supports& supports) {
+  return std::holds_alternative<BatchNormApply>(schedule.steps[at]) &&
+         (activate_in_readers(schedule, at, uses, supports) ||
+          activate_in_one_reader(schedule, at, uses, supports));
+}
+
+// Takes the reduction at `at` into the convolution that writes `dy`, in the reduction's place:
+// there, `how.skip` is known.
+bool reduce_in(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t at, const Uses& uses,
+               const Supports& supports) {
+  const auto* gradient = written_by<ConvolutionInputGradient>(schedule, uses, dy);
+  if (!gradient || gradient->dx != dy || uses.readers[dy].front() != at) return false;
+  if (how.g == no_tensor)
+    how.g = dy;  // which others may read
+  else if (!uses.only_reader(dy, at))
+    return false;
+  ConvolutionInputGradient fused = *gradient;
+  fused.dx = no_tensor;
+  fused.epilogue = how;
+  if (!supports(schedule, fused)) return false;
+  schedule.steps[at] = fused;
+  erase_step(schedule, uses.writer[dy]);
+  return true;
+}
+
+bool reduce_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
+                           const Supports& supports) {
+  const auto* found = std::get_if<BatchNormBackwardReduce>(&schedule.steps[at]);
+  if (!found) return false;
+  const BatchNormBackwardReduce reduce = *found;
+  const TensorId dy = reduce.dy, skip = reduce.how.skip;
+  if (skip == no_tensor) return reduce_in(dy, reduce.how, schedule, at, uses, supports);
+  BatchNormSums other_way = reduce.how;
+  other_way.skip = dy;
+  // The one written last comes first: it moves the least.
+  const auto first = [&] { return reduce_in(dy, reduce.how, schedule, at, uses, supports); };
+  const auto second = [&] { return reduce_in(skip, other_way, schedule, at, uses, supports); };
+  return uses.writer[dy] > uses.writer[skip] ? first() || second() : second() || first();
+}
+
+using Fusion = bool (*)(Schedule&, std::size_t at, const Uses&, const Supports&);
+
+bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
+  const Uses uses(schedule);
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s)
+    if (fusion(schedule, s, uses, supports)) return true;
+  return false;
+}
+
+}  // namespace
+
+Schedule fuse_convolutions(Schedule schedule, const Supports& supports) {
+  for (const Fusion fusion :
+       {scale_residual, sum_in_convolution, activate_in_convolution, reduce_in_convolution})
+    while (fuse_one(schedule, fusion, supports)) {
+    }
+  return schedule;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,121 @@
+#include <algorithm>
+
+#include "model/passes/uses.hpp"
+#include "ringtrain/model/passes.hpp"
+
+namespace ringtrain {
+namespace {
+
+// What the pieces of one BatchNorm hand to each other.
+struct Vectors {
+  Vectors(Schedule& schedule, int channels)
+      : sums(new_vector(schedule, 2 * channels)),
+        scale(new_vector(schedule, channels)),
+        bias(new_vector(schedule, channels)),
+        mean(new_vector(schedule, channels)),
+        inverse_deviation(new_vector(schedule, channels)),
+        g_scale(new_vector(schedule, channels)),
+        x_scale(new_vector(schedule, channels)),
+        shift(new_vector(schedule, channels)) {}
+  VectorId sums, scale, bias, mean, inverse_deviation, g_scale, x_scale, shift;
+};
+
+struct Pieces {
+  std::vector<Step> forward, backward;
+};
+
+std::vector<Step> forward_pieces(const Schedule& schedule, const BatchNormForward& norm,
+                                 const Vectors& v) {
+  return {BatchNormStatistics{norm.x, v.sums},
+          BatchNormFinalize{v.sums, schedule.tensors[norm.x].pixels(), norm.gamma, norm.beta,
+                            norm.statistics, norm.epsilon, norm.unbiased, v.scale, v.bias, v.mean,
+                            v.inverse_deviation},
+          BatchNormApply{
+              norm.x, norm.y, {v.scale, v.bias, norm.residual, no_vector, no_vector, norm.relu}}};
+}
+
+std::vector<Step> backward_pieces(Schedule& schedule, const BatchNormBackward& norm,
+                                  const Vectors& v) {
+  TensorId g = norm.dresidual;
+  if (g == no_tensor && (norm.relu || norm.dy2 != no_tensor))
+    g = new_tensor(schedule, Shape(schedule.tensors[norm.x]));
+  const BatchNormSums how{norm.x,    norm.y,     norm.dy2,  g,
+                          norm.relu, norm.gamma, norm.beta, schedule.tensors[norm.x].pixels(),
+                          v.scale,   v.bias,     v.mean,    v.inverse_deviation,
+                          v.g_scale, v.x_scale,  v.shift};
+  return {BatchNormBackwardReduce{norm.dy, how},
+          BatchNormBackwardApply{g == no_tensor ? norm.dy : g, norm.x, norm.dx, v.g_scale,
+                                 v.x_scale, v.shift}};
+}
+
+// The pieces of a BatchNorm, with new tensors and vectors in `schedule`; nullopt, and a schedule as
+// before, where one of them is not supported.
+std::optional<Pieces> pieces_of(Schedule& schedule, const BatchNormForward& forward,
+                                const BatchNormBackward& backward, const Supports& supports) {
+  const std::size_t tensors = schedule.tensors.size(), vectors = schedule.vectors.size();
+  const Vectors v(schedule, schedule.tensors[forward.x].channels);
+  Pieces pieces{forward_pieces(schedule, forward, v), backward_pieces(schedule, backward, v)};
+  const auto supported = [&](const Step& step) { return supports(schedule, step); };
+  if (std::ranges::all_of(pieces.forward, supported) &&
+      std::ranges::all_of(pieces.backward, supported))
+    return pieces;
+  schedule.tensors.resize(tensors);
+  schedule.vectors.resize(vectors);
+  return std::nullopt;
+}
+
+// Where the BatchNormForward or BatchNormBackward with the parameters of `norm` is.
+template <class Kind>
+std::size_t find(const Schedule& schedule, const auto& norm) {
+  for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
+    const auto* other = std::get_if<Kind>(&schedule.steps[s]);
+    if (other && other->beta == norm.beta) return s;
+  }
+  return no_step;
+}
+
+void replace(Schedule& schedule, std::size_t at, std::vector<Step> steps) {
+  const auto place = schedule.steps.begin() + static_cast<std::ptrdiff_t>(at);
+  schedule.steps.insert(schedule.steps.erase(place), steps.begin(), steps.end());
+  if (at < schedule.backward) schedule.backward += steps.size() - 1;
+}
+
+// A derivative with the shapes of the real one.
+BatchNormBackward some_backward(const BatchNormForward& norm) {
+  const TensorId y = norm.relu && norm.residual != no_tensor ? norm.y : no_tensor;
+  return {norm.x,    y,          norm.y,    no_tensor,    norm.x,
+          no_tensor, norm.gamma, norm.beta, norm.epsilon, norm.relu};
+}
+
+}  // namespace
+
+bool splits(const Schedule& schedule, const Step& step, const Supports& supports) {
+  Schedule scratch;
+  scratch.tensors = schedule.tensors;
+  scratch.vectors = schedule.vectors;
+  if (const auto* norm = std::get_if<BatchNormForward>(&step))
+    return norm->training && pieces_of(scratch, *norm, some_backward(*norm), supports);
+  if (const auto* norm = std::get_if<BatchNormBackward>(&step)) {
+    const std::size_t forward = find<BatchNormForward>(schedule, *norm);
+    return forward != no_step &&
+           pieces_of(scratch, std::get<BatchNormForward>(schedule.steps[forward]), *norm, supports);
+  }
+  return false;
+}
+
+Schedule split_batch_norm(Schedule schedule, const Supports& supports) {
+  for (std::size_t s = schedule.backward; s-- > 0;) {
+    const auto* forward = std::get_if<BatchNormForward>(&schedule.steps[s]);
+    if (!forward || !forward->training) continue;
+    const std::size_t back = find<BatchNormBackward>(schedule, *forward);
+    if (back == no_step) continue;
+    auto pieces =
+        pieces_of(schedule, *forward, std::get<BatchNormBackward>(schedule.steps[back]), supports);
+    if (!pieces) continue;
+    replace(schedule, back, std::move(pieces->backward));  // first: it comes later
+    replace(schedule, s, std::move(pieces->forward));
+  }
+  return schedule;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,408 @@
+// BatchNorm in pieces inside convolutions: the same results as apart, whatever a backend refuses.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "compute/reference/state.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/compute/memory_plan.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "support/random_batch.hpp"
+#include "support/shrink.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+const Supports everything = [](const Schedule&, const Step&) { return true; };
+const Supports nothing = [](const Schedule&, const Step&) { return false; };
+
+template <class Kind>
+const Kind* as(const Step& step) {
+  return std::get_if<Kind>(&step);
+}
+
+// What a step is, fusions included: "ConvolutionForward prologue residual y sums".
+std::string form(const Step& step) {
+  std::string text = name_of(step);
+  const auto activation = [&](const Activation& how) {
+    if (how.residual != no_tensor) text += " residual";
+    if (how.residual_scale != no_vector) text += " scaled";
+    if (how.y != no_tensor) text += " y";
+  };
+  if (const auto* s = as<BatchNormApply>(step)) activation(s->how);
+  if (const auto* s = as<ConvolutionForward>(step)) {
+    if (s->prologue) text += " prologue", activation(*s->prologue);
+    if (s->sums != no_vector) text += " sums";
+  }
+  if (const auto* s = as<ConvolutionWeightGradient>(step); s && s->prologue) text += " prologue";
+  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue)
+    text += s->epilogue->skip == no_tensor ? " epilogue" : " epilogue skip";
+  return text;
+}
+
+// Steps whose form has all of `words`.
+int count(const Schedule& schedule, const std::vector<std::string>& words) {
+  return static_cast<int>(std::ranges::count_if(schedule.steps, [&](const Step& step) {
+    const std::string text = " " + form(step) + " ";
+    return std::ranges::all_of(words, [&](const std::string& word) {
+      return text.find(" " + word + " ") != std::string::npos;
+    });
+  }));
+}
+
+// Refuses a step whose form has the word (or, given two, both).
+Supports all_but(const std::vector<std::string>& words) {
+  return [words](const Schedule& schedule, const Step& step) {
+    Schedule one;
+    one.tensors = schedule.tensors;
+    one.steps = {step};
+    return count(one, words) == 0;
+  };
+}
+
+// Refuses half of the fused steps and some of the pieces, the same ones whenever it is asked.
+Supports at_random(std::uint64_t seed) {
+  return [seed](const Schedule&, const Step& step) {
+    std::string key = form(step) + " " + std::to_string(seed);
+    for_each_tensor(step, [&](TensorId id, Access) { key += " " + std::to_string(id); });
+    const bool fused = form(step) != name_of(step);
+    return hash_text(key) % 32 >= (fused ? 16u : 1u);
+  };
+}
+
+// What cuDNN 9 can fuse for 16-bit numbers on a GPU of compute capability 9.0.
+bool like_cudnn(const Schedule& schedule, const Step& step) {
+  if (const auto* s = as<ConvolutionForward>(step)) {
+    const bool point = s->window == Window{};
+    if (s->sums != no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
+    return !s->prologue || s->prologue->residual == no_tensor || (point && s->prologue->y >= 0);
+  }
+  if (const auto* s = as<ConvolutionInputGradient>(step))
+    return !s->epilogue || s->epilogue->skip == no_tensor || s->window.stride_y == 1;
+  return true;
+}
+
+struct Outcome {
+  double loss = 0;
+  std::vector<double> gradients, batch_statistics;
+};
+
+constexpr double poison = std::numeric_limits<double>::quiet_NaN();
+
+// Runs `schedule` in memory that is worthless whenever plan_memory may give it to others, and
+// checks that gradients do not change once they are final.
+Outcome train_once(const Schedule& schedule, const std::vector<double>& parameters,
+                   const Batch& batch) {
+  reference::State s(schedule, 7);
+  s.parameters = parameters;
+  s.batch = &batch;
+  s.sample_weight = 1.0 / batch.size();
+  for (auto* all : {&s.tensors, &s.vectors})
+    for (auto& values : *all) std::ranges::fill(values, poison);
+  for (auto* all : {&s.gradients, &s.batch_statistics}) std::ranges::fill(*all, poison);
+  std::vector<std::size_t> last(schedule.tensors.size());
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i)
+    for_each_tensor(schedule.steps[i], [&](TensorId id, Access) { last[id] = i; });
+  const std::vector<std::size_t> final_from = finality(schedule);
+  std::vector<double> published(schedule.parameters, poison);
+
+  std::size_t known = schedule.parameters;
+  for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
+    reference::run(schedule.steps[i], s);
+    for_each_tensor(schedule.steps[i], [&](TensorId id, Access) {
+      if (last[id] == i) std::ranges::fill(s[id], poison);
+    });
+    for (; i >= schedule.backward && known > final_from[i]; --known)
+      published[known - 1] = s.gradients[known - 1];
+  }
+
+  CHECK(published == s.gradients);  // no number is unequal to itself: all were written
+  return {s.result.loss, published, s.batch_statistics};
+}
+
+// Weights that keep every branch alive; the zoo begins with gamma = 0 in places.
+std::vector<double> some_parameters(const Graph& graph) {
+  std::vector<double> values(graph.parameter_count());
+  const auto ranges = graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const Parameter& parameter = graph.parameters[p];
+    const double fan_in =
+        parameter.dims.size() > 1 ? double(parameter.count()) / double(parameter.dims[0]) : 25;
+    Philox random(p, Purpose::initialise);
+    for (std::size_t i = ranges[p].first; i < ranges[p].end(); ++i)
+      values[i] =
+          (parameter.role == Parameter::Role::gamma ? 1 : 0) + random.normal() / std::sqrt(fan_in);
+  }
+  return values;
+}
+
+void check_close(const std::vector<double>& actual, const std::vector<double>& expected,
+                 Range range, const std::string& name) {
+  double difference = 0, largest = 0;
+  bool finite = true;
+  for (std::size_t i = range.first; i < range.end(); ++i) {
+    finite = finite && std::isfinite(actual[i]);
+    difference = std::max(difference, std::abs(actual[i] - expected[i]));
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  CAPTURE(name, difference, largest);
+  CHECK(finite);
+  CHECK(difference <= 1e-9 * largest + 1e-14);  // a beta before another BatchNorm has gradient 0
+}
+
+void check_agree(const Graph& graph, const Outcome& actual, const Outcome& expected) {
+  CHECK(actual.loss == Approx(expected.loss).epsilon(1e-9));
+  for (std::size_t p = 0; p < graph.parameters.size(); ++p)
+    check_close(actual.gradients, expected.gradients, graph.parameter_ranges()[p],
+                graph.parameters[p].name);
+  for (std::size_t i = 0; i < graph.statistics.size(); ++i)
+    check_close(actual.batch_statistics, expected.batch_statistics, graph.statistics_ranges()[i],
+                graph.statistics[i].name);
+}
+
+constexpr int batch_size = 3;
+
+void check_all(const Graph& graph, const std::vector<Supports>& backends) {
+  const Shape image = graph.tensors[graph.nodes[0].output];
+  const Batch batch = random_batch(batch_size, image.height, image.width, 3, 5);
+  const auto parameters = some_parameters(graph);
+  const Outcome apart = train_once(
+      make_schedule(graph, batch_size, Mode::training, 0.1f, nothing, false), parameters, batch);
+  for (const Supports& supports : backends)
+    check_agree(graph,
+                train_once(make_schedule(graph, batch_size, Mode::training, 0.1f, supports),
+                           parameters, batch),
+                apart);
+}
+
+// Each fusion refused alone.
+std::vector<Supports> each_refused() {
+  std::vector<Supports> result;
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"ConvolutionForward", "prologue"},
+                                             {"ConvolutionForward", "residual"},
+                                             {"scaled"},
+                                             {"y"},
+                                             {"sums"},
+                                             {"ConvolutionForward", "prologue", "sums"},
+                                             {"ConvolutionWeightGradient", "prologue"},
+                                             {"epilogue"},
+                                             {"skip"},
+                                             {"BatchNormStatistics"},
+                                             {"BatchNormFinalize"},
+                                             {"BatchNormApply", "residual"},
+                                             {"BatchNormBackwardReduce"},
+                                             {"BatchNormBackwardApply"},
+                                             {"BatchNormForward"},
+                                             {"BatchNormBackward"}})
+    result.push_back(all_but(words));
+  return result;
+}
+
+struct Builder {
+  GraphBuilder g;
+  int layers = 0;
+
+  TensorId convolution(TensorId x, int channels, int size = 1, int stride = 1, bool bias = false) {
+    return g.convolution(
+        "conv" + std::to_string(++layers), x,
+        {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
+  }
+  TensorId norm(TensorId x, bool gamma = true) {
+    return g.batch_norm("bn" + std::to_string(++layers), x,
+                        {.gamma = gamma, .unbiased = layers % 2 == 0});
+  }
+  TensorId unit(TensorId x, int channels, int size = 1, int stride = 1) {
+    return g.relu(norm(convolution(x, channels, size, stride)));
+  }
+  TensorId image() { return g.input(12, 10, 3, {Normalisation::standardise_image, {}, {}, false}); }
+  Graph finish(TensorId x) && {
+    x = g.matrix_product("fc", g.global_pool(x), 5, {}, 0.0, true);
+    g.loss(x);
+    return std::move(g).finish();
+  }
+};
+
+// Bottlenecks behind a max pool: a projection, the same extents, option A.
+Graph bottlenecks() {
+  Builder b;
+  TensorId x = b.g.max_pool(b.unit(b.image(), 4, 3), {.size = 3, .symmetric_padding = 1});
+  TensorId y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3, 2), 8));
+  x = b.g.relu(b.g.sum(y, b.norm(b.convolution(x, 8, 1, 2))));
+  y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3), 8));
+  x = b.g.relu(b.g.sum(y, x));
+  y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3, 2), 10));
+  x = b.g.relu(b.g.sum(y, b.g.shortcut(x, 2, 10)));
+  return std::move(b).finish(x);
+}
+
+// Everything a BatchNorm may stand beside: no ReLU, no gamma, another BatchNorm, a bias with ReLU,
+// a pool that reads before the convolution does, two convolutions, a concatenation, two BatchNorms
+// of one tensor.
+Graph odd_neighbours() {
+  Builder b;
+  TensorId x = b.norm(b.g.relu(b.convolution(b.image(), 4, 3, 1, true)), false);
+  x = b.g.relu(b.norm(b.convolution(x, 5, 3)));
+  const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
+  x = b.g.sum(b.convolution(x, 5, 3), pooled);
+  x = b.g.relu(b.norm(x));
+  const TensorId both = b.unit(b.convolution(x, 6), 6);
+  x = b.g.beside({b.unit(both, 3, 3), b.norm(b.convolution(both, 2)), b.norm(b.norm(x))});
+  const TensorId shared = b.convolution(x, 4);
+  x = b.g.sum(b.g.relu(b.norm(shared)), b.norm(shared, false));
+  x = b.g.sum(b.norm(x), b.norm(b.convolution(x, 4)));
+  return std::move(b).finish(x);
+}
+
+Graph small(const std::string& model, int size, int divisor) {
+  return Shrunk(make_model(model, 5).graph, size, divisor).graph();
+}
+
+}  // namespace
+
+TEST_CASE("fusions: small networks train the same, whatever is refused") {
+  const Graph graph = GENERATE(0, 1) ? odd_neighbours() : bottlenecks();
+  std::vector<Supports> backends = each_refused();
+  backends.push_back(everything);
+  backends.push_back(nothing);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) backends.push_back(at_random(seed));
+
+  check_all(graph, backends);
+}
+
+TEST_CASE("fusions: the networks of the zoo train the same") {
+  const auto [model, size, divisor] = GENERATE(table<const char*, int, int>(
+      {{"resnet20", 12, 4}, {"resnet18", 48, 16}, {"resnet50", 64, 16}}));
+  CAPTURE(model);
+  std::vector<Supports> backends{everything, nothing};
+  for (std::uint64_t seed = 0; seed < 4; ++seed) backends.push_back(at_random(seed));
+
+  check_all(small(model, size, divisor), backends);
+}
+
+TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is supported") {
+  const Schedule s =
+      make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, everything);
+
+  CHECK(count(s, {"BatchNormForward"}) == 0);
+  CHECK(count(s, {"BatchNormBackward"}) == 0);
+  CHECK(count(s, {"BatchNormFinalize"}) == 53);
+  // Every BatchNorm follows a convolution.
+  CHECK(count(s, {"BatchNormStatistics"}) == 0);
+  CHECK(count(s, {"ConvolutionForward", "sums"}) == 53);
+  // A pool reads the stem's and the last block's activation, no convolution. The four projections
+  // are scaled where they are added; each of the other 47 is in the convolution that reads it.
+  CHECK(count(s, {"BatchNormApply"}) == 2);
+  CHECK(count(s, {"scaled"}) == 4);
+  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 47);
+  // Only what the next shortcut and weight gradient read is stored: the sum after each block.
+  CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
+  CHECK(count(s, {"ConvolutionForward", "prologue", "y"}) == 15);
+  CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 32);
+  // Pools give the gradients of the stem's and the last block's output, and the gradient of a
+  // projection is that of its sum: six do not come from a convolution.
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 6);
+  CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 47);
+  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip"}) == 15);
+  // No library takes these into a convolution.
+  CHECK(count(s, {"BatchNormBackwardApply"}) == 53);
+  // The gradient of the max pool's output, which two convolutions read.
+  CHECK(count(s, {"Add"}) == 1);
+  CHECK(count(s, {"ReluForward"}) + count(s, {"ReluBackward"}) == 0);
+}
+
+TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sums") {
+  const Schedule s =
+      make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
+
+  CHECK(count(s, {"BatchNormStatistics"}) == 1);
+  CHECK(count(s, {"BatchNormApply"}) == 2);
+  CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 6);
+}
+
+TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blocks apart") {
+  const Schedule s =
+      make_schedule(make_model("resnet18", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
+
+  // The stem's.
+  CHECK(count(s, {"BatchNormStatistics"}) == 1);
+  // The stem's, and the sum after each block: no 3x3 convolution takes a residual.
+  CHECK(count(s, {"BatchNormApply"}) == 9);
+  CHECK(count(s, {"BatchNormApply", "scaled"}) == 3);
+  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 8);
+  CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 8);
+  // The stem, the last block, three projections, and the three blocks before a stride: an input
+  // gradient of stride 2 takes no skip.
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 8);
+}
+
+// Of a bottleneck's outputs of convolutions (1 + 1 + 4 parts) and of ReLUs (1 + 1 + 4), two parts
+// go.
+TEST_CASE("fusions: the activations that only convolutions read take no memory") {
+  const Graph graph = make_model("resnet50", 1000).graph;
+  const auto bytes = [&](const Supports& supports) {
+    const Schedule s = make_schedule(graph, 8, Mode::training, 0.1f, supports);
+    std::vector<std::size_t> sizes;
+    for (const Shape& shape : s.tensors) sizes.push_back(2 * shape.elements());
+    return double(plan_memory(s, sizes).bytes);
+  };
+
+  CHECK(bytes(everything) < 0.85 * bytes(all_but({"BatchNormFinalize"})));
+}
+
+TEST_CASE("fusions: a convolution moves before what reads the activation it writes") {
+  Builder b;
+  const TensorId x = b.unit(b.image(), 4);
+  const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
+  const Graph graph = std::move(b).finish(b.g.sum(pooled, b.convolution(x, 4)));
+
+  const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
+
+  std::vector<std::string> forms;
+  for (std::size_t i = 0; i < s.backward; ++i) forms.push_back(form(s.steps[i]));
+  CHECK(forms == std::vector<std::string>{"Input", "ConvolutionForward sums", "BatchNormFinalize",
+                                          "ConvolutionForward prologue y", "AveragePoolForward",
+                                          "Add", "AveragePoolForward", "MatrixProductForward",
+                                          "SoftmaxCrossEntropy"});
+}
+
+TEST_CASE("fusions: a BatchNorm in pieces need not be supported as a whole") {
+  const Supports pieces = [](const Schedule&, const Step& step) {
+    return !as<BatchNormForward>(step) && !as<BatchNormBackward>(step);
+  };
+  const Schedule s = make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, pieces);
+
+  CHECK(count(s, {"BatchNormForward"}) == 0);
+  CHECK(count(s, {"BatchNormBackward"}) == 0);
+  CHECK(count(s, {"ReluForward"}) == 0);
+  CHECK(count(s, {"Add"}) == 0);
+}
+
+TEST_CASE("fusions: one refused piece keeps a BatchNorm whole") {
+  for (const char* piece : {"BatchNormStatistics", "BatchNormFinalize", "BatchNormApply",
+                            "BatchNormBackwardReduce", "BatchNormBackwardApply"}) {
+    CAPTURE(piece);
+    const Schedule s =
+        make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, all_but({piece}));
+
+    CHECK(count(s, {"BatchNormForward"}) == 19);
+    CHECK(count(s, {"BatchNormBackward"}) == 19);
+    CHECK(s.vectors.empty());
+  }
+}
+
+TEST_CASE("fusions: an evaluation and a schedule for oneDNN know no pieces") {
+  const Graph graph = make_model("resnet50", 1000).graph;
+  const auto onednn = make_onednn_backend();
+  const Supports on_cpu = [&](const Schedule& s, const Step& step) {
+    return onednn->supports(s, step);
+  };
+
+  CHECK(make_schedule(graph, 2, Mode::evaluation, 0, everything).vectors.empty());
+  CHECK(make_schedule(graph, 2, Mode::training, 0, on_cpu).vectors.empty());
+  CHECK(count(make_schedule(graph, 2, Mode::training, 0, on_cpu), {"BatchNormForward"}) == 53);
+}

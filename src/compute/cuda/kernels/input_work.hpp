@@ -34,8 +34,9 @@ struct Moments {
     return {small(o.batch), block_threads, block_threads * 2 * o.channels * sizeof(double)};
   }
   constexpr int phases() const { return 2 + folds(block_threads); }
+  template <class Byte>
   constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
-                            unsigned char* shared) const {
+                            Byte* shared) const {
     double* sums = reinterpret_cast<double*>(shared) + thread;
     if (phase == 0)
       accumulate<double>(block, thread, sums);

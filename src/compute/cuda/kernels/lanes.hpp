@@ -8,7 +8,7 @@
 
 // What runs on the GPU is written as constexpr templates: nvcc compiles those for both sides
 // (--expt-relaxed-constexpr), so that tests run the very same code on the CPU. What calls functions
-// that are not constexpr must be a template.
+// that are not constexpr, or reinterprets memory, must be a template.
 namespace ringtrain::cuda::kernels {
 
 /// `width` numbers that one thread handles together, in fp32.

@@ -199,8 +199,8 @@ struct AddSquares {
 
   Grid launch() const { return {1, block_threads, block_threads * sizeof(double)}; }
   constexpr int phases() const { return 2 + folds(block_threads); }
-  constexpr void operator()(int phase, std::uint32_t, std::uint32_t thread,
-                            unsigned char* shared) const {
+  template <class Byte>
+  constexpr void operator()(int phase, std::uint32_t, std::uint32_t thread, Byte* shared) const {
     double* sums = reinterpret_cast<double*>(shared);
     if (phase == 0) {
       sums[thread] = 0;

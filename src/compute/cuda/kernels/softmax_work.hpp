@@ -112,8 +112,8 @@ struct AddLosses {
 
   Grid launch() const { return {1, block_threads, block_threads * sizeof(LossTotals)}; }
   constexpr int phases() const { return 2 + folds(block_threads); }
-  constexpr void operator()(int phase, std::uint32_t, std::uint32_t thread,
-                            unsigned char* shared) const {
+  template <class Byte>
+  constexpr void operator()(int phase, std::uint32_t, std::uint32_t thread, Byte* shared) const {
     LossTotals* sums = reinterpret_cast<LossTotals*>(shared);
     if (phase == 0) {
       sums[thread] = {};

@@ -1,13 +1,59 @@
 #pragma once
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "compute/cuda/kernels/lanes.hpp"
 #include "compute/reference/state.hpp"
+#include "kernel_queue.hpp"
 #include "ringtrain/base/philox.hpp"
-#include "support/host_queue.hpp"
 
 namespace ringtrain {
+
+/// Runs `launch(queue)` twice, in two ways if there are; `results`, left as a launch leaves them,
+/// must be the same to the bit.
+template <class Launch>
+void run_twice(std::vector<std::span<std::byte>> results, Launch launch) {
+  std::vector<std::vector<std::byte>> before, first;
+  for (const auto result : results) before.emplace_back(result.begin(), result.end());
+  KernelQueue one = KernelQueue::one_way(), other = KernelQueue::other_way();
+  launch(one);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    first.emplace_back(results[i].begin(), results[i].end());
+    std::ranges::copy(before[i], results[i].begin());
+  }
+  launch(other);
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(std::ranges::equal(first[i], results[i]));
+  }
+}
+
+template <class T>
+std::span<std::byte> bytes_of_values(T& values) {
+  if constexpr (requires { std::span(values); })
+    return std::as_writable_bytes(std::span(values));
+  else
+    return std::as_writable_bytes(std::span(&values, 1));
+}
+
+/// The Euclidean length of the difference, by that of what is expected.
+template <class A, class B>
+double relative_norm(const A& actual, const B& expected) {
+  double difference = 0, length = 1e-60;
+  REQUIRE(actual.size() == expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const double d = double(actual[i]) - double(expected[i]);
+    if (!std::isfinite(d)) return INFINITY;
+    difference += d * d;
+    length += double(expected[i]) * double(expected[i]);
+  }
+  return std::sqrt(difference / length);
+}
 
 /// Elements of one type as a GPU would hold them, aligned like its memory; no numbers at first.
 class DeviceTensor {
@@ -99,7 +145,7 @@ class KernelCase {
   void run_kernel(const std::vector<TensorId>& written, Launch launch,
                   std::vector<std::span<std::byte>> more = {}) {
     for (const TensorId id : written) more.push_back(device_[id].bytes());
-    run_in_both_orders(more, launch);
+    run_twice(more, launch);
   }
 
  private:

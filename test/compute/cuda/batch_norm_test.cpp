@@ -88,13 +88,13 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
                                     n.vectors[mean].data(),
                                     n.vectors[inverse].data()};
 
-  run_in_both_orders({bytes_of_values(n.vectors[sums])}, [&](auto& queue) {
+  run_twice({bytes_of_values(n.vectors[sums])}, [&](auto& queue) {
     work::batch_norm_statistics(element, s.pixels(), n.channels, n.c[0], n.vectors[sums].data(),
                                 n.workspace.data(), queue);
   });
-  run_in_both_orders({bytes_of_values(n.vectors[scale]), bytes_of_values(n.vectors[bias]),
-                      bytes_of_values(n.statistics)},
-                     [&](auto& queue) { work::batch_norm_finalize(o, queue); });
+  run_twice({bytes_of_values(n.vectors[scale]), bytes_of_values(n.vectors[bias]),
+             bytes_of_values(n.statistics)},
+            [&](auto& queue) { work::batch_norm_finalize(o, queue); });
   reference::run(BatchNormStatistics{0, sums}, n.c.state);
   n.check_vector(sums);
   std::ranges::copy(n.vectors[sums], n.c.state.vectors[sums].begin());
@@ -159,7 +159,7 @@ TEST_CASE("cuda kernels: BatchNorm is applied into a slice of a wider tensor") {
                                  nullptr,
                                  true};
 
-  run_in_both_orders({all.bytes()}, [&](auto& queue) { work::batch_norm_apply(o, queue); });
+  run_twice({all.bytes()}, [&](auto& queue) { work::batch_norm_apply(o, queue); });
   reference::run(BatchNormApply{0, 1, {.scale = scale, .bias = bias, .relu = true}}, n.c.state);
 
   std::vector<double> slice;
@@ -247,7 +247,7 @@ TEST_CASE("cuda kernels: a reduction that writes no gradient only sums") {
   const BatchNormSums how{0,     no_tensor, no_tensor, no_tensor, false,   n.gamma, n.beta, 30,
                           scale, bias,      mean,      inverse,   g_scale, x_scale, shift};
 
-  run_in_both_orders({bytes_of_values(n.gradients)}, [&](auto& queue) {
+  run_twice({bytes_of_values(n.gradients)}, [&](auto& queue) {
     work::batch_norm_backward_reduce({Element::fp16,
                                       30,
                                       8,
@@ -303,7 +303,7 @@ TEST_CASE("cuda kernels: statistics of many pixels keep their precision") {
   const Shape s{4, 56, 56, 64};  // more partial sums than the second kernel has rows
   Norm n(Element::fp32, s, true, 1, 1, [](double v) { return v + 3; });
 
-  HostQueue queue(HostQueue::Order::ascending);
+  KernelQueue queue = KernelQueue::one_way();
   work::batch_norm_statistics(Element::fp32, s.pixels(), 64, n.c[0], n.vectors[sums].data(),
                               n.workspace.data(), queue);
   reference::run(BatchNormStatistics{0, sums}, n.c.state);

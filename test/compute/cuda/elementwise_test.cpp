@@ -52,8 +52,8 @@ TEST_CASE("cuda kernels: elements are converted with rounding to the nearest") {
   x.write(values);
   expected.write(x.read());
 
-  run_in_both_orders(
-      {y.bytes()}, [&](auto& queue) { work::convert(from, to, count, x.data(), y.data(), queue); });
+  run_twice({y.bytes()},
+            [&](auto& queue) { work::convert(from, to, count, x.data(), y.data(), queue); });
 
   CHECK(y.read() == expected.read());
 }
@@ -86,7 +86,7 @@ TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
   CHECK(relative_norm(c.read(1), c.state[1]) < tolerance(element));
 
   reference::run(MatrixProductWeightGradient{2, 0, w, b}, c.state);
-  run_in_both_orders({bytes_of_values(db)}, [&](auto& queue) {
+  run_twice({bytes_of_values(db)}, [&](auto& queue) {
     work::bias_gradient(element, batch, channels, c[0], db.data(), workspace.data(), queue);
   });
   CHECK(relative_norm(db, std::span(c.state.gradients).subspan(b.first)) < 1e-5);

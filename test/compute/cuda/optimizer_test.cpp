@@ -22,6 +22,13 @@ std::vector<float> random_floats(std::size_t count, std::uint64_t stream) {
   return values;
 }
 
+// On the heap, where a GPU sees it.
+std::unique_ptr<UpdateState> fresh_state(float scale) {
+  auto state = std::make_unique<UpdateState>();
+  state->loss_scale = scale;
+  return state;
+}
+
 /// Everything that the kernels keep on the device.
 struct Device {
   RuleSettings settings;
@@ -29,13 +36,8 @@ struct Device {
   DeviceTensor gradients, copy;
   std::vector<DecaySegment> segments{{3, 0}, {1001, 0.01}, {1003, 0}, {2000, 0.005}, {size, 0}};
   std::vector<double> workspace = std::vector<double>(work::Update<float, __half>::most_blocks);
-  UpdateState state{.loss_scale = loss_scale,
-                    .good_steps = 0,
-                    .not_finite = 0,
-                    .skipped = 0,
-                    .squares = 0,
-                    .factors = {}};
-  StepScalars scalars{};
+  std::unique_ptr<UpdateState> state = fresh_state(loss_scale);
+  std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   UpdateBuffers buffers{};
 
   Device(const RuleSettings& rule, Element gradient, Element copied, std::vector<float> start)
@@ -63,18 +65,18 @@ struct Device {
 
   /// One step whose gradients arrive in ranges, from the back as they do.
   void step(std::int64_t number, double learning_rate) {
-    scalars = {number, learning_rate, gradient_scale};
-    run_in_both_orders(
-        {bytes_of_values(parameters), bytes_of_values(slot0), bytes_of_values(slot1),
-         bytes_of_values(average), copy.bytes(), bytes_of_values(state)},
-        [&](auto& queue) {
-          work::begin_update(&state, queue);
-          work::mark_not_finite(buffers.gradient_element, size, gradients.data(), &state, queue);
-          work::prepare_update(settings, &scalars, &state, queue);
-          for (const Range range : {Range{1027, size - 1027}, Range{1026, 1}, Range{6, 1020},
-                                    Range{2, 4}, Range{1, 1}, Range{0, 1}, Range{7, 0}})
-            work::update(settings, buffers, range, &scalars, &state, queue);
-        });
+    *scalars = {number, learning_rate, gradient_scale};
+    run_twice({bytes_of_values(parameters), bytes_of_values(slot0), bytes_of_values(slot1),
+               bytes_of_values(average), copy.bytes(), bytes_of_values(*state)},
+              [&](auto& queue) {
+                work::begin_update(state.get(), queue);
+                work::mark_not_finite(buffers.gradient_element, size, gradients.data(), state.get(),
+                                      queue);
+                work::prepare_update(settings, scalars.get(), state.get(), queue);
+                for (const Range range : {Range{1027, size - 1027}, Range{1026, 1}, Range{6, 1020},
+                                          Range{2, 4}, Range{1, 1}, Range{0, 1}, Range{7, 0}})
+                  work::update(settings, buffers, range, scalars.get(), state.get(), queue);
+              });
   }
 };
 
@@ -124,7 +126,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
     host.begin({step, 0.05, gradient_scale});
     host.update({0, size});
     device.step(step, 0.05);
-    CHECK(device.state.squares / 2 == Approx(host.l2_loss()).epsilon(1e-9));
+    CHECK(device.state->squares / 2 == Approx(host.l2_loss()).epsilon(1e-9));
   }
 
   CHECK(relative_norm(device.parameters, w) < 1e-6);
@@ -152,11 +154,11 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
 
   device.step(0, 0.05);
   std::vector<float> running{1};
-  HostQueue queue(HostQueue::Order::ascending);
-  const float batch = 3;
-  work::move_average(1, &batch, running.data(), 0.5f, &device.state, queue);
+  KernelQueue queue = KernelQueue::one_way();
+  const std::vector<float> batch{3};
+  work::move_average(1, batch.data(), running.data(), 0.5f, device.state.get(), queue);
 
-  CHECK(device.state.not_finite == 1);
+  CHECK(device.state->not_finite == 1);
   CHECK(device.parameters == start);
   CHECK(device.slot1 == std::vector<float>(size));
   CHECK(device.average == start);
@@ -165,8 +167,8 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
   values[at] = 1;
   device.gradients.write(values);
   device.step(1, 0.05);
-  work::move_average(1, &batch, running.data(), 0.5f, &device.state, queue);
-  CHECK(device.state.not_finite == 0);
+  work::move_average(1, batch.data(), running.data(), 0.5f, device.state.get(), queue);
+  CHECK(device.state->not_finite == 0);
   CHECK(device.parameters != start);
   CHECK(running[0] == 2);
 }
@@ -177,24 +179,19 @@ TEST_CASE("cuda kernels: the largest finite gradients are finite") {
 
   device.step(0, 0);
 
-  CHECK(device.state.not_finite == 0);
+  CHECK(device.state->not_finite == 0);
 }
 
 TEST_CASE("cuda kernels: the loss scale halves after a bad step and doubles after good ones") {
   const LossScaleSettings settings{
       .growth = 2, .backoff = 0.5f, .least = 256, .most = 4096, .interval = 3};
-  UpdateState state{.loss_scale = 1024,
-                    .good_steps = 0,
-                    .not_finite = 0,
-                    .skipped = 0,
-                    .squares = 0,
-                    .factors = {}};
-  HostQueue queue(HostQueue::Order::ascending);
+  const auto state = fresh_state(1024);
+  KernelQueue queue = KernelQueue::one_way();
   const auto finish = [&](bool bad) {
-    work::begin_update(&state, queue);
-    state.not_finite = bad;
-    work::finish_update(settings, &state, queue);
-    return state.loss_scale;
+    work::begin_update(state.get(), queue);
+    state->not_finite = bad;
+    work::finish_update(settings, state.get(), queue);
+    return state->loss_scale;
   };
 
   CHECK(finish(false) == 1024);
@@ -207,17 +204,17 @@ TEST_CASE("cuda kernels: the loss scale halves after a bad step and doubles afte
   CHECK(finish(true) == 256);
   CHECK(finish(true) == 256);  // the least
   for (int step = 0; step < 30; ++step) finish(false);
-  CHECK(state.loss_scale == 4096);  // the most
-  CHECK(state.skipped == 4);
+  CHECK(state->loss_scale == 4096);  // the most
+  CHECK(state->skipped == 4);
 }
 
 TEST_CASE("cuda kernels: a fixed loss scale stays") {
-  UpdateState state{
-      .loss_scale = 1, .good_steps = 0, .not_finite = 1, .skipped = 0, .squares = 0, .factors = {}};
-  HostQueue queue(HostQueue::Order::ascending);
+  const auto state = fresh_state(1);
+  state->not_finite = 1;
+  KernelQueue queue = KernelQueue::one_way();
 
-  work::finish_update({.interval = 0}, &state, queue);
+  work::finish_update({.interval = 0}, state.get(), queue);
 
-  CHECK(state.loss_scale == 1);
-  CHECK(state.skipped == 1);
+  CHECK(state->loss_scale == 1);
+  CHECK(state->skipped == 1);
 }

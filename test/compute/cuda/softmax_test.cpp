@@ -11,7 +11,9 @@ struct Head {
   KernelCase c;
   SoftmaxCrossEntropy step;
   Batch batch;
-  LossTotals totals{2, 3, 4, 5};  // what an earlier head left
+  // On the heap, where a GPU sees them; the totals are what an earlier head left.
+  std::vector<LossTotals> totals{{2, 3, 4, 5}};
+  std::vector<float> sample_weight{0.5f}, loss_scale{8};
   SoftmaxOperands operands{};
 
   Head(Element element, int classes, const SoftmaxCrossEntropy& head, std::vector<int> labels)
@@ -20,7 +22,7 @@ struct Head {
         step(head) {
     batch.labels.assign(labels.begin(), labels.end());
     c.state.batch = &batch;
-    c.state.sample_weight = sample_weight;
+    c.state.sample_weight = sample_weight[0];
     operands = {element,
                 labels.size(),
                 classes,
@@ -31,10 +33,10 @@ struct Head {
                 step.smoothing,
                 step.weight,
                 step.counts,
-                &sample_weight,
+                sample_weight.data(),
                 nullptr,
                 nullptr,
-                &totals};
+                totals.data()};
   }
 
   void run_kernel(std::vector<TensorId> written) {
@@ -45,13 +47,11 @@ struct Head {
   }
   void check_totals() const {
     const StepResult& expected = c.state.result;
-    CHECK(totals.loss - 2 == Approx(expected.loss).epsilon(1e-5));
-    CHECK(totals.samples - 3 == expected.samples);
-    CHECK(totals.top1 - 4 == expected.top1);
-    CHECK(totals.top5 - 5 == expected.top5);
+    CHECK(totals[0].loss - 2 == Approx(expected.loss).epsilon(1e-5));
+    CHECK(totals[0].samples - 3 == expected.samples);
+    CHECK(totals[0].top1 - 4 == expected.top1);
+    CHECK(totals[0].top5 - 5 == expected.top5);
   }
-
-  static constexpr float sample_weight = 0.5f;
 };
 
 Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
@@ -83,9 +83,8 @@ TEST_CASE("cuda kernels: losses of more samples than a block has threads add up"
 }
 
 TEST_CASE("cuda kernels: dlogits may lie over logits and are multiplied by the loss scale") {
-  const float loss_scale = 8;
   Head head(Element::fp32, 130, {0, 0, 0.1f}, {0, 64, 129});
-  head.operands.loss_scale = &loss_scale;
+  head.operands.loss_scale = head.loss_scale.data();
 
   head.run_kernel({0});
   reference::run(head.step, head.c.state);
@@ -123,6 +122,6 @@ TEST_CASE("cuda kernels: logits that are no numbers are never right, and show in
 
   head.run_kernel({});
 
-  CHECK(head.totals.top5 == 5);
-  CHECK(std::isnan(head.totals.loss));
+  CHECK(head.totals[0].top5 == 5);
+  CHECK(std::isnan(head.totals[0].loss));
 }

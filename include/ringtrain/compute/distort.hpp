@@ -11,7 +11,7 @@ namespace ringtrain {
 /// Turns and stretches one colour, in any unit: hue by `turn` of a circle, saturation by `factor`,
 /// both in HSV as TensorFlow's adjust_hue and adjust_saturation define them; the value stays.
 template <class T>
-void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
+constexpr void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
   const T value = std::max({red, green, blue}), range = value - std::min({red, green, blue});
   if (!(range > 0) || !(value > 0)) return;
   T hue = value == red     ? (green - blue) / range

@@ -1,0 +1,83 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "ringtrain/compute/element.hpp"
+
+// Training BatchNorm in pieces. Activations are dense NHWC, pixels x channels, of `element`;
+// vectors are fp32, one number a channel, on the device; null where optional and not wanted. All
+// calls queue on `stream` and return; they throw Error when a launch fails.
+namespace ringtrain::cuda::kernels {
+
+/// Bytes of the workspace that statistics and backward reduce need. It is free for the next call on
+/// the same stream.
+std::size_t batch_norm_workspace(std::size_t pixels, std::size_t channels);
+
+/// sums[c] = sum of x, sums[channels + c] = sum of x^2, over all pixels. The same bits every time.
+void batch_norm_statistics(Element element, std::size_t pixels, std::size_t channels, const void* x,
+                           float* sums, float* workspace, cudaStream_t stream);
+
+struct BatchNormFinalizeOperands {
+  std::size_t channels, count;  ///< `count`: pixels summed
+  const float *sums, *gamma /* optional: ones */, *beta;
+  float epsilon;
+  bool unbiased;            ///< the variance published is times count / (count - 1)
+  float* batch_statistics;  ///< means, then variances
+  float *scale, *bias;      ///< y = x * scale + bias
+  float *mean, *inverse_deviation;
+};
+/// From sums to what BatchNorm multiplies and adds, and what its backward wants.
+void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream);
+
+struct BatchNormEvaluationOperands {
+  std::size_t channels;
+  const float *statistics /* running means, then variances */, *gamma /* optional */, *beta;
+  float epsilon;
+  float *scale, *bias;
+};
+/// scale and bias from running statistics, for batch_norm_apply.
+void batch_norm_evaluation(const BatchNormEvaluationOperands& operands, cudaStream_t stream);
+
+struct BatchNormApplyOperands {
+  Element element;
+  std::size_t pixels, channels;
+  const void* x;
+  void* y;              ///< may be x
+  std::size_t y_pitch;  ///< elements from pixel to pixel; more than `channels` writes a slice
+  const float *scale, *bias;
+  const void* residual;                         ///< optional, dense
+  const float *residual_scale, *residual_bias;  ///< optional, both or none
+  bool relu;
+};
+/// y = relu?(x * scale + bias + residual * residual_scale + residual_bias)
+void batch_norm_apply(const BatchNormApplyOperands& operands, cudaStream_t stream);
+
+struct BatchNormBackwardReduceOperands {
+  Element element;
+  std::size_t pixels, channels, count;  ///< `count`: pixels of the statistics
+  const void *dy, *skip /* optional */, *x, *y /* optional */;
+  void* g;  ///< optional; may be dy or skip
+  bool relu;
+  const float *scale, *bias, *mean, *inverse_deviation, *gamma /* optional: ones */;
+  float *dgamma /* optional */, *dbeta;
+  float *g_scale, *x_scale, *shift;
+  float* workspace;
+};
+/// g = dy + skip?, zero where the ReLU was off: where y <= 0, or without y where
+/// x * scale + bias <= 0. dbeta = sum of g, dgamma = sum of g * (x - mean) * inverse_deviation, and
+/// the coefficients of batch_norm_backward_apply. The same bits every time.
+void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& operands,
+                                cudaStream_t stream);
+
+struct BatchNormBackwardApplyOperands {
+  Element element;
+  std::size_t pixels, channels;
+  const void *g, *x;
+  void* dx;  ///< may be g or x
+  const float *g_scale, *x_scale, *shift;
+};
+/// dx = g_scale * g + x_scale * x + shift
+void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& operands, cudaStream_t stream);
+
+}  // namespace ringtrain::cuda::kernels

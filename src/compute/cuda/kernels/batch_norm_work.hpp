@@ -1,0 +1,250 @@
+#pragma once
+#include <cmath>
+
+#include "compute/cuda/kernels/batch_norm.hpp"
+#include "compute/cuda/kernels/channel_sums.hpp"
+
+// The calls of batch_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+/// Reads one vector of channels' numbers, or `otherwise` where there are none.
+template <int width>
+constexpr Lanes<width> load_or(const float* vector, std::uint32_t first, float otherwise) {
+  Lanes<width> lanes{};
+  for (int i = 0; i < width; ++i) lanes[i] = vector ? vector[first + i] : otherwise;
+  return lanes;
+}
+
+template <class T, int w>
+struct StatisticsTerm {
+  static constexpr int values = 2, width = w;
+  const T* x;
+  std::size_t channels;
+
+  struct Column {
+    const T* x;
+    std::size_t channels;
+    constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
+      const auto v = load<w>(x + pixel * channels);
+      for (int i = 0; i < w; ++i) {
+        sums[0][i] += v[i];
+        sums[1][i] += v[i] * v[i];
+      }
+    }
+  };
+  constexpr Column column(std::uint32_t first) const { return {x + first, channels}; }
+};
+
+struct WriteSums {
+  float* sums;
+  std::uint32_t channels;
+  template <class Total>
+  constexpr void operator()(std::uint32_t channel, const Total* totals) const {
+    sums[channel] = static_cast<float>(totals[0]);
+    sums[channels + channel] = static_cast<float>(totals[1]);
+  }
+};
+
+template <class Queue>
+void batch_norm_statistics(Element element, std::size_t pixels, std::size_t channels, const void* x,
+                           float* sums, float* workspace, Queue& queue) {
+  with_type_and_width(element, is_wide(element, {channels}, {x}), [&]<class T>(T, auto width) {
+    const StatisticsTerm<T, width> term{static_cast<const T*>(x), channels};
+    sum_pixels(pixels, channels, term, WriteSums{sums, small(channels)}, workspace, queue);
+  });
+}
+
+template <class Number = double>
+struct Finalize {
+  BatchNormFinalizeOperands o;
+  constexpr void operator()(std::uint32_t c) const {
+    const Number count = static_cast<Number>(o.count), mean = o.sums[c] / count;
+    const Number spread = o.sums[o.channels + c] / count - mean * mean;
+    const Number variance = spread > 0 ? spread : 0;
+    const Number inverse = 1 / std::sqrt(variance + o.epsilon);
+    const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;
+    const Number correction = o.unbiased && o.count > 1 ? count / (count - 1) : 1;
+    o.batch_statistics[c] = o.mean[c] = static_cast<float>(mean);
+    o.batch_statistics[o.channels + c] = static_cast<float>(variance * correction);
+    o.inverse_deviation[c] = static_cast<float>(inverse);
+    o.scale[c] = static_cast<float>(scale);
+    o.bias[c] = static_cast<float>(o.beta[c] - mean * scale);
+  }
+};
+
+template <class Queue>
+void batch_norm_finalize(const BatchNormFinalizeOperands& o, Queue& queue) {
+  queue.items(Finalize<>{o}, o.channels);
+}
+
+template <class Number = double>
+struct Evaluate {
+  BatchNormEvaluationOperands o;
+  constexpr void operator()(std::uint32_t c) const {
+    const Number variance = o.statistics[o.channels + c];
+    const Number scale = (o.gamma ? o.gamma[c] : 1) / std::sqrt(variance + o.epsilon);
+    o.scale[c] = static_cast<float>(scale);
+    o.bias[c] = static_cast<float>(o.beta[c] - o.statistics[c] * scale);
+  }
+};
+
+template <class Queue>
+void batch_norm_evaluation(const BatchNormEvaluationOperands& o, Queue& queue) {
+  queue.items(Evaluate<>{o}, o.channels);
+}
+
+template <class T, int w>
+struct ApplyTerm {
+  static constexpr int width = w;
+  BatchNormApplyOperands o;
+
+  struct Column {
+    const T *x, *residual;
+    T* y;
+    std::size_t channels, y_pitch;
+    Lanes<w> scale, bias, residual_scale;
+    bool relu;
+    constexpr void run(std::uint32_t pixel) const {
+      auto v = load<w>(x + pixel * channels);
+      for (int i = 0; i < w; ++i) v[i] = v[i] * scale[i] + bias[i];
+      if (residual) {
+        const auto r = load<w>(residual + pixel * channels);
+        for (int i = 0; i < w; ++i) v[i] += r[i] * residual_scale[i];
+      }
+      for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i]) : v[i];
+      store(y + pixel * y_pitch, v);
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    auto bias = load_or<w>(o.bias, first, 0);
+    const auto more = load_or<w>(o.residual_bias, first, 0);
+    for (int i = 0; i < w; ++i) bias[i] += more[i];
+    return {static_cast<const T*>(o.x) + first,
+            o.residual ? static_cast<const T*>(o.residual) + first : nullptr,
+            static_cast<T*>(o.y) + first,
+            o.channels,
+            o.y_pitch,
+            load_or<w>(o.scale, first, 1),
+            bias,
+            load_or<w>(o.residual_scale, first, 1),
+            o.relu};
+  }
+};
+
+template <class Queue>
+void batch_norm_apply(const BatchNormApplyOperands& o, Queue& queue) {
+  const bool wide = is_wide(o.element, {o.channels, o.y_pitch}, {o.x, o.y, o.residual});
+  with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
+    map_pixels(o.pixels, o.channels, ApplyTerm<T, width>{o}, queue);
+  });
+}
+
+template <class T, int w>
+struct BackwardTerm {
+  static constexpr int values = 2, width = w;
+  BatchNormBackwardReduceOperands o;
+
+  struct Column {
+    const T *dy, *skip, *x, *y;
+    T* g;
+    std::size_t channels;
+    Lanes<w> scale, bias, mean;
+    bool relu;
+    constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
+      const std::size_t at = pixel * channels;
+      const auto input = load<w>(x + at);
+      auto gradient = load<w>(dy + at);
+      if (skip) {
+        const auto more = load<w>(skip + at);
+        for (int i = 0; i < w; ++i) gradient[i] += more[i];
+      }
+      if (relu) mask(at, input, gradient);
+      if (g) store(g + at, gradient);
+      for (int i = 0; i < w; ++i) {
+        sums[0][i] += gradient[i];
+        sums[1][i] += gradient[i] * (input[i] - mean[i]);
+      }
+    }
+    constexpr void mask(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
+      Lanes<w> output{};
+      if (y)
+        output = load<w>(y + at);
+      else
+        for (int i = 0; i < w; ++i) output[i] = input[i] * scale[i] + bias[i];
+      for (int i = 0; i < w; ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0;
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {static_cast<const T*>(o.dy) + first,
+            o.skip ? static_cast<const T*>(o.skip) + first : nullptr,
+            static_cast<const T*>(o.x) + first,
+            o.y ? static_cast<const T*>(o.y) + first : nullptr,
+            o.g ? static_cast<T*>(o.g) + first : nullptr,
+            o.channels,
+            load_or<w>(o.scale, first, 1),
+            load_or<w>(o.bias, first, 0),
+            load_or<w>(o.mean, first, 0),
+            o.relu};
+  }
+};
+
+// With n = (x - mean) * inverse: dx = gamma * inverse * (g - sum / count - n * dot / count).
+struct BackwardCoefficients {
+  BatchNormBackwardReduceOperands o;
+  template <class Number>
+  constexpr void operator()(std::uint32_t c, const Number* totals) const {
+    const Number inverse = o.inverse_deviation[c], count = static_cast<Number>(o.count);
+    const Number sum = totals[0], dot = totals[1] * inverse;
+    const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;
+    const Number x_scale = -scale * inverse * dot / count;
+    if (o.dgamma) o.dgamma[c] = static_cast<float>(dot);
+    o.dbeta[c] = static_cast<float>(sum);
+    o.g_scale[c] = static_cast<float>(scale);
+    o.x_scale[c] = static_cast<float>(x_scale);
+    o.shift[c] = static_cast<float>(-scale * sum / count - x_scale * o.mean[c]);
+  }
+};
+
+template <class Queue>
+void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& o, Queue& queue) {
+  const bool wide = is_wide(o.element, {o.channels}, {o.dy, o.skip, o.x, o.y, o.g});
+  with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
+    sum_pixels(o.pixels, o.channels, BackwardTerm<T, width>{o}, BackwardCoefficients{o},
+               o.workspace, queue);
+  });
+}
+
+template <class T, int w>
+struct BackwardApplyTerm {
+  static constexpr int width = w;
+  BatchNormBackwardApplyOperands o;
+
+  struct Column {
+    const T *g, *x;
+    T* dx;
+    std::size_t channels;
+    Lanes<w> g_scale, x_scale, shift;
+    constexpr void run(std::uint32_t pixel) const {
+      auto v = load<w>(g + pixel * channels);
+      const auto input = load<w>(x + pixel * channels);
+      for (int i = 0; i < w; ++i) v[i] = g_scale[i] * v[i] + (x_scale[i] * input[i] + shift[i]);
+      store(dx + pixel * channels, v);
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {static_cast<const T*>(o.g) + first, static_cast<const T*>(o.x) + first,
+            static_cast<T*>(o.dx) + first,      o.channels,
+            load_or<w>(o.g_scale, first, 1),    load_or<w>(o.x_scale, first, 0),
+            load_or<w>(o.shift, first, 0)};
+  }
+};
+
+template <class Queue>
+void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& o, Queue& queue) {
+  const bool wide = is_wide(o.element, {o.channels}, {o.g, o.x, o.dx});
+  with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
+    map_pixels(o.pixels, o.channels, BackwardApplyTerm<T, width>{o}, queue);
+  });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

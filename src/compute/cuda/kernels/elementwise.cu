@@ -1,0 +1,34 @@
+#include "compute/cuda/kernels/elementwise_work.hpp"
+#include "compute/cuda/kernels/queue.cuh"
+
+namespace ringtrain::cuda::kernels {
+
+void relu_forward(Element element, std::size_t count, const void* x, void* y, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::relu_forward(element, count, x, y, queue);
+}
+
+void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
+                   cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::relu_backward(element, count, y, dy, dx, queue);
+}
+
+void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
+         cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::add(element, count, a, b, y, relu, queue);
+}
+
+void convert(Element from, Element to, std::size_t count, const void* x, void* y,
+             cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::convert(from, to, count, x, y, queue);
+}
+
+void dropout(const DropoutOperands& operands, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::dropout(operands, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

@@ -1,0 +1,131 @@
+#pragma once
+#include <cmath>
+
+#include "compute/cuda/kernels/geometry.hpp"
+#include "compute/cuda/kernels/input.hpp"
+#include "compute/cuda/kernels/lanes.hpp"
+#include "ringtrain/compute/distort.hpp"
+
+// The call of input.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+using Pixel = Lanes<most_image_channels>;
+
+/// One pixel as it came, on the scale 0..255, after brightness and colour.
+template <class Operands>
+constexpr Pixel coloured_pixel(const Operands& o, std::size_t sample, std::size_t pixel) {
+  const std::uint8_t* from = o.images + (sample * o.pixels + pixel) * o.channels;
+  Pixel v{};
+  for (int c = 0; c < o.channels; ++c) v[c] = from[c];
+  if (!o.distortions) return v;
+  const Distortion& d = o.distortions[sample];
+  for (int c = 0; c < o.channels; ++c) v[c] += d.brightness;
+  if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))
+    turn_colour(v[0], v[1], v[2], d.saturation, d.hue);
+  return v;
+}
+
+/// A block an image: sums and squares of each channel, in double (they are of whole images). From
+/// them contrast's effect on the image's mean and deviation follows without another pass.
+struct Moments {
+  InputOperands o;
+
+  Grid launch() const {
+    return {small(o.batch), block_threads, block_threads * 2 * o.channels * sizeof(double)};
+  }
+  constexpr int phases() const { return 2 + folds(block_threads); }
+  template <class Byte>
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            Byte* shared) const {
+    double* sums = reinterpret_cast<double*>(shared) + thread;
+    if (phase == 0)
+      accumulate<double>(block, thread, sums);
+    else if (phase + 1 < phases())
+      fold(phase - 1, thread, sums);
+    else if (thread == 0)
+      finish<double>(block, sums);
+  }
+
+ private:
+  template <class Number>
+  constexpr void accumulate(std::uint32_t sample, std::uint32_t thread, Number* sums) const {
+    Number own[2 * most_image_channels] = {};
+    for (std::size_t pixel = thread; pixel < o.pixels; pixel += block_threads) {
+      const Pixel v = coloured_pixel(o, sample, pixel);
+      for (int c = 0; c < o.channels; ++c) {
+        own[2 * c] += v[c];
+        own[2 * c + 1] += Number(v[c]) * v[c];
+      }
+    }
+    for (int k = 0; k < 2 * o.channels; ++k) sums[k * block_threads] = own[k];
+  }
+  constexpr void fold(int round, std::uint32_t thread, double* sums) const {
+    const std::uint32_t other = fold_partner(thread, round, block_threads);
+    if (other == block_threads) return;
+    for (int k = 0; k < 2 * o.channels; ++k)
+      sums[k * block_threads] += sums[k * block_threads + other - thread];
+  }
+  template <class Number>
+  constexpr void finish(std::uint32_t sample, const Number* sums) const {
+    const Number pixels = static_cast<Number>(o.pixels);
+    const Number contrast = o.distortions ? o.distortions[sample].contrast : 1;
+    ImageMoments& result = o.moments[sample];
+    Number whole = 0, variance = 0;
+    for (int c = 0; c < o.channels; ++c) {
+      const Number mean = sums[2 * c * block_threads] / pixels;
+      result.mean[c] = static_cast<float>(mean);
+      whole += mean / o.channels;
+    }
+    for (int c = 0; c < o.channels; ++c) {
+      const Number mean = sums[2 * c * block_threads] / pixels, off = mean - whole;
+      const Number own = sums[(2 * c + 1) * block_threads] / pixels - mean * mean;
+      variance += (contrast * contrast * (own > 0 ? own : 0) + off * off) / o.channels;
+    }
+    const Number deviation = std::sqrt(variance), least = 1 / std::sqrt(pixels * o.channels);
+    result.whole = static_cast<float>(whole);
+    result.inverse = static_cast<float>(1 / (deviation > least ? deviation : least));
+  }
+};
+
+/// One thread a pixel.
+template <class T, int y_channels>
+struct Normalise {
+  InputOperands o;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t sample = item / o.pixels;
+    const Pixel v = coloured_pixel(o, sample, item % o.pixels);
+    Lanes<y_channels> y{};
+    for (int c = 0; c < y_channels; ++c)
+      if (c < o.channels) y[c] = normal(sample, c, contrasted(sample, c, v[c]));
+    store(static_cast<T*>(o.y) + std::size_t(item) * y_channels, y);
+  }
+
+ private:
+  constexpr float contrasted(std::size_t sample, int c, float v) const {
+    if (!o.distortions || o.distortions[sample].contrast == 1) return v;
+    const float mean = o.moments[sample].mean[c];
+    return (v - mean) * o.distortions[sample].contrast + mean;
+  }
+  constexpr float normal(std::size_t sample, int c, float v) const {
+    if (o.normalisation == Normalisation::mean_deviation)
+      return (v / 255 - o.mean[c]) / o.deviation[c];
+    return (v - o.moments[sample].whole) * o.moments[sample].inverse;
+  }
+};
+
+template <class Queue>
+void input(const InputOperands& o, Queue& queue) {
+  expects(o.channels <= o.y_channels && (o.y_channels == 4 || o.y_channels == 8),
+          "input: images are padded to 4 or 8 channels");
+  const Moments moments{o};
+  if (o.distortions || o.normalisation == Normalisation::standardise_image)
+    queue.blocks(moments, moments.launch());
+  with_type(o.element, [&]<class T>(T) {
+    if (o.y_channels == 4)
+      queue.items(Normalise<T, 4>{o}, o.batch * o.pixels);
+    else
+      queue.items(Normalise<T, 8>{o}, o.batch * o.pixels);
+  });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

@@ -1,0 +1,17 @@
+#include "compute/cuda/kernels/lrn_work.hpp"
+#include "compute/cuda/kernels/queue.cuh"
+
+namespace ringtrain::cuda::kernels {
+
+void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::lrn_forward(operands, x, y, queue);
+}
+
+void lrn_backward(const LrnOperands& operands, const void* x, const void* dy, void* dx, bool mask,
+                  cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::lrn_backward(operands, x, dy, dx, mask, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

@@ -1,0 +1,42 @@
+#include "compute/cuda/kernels/optimizer_work.hpp"
+#include "compute/cuda/kernels/queue.cuh"
+
+namespace ringtrain::cuda::kernels {
+
+void begin_update(UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::begin_update(state, queue);
+}
+
+void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
+                     cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::mark_not_finite(element, count, gradients, state, queue);
+}
+
+void prepare_update(const RuleSettings& settings, const StepScalars* scalars, UpdateState* state,
+                    cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::prepare_update(settings, scalars, state, queue);
+}
+
+void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+            const StepScalars* scalars, UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::update(settings, buffers, range, scalars, state, queue);
+}
+
+void move_average(std::size_t count, const float* values, float* average, float rate,
+                  const UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::move_average(count, values, average, rate, state, queue);
+}
+
+void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::finish_update(settings, state, queue);
+}
+
+std::size_t update_workspace() { return work::Update<float, __half>::most_blocks * sizeof(double); }
+
+}  // namespace ringtrain::cuda::kernels

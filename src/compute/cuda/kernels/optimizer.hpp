@@ -1,0 +1,95 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
+
+// One update of the parameters, entirely on the device, so that a captured graph can contain it:
+//   begin_update; mark_not_finite on every summed gradient; prepare_update; update on every range;
+//   finish_update.
+// All pointers are the device's. All calls queue on `stream` and return; they throw Error when a
+// launch fails. The rules are those of the optimizer on the host, element by element.
+namespace ringtrain::cuda::kernels {
+
+enum class Rule { sgd, momentum, nesterov, rmsprop, adam, adamw };
+
+struct RuleSettings {
+  Rule rule;
+  double momentum, mean_square_decay, beta1, beta2;
+  double epsilon;  ///< inside the root for rmsprop, outside for adam and adamw
+  double ema;      ///< limit of the moving average's decay; 0: there is none
+};
+
+/// What the host says of a step. It is copied to the device before the step is launched.
+struct StepScalars {
+  std::int64_t step;  ///< updates before this one
+  double learning_rate;
+  double gradient_scale;  ///< multiplies gradients, besides 1 / loss scale
+};
+
+/// Factors of this update, fp32, as prepare_update leaves them for update.
+struct UpdateFactors {
+  float scale, lr, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
+};
+
+/// Lives on the device from step to step. To start: zero but for `loss_scale`.
+struct UpdateState {
+  float loss_scale;         ///< what the losses of the next step are multiplied by
+  std::int32_t good_steps;  ///< since the scale last changed
+  std::int32_t not_finite;  ///< this step has a gradient that is infinite or no number
+  std::int64_t skipped;     ///< steps without an update, because of that
+  double squares;           ///< sum of decay * w^2 over this step's updates, before them
+  UpdateFactors factors;
+};
+
+/// How the loss scale follows the gradients: times `backoff` after a step that was skipped, times
+/// `growth` after `interval` steps that were not. An interval of 0 keeps it as it is.
+struct LossScaleSettings {
+  float growth = 2, backoff = 0.5f, least = 1, most = 16777216;
+  std::int32_t interval = 2000;
+};
+
+/// Parameters up to `end`, from where the segment before ended, decay by `decay`.
+struct DecaySegment {
+  std::uint64_t end;
+  double decay;
+};
+
+/// Flat buffers of one layout, 16-byte aligned. Slots that the rule does not have are null.
+struct UpdateBuffers {
+  float* parameters;
+  const void* gradients;
+  Element gradient_element;
+  float *slot0, *slot1;          ///< momentum | mean_square, momentum | adam_m, adam_v
+  float* average;                ///< null: none
+  void* copy;                    ///< parameters rounded for the next step; null: none
+  Element copy_element;          ///< fp16 or bf16; the gradients', unless those are fp32
+  const DecaySegment* segments;  ///< ascending, covering all parameters
+  std::uint32_t segment_count;
+  double* workspace;  ///< update_workspace() bytes
+};
+std::size_t update_workspace();
+
+/// Clears what is of one step.
+void begin_update(UpdateState* state, cudaStream_t stream);
+/// Sets state->not_finite if any of `count` gradients is infinite or no number.
+void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
+                     cudaStream_t stream);
+/// Computes state->factors, once a step.
+void prepare_update(const RuleSettings& settings, const StepScalars* scalars, UpdateState* state,
+                    cudaStream_t stream);
+/// In one pass over `range`: unscale, decay, the rule, moving average, copy, and decay * w^2 into
+/// state->squares, in a fixed order. Changes nothing when the step is not finite. The gradients
+/// stay as they are.
+void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+            const StepScalars* scalars, UpdateState* state, cudaStream_t stream);
+/// average += rate * (values - average), unless the step is not finite: BatchNorm's statistics.
+void move_average(std::size_t count, const float* values, float* average, float rate,
+                  const UpdateState* state, cudaStream_t stream);
+/// Adapts the loss scale and counts a step that was skipped.
+void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream);
+
+}  // namespace ringtrain::cuda::kernels

@@ -1,0 +1,11 @@
+#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/softmax_work.hpp"
+
+namespace ringtrain::cuda::kernels {
+
+void softmax_cross_entropy(const SoftmaxOperands& operands, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::softmax_cross_entropy(operands, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

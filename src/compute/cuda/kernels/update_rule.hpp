@@ -1,0 +1,49 @@
+#pragma once
+#include <cmath>
+
+#include "compute/cuda/kernels/optimizer.hpp"
+
+namespace ringtrain::cuda::kernels::work {
+
+/// One parameter and what belongs to it.
+struct Parameter {
+  float w, g, slot0, slot1;
+};
+
+/// The rules, one parameter at a time. `decay` and `shrink` as in SegmentDecay.
+template <class Factors>
+constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, float decay, float shrink) {
+  const float d = f.scale * p.g + decay * p.w;
+  switch (rule) {
+    case Rule::sgd:
+      p.w -= f.lr * d;
+      return;
+    case Rule::momentum:
+      p.slot0 = f.momentum * p.slot0 + d;
+      p.w -= f.lr * p.slot0;
+      return;
+    case Rule::nesterov:
+      p.slot0 = f.momentum * p.slot0 + d;
+      p.w -= f.lr * (d + f.momentum * p.slot0);
+      return;
+    case Rule::rmsprop:
+      p.slot0 = f.mean_square_decay * p.slot0 + (1 - f.mean_square_decay) * (d * d);
+      p.slot1 = f.momentum * p.slot1 + f.lr * d / std::sqrt(p.slot0 + f.epsilon);
+      p.w -= p.slot1;
+      return;
+    case Rule::adam:
+    case Rule::adamw:
+      p.slot0 = f.beta1 * p.slot0 + (1 - f.beta1) * d;
+      p.slot1 = f.beta2 * p.slot1 + (1 - f.beta2) * (d * d);
+      p.w = shrink * p.w - f.lr * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
+      return;
+  }
+}
+
+/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking.
+struct SegmentDecay {
+  float decay, shrink;
+  double square;  ///< what w^2 is multiplied by in the L2 loss
+};
+
+}  // namespace ringtrain::cuda::kernels::work

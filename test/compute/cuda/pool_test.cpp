@@ -1,0 +1,88 @@
+#include "compute/cuda/kernels/lrn_work.hpp"
+#include "compute/cuda/kernels/pool_work.hpp"
+#include "support/kernel_case.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::cuda::kernels;
+
+namespace {
+
+Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
+int any_channels() { return GENERATE(1, 3, 8, 17, 64); }
+
+int extent(int in, int before, int after, int kernel, int stride) {
+  return (in + before + after - kernel) / stride + 1;
+}
+Shape after(const Window& w, const Shape& x) {
+  return {x.batch, extent(x.height, w.top, w.bottom, w.height, w.stride_y),
+          extent(x.width, w.left, w.right, w.width, w.stride_x), x.channels};
+}
+
+}  // namespace
+
+TEST_CASE("cuda kernels: pools agree with the reference, with ties and padding on one side") {
+  const Element element = any_element();
+  const Window window =
+      GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1},
+               Window{6, 8, 1, 1}, Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3},
+               Window{1, 2, 3, 3}, Window{6, 8, 1, 1, 1, 0, 0, 0});
+  const int channels = any_channels(), batch = GENERATE(1, 3);
+  CAPTURE(element, window.height, window.stride_y, window.top, channels, batch);
+  const Shape x{batch, 6, 8, channels}, y = after(window, x);
+  // Rounded, so that windows have several maxima.
+  KernelCase c(element, {x, y, y, x, y, x}, 2, [](double v) { return std::round(v); });
+  const PoolOperands o{element, window, x, y};
+
+  c.check(MaxPoolForward{window, 0, 2}, {2},
+          [&](auto& queue) { work::max_pool_forward(o, c[0], c[2], queue); });
+  c.check(MaxPoolBackward{window, 0, 2, 1, 3}, {3},
+          [&](auto& queue) { work::max_pool_backward(o, c[0], c[2], c[1], c[3], queue); });
+  c.check(AveragePoolForward{window, 0, 4}, {4},
+          [&](auto& queue) { work::average_pool_forward(o, c[0], c[4], queue); });
+  c.check(AveragePoolBackward{window, 1, 5}, {5},
+          [&](auto& queue) { work::average_pool_backward(o, c[1], c[5], queue); });
+}
+
+TEST_CASE("cuda kernels: global averages of many channels and pixels agree with the reference") {
+  const Element element = any_element();
+  const int channels = GENERATE(5, 40, 264), side = GENERATE(1, 7, 20);
+  CAPTURE(element, channels, side);
+  const Shape x{3, side, side, channels}, y{3, 1, 1, channels};
+  const Window whole{side, side, 1, 1};
+  KernelCase c(element, {x, y, y, x}, 2, [](double v) { return v + 1; });
+  const PoolOperands o{element, whole, x, y};
+
+  c.check(AveragePoolForward{whole, 0, 2}, {2},
+          [&](auto& queue) { work::average_pool_forward(o, c[0], c[2], queue); });
+  c.check(AveragePoolBackward{whole, 1, 3}, {3},
+          [&](auto& queue) { work::average_pool_backward(o, c[1], c[3], queue); });
+}
+
+TEST_CASE("cuda kernels: LRN agrees with the reference, any radius and power") {
+  const Element element = any_element();
+  const int channels = GENERATE(1, 8, 17, 64, 300), radius = GENERATE(1, 4, 20);
+  const float beta = GENERATE(0.75f, 0.6f);
+  const bool mask = GENERATE(false, true);
+  CAPTURE(element, channels, radius, beta, mask);
+  const Shape s{2, 5, 7, channels};
+  KernelCase c(element, {s, s, s, s}, 2);
+  const LrnOperands o{element, s.pixels(), std::size_t(channels), radius, 1.5f, 0.3f, beta};
+
+  c.check(LrnForward{0, 2, radius, 1.5f, 0.3f, beta}, {2},
+          [&](auto& queue) { work::lrn_forward(o, c[0], c[2], queue); });
+  c.check(LrnBackward{0, 1, 3, radius, 1.5f, 0.3f, beta, mask}, {3},
+          [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[3], mask, queue); });
+  c.check(LrnBackward{0, 1, 1, radius, 1.5f, 0.3f, beta, mask}, {1},
+          [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[1], mask, queue); });
+}
+
+TEST_CASE("cuda kernels: LRN's power holds for sums from tiny to huge") {
+  const Shape s{1, 8, 8, 16};
+  KernelCase c(Element::fp32, {s, s, s, s}, 2, [](double v) { return std::pow(10., 5 * v); });
+  const LrnOperands o{Element::fp32, s.pixels(), 16, 0, 1e-6f, 1, 0.75f};
+
+  c.check(LrnForward{0, 2, 0, 1e-6f, 1}, {2},
+          [&](auto& queue) { work::lrn_forward(o, c[0], c[2], queue); });
+  c.check(LrnBackward{0, 1, 3, 0, 1e-6f, 1}, {3},
+          [&](auto& queue) { work::lrn_backward(o, c[0], c[1], c[3], false, queue); });
+}

@@ -13,7 +13,7 @@ declare -A may_use=(
   [train]="base compute allreduce model io train"
 )
 declare -A vendor_home=(
-  [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/" [hdf5.h]="src/io/" [turbojpeg.h]="src/io/"
+  [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/nccl_library.cpp" [hdf5.h]="src/io/" [turbojpeg.h]="src/io/"
   [jpeglib.h]="src/io/" [png.h]="src/io/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
   ["cuda[a-z0-9_]*.h"]="src/compute/cuda/" ["cublas[A-Za-z_]*.h"]="src/compute/cuda/"
   [dnnl.hpp]="src/compute/onednn/" ["oneapi/dnnl/dnnl.hpp"]="src/compute/onednn/"

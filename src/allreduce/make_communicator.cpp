@@ -2,14 +2,21 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "allreduce/communicators.hpp"
+#include "allreduce/nccl_calls.hpp"
 
 namespace ringtrain {
 
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options) {
-  const bool known = kind == "auto" || kind == "ring" || kind == "mpi" || kind == "solo";
-  if (!known) throw Error(Exit::usage, "--allreduce " + kind, "choose auto, ring or mpi");
+  constexpr std::array<std::string_view, 5> kinds = {"auto", "ring", "mpi", "nccl", "solo"};
+  if (std::ranges::find(kinds, kind) == kinds.end())
+    throw Error(Exit::usage, "--allreduce " + kind, "choose auto, ring, mpi or nccl");
+  if (kind == "nccl") return make_nccl_communicator(session, options.gpu, make_nccl_calls());
   if (kind == "solo" && session.size() > 1)
     throw Error(Exit::usage, "--allreduce solo",
                 fmt::format("this job has {} ranks; choose auto", session.size()));

@@ -117,7 +117,7 @@ void add_optimizer(Table& t, Options& o) {
 
 void add_communication(Table& t, Options& o) {
   t.group("communication");
-  t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: MPI's own sum, to compare"},
+  t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: to compare; nccl: between GPUs"},
         enumerator<Allreduce>());
   t.add(o.bucket_mb, {"bucket-mb", "X", "MiB of gradients summed at a time"}, number(0.001, 4096));
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());

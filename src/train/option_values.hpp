@@ -38,7 +38,7 @@ inline constexpr std::array names_of<Precision> = {"auto", "fp32", "bf16", "fp16
 template <>
 inline constexpr std::array names_of<OnNan> = {"stop", "skip"};
 template <>
-inline constexpr std::array names_of<Allreduce> = {"auto", "ring", "mpi"};
+inline constexpr std::array names_of<Allreduce> = {"auto", "ring", "mpi", "nccl"};
 template <>
 inline constexpr std::array names_of<ShowProgress> = {"auto", "on", "off"};
 template <>

@@ -142,6 +142,9 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
   if (options.device == Device::cuda)
     throw Error(Exit::usage, "--device cuda",
                 "this version trains on CPUs only; leave --device out or say cpu");
+  if (options.allreduce == Allreduce::nccl)
+    throw Error(Exit::usage, "--allreduce nccl",
+                "sums between GPUs, but this run computes on CPUs; leave it out or say ring");
   Plan plan;
   plan.options = options;
   plan.ranks = ranks;

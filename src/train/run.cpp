@@ -178,9 +178,10 @@ void Job::resume(const Resume& how) {
 int Job::run(WriterProcess& writer) {
   if (!options().eval_only) open_checkpoints(writer);
   resume(options().resume);
-  if (options().eval_only) return evaluate_only();
-  if (options().baseline) compare_with_one_rank();
-  return train();
+  if (options().baseline && !options().eval_only) compare_with_one_rank();
+  const int code = options().eval_only ? evaluate_only() : train();
+  communicator_->close();
+  return code;
 }
 
 // A checkpoint's options are text from a file: if they cannot be read, that is no failure.
@@ -273,6 +274,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
   const StepOutcome outcome =
       trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
+  communicator_->check();
   guard(outcome, trainer.position());
   if (outcome.stop) stop_for(outcome.signal);
 

@@ -83,6 +83,9 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o.device = Device::cuda;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("CPUs only"));
   o = options("mlp");
+  o.allreduce = Allreduce::nccl;
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce nccl: sums between GPUs"));
+  o = options("mlp");
   o.batch = 20'000;
   CHECK_THROWS(make_plan(o, 1, 0, 1));
 }

@@ -4,8 +4,9 @@
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank(), size() and cancel() is collective: all
-/// ranks call it, in the same order, with views of equal size in the same kind of memory.
+/// The ranks of one training job. Every member but rank(), size(), check() and cancel() is
+/// collective: all ranks call it, in the same order, with views of equal size in the same kind of
+/// memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -22,6 +23,11 @@ class Communicator {
   virtual void start_sum(View gradients) = 0;
   /// Orders compute work queued from now on after every sum started so far.
   virtual void finish() = 0;
+  /// Throws what went wrong in the background since the last call. Never waits; not collective.
+  virtual void check() {}
+  /// Ends a job in which all is well, when no sum is in flight and none will be. Without it,
+  /// destruction breaks off what other ranks may still be doing.
+  virtual void close() {}
   /// Gives up the sums in flight, when the job fails: afterwards nothing touches their views, and
   /// only destruction is allowed. Not collective.
   virtual void cancel() noexcept {}

@@ -5,8 +5,22 @@
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/compute/element.hpp"
 
 namespace ringtrain {
+
+/// How sums between GPUs are made.
+struct GpuSums {
+  /// The cudaStream_t that computes: sums follow what is queued there, and it follows them. It
+  /// outlives the communicator. Null: CUDA's default stream.
+  void* compute_stream = nullptr;
+  /// What views of gradients hold: an fp32 number in each float, or two of 16 bits.
+  Element element = Element::fp32;
+  bool average = false;  ///< divides by the ranks, so that sums of fp16 do not overflow
+  /// Tells NCCL about memory(), so that GPUs reach each other's without copies.
+  bool register_memory = false;
+  double deadline_s = 120;  ///< longest time for NCCL to take a call; then the job fails
+};
 
 struct CommunicatorOptions {
   RingTuning ring = {};
@@ -18,11 +32,14 @@ struct CommunicatorOptions {
   /// The ranks of a host have fewer cores than threads that want to run: ranks that wait for each
   /// other leave theirs at once. Changes speed, never the result.
   bool crowded = false;
+  GpuSums gpu = {};
 };
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for
-/// comparison), "solo" (one rank), or "auto". Collective; on the main thread, like all use of the
-/// communicator. `session` outlives it.
+/// comparison), "nccl" (between GPUs, in their memory), "solo" (one rank), or "auto" (between
+/// CPUs). "nccl" makes the GPU of place_on_gpus() this thread's, and throws Error(Exit::usage)
+/// where there is none, or no build for it. Collective; on the main thread, like all use of the
+/// communicator, but for cancel() and check() of "nccl". `session` outlives it.
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options = {});
 

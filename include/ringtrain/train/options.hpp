@@ -13,7 +13,7 @@ namespace ringtrain {
 enum class Device { automatic, cpu, cuda };
 enum class Precision { automatic, fp32, bf16, fp16 };
 enum class OnNan { stop, skip };
-enum class Allreduce { automatic, ring, mpi };
+enum class Allreduce { automatic, ring, mpi, nccl };
 enum class ShowProgress { automatic, on, off };
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.

@@ -1,0 +1,25 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringtrain {
+
+/// The GPU of one rank, and what NCCL must be told so that it works there.
+struct GpuPlace {
+  int device = 0;       ///< by this process's numbers
+  bool shared = false;  ///< some ranks of the job, not only this one, share a GPU
+  /// Environment variables to set before NCCL's first call, unless the user has set them.
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string warning;  ///< for the user, once a job; empty where nothing is shared
+};
+
+/// Spreads the ranks of each host over the GPUs there, in order of rank: each takes the one with
+/// the fewest ranks among those it sees, so that it does not matter whether all ranks see all GPUs
+/// or a scheduler shows each its own. `host_of`: each rank's host; `visible`: the PCI bus ids of
+/// the GPUs each rank sees, by device number. Pure: all ranks come to the same answer. Throws
+/// Error(Exit::usage) where a rank sees none.
+GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
+                       const std::vector<std::vector<std::string>>& visible);
+
+}  // namespace ringtrain

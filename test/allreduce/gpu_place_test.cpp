@@ -1,0 +1,123 @@
+#include "ringtrain/allreduce/gpu_place.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "allreduce/communicators.hpp"
+#include "ringtrain/base/error.hpp"
+#include "support/recording_nccl.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+using Gpus = std::vector<std::string>;
+
+namespace {
+
+std::vector<int> devices(const std::vector<int>& host_of, const std::vector<Gpus>& visible) {
+  std::vector<int> all;
+  for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank)
+    all.push_back(place_on_gpus(rank, host_of, visible).device);
+  return all;
+}
+
+std::string value(const GpuPlace& place, const std::string& name) {
+  const auto found =
+      std::ranges::find(place.environment, name, &std::pair<std::string, std::string>::first);
+  return found == place.environment.end() ? "unset" : found->second;
+}
+
+}  // namespace
+
+TEST_CASE("gpu place: ranks of a host that see the same GPUs take one each") {
+  const Gpus both{"a", "b"};
+
+  CHECK(devices({0, 1, 0, 1}, {both, both, both, both}) == std::vector<int>{0, 0, 1, 1});
+  CHECK_FALSE(place_on_gpus(2, {0, 1, 0, 1}, {both, both, both, both}).shared);
+}
+
+TEST_CASE("gpu place: a scheduler may show each rank its own GPU") {
+  const std::vector<Gpus> own{{"a"}, {"b"}, {"c"}};
+
+  CHECK(devices({0, 0, 0}, own) == std::vector<int>{0, 0, 0});
+  CHECK_FALSE(place_on_gpus(0, {0, 0, 0}, own).shared);
+}
+
+TEST_CASE("gpu place: without sharing only the ring is asked for, and nobody is warned") {
+  const GpuPlace place = place_on_gpus(0, {0, 0}, {{"a", "b"}, {"a", "b"}});
+
+  CHECK(place.environment ==
+        std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Ring"}});
+  CHECK(place.warning.empty());
+}
+
+TEST_CASE("gpu place: more ranks than GPUs are dealt out evenly, with a loud warning") {
+  const Gpus both{"a", "b"};
+  const std::vector<Gpus> visible(5, both);
+
+  const GpuPlace place = place_on_gpus(3, {0, 0, 0, 0, 0}, visible);
+
+  CHECK(devices({0, 0, 0, 0, 0}, visible) == std::vector<int>{0, 1, 0, 1, 0});
+  CHECK(place.shared);
+  CHECK_THAT(place.warning, Contains("WARNING: up to 3 ranks share a GPU"));
+  CHECK(value(place, "NCCL_ALGO") == "Ring");
+  CHECK(value(place, "NCCL_HOSTID") == "host0-r3");
+  CHECK(value(place, "NCCL_NET") == "Socket");
+  CHECK(value(place, "NCCL_SOCKET_IFNAME") == "lo");
+  CHECK(value(place, "NCCL_IB_DISABLE") == "1");
+  CHECK(value(place, "NCCL_PROTO") == "Simple");
+  CHECK(value(place, "NCCL_MAX_CTAS") == "2");
+  CHECK(value(place, "NCCL_NVLS_ENABLE") == "0");
+  CHECK(value(place, "NCCL_MNNVL_ENABLE") == "0");
+  CHECK(value(place, "NCCL_RAS_ENABLE") == "0");
+}
+
+TEST_CASE("gpu place: sharing on one host concerns all ranks, and between hosts no loopback") {
+  const GpuPlace place = place_on_gpus(2, {0, 0, 1}, {{"a"}, {"a"}, {"a"}});
+
+  CHECK(place.shared);
+  CHECK(value(place, "NCCL_HOSTID") == "host1-r2");
+  CHECK(value(place, "NCCL_SOCKET_IFNAME") == "unset");
+}
+
+TEST_CASE("gpu place: a rank without a GPU is refused by name") {
+  CHECK_THROWS_WITH(place_on_gpus(0, {0, 1}, {{"a"}, {}}), Contains("rank 1 sees no GPU"));
+}
+
+TEST_CASE("gpu place: what the user told NCCL stays") {
+  const char* const before = std::getenv("NCCL_ALGO");
+  REQUIRE(before == nullptr);
+  ::setenv("NCCL_ALGO", "Tree", 1);
+  const auto nccl = std::make_shared<RecordingNccl>();
+  const MpiSession session;
+
+  const auto communicator = make_nccl_communicator(session, {}, nccl);
+
+  CHECK(std::string(std::getenv("NCCL_ALGO")) == "Tree");
+  ::unsetenv("NCCL_ALGO");
+  CHECK(nccl->calls() == Gpus{"device 0", "stream"});
+  CHECK(communicator->size() == 1);
+}
+
+TEST_CASE("gpu place: NCCL is told to sum around a ring") {
+  REQUIRE(std::getenv("NCCL_ALGO") == nullptr);
+  const MpiSession session;
+
+  make_nccl_communicator(session, {}, std::make_shared<RecordingNccl>());
+
+  CHECK(std::string(std::getenv("NCCL_ALGO")) == "Ring");
+  ::unsetenv("NCCL_ALGO");
+}
+
+TEST_CASE("nccl: where there is no GPU, or no build for it, one sentence says so") {
+  const MpiSession session;
+  try {
+    make_communicator("nccl", session);
+    WARN("skipped: there is a GPU here");
+  } catch (const Error& error) {
+    CHECK(error.code() == Exit::usage);
+    CHECK_THAT(error.what(),
+               Contains("--allreduce nccl: ") &&
+                   (Contains("no GPU can be used here") || Contains("RINGTRAIN_CUDA=ON")));
+  }
+}

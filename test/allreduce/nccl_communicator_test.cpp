@@ -1,0 +1,310 @@
+#include "allreduce/nccl_communicator.hpp"
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "support/recording_nccl.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+using Texts = std::vector<std::string>;
+
+namespace {
+
+// Rank 1 of 2, on GPU 3 of a host named "node7", with calls that are written down.
+struct Job {
+  std::shared_ptr<RecordingNccl> nccl = std::make_shared<RecordingNccl>();
+  GpuSums sums{.compute_stream = nccl->compute(), .deadline_s = 0.05};
+  NcclRank me{.rank = 1, .size = 2, .host = "node7", .device = 3, .deadline_s = 0.05};
+  std::vector<float> gradients = std::vector<float>(10);
+
+  std::unique_ptr<NcclCommunicator> start() {
+    nccl->base = gradients.data();
+    return std::make_unique<NcclCommunicator>(nccl, me, NcclId{std::byte{RecordingNccl::id_byte}},
+                                              sums);
+  }
+  View all() { return {gradients.data(), gradients.size()}; }
+};
+
+template <class Act>
+Error failure_of(const Act& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error("nothing", "was thrown");
+}
+
+}  // namespace
+
+TEST_CASE("nccl: sums follow the compute stream, which waits for them in finish only") {
+  Job job;
+  const auto communicator = job.start();
+  const Texts step{"record 1 on compute", "sums waits for 1",   "sum 6+4 fp32 on sums",
+                   "record 1 on compute", "sums waits for 1",   "sum 0+6 fp32 on sums",
+                   "record 2 on sums",    "compute waits for 2"};
+
+  for (int i = 0; i < 3; ++i) {
+    job.nccl->forget();
+    communicator->start_sum(job.all().slice(6, 4));
+    communicator->start_sum(job.all().slice(0, 6));
+    communicator->finish();
+
+    CHECK(job.nccl->calls() == step);
+  }
+  CHECK(job.nccl->queries == 0);
+}
+
+TEST_CASE("nccl: finish waits for nothing when nothing was started") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->forget();
+
+  communicator->start_sum(View());
+  communicator->finish();
+
+  CHECK(job.nccl->calls().empty());
+}
+
+TEST_CASE("nccl: joins the ranks with the first one's id, and waits for them") {
+  Job job;
+  job.nccl->taken = NcclResult::in_progress;
+  job.nccl->states = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
+
+  const auto communicator = job.start();
+
+  CHECK(job.nccl->count("init 1/2 id 42") == 1);
+  CHECK(job.nccl->polls == 3);
+}
+
+TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next call") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->taken = NcclResult::in_progress;
+  job.nccl->states = {NcclResult::in_progress, NcclResult::success};
+
+  communicator->start_sum(job.all());
+
+  CHECK(job.nccl->polls == 2);
+  CHECK(job.nccl->queries == 0);
+}
+
+TEST_CASE("nccl: 16-bit gradients are twice as many, and can be averaged") {
+  Job job;
+  job.sums.element = GENERATE(Element::fp16, Element::bf16);
+  job.sums.average = true;
+  const auto communicator = job.start();
+
+  communicator->start_sum(job.all());
+
+  CHECK(job.nccl->count(std::string("average 0+20 ") + name_of(job.sums.element) + " on sums") ==
+        1);
+}
+
+TEST_CASE("nccl: a broadcast follows the compute stream and is there when it returns") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->forget();
+  job.nccl->polls_until_done = 3;
+
+  communicator->broadcast(job.all(), 0);
+
+  CHECK(job.nccl->calls() == Texts{"record 1 on compute", "sums waits for 1",
+                                   "broadcast 0+10 of 0 on sums", "record 2 on sums"});
+  CHECK(job.nccl->queries == 4);
+}
+
+TEST_CASE("nccl: a broadcast that does not end is given up after the deadline") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->polls_until_done = 1000000;
+
+  const Error error = failure_of([&] { communicator->broadcast(job.all(), 0); });
+
+  CHECK(error.code() == Exit::stuck);
+  CHECK_THAT(error.what(), Contains("broadcast between GPUs"));
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: after the deadline a call is aborted, and the error names it and the rank") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
+
+  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
+
+  CHECK(error.code() == Exit::stuck);
+  CHECK_THAT(error.what(), Contains("ncclAllReduce") && Contains("0.05 s") &&
+                               Contains("rank 1/2, host node7, GPU 3"));
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: ranks that do not come are given up after the deadline") {
+  Job job;
+  job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
+
+  const Error error = failure_of([&] { job.start(); });
+
+  CHECK(error.code() == Exit::stuck);
+  CHECK_THAT(error.what(), Contains("ncclCommInitRankConfig"));
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: a failed call is an error in NCCL's words, and aborts") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->failing = "sum ";
+
+  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
+
+  CHECK(error.code() == Exit::internal);
+  CHECK_THAT(error.what(), Contains("ncclAllReduce: NCCL result 3, its last words") &&
+                               Contains("rank 1/2, host node7, GPU 3"));
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: check finds what failed in the background, and only that") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->states = {NcclResult::success, NcclResult::in_progress, NcclResult::remote_error};
+
+  CHECK_NOTHROW(communicator->check());
+  CHECK_NOTHROW(communicator->check());
+  const Error error = failure_of([&] { communicator->check(); });
+
+  CHECK(error.code() == Exit::rank_lost);
+  CHECK_THAT(error.what(), Contains("NCCL result 6") && Contains("GPU 3"));
+  CHECK(job.nccl->count("abort") == 1);
+  CHECK_NOTHROW(communicator->check());
+}
+
+TEST_CASE("nccl: another thread can cancel a wait, and the abort happens once") {
+  Job job;
+  job.me.deadline_s = 60;
+  const auto communicator = job.start();
+  job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
+  std::thread watchdog([&] {
+    while (job.nccl->count("sum 0+10 fp32 on sums") == 0) std::this_thread::yield();
+    communicator->cancel();
+  });
+
+  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
+  communicator->cancel();
+  watchdog.join();
+
+  CHECK_THAT(error.what(), Contains("given up"));
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: after a failure memory stays, because the GPU may still be writing to it") {
+  Job job;
+  const auto communicator = job.start();
+  Buffer buffer = communicator->memory().allocate(4);
+  float* const left_behind = buffer.view().data();
+  job.nccl->failing = "sum ";
+  CHECK_THROWS(communicator->start_sum(buffer));
+
+  buffer = Buffer();
+
+  CHECK(job.nccl->count("free") == 0);
+  ::operator delete(left_behind);
+}
+
+TEST_CASE("nccl: after cancel nothing reaches NCCL any more, and memory stays") {
+  Job job;
+  job.sums.register_memory = true;
+  const auto communicator = job.start();
+  Buffer buffer = communicator->memory().allocate(4);
+  float* const left_behind = buffer.view().data();
+  communicator->start_sum(buffer);
+  communicator->cancel();
+  job.nccl->forget();
+
+  buffer = Buffer();
+  CHECK_THROWS_WITH(communicator->start_sum(job.all()), Contains("given up"));
+
+  CHECK(job.nccl->count("free") == 0);
+  CHECK(job.nccl->count("deregister") == 0);
+  CHECK(job.nccl->count("sum 0+10 fp32 on sums") == 0);
+  ::operator delete(left_behind);
+}
+
+TEST_CASE("nccl: memory is zero, registered on request, and deregistered before the end") {
+  Job job;
+  job.sums.register_memory = true;
+  auto communicator = job.start();
+  Buffer early = communicator->memory().allocate(4), late = communicator->memory().allocate(8);
+  const auto values = late.view().host();
+  CHECK(std::ranges::count(values, 0.0f) == 8);
+  CHECK(job.nccl->count("register 16 bytes") == 1);
+  CHECK(job.nccl->count("register 32 bytes") == 1);
+
+  early = Buffer();
+  CHECK(job.nccl->count("deregister") == 1);
+  CHECK(job.nccl->place("deregister") < job.nccl->place("free"));
+  job.nccl->forget();
+  communicator->close();
+  late = Buffer();
+  communicator.reset();
+
+  CHECK(job.nccl->calls() == Texts{"deregister", "finalize", "destroy", "free", "end of event",
+                                   "end of event", "end of stream"});
+}
+
+TEST_CASE("nccl: memory is not registered unless asked for") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->forget();
+
+  communicator->memory().allocate(4);
+  communicator->memory().allocate(0);
+
+  CHECK(job.nccl->calls() == Texts{"alloc", "free"});
+}
+
+TEST_CASE("nccl: destruction without close aborts, and never waits for the others") {
+  Job job;
+  job.me.deadline_s = 3600;
+  auto communicator = job.start();
+  communicator->start_sum(job.all());
+  job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
+  job.nccl->forget();
+
+  communicator.reset();
+
+  CHECK(job.nccl->calls() == Texts{"abort", "end of event", "end of event", "end of stream"});
+}
+
+TEST_CASE("nccl: close waits for the other ranks, up to the deadline") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
+
+  const Error error = failure_of([&] { communicator->close(); });
+
+  CHECK(error.code() == Exit::stuck);
+  CHECK_THAT(error.what(), Contains("ncclCommFinalize"));
+  CHECK(job.nccl->count("destroy") == 0);
+  CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: one rank alone needs no NCCL, but has memory") {
+  Job job;
+  job.me.rank = 0;
+  job.me.size = 1;
+  job.sums.register_memory = true;
+  const auto communicator = job.start();
+  Buffer buffer = communicator->memory().allocate(3);
+  job.nccl->forget();
+
+  communicator->broadcast(buffer, 0);
+  communicator->start_sum(buffer);
+  communicator->finish();
+  communicator->check();
+  buffer = Buffer();
+  communicator->close();
+  communicator->cancel();
+
+  CHECK(job.nccl->calls() == Texts{"free"});
+}

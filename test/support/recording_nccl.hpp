@@ -1,0 +1,138 @@
+#pragma once
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "allreduce/nccl_calls.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+
+/// NCCL and CUDA without a GPU: writes down each call as "name arguments" and answers as it was
+/// told to. Streams are "compute" and "sums", events are numbers. Polls are counted, not written
+/// down.
+class RecordingNccl final : public NcclCalls {
+ public:
+  /// The next answers of comm_get_async_error(); the last one stays.
+  std::deque<NcclResult> states{NcclResult::success};
+  /// What calls that start something answer.
+  NcclResult taken = NcclResult::success;
+  /// What the call whose text starts with `failing` answers.
+  std::string failing;
+  NcclResult failure = NcclResult::internal_error;
+  int polls_until_done = 0;  ///< of an event
+  std::vector<std::string> gpus{"0000:01:00.0"};
+  int polls = 0;
+
+  std::vector<std::string> calls() const {
+    const std::scoped_lock lock(mutex_);
+    return calls_;
+  }
+  void forget() {
+    const std::scoped_lock lock(mutex_);
+    calls_.clear();
+  }
+  std::ptrdiff_t count(const std::string& call) const { return std::ranges::count(calls(), call); }
+  /// The place of a call in the order of calls, which has it.
+  std::ptrdiff_t place(const std::string& call) const {
+    const auto all = calls();
+    const auto found = std::ranges::find(all, call);
+    if (found == all.end()) throw Error("RecordingNccl", "no call " + call);
+    return found - all.begin();
+  }
+  /// A stream for the communicator to follow.
+  void* compute() { return this; }
+
+  /// What ids begin with.
+  static constexpr int id_byte = 42;
+
+  NcclResult get_unique_id(NcclId& id) override {
+    id[0] = std::byte{id_byte};
+    return note("get_unique_id");
+  }
+  NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
+    comm = reinterpret_cast<NcclComm>(this);
+    return note(fmt::format("init {}/{} id {}", rank, size, static_cast<int>(id[0])));
+  }
+  NcclResult comm_get_async_error(NcclComm, NcclResult& state) override {
+    const std::scoped_lock lock(mutex_);
+    ++polls;
+    state = states.front();
+    if (states.size() > 1) states.pop_front();
+    return NcclResult::success;
+  }
+  NcclResult comm_finalize(NcclComm) override { return note("finalize"); }
+  void comm_destroy(NcclComm) noexcept override { note("destroy"); }
+  void comm_abort(NcclComm) noexcept override { note("abort"); }
+  NcclResult comm_register(NcclComm, void* data, std::size_t bytes, void*& handle) override {
+    handle = data;
+    return note(fmt::format("register {} bytes", bytes));
+  }
+  NcclResult comm_deregister(NcclComm, void*) override { return note("deregister"); }
+  NcclResult all_reduce(void* data, std::size_t count, Element element, Reduction reduction,
+                        NcclComm, GpuStream stream) override {
+    return note(fmt::format("{} {}+{} {} on {}", reduction == Reduction::sum ? "sum" : "average",
+                            static_cast<float*>(data) - base, count, name_of(element),
+                            name(stream)));
+  }
+  NcclResult broadcast(float* data, std::size_t count, int root, NcclComm,
+                       GpuStream stream) override {
+    return note(fmt::format("broadcast {}+{} of {} on {}", data - base, count, root, name(stream)));
+  }
+  std::string words(NcclResult result, NcclComm) override {
+    return fmt::format("NCCL result {}, its last words", static_cast<int>(result));
+  }
+
+  std::vector<std::string> visible_devices() override { return gpus; }
+  void set_device(int device) override { note(fmt::format("device {}", device)); }
+  GpuStream stream_create() override {
+    note("stream");
+    return sums();
+  }
+  void stream_destroy(GpuStream) noexcept override { note("end of stream"); }
+  GpuEvent event_create() override { return reinterpret_cast<GpuEvent>(++events_); }
+  void event_destroy(GpuEvent) noexcept override { note("end of event"); }
+  void event_record(GpuEvent event, GpuStream stream) override {
+    note(fmt::format("record {} on {}", number(event), name(stream)));
+  }
+  void stream_wait_event(GpuStream stream, GpuEvent event) override {
+    note(fmt::format("{} waits for {}", name(stream), number(event)));
+  }
+  bool event_query(GpuEvent) override {
+    ++queries;
+    return polls_until_done-- <= 0;
+  }
+  void* mem_alloc(std::size_t bytes) override {
+    note("alloc");
+    return ::operator new(bytes);
+  }
+  void mem_free(void* data) noexcept override {
+    note("free");
+    ::operator delete(data);
+  }
+  void zero(void* data, std::size_t bytes, GpuStream) override {
+    std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
+  }
+
+  const float* base = nullptr;  ///< views are written as their distance from here
+  int queries = 0;              ///< of events, by the host
+
+ private:
+  NcclResult note(const std::string& call) {
+    const std::scoped_lock lock(mutex_);
+    calls_.push_back(call);
+    return !failing.empty() && call.starts_with(failing) ? failure : taken;
+  }
+  GpuStream sums() { return reinterpret_cast<GpuStream>(&events_); }
+  const char* name(GpuStream stream) { return stream == sums() ? "sums" : "compute"; }
+  static std::uintptr_t number(GpuEvent event) { return reinterpret_cast<std::uintptr_t>(event); }
+
+  mutable std::mutex mutex_;
+  std::vector<std::string> calls_;
+  std::uintptr_t events_ = 0;
+};
+
+}  // namespace ringtrain

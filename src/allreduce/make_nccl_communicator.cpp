@@ -15,7 +15,7 @@ namespace {
 std::vector<std::vector<std::string>> visible_to_all(const std::vector<std::string>& mine,
                                                      const MpiSession& session) {
   const auto lines = session.gather(fmt::format("{}", fmt::join(mine, " ")));
-  std::istringstream all(session.broadcast(fmt::format("{}", fmt::join(lines, "\n"))));
+  std::istringstream all(session.broadcast(fmt::format("{}\n", fmt::join(lines, "\n"))));
   std::vector<std::vector<std::string>> visible;
   for (std::string line; std::getline(all, line);) {
     std::istringstream words(line);

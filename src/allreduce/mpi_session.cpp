@@ -61,6 +61,7 @@ int size_as_int(std::size_t size) {
 MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
   const Launch launch = launch_from_environment();
   if (!launch.mpi) return;
+  if (!interface.empty()) check_interfaces(interface);
   configure_mpi(interface);
   int provided = 0;
   // Why not SERIALIZED: docs/decisions/0003-mpi-thread-level.md.
@@ -71,7 +72,6 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
     if (provided < MPI_THREAD_SERIALIZED)
       throw Error(Exit::usage, "start MPI", "this MPI is built without thread support");
     join();
-    if (!interface.empty()) check_interfaces(interface);
   } catch (const std::exception& failure) {
     abort(failure);
   }
@@ -101,8 +101,9 @@ void MpiSession::find_hosts() {
   mpi::check(MPI_Comm_size(local, &local_size_), "MPI_Comm_size");
   try {
     reported_ = share_word(open_together(local).get());
-  } catch (const Error&) {
+  } catch (const Error& failure) {
     // in another container: a failure may be told once in each
+    if (failure.code() != Exit::usage) throw;
   }
   int first = rank_;
   mpi::check(MPI_Bcast(&first, 1, MPI_INT, 0, local), "MPI_Bcast");

@@ -60,18 +60,23 @@ FileDescriptor open_together(MPI_Comm local) {
   mpi::check(MPI_Comm_rank(local, &rank), "MPI_Comm_rank");
   FileDescriptor shared;
   Owner owner{};
-  if (rank == 0) {
-    shared = FileDescriptor(check_errno(::memfd_create("ringtrain", MFD_CLOEXEC), "memfd_create"));
-    const struct stat status = status_of(shared.get());
-    owner = {::getpid(), shared.get(), status.st_dev, status.st_ino};
-  }
+  std::optional<Error> refusal;  // thrown once no other rank waits for this one
+  const auto attempt = [&](const auto& open) {
+    try {
+      shared = open();
+    } catch (const Error& failure) {
+      refusal = failure;
+    }
+  };
+  if (rank == 0)
+    attempt([&] {
+      FileDescriptor made(check_errno(::memfd_create("ringtrain", MFD_CLOEXEC), "memfd_create"));
+      const struct stat status = status_of(made.get());
+      owner = {::getpid(), made.get(), status.st_dev, status.st_ino};
+      return made;
+    });
   mpi::check(MPI_Bcast(&owner, sizeof(owner), MPI_BYTE, 0, local), "MPI_Bcast");
-  std::optional<Error> refusal;
-  try {
-    if (rank != 0) shared = open_of(owner);
-  } catch (const Error& failure) {
-    refusal = failure;
-  }
+  if (rank != 0) attempt([&] { return open_of(owner); });
   mpi::check(MPI_Barrier(local), "MPI_Barrier");  // the first rank may close it now
   if (refusal) throw *refusal;
   return shared;

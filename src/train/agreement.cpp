@@ -34,10 +34,13 @@ std::string disagreement(const std::vector<std::string>& ranks) {
   std::string table;
   for (std::size_t r = 1; r < ranks.size(); ++r) {
     const Claims claims = read_claims(ranks[r]);
-    for (const auto& [name, value] : claims.values)
-      if (const std::string& expected = first.values.at(name); value != expected)
+    for (const auto& [name, value] : claims.values) {
+      const auto found = first.values.find(name);
+      const std::string expected = found == first.values.end() ? "nothing" : found->second;
+      if (value != expected)
         table += fmt::format("\n  {}: rank 0 on {} has {}, rank {} on {} has {}", name, first.host,
                              expected, r, claims.host, value);
+    }
   }
   return table;
 }

@@ -74,6 +74,7 @@ std::optional<Comparison> measure_baseline(const Plan& plan, const Trainer::Part
 
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
+  if (all.stopped()) return std::nullopt;
   const int steps = std::clamp(static_cast<int>(window_s / step_s), 3, 500);
   const int agreed = std::stoi(session.broadcast(std::to_string(steps)));
 

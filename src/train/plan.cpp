@@ -88,6 +88,11 @@ void set_length(Plan& plan) {
     plan.epochs = double(*o.steps) * plan.global_batch / size;
   else
     plan.epochs = o.epochs ? *o.epochs : plan.model.recipe.epochs;
+  constexpr double most = 65'535;  // dropout's random numbers are keyed by 16 bits of epoch
+  if (plan.epochs > most)
+    throw Error(Exit::usage, "length of training",
+                fmt::format("{:.0f} epochs of {} images are more than the {:.0f} that there can be",
+                            plan.epochs, plan.training->size(), most));
 }
 
 // Only `synthetic` has no extent and classes of its own: it takes the model's.

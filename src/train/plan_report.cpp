@@ -25,7 +25,8 @@ struct Subject {
   int batch = 0;
   float label_smoothing = 0;
   OptimizerKind optimizer = {};
-  bool averaged = false;  // --ema
+  bool averaged = false;     // --ema
+  bool accumulates = false;  // --accumulate above 1
 
   // fp32 numbers a parameter that the optimizer keeps beside it.
   std::size_t slots() const {
@@ -33,9 +34,9 @@ struct Subject {
     return by_kind[static_cast<std::size_t>(optimizer)] + averaged;
   }
   std::size_t parameters() const { return model.graph.parameter_count(); }
-  // Parameters, gradients and slots.
+  // Parameters, gradients, their sum over several batches, and slots.
   double state_bytes() const {
-    return double(parameters()) * (2 + double(slots())) * sizeof(float);
+    return double(parameters()) * (2 + double(accumulates) + double(slots())) * sizeof(float);
   }
   // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy.
   double update_bytes(Element element) const {
@@ -51,6 +52,8 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   Subject s{make_model(o.model, o.classes.value_or(default_classes(o.model)))};
   const Recipe& recipe = s.model.recipe;
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
+  if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
+  s.accumulates = o.accumulate > 1;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;

@@ -43,7 +43,7 @@ Agreement claims(const Plan& plan) {
 std::string ending(int signal, const Position& position) {
   const std::string why =
       signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
-  return fmt::format("{}: training ends after step {}", why, position.step);
+  return fmt::format("{}: the run ends after step {}", why, position.step);
 }
 
 // Everything that one training job is made of on one rank, in the order of construction.
@@ -60,7 +60,7 @@ class Job {
   void resume(const Resume& how);
   int train();
   int exit_code() const;
-  int train_to_the_end();
+  int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   int evaluate_only();
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
@@ -78,7 +78,7 @@ class Job {
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void guard(const StepOutcome& outcome, const Position& position);
   void evaluate_at(const Position& position);
-  void stop_for(int signal);
+  void stop_for(int signal, const Position& position);
 
   const MpiSession& session_;
   Output& output_;
@@ -237,16 +237,6 @@ StartRecord Job::start_record() const {
 int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 
 int Job::train() {
-  try {
-    return train_to_the_end();
-  } catch (const std::exception& failure) {
-    // Here, before the buffers and threads of this object go: a sum in flight still writes to
-    // them, and a loader thread may be stuck in a read.
-    session_.abort(failure);
-  }
-}
-
-int Job::train_to_the_end() {
   log_.emplace(output_, plan_, start_, session_.rank());
   Checkpoints checkpoints = make_checkpoints();
   Trainer trainer(parts(), plan_.trainer(), start_);
@@ -254,14 +244,22 @@ int Job::train_to_the_end() {
   loader_options.start = start_.samples;
   Loader loader(*plan_.training, loader_options);
   output_.start(start_record());
+  try {
+    return train_to_the_end(trainer, loader, checkpoints);
+  } catch (const std::exception& failure) {
+    // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
+    // thread may be stuck in a read.
+    session_.abort(failure);
+  }
+}
 
+int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
   step_watch_.lap();
   while (!plan_.done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
     if (!stopping_ && plan_.evaluation_due(trainer.position())) evaluate_at(trainer.position());
   }
-  if (stopping_) output_.note(ending(signal_, trainer.position()));
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
   if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
@@ -276,7 +274,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
       trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
   communicator_->check();
   guard(outcome, trainer.position());
-  if (outcome.stop) stop_for(outcome.signal);
+  if (outcome.stop) stop_for(outcome.signal, trainer.position());
 
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
@@ -307,7 +305,7 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 void Job::evaluate_at(const Position& position) {
   const Evaluation result =
       evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_, stop_);
-  if (result.signal != 0) return stop_for(result.signal);
+  if (result.signal != 0) return stop_for(result.signal, position);
   evaluated_step_ = position.step;
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
@@ -315,7 +313,8 @@ void Job::evaluate_at(const Position& position) {
 }
 
 // On all ranks alike.
-void Job::stop_for(int signal) {
+void Job::stop_for(int signal, const Position& position) {
+  output_.note(ending(signal, position));
   stopping_ = true;
   signal_ = signal;
 }

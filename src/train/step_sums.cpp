@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/stop_request.hpp"
+
 namespace ringtrain {
 namespace {
 
@@ -36,9 +38,7 @@ void StepSums::ask_to_stop(int signal) {
 
 StepOutcome StepSums::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  // A launcher sends the same signal to all; if they differ, all ranks still agree on one number.
-  const float signal = head[signalled] > 0 ? head[signals] / head[signalled] : 0;
-  return {head[loss], head[top1], head[stop] > 0, static_cast<int>(signal),
+  return {head[loss], head[top1], head[stop] > 0, agreed_signal(head[signals], head[signalled]),
           !std::isfinite(head[loss])};
 }
 

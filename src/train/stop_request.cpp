@@ -31,4 +31,9 @@ StopRequest::~StopRequest() {
 
 int StopRequest::signal() const { return received; }
 
+int agreed_signal(double sum, double ranks) {
+  if (ranks == 0) return 0;
+  return sum == SIGINT * ranks ? SIGINT : SIGTERM;
+}
+
 }  // namespace ringtrain

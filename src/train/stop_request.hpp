@@ -14,4 +14,8 @@ class StopRequest {
   int signal() const;
 };
 
+/// What all ranks call the signals that came to `ranks` of them, with numbers that add up to `sum`:
+/// 0 if none came, SIGTERM where they differ.
+int agreed_signal(double sum, double ranks);
+
 }  // namespace ringtrain

@@ -31,13 +31,13 @@ for signal in TERM INT; do
   pkill "-$signal" -P "$(pgrep -P $job)" -x train
   wait $job
   check "SIG$signal: exit code $?" test $? -eq $((128 + $(kill -l $signal)))
-  check "SIG$signal is named" has "signal $(kill -l $signal) .*training ends after step"
+  check "SIG$signal is named" has "signal $(kill -l $signal) .*the run ends after step"
   check "SIG$signal: the state is saved" test -n "$(ls "$signal"/step-*.h5)"
 done
 
 job 2 --batch 8 --steps 1000000 --max-time 2s --checkpoint-dir limited
 check "--max-time: exit code $?" test $? -eq 0
-check "--max-time is named" has "max-time is up: training ends after step"
+check "--max-time is named" has "max-time is up: the run ends after step"
 check "--max-time: the state is saved" test -n "$(ls limited/step-*.h5)"
 
 # A run in two parts, the second on more ranks with the same global batch, goes on where the first ended.

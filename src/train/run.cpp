@@ -178,7 +178,7 @@ void Job::resume(const Resume& how) {
 int Job::run(WriterProcess& writer) {
   if (!options().eval_only) open_checkpoints(writer);
   resume(options().resume);
-  if (options().baseline && !options().eval_only) compare_with_one_rank();
+  if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only() : train();
   communicator_->close();
   return code;

@@ -8,8 +8,8 @@
 #include "ringtrain/compute/view.hpp"
 
 // One update of the parameters, entirely on the device, so that a captured graph can contain it:
-//   begin_update; mark_not_finite on every summed gradient; prepare_update; update on every range;
-//   finish_update.
+//   begin_update; mark_not_finite on every summed gradient and loss; prepare_update; update on
+//   every range; finish_update.
 // All pointers are the device's. All calls queue on `stream` and return; they throw Error when a
 // launch fails. The rules are those of the optimizer on the host, element by element.
 namespace ringtrain::cuda::kernels {
@@ -75,7 +75,10 @@ std::size_t update_workspace();
 
 /// Clears what is of one step.
 void begin_update(UpdateState* state, cudaStream_t stream);
-/// Sets state->not_finite if any of `count` gradients is infinite or no number.
+/// sum += values: one micro-step's gradients onto those of the micro-steps before.
+void accumulate(std::size_t count, const float* values, float* sum, cudaStream_t stream);
+/// Sets state->not_finite if any of `count` gradients is infinite or no number. Or other summed
+/// numbers: a StepHead's loss.
 void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
                      cudaStream_t stream);
 /// Computes state->factors, once a step.

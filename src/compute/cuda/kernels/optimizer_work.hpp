@@ -23,6 +23,26 @@ void begin_update(UpdateState* state, Queue& queue) {
   queue.items(BeginUpdate{state}, 1);
 }
 
+template <int w>
+struct Accumulate {
+  const float* values;
+  float* sum;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto v = load<w>(values + std::size_t(item) * w);
+    auto total = load<w>(sum + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) total[i] += v[i];
+    store(sum + std::size_t(item) * w, total);
+  }
+};
+
+template <class Queue>
+void accumulate(std::size_t count, const float* values, float* sum, Queue& queue) {
+  if (is_wide(Element::fp32, {count}, {values, sum}))
+    queue.items(Accumulate<full_width<float>>{values, sum}, count / full_width<float>);
+  else
+    queue.items(Accumulate<1>{values, sum}, count);
+}
+
 // Threads that write the flag write the same value. x - x is 0 for finite x alone.
 template <class T, int w>
 struct MarkNotFinite {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "compute/cuda/operation_graph.hpp"
 
 namespace ringtrain::cuda {
@@ -204,6 +206,37 @@ Convolution stored(const Window& w, const Shape& x, const Shape& y, Element elem
   return {{height, width}, {x.batch, y.height + height - 1, y.width + width - 1, 16}, y};
 }
 
+std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element element) {
+  std::set<TensorId> images;
+  std::map<TensorId, StoredImage> result;
+  for (const Step& step : schedule.steps) {
+    if (const auto* s = std::get_if<Input>(&step)) images.insert(s->y);
+    const auto* s = std::get_if<ConvolutionForward>(&step);
+    if (s == nullptr) continue;
+    const Convolution form =
+        stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element);
+    if (form.x == schedule.tensors[s->x]) continue;
+    const auto [place, is_new] = result.emplace(s->x, StoredImage{s->window, form});
+    if (!images.contains(s->x) || place->second.form.x != form.x)
+      throw Error(
+          "convolution on a GPU",
+          fmt::format("it reads {} channels, which only the first layer may, all in one way",
+                      schedule.tensors[s->x].channels));
+  }
+  return result;
+}
+
+std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element) {
+  const auto images = stored_images(schedule, element);
+  std::vector<std::size_t> bytes;
+  for (TensorId id = 0; id < static_cast<TensorId>(schedule.tensors.size()); ++id) {
+    const auto image = images.find(id);
+    const Shape& shape = image == images.end() ? schedule.tensors[id] : image->second.form.x;
+    bytes.push_back(shape.elements() * bytes_of(element));
+  }
+  return bytes;
+}
+
 Request request(const Schedule& schedule, const ConvolutionForward& s, Element e, bool fused) {
   const bool bias = fused && s.b, relu = fused && s.relu;
   if (!s.prologue && s.sums == no_vector)
@@ -243,6 +276,16 @@ Request request(const Schedule& schedule, const MatrixProductInputGradient& s, E
 Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, Element e) {
   return about(schedule.tensors[s.x], schedule.tensors[s.dy], e, "weight gradient",
                [=](const Convolution& at) { return weight_gradient(s, at, e); });
+}
+
+std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element e) {
+  if (const auto* s = std::get_if<ConvolutionForward>(&step))
+    if (s->prologue || s->sums != no_vector) return request(schedule, *s, e, true);
+  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
+    if (s->epilogue) return request(schedule, *s, e);
+  if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
+    if (s->prologue) return request(schedule, *s, e);
+  return std::nullopt;
 }
 
 }  // namespace ringtrain::cuda

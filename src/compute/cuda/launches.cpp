@@ -30,17 +30,6 @@ const char* kernel_of(const BatchNormApply&) { return "batch_norm_apply"; }
 const char* kernel_of(const BatchNormBackwardReduce&) { return "batch_norm_backward_reduce"; }
 const char* kernel_of(const BatchNormBackwardApply&) { return "batch_norm_backward_apply"; }
 
-// The image is stored as the convolution that reads it wants it.
-std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element) {
-  std::vector<Shape> shapes = schedule.tensors;
-  for (const Step& step : schedule.steps)
-    if (const auto* s = std::get_if<ConvolutionForward>(&step))
-      shapes[s->x] = stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element).x;
-  std::vector<std::size_t> bytes;
-  for (const Shape& shape : shapes) bytes.push_back(shape.elements() * bytes_of(element));
-  return bytes;
-}
-
 // The part of x that a convolution touches: a window of one pixel skips what lies between.
 std::size_t touched(const Window& w, std::size_t bytes) {
   return w.height * w.width == 1 ? bytes / (w.stride_y * w.stride_x) : bytes;

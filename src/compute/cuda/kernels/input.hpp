@@ -21,7 +21,7 @@ struct ImageMoments {
 struct InputOperands {
   Element element;
   std::size_t batch, pixels;      ///< `pixels` of one image
-  int channels, y_channels;       ///< y has 4 or 8, at least `channels`; with blocks 16
+  int channels, y_channels;       ///< y has as many, or 4 or 8 with zeros; with blocks 16
   const std::uint8_t* images;     ///< batch x pixels x channels
   const Distortion* distortions;  ///< of each image; null: none
   Normalisation normalisation;

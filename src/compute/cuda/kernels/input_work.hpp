@@ -123,6 +123,19 @@ struct Normalise {
   }
 };
 
+/// One thread a pixel, for images that are stored as they are.
+template <class T>
+struct NormaliseDense {
+  NormalPixel pixel;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const int channels = pixel.o.channels;
+    const Pixel v = pixel(item / pixel.o.pixels, item % pixel.o.pixels);
+    for (int c = 0; c < channels; ++c)
+      y[std::size_t(item) * channels + c] = static_cast<T>(static_cast<float>(v[c]));
+  }
+};
+
 /// One thread a block of 2x2 pixels. `channels` is known to the compiler, so that the block stays
 /// in registers.
 template <class T, int channels>
@@ -180,14 +193,17 @@ void normalise_blocks(const InputOperands& o, Queue& queue) {
 
 template <class Queue>
 void normalise_pixels(const InputOperands& o, Queue& queue) {
-  expects(o.channels <= o.y_channels && (o.y_channels == 4 || o.y_channels == 8),
+  const bool wide = o.y_channels == 4 || o.y_channels == 8;
+  expects(o.channels == o.y_channels || (o.channels < o.y_channels && wide),
           "input: images are padded to 4 or 8 channels");
   with_type(o.element, [&]<class T>(T) {
     T* y = static_cast<T*>(o.y);
     if (o.y_channels == 4)
       queue.items(Normalise<T, 4>{{o}, y}, o.batch * o.pixels);
-    else
+    else if (o.y_channels == 8)
       queue.items(Normalise<T, 8>{{o}, y}, o.batch * o.pixels);
+    else
+      queue.items(NormaliseDense<T>{{o}, y}, o.batch * o.pixels);
   });
 }
 

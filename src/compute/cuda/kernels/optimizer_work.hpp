@@ -119,7 +119,7 @@ struct FinishUpdate {
     if (settings.interval == 0) return;
     state->good_steps = state->not_finite ? 0 : state->good_steps + 1;
     if (state->not_finite) change_scale(settings.backoff);
-    if (state->good_steps < settings.interval) return;
+    if (state->good_steps < static_cast<float>(settings.interval)) return;
     state->good_steps = 0;
     change_scale(settings.growth);
   }

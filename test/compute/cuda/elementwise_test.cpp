@@ -168,16 +168,16 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
   const int channels = any_channels();
   const bool in_place = GENERATE(false, true);
   CAPTURE(element, channels, in_place);
-  const Shape s{3, 2, 3, channels};
+  const Shape s{4, 2, 3, channels};
   KernelCase c(element, {s, s}, 1);
   Batch batch;
-  batch.samples = {100, 1ull << 40, 3};
-  batch.epochs = {0, 7, 1};
-  batch.labels.resize(3);
+  batch.samples = {100, 1ull << 40, 3, 4};
+  batch.epochs = {0, 7, 1, 0};
+  batch.labels.resize(4);
   c.state.batch = &batch;
   const TensorId y = in_place ? 0 : 1;
   const DropoutOperands operands{element,
-                                 3,
+                                 4,
                                  s.features(),
                                  c[0],
                                  c[y],

@@ -66,7 +66,7 @@ TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the ref
   const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 60);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
   const bool distort = GENERATE(false, true);
-  const int padded = channels > 4 ? 8 : GENERATE(4, 8);
+  const int padded = std::max(channels, GENERATE(0, 4, 8));  // as it is, or padded
   CAPTURE(element, channels, height, distort, padded);
   const Shape s{5, height, 5, channels};
   const Batch batch = images(s);
@@ -128,6 +128,7 @@ TEST_CASE("cuda kernels: input that has no such form is refused") {
   refused(3, 6, false);
   refused(5, 4, false);
   refused(3, 16, false);
+  refused(9, 9, false);
   refused(5, 16, true);
   refused(3, 8, true);
 }

@@ -203,8 +203,9 @@ void normalise_blocks(const InputOperands& o, Queue& queue) {
 template <class Queue>
 void normalise_pixels(const InputOperands& o, Queue& queue) {
   const bool wide = o.y_channels == 4 || o.y_channels == 8;
-  expects(o.channels == o.y_channels || (o.channels < o.y_channels && wide),
-          "input: images are padded to 4 or 8 channels");
+  expects(o.channels <= most_image_channels &&
+              (o.channels == o.y_channels || (o.channels < o.y_channels && wide)),
+          "input: images of at most 8 channels are stored as they are, or padded to 4 or 8");
   with_type(o.element, [&]<class T>(T) {
     T* y = static_cast<T*>(o.y);
     if (o.y_channels == 4)

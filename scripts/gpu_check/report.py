@@ -13,7 +13,7 @@ def number(finding):
 
 
 def line(stage, finding):
-    return f"{stage:13} {finding.verdict:8} {finding.what:44} {number(finding):26} {finding.note}".rstrip()
+    return f"{stage:13} {finding.verdict:8} {finding.what:50} {number(finding):26} {finding.note}".rstrip()
 
 
 def count(findings_by_stage, verdict):
@@ -28,7 +28,7 @@ def table(findings_by_stage):
     """One line a finding, failures last so that they are read."""
     rows = [(stage, f) for stage, findings in findings_by_stage.items() for f in findings]
     rows.sort(key=lambda row: row[1].verdict == FAILED)
-    head = f"{'stage':13} {'result':8} {'what':44} {'number':26} note"
+    head = f"{'stage':13} {'result':8} {'what':50} {'number':26} note"
     return "\n".join([head] + [line(stage, f) for stage, f in rows] + [summary(findings_by_stage)])
 
 

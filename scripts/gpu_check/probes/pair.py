@@ -1,15 +1,18 @@
-"""pair.py --model M --batch N --precision P --modes A,B --rounds R --folder DIR [--toy] -- TRAIN...: our training beside PyTorch's, in turns on
-one GPU. PyTorch's processes stay alive between their windows; ours starts anew each round. Reports each side's images a second by round."""
+"""pair.py --model M --batch N --precision P [--modes A,B] [--rounds R] --files NAME [--toy] -- TRAIN...: our training beside PyTorch's, in
+turns on one GPU. PyTorch's processes stay alive between their windows; ours starts anew each round and is ended once it has trained long
+enough. Reports each side's images a second by round; our metrics are left in NAME-<round>.jsonl."""
 import argparse
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import records
 
-WINDOW_S = 2.0
+WINDOW_S = 3.0  # of training, on either side
 
 
 class Worker:
@@ -19,7 +22,7 @@ class Worker:
         script = str(Path(__file__).with_name("torch_worker.py"))
         words = [sys.executable, script, options.model, str(options.batch), options.precision, mode] + ["--toy"] * options.toy
         self.batch, self.mode = options.batch, mode
-        self.log = open(f"{options.folder}/{options.model}-{options.batch}-{options.precision}-{mode}.log", "w+")
+        self.log = open(f"{options.files}-{mode}.log", "w+")
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
 
     def ready(self):
@@ -41,32 +44,37 @@ class Worker:
 
 
 def our_rate(command, metrics):
-    done = subprocess.run(command + ["--metrics", str(metrics)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"pair: train ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    """A run of any length; SIGTERM ends it after its step, without an evaluation."""
+    job = subprocess.Popen(command + ["--metrics", str(metrics)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    while job.poll() is None and not (metrics.is_file() and '"kind":"step"' in metrics.read_text()):
+        time.sleep(0.1)
+    time.sleep(WINDOW_S)
+    job.send_signal(signal.SIGTERM)
+    words = job.communicate()[1]
+    if job.returncode != 128 + signal.SIGTERM:
+        raise SystemExit(f"pair: train ended with {job.returncode}: {words.strip()[-300:]}")
     return records.rate(records.parse(metrics.read_text()))[0]
 
 
 parser = argparse.ArgumentParser()
-for name in ("--model", "--precision", "--modes"):
+for name in ("--model", "--precision", "--files"):
     parser.add_argument(name, required=True)
+parser.add_argument("--modes", default="")
 parser.add_argument("--batch", type=int, required=True)
-parser.add_argument("--rounds", type=int, default=3)
-parser.add_argument("--folder", type=Path, required=True)
+parser.add_argument("--rounds", type=int, default=1)
 parser.add_argument("--toy", action="store_true")
 parser.add_argument("train", nargs="+")
 options = parser.parse_args()
 
-workers = [Worker(options, mode) for mode in options.modes.split(",")]  # they warm up side by side
+workers = [Worker(options, mode) for mode in filter(None, options.modes.split(","))]  # they warm up side by side
 failed = {}
 for worker in list(workers):
     if not worker.ready():
         failed[worker.mode] = worker.end()
         workers.remove(worker)
 found = {"ours": [], **{worker.mode: [] for worker in workers}}
-for round in range(options.rounds):
-    metrics = options.folder / f"{options.model}-{options.batch}-{options.precision}-{round}.jsonl"
-    found["ours"].append(our_rate(options.train, metrics))
+for turn in range(options.rounds):
+    found["ours"].append(our_rate(options.train, Path(f"{options.files}-{turn}.jsonl")))
     for worker in workers:
         found[worker.mode].append(worker.rate())
     print("RESULT " + json.dumps({"rates": found, "failed": failed}), flush=True)  # what there is, if time runs out

@@ -16,9 +16,8 @@ def commands(place):
 
 def growth(samples, of):
     """MiB by which the most lies above the first, once warm; None without enough readings."""
-    last = max((s["step"] for s in samples), default=0)
-    warm = [s[of] for s in samples if s["step"] >= WARM_SHARE * last and s["step"] > 0 and s[of] is not None]
-    # The last reading may be of a process that is ending, and a smaller one is no leak.
+    last = max((s["step"] for s in samples), default=0)  # after it comes an evaluation, with memory of its own
+    warm = [s[of] for s in samples if max(1, WARM_SHARE * last) <= s["step"] < last and s[of] is not None]
     return max(warm) - warm[0] if len(warm) >= LEAST_SAMPLES else None
 
 

@@ -18,7 +18,7 @@ def commands(place):
 def libraries(text):
     """Findings about where the dynamic linker finds CUDA's libraries."""
     lost = re.findall(r"^\s*(\S+) => not found", text, re.MULTILINE)
-    found = re.findall(r"^\s*(lib(?:cudart|cudnn|cublasLt|nccl)\.so\.\d+) => (\S+)", text, re.MULTILINE)
+    found = re.findall(r"^\s*(lib(?:cudart|cudnn|cublasLt|nccl)\.so\.\d+) => (/\S+)", text, re.MULTILINE)
     return [Finding(f"library {name}", FAILED, note="not found") for name in lost] + \
         [Finding(name, MEASURED, note=path) for name, path in found]
 

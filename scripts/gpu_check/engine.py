@@ -52,17 +52,20 @@ def attempt(place, command, folder, deadline):
         reason = place.missing(need)
         if reason:
             return Outcome(why=reason)
-    seconds = min(command.seconds, deadline - time.monotonic())
-    if seconds < LEAST_S:
-        return Outcome(why="not run: the stage's time was up")
+    left = deadline - time.monotonic()
+    if left < LEAST_S:
+        return Outcome(why="not run: the stage's time was up", late=True)
     try:
-        return run(command, folder / f"{command.name}.log", seconds)
+        outcome = run(command, folder / f"{command.name}.log", min(command.seconds, left))
     except OSError as failure:
         return Outcome(why=f"cannot be started: {failure}")
+    outcome.late = outcome.code is None and left < command.seconds
+    return outcome
 
 
 def complaint(command, outcome):
-    return Finding(command.name, SKIPPED if command.optional else FAILED, note=outcome.complaint())
+    forgiven = command.optional or (command.may_wait and outcome.late)
+    return Finding(command.name, SKIPPED if forgiven else FAILED, note=outcome.complaint())
 
 
 def run_stage(stage, place, known, deadline):
@@ -76,9 +79,9 @@ def run_stage(stage, place, known, deadline):
     findings, ended_well = [], {}
     for command in stage.commands(place):
         outcome = attempt(place, command, folder, deadline)
-        if outcome.ok:
+        if outcome.ok or (command.may_wait and outcome.late and outcome.result()):
             ended_well[command.name] = outcome
-        else:
+        if not outcome.ok:
             findings.append(complaint(command, outcome))
     try:
         return stage.judge(ended_well, known) + findings

@@ -13,6 +13,7 @@ class Command:
     seconds: float  # it is killed after these
     needs: tuple = ()  # see Place.missing
     optional: bool = False  # without it something is not known, but nothing is wrong
+    may_wait: bool = False  # may be left out or cut short when the stage's time is up
     metrics: Optional[Path] = None  # what it writes as --metrics
 
 
@@ -24,6 +25,7 @@ class Outcome:
     seconds: float = 0.0
     records: list = field(default_factory=list)
     why: str = ""  # why code is None
+    late: bool = False  # because the stage's time was up
 
     @property
     def ok(self):
@@ -59,8 +61,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Stage:
-    """`commands(place)` are run in order; `judge(outcomes, known)` gets those that ended well, by
-    name, and the numbers of earlier stages as {"stage/what": value}."""
+    """`commands(place)` are run in order; `judge(outcomes, known)` gets those that ended well (or
+    were cut short, may be, and reported a result), by name, and the numbers of earlier stages as
+    {"stage/what": value}."""
     name: str
     purpose: str
     budget_s: float

@@ -58,6 +58,19 @@ class Engine(unittest.TestCase):
 
         self.assertEqual(self.found(slow, quick, seconds=7), [("judged", PASSED), ("it", FAILED), ("late", FAILED), ("judged", PASSED)])
 
+    def test_a_command_that_may_wait_is_skipped_for_lack_of_time_and_its_result_so_far_counts(self):
+        code = 'import time; print(\'RESULT {"x": 1}\', flush=True); time.sleep(60)'
+        seen = {}
+
+        found = self.found(stage(python(code, may_wait=True), python("", "late", may_wait=True),
+                                 judge=lambda outcomes, known: seen.update({n: o.result() for n, o in outcomes.items()}) or []), seconds=3)
+
+        self.assertEqual((found, seen), ([("it", SKIPPED), ("late", SKIPPED)], {"it": {"x": 1}}))
+
+    def test_a_command_that_may_wait_and_breaks_is_a_failure(self):
+        self.assertIn(("it", FAILED), self.found(stage(python("raise SystemExit(1)", may_wait=True))))
+        self.assertIn(("it", FAILED), self.found(stage(python("import time; time.sleep(60)", seconds=2.5, may_wait=True), name="two")))
+
     def test_what_a_stage_needs_and_does_not_have_is_told(self):
         self.assertEqual(self.found(stage(needs=("no_such_program",))), [("one", SKIPPED)])
         self.assertIn(("it", FAILED), self.found(stage(python("", needs=("no_such_program",)), name="two")))

@@ -100,20 +100,32 @@ class Ranks(unittest.TestCase):
 
 
 class Speed(unittest.TestCase):
-    def pair(self, rates, goal=1.5, failed=None):
-        return {f.what: f for f in speed.judge_pair("resnet50", 256, "fp16", "eager,compile", goal, {"rates": rates, "failed": failed or {}})}
+    def pair(self, rates, failed=None, **more):
+        case = speed.Case("resnet50", 256, "fp16", peers="eager,compile", goal=1.5, **more)
+        return {f.what: f for f in speed.judge_case(case, result(rates=rates, failed=failed or {}))}
 
     def test_the_ratio_is_to_the_best_mode_round_by_round(self):
         found = self.pair({"ours": [6000, 9000, 6000], "eager": [2000, 2000, 2000], "compile": [3000, 4500, 4000]})
 
-        ratio = found["resnet50 256 fp16: ours over PyTorch compile"]
+        ratio = found["resnet50 256 fp16: ours over compile"]
         self.assertEqual((found["resnet50 256 fp16"].value, ratio.value), (6000, 2.0))
         self.assertEqual(ratio.note, "the goal of 1.5 is reached")
+
+    def test_a_goal_may_name_its_rival(self):
+        found = self.pair({"ours": [6000], "eager": [2000], "compile": [3000]}, rival="eager")
+
+        self.assertEqual(found["resnet50 256 fp16: ours over eager"].value, 3)
+
+    def test_every_case_has_a_name_of_its_own_that_the_bounds_know(self):
+        names = [case.name() for case in speed.CASES]
+
+        self.assertEqual(len(set(names)), len(names))
+        self.assertLessEqual({"-".join(map(str, case)) for case in roofline.CASES}, set(names))
 
     def test_a_goal_that_is_missed_is_told_and_is_no_failure(self):
         found = self.pair({"ours": [3000], "eager": [2500]})
 
-        ratio = found["resnet50 256 fp16: ours over PyTorch eager"]
+        ratio = found["resnet50 256 fp16: ours over eager"]
         self.assertEqual((ratio.verdict, ratio.note), (MEASURED, "the goal of 1.5 is missed"))
 
     def test_pytorch_may_fail_and_we_may_not(self):

@@ -1,4 +1,4 @@
-"""pair.py --model M --batch N --precision P [--modes A,B] [--rounds R] --files NAME [--toy] -- TRAIN...: our training beside PyTorch's, in
+"""pair.py --model M --batch N --precision P [--modes A,B] --rounds R --files NAME [--toy] -- TRAIN...: our training beside PyTorch's, in
 turns on one GPU. PyTorch's processes stay alive between their windows; ours starts anew each round and is ended once it has trained long
 enough. Reports each side's images a second by round; our metrics are left in NAME-<round>.jsonl."""
 import argparse
@@ -56,27 +56,37 @@ def our_rate(command, metrics):
     return records.rate(records.parse(metrics.read_text()))[0]
 
 
+def report(rates, failed):
+    print("RESULT " + json.dumps({"rates": rates, "failed": failed}), flush=True)
+
+
 parser = argparse.ArgumentParser()
 for name in ("--model", "--precision", "--files"):
     parser.add_argument(name, required=True)
 parser.add_argument("--modes", default="")
 parser.add_argument("--batch", type=int, required=True)
-parser.add_argument("--rounds", type=int, default=1)
+parser.add_argument("--rounds", type=int, default=2)
 parser.add_argument("--toy", action="store_true")
 parser.add_argument("train", nargs="+")
 options = parser.parse_args()
 
-workers = [Worker(options, mode) for mode in filter(None, options.modes.split(","))]  # they warm up side by side
+# The first run chooses plans, and is what is known should PyTorch take too long.
+first = our_rate(options.train, Path(f"{options.files}-0.jsonl"))
+report({"ours": [first]}, {})
+if not options.modes:
+    sys.exit(0)
+
+workers = [Worker(options, mode) for mode in options.modes.split(",")]  # they warm up side by side
 failed = {}
 for worker in list(workers):
     if not worker.ready():
         failed[worker.mode] = worker.end()
         workers.remove(worker)
 found = {"ours": [], **{worker.mode: [] for worker in workers}}
-for turn in range(options.rounds):
+for turn in range(1, options.rounds + 1):
     found["ours"].append(our_rate(options.train, Path(f"{options.files}-{turn}.jsonl")))
     for worker in workers:
         found[worker.mode].append(worker.rate())
-    print("RESULT " + json.dumps({"rates": found, "failed": failed}), flush=True)  # what there is, if time runs out
+    report(found, failed)
 for worker in workers:
     worker.end()

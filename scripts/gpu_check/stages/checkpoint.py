@@ -13,7 +13,7 @@ SLOTS_BUSY = "both slots are still being written"  # a slow disk, and no stall
 def commands(place):
     metrics = place.out / "checkpoint" / "saves.jsonl"
     model, batch = place.size("resnet50", "cifar10_cnn"), place.size(256, 8)
-    options = synthetic(model, batch, place.size(420, 60), "--lr", 0.001, "--log-every", 1, "--metrics", metrics, "--checkpoint-every",
+    options = synthetic(model, batch, place.size(300, 60), "--lr", 0.001, "--log-every", 1, "--metrics", metrics, "--checkpoint-every",
                         place.size(40, 10), "--checkpoint-dir", place.out / "checkpoint" / "files")
     return [Command("saves", place.train(*options, precision="fp16"), 60, needs=("train",), metrics=metrics)]
 

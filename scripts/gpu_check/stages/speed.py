@@ -1,88 +1,90 @@
 """Our images a second, and PyTorch's on the same GPU, in turns."""
 import statistics
+from dataclasses import dataclass
 
 from records import phase_shares, rate
 from stage import FAILED, MEASURED, SKIPPED, Command, Finding, Stage
 from stages.common import probe, synthetic, toy
 
-# model, images a step, precision, PyTorch's modes, the factor we aim for over the best of them (eager for small networks)
-PAIRS = (
-    ("resnet50", 256, "fp16", "eager,compile", 1.5),
-    ("cifar10_cnn", 128, "fp16", "eager,reduce-overhead", 5.0),
-    ("resnet50", 256, "bf16", "eager,compile", 1.5),
-    ("resnet20", 128, "fp16", "eager,reduce-overhead", None),
-    ("cifar10_cnn", 128, "fp32", "eager,reduce-overhead", 5.0),
-)
-# What we alone do in other ways.
-ALONE = (
-    ("resnet50", 256, "fp16", "no-graph"), ("resnet50", 128, "fp16", "graph"), ("resnet50", 512, "fp16", "graph"),
-    ("resnet50", 256, "fp32", "graph"), ("cifar10_cnn", 128, "fp16", "no-graph"), ("cifar10_cnn", 1024, "fp16", "graph"),
-    ("resnet20", 128, "fp16", "no-graph"), ("resnet20", 1024, "fp16", "graph"), ("resnet20", 128, "fp32", "graph"),
+
+@dataclass(frozen=True)
+class Case:
+    model: str
+    batch: int
+    precision: str
+    graph: bool = True
+    peers: str = ""  # PyTorch's modes to compare with
+    goal: float = 0.0  # our rate over PyTorch's best mode, or over `rival`; 0: none
+    rival: str = ""
+
+    def what(self):
+        return f"{self.model} {self.batch} {self.precision}" + ("" if self.graph else " no-graph")
+
+    def name(self):
+        return self.what().replace(" ", "-")
+
+
+CASES = (
+    Case("resnet50", 256, "fp16", peers="eager,compile", goal=1.5),
+    Case("cifar10_cnn", 128, "fp16", peers="eager,reduce-overhead", goal=5, rival="eager"),
+    Case("resnet50", 256, "fp16", graph=False),
+    Case("resnet50", 256, "bf16"),
+    Case("cifar10_cnn", 128, "fp16", graph=False),
+    Case("resnet20", 128, "fp16"),
+    # What is left is for longer runs: --stages speed.
+    Case("resnet50", 128, "fp16"), Case("resnet50", 512, "fp16"), Case("cifar10_cnn", 1024, "fp16"), Case("resnet20", 1024, "fp16"),
+    Case("resnet20", 128, "fp32", peers="eager,reduce-overhead"),
+    Case("cifar10_cnn", 128, "fp32", peers="eager,reduce-overhead", goal=5, rival="eager"),
+    Case("resnet50", 512, "bf16", peers="compile", goal=1.5),
+    Case("resnet20", 128, "bf16", graph=False), Case("resnet50", 256, "fp32"),
 )
 LOG_EVERY = {"resnet50": 5, "cifar10_cnn": 100, "resnet20": 100}  # steps: some records a second
 FOREVER = 1_000_000_000  # steps; the probe ends a run
 
 
-def command(place, name, model, batch, precision, seconds, asked, *more):
-    """`asked`: what the probe measures beside our training."""
-    words = ("--model", model, "--batch", place.size(batch, 8), "--precision", place.size(precision, "fp32"), *asked, "--files",
-             place.out / "speed" / name, *toy(place), "--")
-    options = synthetic(model, place.size(batch, 8), FOREVER, "--lr", 0.001, "--log-every", place.size(LOG_EVERY[model], 2), "--autotune", *more)
-    return Command(name, probe("pair", *words, *place.train(*options, precision=precision)), seconds, needs=("train",),
-                   metrics=place.out / "speed" / f"{name}-0.jsonl")
-
-
-def pair(place, model, batch, precision, modes, _):
-    asked = ("--modes", place.size(modes, "eager"), "--rounds", place.size(3, 2))
-    return command(place, f"{model}-{batch}-{precision}", model, batch, precision, 110, asked)
-
-
-def alone(place, model, batch, precision, how):
-    more = ("--no-graph",) if how == "no-graph" else ()
-    return command(place, f"{model}-{batch}-{precision}-{how}", model, batch, precision, 30, (), *more)
+def command(place, case):
+    files, batch = place.out / "speed" / case.name(), place.size(case.batch, 8)
+    asked = ("--modes", place.size(case.peers, "eager")) if case.peers else ()
+    words = ("--model", case.model, "--batch", batch, "--precision", place.size(case.precision, "fp32"), *asked, "--files", files, *toy(place), "--")
+    options = synthetic(case.model, batch, FOREVER, "--lr", 0.001, "--log-every", place.size(LOG_EVERY[case.model], 2), "--autotune",
+                        *(() if case.graph else ("--no-graph",)))
+    return Command(case.name(), probe("pair", *words, *place.train(*options, precision=case.precision)), 120 if case.peers else 30,
+                   needs=("train",), may_wait=True, metrics=files.with_name(files.name + "-0.jsonl"))
 
 
 def commands(place):
-    """ResNet-50 takes a CPU too long for a rehearsal."""
-    return [make(place, *case) for make, cases in ((pair, PAIRS), (alone, ALONE)) for case in cases
-            if not place.rehearse or case[0] == "cifar10_cnn"]
+    """ResNets take a CPU too long for a rehearsal."""
+    return [command(place, case) for case in CASES if not place.rehearse or case.model == "cifar10_cnn"]
 
 
-def judge_pair(model, batch, precision, modes, goal, found):
-    """Rates of both sides and their ratio: round by round, since the GPU's clock moves."""
-    what = f"{model} {batch} {precision}"
+def where_time_goes(records):
+    _, spread = rate(records)
+    shares = ", ".join(f"{phase} {share:.0%}" for phase, share in phase_shares(records)[:4])
+    return f"+- {spread:,.0f}; {shares}" if shares else ""
+
+
+def judge_ratio(case, rates, medians):
+    """Round by round, since the GPU's clock moves."""
+    best = case.rival if case.rival in medians else max(medians, key=medians.get)
+    ratio = statistics.median(a / b for a, b in zip(rates["ours"], rates[best]))
+    aim = f"the goal of {case.goal:g} is {'reached' if ratio >= case.goal else 'missed'}" if case.goal else ""
+    return Finding(f"{case.what()}: ours over {best}", MEASURED, ratio, "", aim)
+
+
+def judge_case(case, outcome):
+    found = outcome.result()
     rates = {side: values for side, values in found.get("rates", {}).items() if values}
     if not rates.get("ours"):
-        return [Finding(what, FAILED, note="no rate of ours")]
+        return [Finding(case.what(), FAILED, note="no rate of ours")]
     medians = {side: statistics.median(values) for side, values in rates.items()}
-    findings = [Finding(what, MEASURED, medians.pop("ours"), "images/s")]
-    findings += [Finding(f"{what}: PyTorch {mode}", MEASURED, value, "images/s") for mode, value in medians.items()]
-    findings += [Finding(f"{what}: PyTorch {mode}", SKIPPED, note=why) for mode, why in found.get("failed", {}).items()]
-    peers = {"eager"} & set(medians) if goal == 5.0 else set(medians)
-    if peers:
-        best = max(peers, key=medians.get)
-        ratio = statistics.median(a / b for a, b in zip(rates["ours"], rates[best]))
-        aim = f"the goal of {goal:g} is {'reached' if ratio >= goal else 'missed'}" if goal else ""
-        findings.append(Finding(f"{what}: ours over PyTorch {best}", MEASURED, ratio, "", aim))
-    return findings
-
-
-def judge_alone(name, outcome):
-    middle, spread = rate(outcome.records)
-    if middle is None:
-        return Finding(name, FAILED, note="no step was recorded")
-    shares = ", ".join(f"{phase} {share:.0%}" for phase, share in phase_shares(outcome.records)[:4])
-    return Finding(name.replace("-", " ", 3), MEASURED, middle, "images/s", f"+- {spread:,.0f}; {shares}")
+    findings = [Finding(case.what(), MEASURED, medians.pop("ours"), "images/s", where_time_goes(outcome.records))]
+    findings += [Finding(f"{case.what()}: PyTorch {mode}", MEASURED, value, "images/s") for mode, value in medians.items()]
+    findings += [Finding(f"{case.what()}: PyTorch {mode}", SKIPPED, note=why) for mode, why in found.get("failed", {}).items()]
+    return findings + ([judge_ratio(case, rates, medians)] if medians else [])
 
 
 def judge(outcomes, known):
-    findings = []
-    for case in PAIRS:
-        name = "-".join(map(str, case[:3]))
-        if name in outcomes:
-            findings += judge_pair(*case, outcomes[name].result())
-    names = ["-".join(map(str, case)) for case in ALONE]
-    return findings + [judge_alone(name, outcomes[name]) for name in names if name in outcomes]
+    return [finding for case in CASES if case.name() in outcomes for finding in judge_case(case, outcomes[case.name()])]
 
 
 SPEED = Stage("speed", "our images a second, by batch, precision and graph, and PyTorch's in turns", 160, commands, judge)

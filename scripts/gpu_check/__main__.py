@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import engine
@@ -77,13 +78,22 @@ def build(place):
 def show_progress(stage, findings, seconds):
     print(f"\n{stage.name}, {seconds:.0f} s: {stage.purpose}")
     for finding in findings:
-        print(report.line(stage.name, finding), flush=True)
+        print(report.line(stage.name, finding))
+        print(textwrap.indent(finding.detail, "    | "), end="\n" if finding.detail else "", flush=True)
+
+
+def commit():
+    """Of the checkout; a copy has none, and git may be missing."""
+    try:
+        done = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def about(place, options):
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     machine = "a rehearsal on the CPU" if place.rehearse else "; ".join(place.gpus())
-    return {"machine": machine, "date": datetime.date.today().isoformat(), "commit": commit or "unknown",
+    return {"machine": machine, "date": datetime.date.today().isoformat(), "commit": commit(),
             "seconds": options.seconds, "stages_run": [stage.name for stage in options.stages]}
 
 
@@ -104,11 +114,12 @@ def main(arguments):
         options.json = options.json.resolve()
     os.chdir(ROOT)
     findings = engine.run_all(options.stages, place, options.seconds, show_progress)
-    if options.json:
-        report.write_json(options.json, findings, about(place, options))
-    print(f"\n{about(place, options)['machine']}; logs in {place.out}\n{report.table(findings)}")
+    facts = about(place, options)
+    print(f"\n{facts['machine']}; logs in {place.out}\n{report.table(findings)}")
     if place.rehearse:
         print("A rehearsal: nothing above ran on a GPU, and precisions are names only.")
+    if options.json:
+        report.write_json(options.json, findings, facts)
     return report.exit_code(findings)
 
 

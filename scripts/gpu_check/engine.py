@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import time
+import traceback
 
 import records
 from stage import FAILED, SKIPPED, Finding, Outcome
@@ -65,11 +66,10 @@ def attempt(place, command, folder, deadline):
 
 def complaint(command, outcome):
     forgiven = command.optional or (command.may_wait and outcome.late)
-    return Finding(command.name, SKIPPED if forgiven else FAILED, note=outcome.complaint())
+    return Finding(command.name, SKIPPED if forgiven else FAILED, note=outcome.complaint(), detail=outcome.tail())
 
 
-def run_stage(stage, place, known, deadline):
-    """Findings of one stage, also when something in it goes wrong."""
+def findings_of(stage, place, known, deadline):
     for need in stage.needs:
         reason = place.missing(need)
         if reason:
@@ -85,14 +85,28 @@ def run_stage(stage, place, known, deadline):
             findings.append(complaint(command, outcome))
     try:
         return stage.judge(ended_well, known) + findings
-    except Exception as failure:  # an unforeseen output is a failed check, not the end of all others
-        return findings + [Finding(stage.name, FAILED, note=f"cannot be judged: {failure!r}")]
+    except Exception as failure:
+        return findings + [broken(stage, failure)]
+
+
+def broken(stage, failure):
+    """An unforeseen output is a failed check, not the end of all others."""
+    return Finding(stage.name, FAILED, note=f"the check itself broke: {failure!r}", detail=traceback.format_exc())
+
+
+def run_stage(stage, place, known, deadline):
+    """Findings of one stage, also when something in it goes wrong."""
+    try:
+        return findings_of(stage, place, known, deadline)
+    except Exception as failure:
+        return [broken(stage, failure)]
 
 
 def run_all(stages, place, seconds, report):
     """Runs `stages`; calls report(stage, findings, seconds) after each. A stage may use the time
     that earlier ones left, never that of later ones."""
-    begun, whole, granted, known, all_findings = time.monotonic(), sum(s.budget_s for s in stages), 0, {}, {}
+    begun, whole, granted = time.monotonic(), sum(s.budget_s for s in stages), 0
+    known, all_findings = {}, {}
     for stage in stages:
         granted += stage.budget_s * seconds / whole
         stage_begun = time.monotonic()

@@ -38,6 +38,9 @@ class Outcome:
                 return json.loads(line[len("RESULT "):])
         return {}
 
+    def tail(self, lines=15):
+        return "\n".join(self.output.splitlines()[-lines:])
+
     def complaint(self):
         """Why it is not ok, in one line."""
         if self.code is None:
@@ -57,6 +60,7 @@ class Finding:
     value: Optional[float] = None
     unit: str = ""
     note: str = ""
+    detail: str = ""  # lines too long for the table; shown when the stage ends, and in the JSON
 
 
 @dataclass(frozen=True)

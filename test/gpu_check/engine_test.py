@@ -81,6 +81,15 @@ class Engine(unittest.TestCase):
     def test_output_that_nobody_foresaw_is_a_failure_and_no_crash(self):
         self.assertEqual(self.found(stage(python(""), judge=lambda outcomes, known: outcomes["absent"])), [("one", FAILED)])
 
+    def test_what_a_failed_command_said_last_is_kept_and_so_is_why_the_check_broke(self):
+        findings = self.run_stages(stage(python("print('first'); print('last'); raise SystemExit(1)"), judge=lambda outcomes, known: 1 / 0))["one"]
+
+        self.assertEqual(findings[0].detail, "first\nlast")
+        self.assertIn("ZeroDivisionError", findings[1].detail)
+
+    def test_a_stage_that_cannot_say_what_to_run_is_a_failure_and_no_crash(self):
+        self.assertEqual(self.found(Stage("one", "a test", 20, lambda place: place.no_such_thing, None)), [("one", FAILED)])
+
     def test_later_stages_know_the_numbers_of_earlier_ones(self):
         seen = {}
         first = stage(judge=lambda outcomes, known: [Finding("copy", PASSED, 3.0)], name="ceilings")

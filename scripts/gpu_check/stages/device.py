@@ -33,7 +33,7 @@ def judge(outcomes, known):
     if "this" not in outcomes:
         return []
     here = description(outcomes["this"])
-    findings = [Finding("cuDNN's description", MEASURED, len(here), "fields", json.dumps(here, separators=(",", ":")))]
+    findings = [Finding("cuDNN's description", MEASURED, len(here), "fields", detail=json.dumps(here, separators=(",", ":")))]
     model = built_in_for(here.get("deviceName", ""))
     if model is None:
         return findings + [Finding("built-in description", MEASURED, note=f"none for {here.get('deviceName')}")]

@@ -39,7 +39,7 @@ CASES = (
     Case("resnet20", 128, "bf16", graph=False), Case("resnet50", 256, "fp32"),
 )
 LOG_EVERY = {"resnet50": 5, "cifar10_cnn": 100, "resnet20": 100}  # steps: some records a second
-FOREVER = 1_000_000_000  # steps; the probe ends a run
+FOREVER = 10_000_000  # steps; the probe ends a run. `train` counts at most 65,535 epochs, of 1,000,000 images
 
 
 def command(place, case):

@@ -7,7 +7,7 @@ from stage import FAILED, PASSED, Command, Finding, Stage
 
 def commands(place):
     if place.ctest():
-        return [Command("ctest", ("ctest", "--test-dir", str(place.build), "-L", "^gpu$", "--output-on-failure", "--no-tests=error"), 120)]
+        return [Command("ctest", ("ctest", "--test-dir", str(place.build), "-L", "^gpu$", "-j4", "--output-on-failure", "--no-tests=error"), 120)]
     return [Command(name, place.ours(place.executable(name)), 90, needs=(name,)) for name in GPU_TESTS]
 
 

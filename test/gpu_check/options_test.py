@@ -1,0 +1,31 @@
+"""options_test.py TRAIN: TRAIN knows every option that a stage gives it."""
+import subprocess
+import sys
+
+import support  # noqa: F401
+from place import Place
+from stages import ALL
+
+train = sys.argv[1]
+# Of the GPU's runtime; a build before it does not have them.
+LATER = {"--deterministic", "--autotune", "--no-graph"}
+
+
+def options_given():
+    place, found = Place("OUT"), set()
+    place.executable = lambda name: f"/build/{name}"
+    for stage in ALL:
+        for command in stage.commands(place):
+            words = list(command.argv)
+            if "/build/train" in words:
+                found |= {word for word in words[words.index("/build/train"):] if word.startswith("--")}
+    return found
+
+
+known = subprocess.run([train, "--help"], capture_output=True, text=True, check=True).stdout
+unknown = sorted(option for option in options_given() if f"  {option} " not in known and f"  {option}\n" not in known)
+print(f"{len(options_given())} options, unknown: {', '.join(unknown) or 'none'}")
+if not options_given() or set(unknown) - LATER:
+    sys.exit(1)
+if unknown:
+    print(f"skipped: this train does not have {', '.join(unknown)} yet")

@@ -113,13 +113,18 @@ def main(arguments):
     if options.json:
         options.json = options.json.resolve()
     os.chdir(ROOT)
-    findings = engine.run_all(options.stages, place, options.seconds, show_progress)
-    facts = about(place, options)
+    facts, findings = about(place, options), {}
+
+    def keep(stage, found, seconds):
+        show_progress(stage, found, seconds)
+        findings[stage.name] = found
+        if options.json:  # after each stage: the machine may be taken away
+            report.write_json(options.json, findings, facts)
+
+    engine.run_all(options.stages, place, options.seconds, keep)
     print(f"\n{facts['machine']}; logs in {place.out}\n{report.table(findings)}")
     if place.rehearse:
         print("A rehearsal: nothing above ran on a GPU, and precisions are names only.")
-    if options.json:
-        report.write_json(options.json, findings, facts)
     return report.exit_code(findings)
 
 

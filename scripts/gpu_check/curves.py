@@ -40,6 +40,13 @@ def compare(what, ours, oracle, precision):
     ]
 
 
+def compare_bits(what, curves):
+    """Curves of other devices and precisions, by name, cannot be equal to the bit: one was then not what it is called."""
+    names = list(curves)
+    same = [f"{a} = {b}" for i, a in enumerate(names) for b in names[i + 1:] if curves[a] == curves[b]]
+    return Finding(f"{what}: no two curves are one", verdict(not same), note=", ".join(same))
+
+
 def compare_fall(what, oracle):
     share = fall(oracle) if oracle else 0.0
     return Finding(f"{what}: the curve falls", verdict(share >= LEAST_FALL), share,

@@ -106,12 +106,10 @@ def run_all(stages, place, seconds, report):
     """Runs `stages`; calls report(stage, findings, seconds) after each. A stage may use the time
     that earlier ones left, never that of later ones."""
     begun, whole, granted = time.monotonic(), sum(s.budget_s for s in stages), 0
-    known, all_findings = {}, {}
+    known = {"rehearsal": place.rehearse}
     for stage in stages:
         granted += stage.budget_s * seconds / whole
         stage_begun = time.monotonic()
         findings = run_stage(stage, place, known, begun + granted)
         known.update({f"{stage.name}/{f.what}": f.value for f in findings if f.value is not None})
-        all_findings[stage.name] = findings
         report(stage, findings, time.monotonic() - stage_begun)
-    return all_findings

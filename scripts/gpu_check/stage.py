@@ -67,7 +67,7 @@ class Finding:
 class Stage:
     """`commands(place)` are run in order; `judge(outcomes, known)` gets those that ended well (or
     were cut short, may be, and reported a result), by name, and the numbers of earlier stages as
-    {"stage/what": value}."""
+    {"stage/what": value}, with "rehearsal": whether this is one."""
     name: str
     purpose: str
     budget_s: float

@@ -27,7 +27,9 @@ class Engine(unittest.TestCase):
         self.place = Place(self.folder.name)
 
     def run_stages(self, *stages, seconds=60):
-        return engine.run_all(stages, self.place, seconds, lambda *_: None)
+        findings = {}
+        engine.run_all(stages, self.place, seconds, lambda stage, found, _: findings.update({stage.name: found}))
+        return findings
 
     def found(self, *stages, **more):
         return [(f.what, f.verdict) for findings in self.run_stages(*stages, **more).values() for f in findings]
@@ -95,7 +97,7 @@ class Engine(unittest.TestCase):
         first = stage(judge=lambda outcomes, known: [Finding("copy", PASSED, 3.0)], name="ceilings")
 
         self.run_stages(first, stage(judge=lambda outcomes, known: seen.update(known) or []))
-        self.assertEqual(seen, {"ceilings/copy": 3.0})
+        self.assertEqual(seen, {"rehearsal": False, "ceilings/copy": 3.0})
 
     def test_metrics_are_read_even_with_a_torn_end(self):
         file = Path(self.folder.name) / "m.jsonl"

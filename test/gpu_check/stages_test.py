@@ -50,14 +50,24 @@ class Tests(unittest.TestCase):
 class Training(unittest.TestCase):
     def test_curves_of_all_precisions_are_compared_with_the_cpu(self):
         falling, flat = curve(2.0, 1.5, 1.0, 0.8, 0.6), curve(2.0, 2.0, 2.0, 2.0, 2.0)
-        outcomes = {f"resnet20-{how}": ended(records=falling) for how in ("cpu-fp32", "cuda-fp32", "cuda-bf16")}
+        outcomes = {f"resnet20-{how}": ended(records=falling) for how in ("cpu-fp32", "cuda-fp32")}
         outcomes["resnet20-cuda-fp16"] = ended(records=flat)
+        outcomes["resnet20-cuda-bf16"] = ended(records=curve(2.001, 1.5, 1.0, 0.8, 0.6))
 
         found = verdicts(train.judge(outcomes, {}))
 
         self.assertEqual(found["resnet20 fp32: curve"], PASSED)
         self.assertEqual(found["resnet20 fp16: curve"], FAILED)
         self.assertEqual(found["cifar10_cnn"], FAILED)  # nothing to compare with
+
+    def test_a_run_that_was_not_on_the_gpu_is_found_by_its_bits(self):
+        outcomes = {f"resnet20-{how}": ended(records=curve(2.0, 1.0)) for how in ("cpu-fp32", "cuda-fp32")}
+
+        found = {f.what: f for f in train.judge(outcomes, {})}
+
+        self.assertEqual(found["resnet20: no two curves are one"].verdict, FAILED)
+        self.assertEqual(found["resnet20: no two curves are one"].note, "resnet20-cpu-fp32 = resnet20-cuda-fp32")
+        self.assertNotIn("resnet20: no two curves are one", verdicts(train.judge(outcomes, {"rehearsal": True})))
 
     def deterministic(self, once, again, parts, second="resumed from step-0000000030.h5\n"):
         outcomes = {"resnet20-parts-second": ended(second)}

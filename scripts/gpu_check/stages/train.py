@@ -30,6 +30,9 @@ def judge(outcomes, known):
             continue
         oracle = losses(outcomes[f"{model}-cpu-fp32"].records)
         findings.append(curves.compare_fall(f"{model} cpu", oracle))
+        if not known.get("rehearsal"):
+            mine = {name: losses(outcome.records) for name, outcome in outcomes.items() if name.startswith(model)}
+            findings.append(curves.compare_bits(model, mine))
         for precision in PRECISIONS:
             name = f"{model}-cuda-{precision}"
             if name in outcomes:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gpu_bundle.sh DIR: builds what scripts/gpu_check.sh runs and puts it into the new folder DIR, with the libraries it
 # needs and Open MPI, so that a machine with a GPU and Python wheels of CUDA needs neither compiler nor packages.
-# There, beside a checkout: RINGTRAIN_RUNTIME=DIR scripts/gpu_check.sh (or DIR as ./runtime). Wants Debian 12's packages here.
+# DIR.tar.gz is the same to send: scripts/gpu_check.sh finds it as ./runtime.tar.gz. Wants Debian 12's packages here.
 set -euo pipefail
 if [ $# -ne 1 ] || [ -e "$1" ]; then
   echo "usage: scripts/gpu_bundle.sh DIR   (DIR must not exist)" >&2
@@ -89,6 +89,7 @@ copy_programs
 copy_open_mpi
 copy_libraries
 write_env
-mib=$(($(du -sb "$bundle" | cut -f 1) / 1048576 + 1))
-echo "bundle: $mib MiB in $bundle"
-[ $mib -le $most_mib ] || { echo "bundle: more than $most_mib MiB" >&2; exit 1; }
+tar -C "$bundle" --transform 's,^\.,runtime,' -czf "$bundle.tar.gz" .
+mib() { echo $(($(du -sb "$1" | cut -f 1) / 1048576 + 1)); }
+echo "bundle: $(mib "$bundle") MiB in $bundle, $(mib "$bundle.tar.gz") MiB as $bundle.tar.gz"
+[ "$(mib "$bundle.tar.gz")" -le $most_mib ] || { echo "bundle: more than $most_mib MiB to send" >&2; exit 1; }

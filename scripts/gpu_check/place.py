@@ -1,4 +1,5 @@
 """What this machine and this checkout have, and how our programs are started here."""
+import functools
 import importlib.util
 import os
 import shutil
@@ -6,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+IF_KNOWN = ("--autotune",)  # options that a build may not have, and whose lack changes speed only
 GPU_TESTS = ("test_cuda_kernels_gpu", "test_cuda_gpu")
 
 
@@ -66,6 +68,17 @@ class Place:
             return None if shutil.which(need) else f"{need} is not installed"
         return None if self.executable(need).is_file() else f"{need} is not built"
 
+    @functools.cached_property
+    def help(self):
+        """What `train --help` prints; nothing while it is not built."""
+        if self.missing("train"):
+            return ""
+        return subprocess.run(self.ours(self.executable("train"), "--help"), capture_output=True, text=True, timeout=30).stdout
+
+    def lacking(self):
+        """Those of IF_KNOWN that this build does not have."""
+        return [option for option in IF_KNOWN if self.help and f"  {option} " not in self.help]
+
     # ---- how our programs are started ----
     def ours(self, *argv):
         """A command that uses the carried libraries. PyTorch must not see them."""
@@ -83,6 +96,7 @@ class Place:
         if self.rehearse or device == "cpu":
             where = ("--device", "cpu")
             options = [o for o in options if o not in ("--deterministic", "--autotune", "--no-graph")]
+        options = [o for o in options if o not in self.lacking()]
         return self.ours(*launcher, self.executable("train"), *where, *options)
 
     def size(self, real, toy):

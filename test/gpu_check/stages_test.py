@@ -16,6 +16,10 @@ class Machine(unittest.TestCase):
 
         self.assertEqual(found, {"library libnccl.so.2": FAILED, "libcudnn.so.9": MEASURED})
 
+    def test_speed_without_an_option_is_told(self):
+        self.assertEqual(verdicts(versions.judge({"options": ended("  --model NAME\n")}, {})), {"train without --autotune": MEASURED})
+        self.assertEqual(versions.judge({"options": ended("  --autotune    time plans\n")}, {}), [])
+
     def test_the_built_in_description_is_compared_by_the_name_of_the_gpu(self):
         here = ended('{"deviceVer":900,"pciDeviceId":4,"deviceName":"NVIDIA H200","l2CacheSize":1}')
         built_in = ended('{"deviceVer":900,"pciDeviceId":0,"deviceName":"NVIDIA H200","l2CacheSize":2}')

@@ -1,6 +1,7 @@
 """Which driver, libraries and PyTorch are here."""
 import re
 
+from place import IF_KNOWN
 from stage import FAILED, MEASURED, Command, Finding, Stage
 from stages.common import QUERY_GPU, probe
 
@@ -10,6 +11,7 @@ def commands(place):
     return [
         Command("gpu", QUERY_GPU, 10, needs=("nvidia-smi",), optional=place.rehearse),
         Command("train", place.ours(train, "--version"), 10, needs=("train",)),
+        Command("options", place.ours(train, "--help"), 10, needs=("train",)),
         Command("libraries", place.ours("ldd", train), 10, needs=("train",)),
         Command("torch", probe("versions"), 30, needs=("torch",), optional=True),
     ]
@@ -29,6 +31,9 @@ def judge(outcomes, known):
         findings.append(Finding("GPU, driver, memory, capability", MEASURED, note=outcomes["gpu"].output.strip().replace("\n", "; ")))
     if "train" in outcomes:
         findings.append(Finding("train", MEASURED, note=outcomes["train"].output.strip().replace("\n", "; ")))
+    if "options" in outcomes:
+        lacking = [option for option in IF_KNOWN if f"  {option} " not in outcomes["options"].output]
+        findings += [Finding(f"train without {option}", MEASURED, note="speed is measured without it") for option in lacking]
     if "libraries" in outcomes:
         findings += libraries(outcomes["libraries"].output)
     if "torch" in outcomes:

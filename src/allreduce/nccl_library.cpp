@@ -104,6 +104,8 @@ class NcclLibrary final : public NcclCalls {
   bool event_query(GpuEvent event) override {
     const cudaError_t state = cudaEventQuery(event);
     if (state != cudaErrorNotReady) check(state, "cudaEventQuery");
+    // That is no error, but CUDA would answer the next launch with it.
+    if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
     return state == cudaSuccess;
   }
   void* mem_alloc(std::size_t bytes) override;

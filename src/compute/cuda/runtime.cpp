@@ -39,6 +39,14 @@ void follow(cudaStream_t later, const Event& through, cudaStream_t earlier) {
   check(cudaStreamWaitEvent(later, through.get(), 0), "cudaStreamWaitEvent");
 }
 
+bool is_done(const Event& event) {
+  const cudaError_t code = cudaEventQuery(event.get());
+  if (code != cudaErrorNotReady) check(code, "work on the GPU");
+  // That is no error, but CUDA would answer the next launch with it.
+  if (code == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
+  return code == cudaSuccess;
+}
+
 DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* raw = nullptr;

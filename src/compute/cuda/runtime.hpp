@@ -25,6 +25,9 @@ Event make_event();
 /// `later` goes on behind what `earlier` has queued so far.
 void follow(cudaStream_t later, const Event& through, cudaStream_t earlier);
 
+/// Whether all that was queued before `event` was recorded is done. Throws what went wrong in it.
+bool is_done(const Event& event);
+
 /// Memory of the GPU, aligned to 256 bytes. Throws Error naming the size when there is not enough.
 class DeviceBytes {
  public:

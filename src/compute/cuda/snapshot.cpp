@@ -58,11 +58,6 @@ void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   check(cudaEventRecord(copied_.get(), copies_.get()), "cudaEventRecord");
 }
 
-bool CudaSnapshot::done() {
-  const cudaError_t code = cudaEventQuery(copied_.get());
-  if (code == cudaErrorNotReady) return false;
-  check(code, "cudaEventQuery");
-  return true;
-}
+bool CudaSnapshot::done() { return is_done(copied_); }
 
 }  // namespace ringtrain::cuda

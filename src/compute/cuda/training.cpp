@@ -256,9 +256,7 @@ void CudaTraining::wait_for(const Event& event) const {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   for (;;) {
-    const cudaError_t code = cudaEventQuery(event.get());
-    if (code == cudaSuccess) return;
-    if (code != cudaErrorNotReady) check(code, "training on the GPU");
+    if (is_done(event)) return;
     sums_.check();
     const auto waited = Clock::now() - start;
     if (waited > longest_step)

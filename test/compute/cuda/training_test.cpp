@@ -1,0 +1,400 @@
+// Training steps on a simulated GPU, against the reference and the host's optimizer.
+#include <catch2/catch.hpp>
+
+#include "compute/cuda/kernels/optimizer.hpp"
+#include "compute/cuda/runtime.hpp"
+#include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "ringtrain/train/optimizer.hpp"
+#include "support/host_gpu/host_gpu.hpp"
+#include "support/kernel_case.hpp"
+#include "support/random_batch.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr int batch_size = 3;
+constexpr double learning_rate = 0.05;
+constexpr std::size_t head_results = 16;
+
+Graph network() {
+  const Initialiser initial{Initialiser::Kind::normal, 0.3};
+  GraphBuilder g;
+  TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
+  for (const char* name : {"1", "2"}) {
+    x = g.convolution(name, x, {.channels = 8, .height = 3, .width = 3, .initial = initial});
+    x = g.relu(g.batch_norm(std::string("bn") + name, x, {}));
+  }
+  x = g.dropout(g.global_pool(x), 0.8f);
+  g.loss(g.matrix_product("fc", x, 10, initial, 0.0, true));
+  return std::move(g).finish();
+}
+
+std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16; }
+
+OptimizerSettings optimizer_settings(const Graph& graph) {
+  OptimizerSettings o{.momentum = 0.9, .weight_decay = 0.01, .ema = 0.5};
+  o.decays = {{graph.parameter_ranges()[0], 1}};
+  return o;
+}
+
+// Sums of two ranks with the same batch: all is doubled, on a stream of their own.
+class TwinSums {
+ public:
+  explicit TwinSums(void* compute) : compute_(static_cast<cudaStream_t>(compute)) {}
+
+  void start(View values) {
+    cuda::follow(stream_.get(), produced_, compute_);
+    cuda::kernels::accumulate(values.size(), values.data(), values.data(), stream_.get());
+  }
+  void finish() { cuda::follow(compute_, summed_, stream_.get()); }
+
+ private:
+  const cudaStream_t compute_;
+  const cuda::Stream stream_ = cuda::make_stream();
+  const cuda::Event produced_ = cuda::make_event(), summed_ = cuda::make_event();
+};
+
+struct Wish {
+  Element element = Element::fp32;
+  bool graph = true, accumulates = false, twins = false;
+  float first_loss_scale = 1024;
+  std::int32_t interval = 2000;
+};
+
+// Everything that trains on the GPU.
+struct GpuRig {
+  explicit GpuRig(const Wish& wish)
+      : graph(network()),
+        backend(make_gpu_backend(0, wish.element)),
+        memory(backend->memory()),
+        head(head_results + padded(graph.statistic_count())),
+        parameters(memory.allocate(graph.parameter_count())),
+        sums(memory.allocate(head + graph.parameter_count())),
+        statistics(memory.allocate(graph.statistic_count())),
+        batch_statistics(memory.allocate(graph.statistic_count())),
+        twins(backend->stream()) {
+    std::vector<float> first(graph.parameter_count()), running(graph.statistic_count());
+    initialise(graph, 1, first, running);
+    memory.write(first, parameters);
+    memory.write(running, statistics);
+    training = backend->make_training(make_schedule(graph, batch_size, Mode::training, 0.1f,
+                                                    [this](const Schedule& s, const Step& step) {
+                                                      return backend->supports(s, step);
+                                                    }),
+                                      {parameters, sums.view().slice(head, graph.parameter_count()),
+                                       statistics, batch_statistics},
+                                      5, step_sums(wish.twins), settings(wish));
+  }
+
+  GpuStepSums step_sums(bool as_twins) {
+    if (!as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
+    return {sums, head,
+            [this](std::size_t first) {
+              twins.start(sums.view().slice(first, summed_from - first));
+              summed_from = first;
+            },
+            [this] {
+              twins.start(sums.view().slice(0, summed_from));
+              twins.finish();
+              summed_from = sums.view().size();
+            },
+            [] {}};
+  }
+  GpuTrainingSettings settings(const Wish& wish) const {
+    const OptimizerSettings o = optimizer_settings(graph);
+    GpuTrainingSettings s;
+    s.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
+    s.decays = decay_segments(o, graph.parameter_count());
+    s.momenta = {{graph.statistic_count(), 0.1f}};
+    s.accumulates = wish.accumulates;
+    s.graph = wish.graph;
+    s.first_loss_scale = wish.first_loss_scale;
+    s.loss_scale.interval = wish.interval;
+    return s;
+  }
+  // `micro`: batches a step.
+  void step(std::int64_t step, int micro = 1) {
+    const double weight = 1.0 / (batch_size * micro * (summed_as_twins ? 2 : 1));
+    for (int m = 0; m < micro; ++m)
+      training->queue(random_batch(batch_size, 8, 8, 3, 10, 100 * step + m),
+                      {.first = m == 0,
+                       .last = m == micro - 1,
+                       .step = step,
+                       .learning_rate = learning_rate,
+                       .sample_weight = weight,
+                       .share = batch_size * weight});
+    while (const auto outcome = training->outcome(2)) outcomes.push_back(*outcome);
+  }
+  void finish() {
+    while (const auto outcome = training->outcome(0)) outcomes.push_back(*outcome);
+  }
+  std::vector<float> read(View view) const {
+    std::vector<float> values(view.size());
+    memory.read(view, values);
+    return values;
+  }
+  // All that training changes.
+  std::vector<View> state() const {
+    std::vector<View> views{parameters, statistics, training->loss_scale()};
+    for (const auto& [name, view] : training->slots()) views.push_back(view);
+    return views;
+  }
+  std::vector<std::vector<float>> read_state() const {
+    std::vector<std::vector<float>> values;
+    for (const View& view : state()) values.push_back(read(view));
+    return values;
+  }
+
+  Graph graph;
+  std::unique_ptr<GpuBackend> backend;
+  Memory& memory;
+  std::size_t head;
+  Buffer parameters, sums, statistics, batch_statistics;
+  TwinSums twins;
+  std::size_t summed_from = sums.view().size();
+  bool summed_as_twins = false;
+  std::unique_ptr<GpuTraining> training;
+  std::vector<GpuOutcome> outcomes;
+};
+
+struct Expected {
+  std::vector<double> loss;
+  std::vector<float> parameters, statistics, average;
+};
+
+// The same steps with the reference backend and the host's optimizer.
+Expected train_on_host(int steps, int micro) {
+  const Graph graph = network();
+  HostMemory memory;
+  const Buffer parameters = memory.allocate(graph.parameter_count()),
+               gradients = memory.allocate(graph.parameter_count()),
+               statistics = memory.allocate(graph.statistic_count()),
+               batch_statistics = memory.allocate(graph.statistic_count());
+  initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  Optimizer optimizer(optimizer_settings(graph), parameters, gradients, memory);
+  const auto program = make_reference_backend()->compile(
+      make_schedule(graph, batch_size, Mode::training, 0.1f,
+                    [](const Schedule&, const Step&) { return false; }),
+      {parameters, gradients, statistics, batch_statistics}, 5);
+  Expected expected;
+  for (int step = 0; step < steps; ++step) {
+    std::vector<float> sum(graph.parameter_count()), mean(graph.statistic_count());
+    double loss = 0;
+    const double weight = 1.0 / (batch_size * micro);
+    for (int m = 0; m < micro; ++m) {
+      loss +=
+          weight *
+          program->run(random_batch(batch_size, 8, 8, 3, 10, 100 * step + m), weight, nullptr).loss;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradients.view().data()[i];
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        mean[i] += batch_statistics.view().data()[i] / static_cast<float>(micro);
+    }
+    std::ranges::copy(sum, gradients.view().data());
+    optimizer.begin({step, learning_rate, 1});
+    optimizer.update({0, sum.size()});
+    expected.loss.push_back(loss + optimizer.l2_loss());
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      statistics.view().data()[i] += 0.1f * (mean[i] - statistics.view().data()[i]);
+  }
+  const auto copy = [](View v) { return std::vector<float>(v.host().begin(), v.host().end()); };
+  expected.parameters = copy(parameters);
+  expected.statistics = copy(statistics);
+  expected.average = copy(*optimizer.average());
+  return expected;
+}
+
+std::vector<std::vector<float>> state_after(int steps, const Wish& wish, int micro = 1) {
+  GpuRig rig(wish);
+  for (int step = 0; step < steps; ++step) rig.step(step, micro);
+  rig.finish();
+  return rig.read_state();
+}
+
+const std::vector<std::string> none{};
+
+}  // namespace
+
+TEST_CASE("cuda training: steps are the host's, in outcomes and state") {
+  const int micro = GENERATE(1, 3);
+  const int steps = 5;
+  host_gpu::set_seed(11);
+  GpuRig rig({.accumulates = micro > 1});
+
+  for (int step = 0; step < steps; ++step) rig.step(step, micro);
+  rig.finish();
+
+  const Expected expected = train_on_host(steps, micro);
+  REQUIRE(rig.outcomes.size() == steps);
+  for (int step = 0; step < steps; ++step) {
+    CHECK(rig.outcomes[step].step == step);
+    CHECK(rig.outcomes[step].loss + rig.outcomes[step].l2_loss ==
+          Approx(expected.loss[step]).epsilon(1e-4));
+    CHECK_FALSE(rig.outcomes[step].skipped);
+  }
+  CHECK(relative_norm(rig.read(rig.parameters), expected.parameters) < 1e-4);
+  CHECK(relative_norm(rig.read(rig.statistics), expected.statistics) < 1e-4);
+  CHECK(relative_norm(rig.read(rig.training->slots().back().second), expected.average) < 1e-4);
+  CHECK(host_gpu::complaints() == none);
+}
+
+TEST_CASE("cuda training: 16-bit steps follow the host's") {
+  const auto element = GENERATE(Element::fp16, Element::bf16);
+  const int steps = 4;
+  host_gpu::set_seed(12);
+
+  const auto state = state_after(steps, {.element = element});
+
+  const Expected expected = train_on_host(steps, 1);
+  CHECK(relative_norm(state[0], expected.parameters) < (element == Element::fp16 ? 0.01 : 0.05));
+  CHECK(host_gpu::complaints() == none);
+}
+
+TEST_CASE("cuda training: the same bits in whatever order the GPU works, as graphs or not") {
+  const auto element = GENERATE(Element::fp32, Element::fp16);
+  const int micro = GENERATE(1, 2);
+  CAPTURE(name_of(element), micro);
+  host_gpu::set_seed(1);
+  const Wish wish{.element = element, .accumulates = micro > 1};
+
+  const auto state = state_after(4, wish, micro);
+
+  for (const std::uint64_t seed : {2, 3, 4, 5}) {
+    host_gpu::set_seed(seed);
+    CHECK(state_after(4, wish, micro) == state);
+  }
+  Wish one_by_one = wish;
+  one_by_one.graph = false;
+  CHECK(state_after(4, one_by_one, micro) == state);
+  CHECK(host_gpu::complaints() == none);
+}
+
+TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
+  const int micro = GENERATE(1, 2);
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    CAPTURE(micro, seed);
+    host_gpu::set_seed(seed);
+    GpuRig alone({.accumulates = micro > 1}), twins({.accumulates = micro > 1, .twins = true});
+    twins.summed_as_twins = true;
+
+    for (int step = 0; step < 4; ++step) {
+      alone.step(step, micro);
+      twins.step(step, micro);
+    }
+    alone.finish();
+    twins.finish();
+
+    // Halves that are doubled are exact.
+    CHECK(twins.read_state() == alone.read_state());
+    CHECK(twins.outcomes.back().loss == Approx(alone.outcomes.back().loss));
+    CHECK(host_gpu::complaints() == none);
+  }
+}
+
+TEST_CASE("cuda training: a step whose gradients overflow updates nothing and halves the scale") {
+  host_gpu::set_seed(4);
+  GpuRig rig({.element = Element::fp16, .first_loss_scale = 1e30f});
+  const auto before = rig.read_state();
+
+  rig.step(0);
+  rig.finish();
+
+  const auto after = rig.read_state();
+  CHECK(rig.outcomes[0].skipped);
+  CHECK_FALSE(rig.outcomes[0].not_finite);
+  CHECK(std::isfinite(rig.outcomes[0].loss));
+  CHECK(after[0] == before[0]);
+  CHECK(after[1] == before[1]);
+  CHECK(after[2][0] == 16777216);  // halved, and no more than the most
+  CHECK(after[3] == before[3]);
+}
+
+TEST_CASE("cuda training: the scale grows after an interval of good steps") {
+  host_gpu::set_seed(4);
+  GpuRig rig({.element = Element::fp16, .first_loss_scale = 256, .interval = 2});
+
+  for (int step = 0; step < 3; ++step) rig.step(step);
+  rig.finish();
+
+  CHECK(rig.outcomes[0].loss_scale == 256);
+  CHECK(rig.outcomes[1].loss_scale == 512);
+  CHECK(rig.read(rig.training->loss_scale()) == std::vector<float>{512, 1});
+}
+
+TEST_CASE("cuda training: a loss that is no number is told") {
+  host_gpu::set_seed(4);
+  GpuRig rig({});
+  std::vector<float> values = rig.read(rig.parameters);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  rig.memory.write(values, rig.parameters);
+  rig.training->refresh();
+  const auto statistics = rig.read(rig.statistics);
+
+  rig.step(0);
+  rig.finish();
+
+  CHECK(rig.outcomes[0].not_finite);
+  CHECK(rig.read(rig.statistics) == statistics);
+}
+
+TEST_CASE("cuda training: state that is saved and restored goes on with the same bits") {
+  const Wish wish{.element = Element::fp16, .interval = 2};
+  host_gpu::set_seed(6);
+  const auto straight = state_after(6, wish);
+  GpuRig first(wish);
+  for (int step = 0; step < 3; ++step) first.step(step);
+  first.finish();
+  const auto saved = first.read_state();
+
+  GpuRig second(wish);
+  const auto views = second.state();
+  for (std::size_t i = 0; i < views.size(); ++i) second.memory.write(saved[i], views[i]);
+  second.training->refresh();
+  for (int step = 3; step < 6; ++step) second.step(step);
+  second.finish();
+
+  CHECK(second.read_state() == straight);
+}
+
+TEST_CASE("cuda training: a snapshot is of its step, while training goes on") {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    CAPTURE(seed);
+    host_gpu::set_seed(seed);
+    const auto expected = state_after(3, {});
+    GpuRig rig({});
+    const auto snapshot = rig.backend->make_snapshot(rig.state());
+    std::vector<std::vector<float>> targets;
+    for (const View& view : rig.state()) targets.emplace_back(view.size());
+    const std::vector<std::span<float>> spans(targets.begin(), targets.end());
+
+    for (int step = 0; step < 3; ++step) rig.step(step);
+    CHECK(snapshot->done());
+    snapshot->start(spans);
+    for (int step = 3; step < 8; ++step) rig.step(step);
+    rig.finish();
+    while (!snapshot->done()) {
+    }
+
+    CHECK(targets == expected);
+    CHECK(host_gpu::complaints() == none);
+  }
+}
+
+TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own") {
+  host_gpu::set_seed(9);
+  GpuRig rig({.element = Element::fp16});
+  for (int step = 0; step < 4; ++step) rig.step(step);
+  const host_gpu::Counts before = host_gpu::counts();
+
+  for (int step = 4; step < 14; ++step) rig.step(step);
+
+  const host_gpu::Counts after = host_gpu::counts();
+  CHECK(after.allocations == before.allocations);
+  CHECK(after.host_waits == before.host_waits);
+  CHECK(after.graphs == before.graphs + 10);
+  CHECK(after.kernels <= before.kernels + 2 * 10);  // the input, outside of the graph
+  CHECK(after.engines == before.engines);
+  rig.finish();
+}

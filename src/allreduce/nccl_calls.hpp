@@ -65,9 +65,10 @@ class NcclCalls {
   virtual void stream_wait_event(GpuStream stream, GpuEvent event) = 0;
   /// Whether all work before the event's record is done.
   virtual bool event_query(GpuEvent event) = 0;
-  /// Throws Error naming the size when there is not enough.
-  virtual void* mem_alloc(std::size_t bytes) = 0;
-  virtual void mem_free(void* data) noexcept = 0;
+  /// Throws Error naming the size when there is not enough. `shared`: as NCCL wants memory that is
+  /// registered with it; else CUDA's own.
+  virtual void* mem_alloc(std::size_t bytes, bool shared) = 0;
+  virtual void mem_free(void* data, bool shared) noexcept = 0;
   /// Writes zeros and waits until they are there.
   virtual void zero(void* data, std::size_t bytes, GpuStream stream) = 0;
 };

@@ -108,8 +108,13 @@ class NcclLibrary final : public NcclCalls {
     if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
     return state == cudaSuccess;
   }
-  void* mem_alloc(std::size_t bytes) override;
-  void mem_free(void* data) noexcept override { ncclMemFree(data); }
+  void* mem_alloc(std::size_t bytes, bool shared) override;
+  void mem_free(void* data, bool shared) noexcept override {
+    if (shared)
+      ncclMemFree(data);
+    else
+      cudaFree(data);
+  }
   void zero(void* data, std::size_t bytes, GpuStream stream) override {
     check(cudaMemsetAsync(data, 0, bytes, stream), "cudaMemsetAsync");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
@@ -130,12 +135,15 @@ std::vector<std::string> NcclLibrary::visible_devices() {
   return devices;
 }
 
-void* NcclLibrary::mem_alloc(std::size_t bytes) {
+void* NcclLibrary::mem_alloc(std::size_t bytes, bool shared) {
   void* data = nullptr;
+  const std::string what = fmt::format("allocate {} MiB on the GPU", bytes >> 20);
+  if (!shared) {
+    check(cudaMalloc(&data, bytes), what.c_str());
+    return data;
+  }
   const ncclResult_t result = ncclMemAlloc(&data, bytes);
-  if (result != ncclSuccess)
-    throw Error(fmt::format("allocate {} MiB on the GPU", bytes >> 20),
-                words(result_of(result), nullptr));
+  if (result != ncclSuccess) throw Error(what, words(result_of(result), nullptr));
   return data;
 }
 

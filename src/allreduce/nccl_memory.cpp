@@ -5,10 +5,10 @@ namespace ringtrain {
 Buffer NcclMemory::allocate(std::size_t count) {
   if (count == 0) return Buffer(View(), [](float*) {});
   const std::size_t bytes = count * sizeof(float);
-  auto* data = static_cast<float*>(calls_.mem_alloc(bytes));
+  auto* data = static_cast<float*>(calls_.mem_alloc(bytes, is_shared()));
   Buffer buffer(View(data, count), [this](float* released) { release(released); });
   calls_.zero(data, bytes, stream_);
-  if (group_ == nullptr || !registered_) return buffer;
+  if (!is_shared()) return buffer;
   void* handle = nullptr;
   group_->call("ncclCommRegister",
                [&](NcclComm comm) { return calls_.comm_register(comm, data, bytes, handle); });
@@ -30,7 +30,7 @@ void NcclMemory::release(void* data) noexcept {
   if (group_ != nullptr && group_->is_cancelled()) return;
   try {
     if (const auto found = handles_.extract(data)) deregister(found.mapped());
-    calls_.mem_free(data);
+    calls_.mem_free(data, is_shared());
   } catch (const std::exception&) {  // that has cancelled the group, and its next use says so
   }
 }

@@ -19,6 +19,7 @@ class NcclMemory final : public Memory {
   void deregister_all();
 
  private:
+  bool is_shared() const { return group_ != nullptr && registered_; }
   void release(void* data) noexcept;
   void deregister(void* handle);
 

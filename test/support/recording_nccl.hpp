@@ -105,11 +105,11 @@ class RecordingNccl final : public NcclCalls {
     ++queries;
     return polls_until_done-- <= 0;
   }
-  void* mem_alloc(std::size_t bytes) override {
-    note("alloc");
+  void* mem_alloc(std::size_t bytes, bool shared) override {
+    note(shared ? "alloc shared" : "alloc");
     return ::operator new(bytes);
   }
-  void mem_free(void* data) noexcept override {
+  void mem_free(void* data, bool) noexcept override {
     note("free");
     ::operator delete(data);
   }

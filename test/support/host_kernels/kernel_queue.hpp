@@ -1,9 +1,9 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <new>
 
 #include "compute/cuda/kernels/geometry.hpp"
+#include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
 
@@ -27,8 +27,8 @@ class KernelQueue {
 
   template <class Work>
   void blocks(const Work& work, const cuda::kernels::Grid& grid) {
-    REQUIRE(grid.threads <= cuda::kernels::block_threads);
-    REQUIRE(grid.shared_bytes <= 48 << 10);
+    expects(grid.threads <= cuda::kernels::block_threads, "a kernel's threads fit into a block");
+    expects(grid.shared_bytes <= 48 << 10, "a kernel's shared memory fits into a block");
     each(grid.blocks, [&](std::size_t block) {
       const Shared shared(grid.shared_bytes);
       for (int phase = 0; phase < work.phases(); ++phase)

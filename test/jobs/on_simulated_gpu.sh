@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# on_simulated_gpu.sh TRAIN TRAIN_ON_SIMULATED_GPU: whole runs of one rank on a simulated GPU, as a user sees them, beside the CPU's.
+set -u
+cpu=$(realpath "$1") gpu=$(realpath "$2") bad=0
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1
+
+run() { # BINARY ARGUMENTS...
+  local binary=$1
+  shift
+  timeout 200 "$binary" --data shapes --batch 8 --log-every 5 "$@" >log 2>&1 </dev/null
+}
+check() { # WHAT CONDITION...
+  local what=$1
+  shift
+  "$@" && return
+  echo "wrong: $what ($*):"
+  cat log
+  bad=1
+}
+state() { "$cpu" --inspect "$1" | tail -n 1; }
+last_loss() { sed -n 's/.*step 20, loss = \([0-9.]*\) .*/\1/p' log; }
+near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; }
+is() { [ "$1" = "$2" ]; }
+has() { grep -qE -- "$1" log; }
+
+run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0
+host=$(last_loss)
+for precision in fp32 fp16 bf16; do
+  run "$gpu" --device cuda --precision $precision --model mlp --steps 20 --eval-every 0
+  check "$precision: exit code $?" test $? -eq 0
+  check "$precision: the loss is the CPU's" near "$host" "$(last_loss)" 0.06
+done
+
+# --device auto finds the GPU. A run in two parts ends with the same bits; one kernel by one, too.
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir whole
+check "auto: exit code $?" test $? -eq 0
+check "auto: the GPU is named" has "GPU .*fp16"
+run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir parts --checkpoint-every 5
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir parts --no-graph
+check "resumed: exit code $?" test $? -eq 0
+check "resumed: same bits" is "$(state parts/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
+check "every checkpoint is there" test "$(ls parts | tr '\n' ' ')" = "step-0000000010.h5 step-0000000012.h5 step-0000000020.h5 "
+
+# What a GPU has trained, a CPU evaluates and goes on with; and the reverse.
+run "$gpu" --model mlp --eval-only --resume whole/step-0000000020.h5
+on_gpu=$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)
+run "$cpu" --device cpu --model mlp --eval-only --resume whole/step-0000000020.h5
+check "evaluation: the CPU agrees" near "$on_gpu" "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" 0.5
+run "$cpu" --device cpu --model mlp --steps 22 --eval-every 0 --checkpoint-dir whole
+check "a CPU goes on: exit code $?" test $? -eq 0
+check "a CPU goes on: what changed is told" has "precision: fp16 -> auto"
+run "$gpu" --model mlp --steps 24 --eval-every 0 --checkpoint-dir whole
+check "a GPU goes on: exit code $?" test $? -eq 0
+
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir several --accumulate 2 --optimizer adamw --ema 0.9
+check "--accumulate: exit code $?" test $? -eq 0
+run "$gpu" --model mlp --steps 6 --eval-every 0 --lr 1e30 --warmup-epochs 0 --precision fp32
+check "a loss that is no number: exit code $?" test $? -eq 76
+
+timeout 200 "$gpu" --data shapes --batch 8 --model mlp --steps 1000000 --eval-every 0 --log-every 10 --checkpoint-dir stopped >log 2>&1 </dev/null &
+job=$!
+for ((i = 0; i < 300; i++)); do grep -q "step 20," log && break || sleep 0.1; done
+pkill -TERM -P $job
+wait $job
+check "SIGTERM: exit code $?" test $? -eq 143
+check "SIGTERM: the state is saved" test -n "$(ls stopped/step-*.h5)"
+exit $bad

@@ -23,23 +23,6 @@ TEST_CASE("batch norm pieces: together they are the whole, forward") {
   check_equal(pieces.batch_statistics, whole.batch_statistics);
 }
 
-TEST_CASE("batch norm pieces: a scaled residual is the other branch's BatchNorm") {
-  const TensorId x = 0, other = 1, y = 2, normal = 3;
-  State s = state_of(std::vector<Shape>(4, image));
-  for (const auto& [id, first] : {std::pair(x, 0), std::pair(other, int(vectors_of_one))}) {
-    run(BatchNormStatistics{id, first + sums}, s);
-    run(finalize(gamma_range, first), s);
-  }
-  const VectorId other_scale = vectors_of_one + scale, other_bias = vectors_of_one + bias;
-  run(BatchNormApply{other, normal, {other_scale, other_bias}}, s);
-
-  run(BatchNormApply{x, y, {scale, bias, normal, no_vector, no_vector, true}}, s);
-  const std::vector<double> in_two_steps = s[y];
-  run(BatchNormApply{x, y, {scale, bias, other, other_scale, other_bias, true}}, s);
-
-  check_equal(s[y], in_two_steps);
-}
-
 TEST_CASE("batch norm pieces: together they are the whole, backward") {
   const std::optional<ParameterRange> gamma = GENERATE(std::nullopt, std::optional(gamma_range));
   const bool relu = GENERATE(true, false), residual = GENERATE(true, false),
@@ -186,35 +169,6 @@ TEST_CASE("batch norm pieces: the mask made anew from a residual is that of the 
 
   check_equal(anew[g], from_y[g]);
   check_equal(anew.gradients, from_y.gradients);
-}
-
-TEST_CASE("batch norm pieces: an input gradient sums up both branches of its residual") {
-  const TensorId x = 0, other = 1, dy = 2, da = 3, g = 4;
-  State apart = state_of({image, image, {2, 4, 5, 4}, image, image});
-  for (const auto& [id, first] : {std::pair(x, 0), std::pair(other, int(vectors_of_one))}) {
-    run(BatchNormStatistics{id, first + sums}, apart);
-    run(finalize(gamma_range, first), apart);
-  }
-  State fused = apart;
-  BatchNormSums how = sums_after(x, no_tensor, no_tensor, g, true, gamma_range);
-  how.residual = other;
-  how.residual_scale = vectors_of_one + scale;
-  how.residual_bias = vectors_of_one + bias;
-  BatchNormSums branch =
-      sums_after(other, no_tensor, no_tensor, no_tensor, false, ParameterRange{w.first, channels});
-  branch.beta = {w.first + channels, channels};
-  for (VectorId* id : {&branch.scale, &branch.bias, &branch.mean, &branch.inverse_deviation,
-                       &branch.g_scale, &branch.x_scale, &branch.shift})
-    *id += vectors_of_one;
-
-  run(ConvolutionInputGradient{window, dy, da, w}, apart);
-  run(BatchNormBackwardReduce{da, how}, apart);
-  run(BatchNormBackwardReduce{g, branch}, apart);
-  run(ConvolutionInputGradient{window, dy, no_tensor, w, how, branch}, fused);
-
-  check_equal(fused[g], apart[g]);
-  check_equal(fused.gradients, apart.gradients);
-  CHECK(fused.vectors == apart.vectors);
 }
 
 TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {

@@ -17,7 +17,9 @@ const char* kernel_of(const ChannelSlice&) { return "copy_channels"; }
 const char* kernel_of(const ShortcutForward&) { return "shortcut_forward"; }
 const char* kernel_of(const ShortcutBackward&) { return "shortcut_backward"; }
 const char* kernel_of(const MaxPoolForward&) { return "max_pool_forward"; }
-const char* kernel_of(const MaxPoolBackward&) { return "max_pool_backward"; }
+const char* kernel_of(const MaxPoolBackward& s) {
+  return s.epilogue ? "max_pool_backward_reduce" : "max_pool_backward";
+}
 const char* kernel_of(const AveragePoolForward&) { return "average_pool_forward"; }
 const char* kernel_of(const AveragePoolBackward&) { return "average_pool_backward"; }
 const char* kernel_of(const LrnForward&) { return "lrn_forward"; }
@@ -28,7 +30,9 @@ const char* kernel_of(const BatchNormStatistics&) { return "batch_norm_statistic
 const char* kernel_of(const BatchNormFinalize&) { return "batch_norm_finalize"; }
 const char* kernel_of(const BatchNormApply&) { return "batch_norm_apply"; }
 const char* kernel_of(const BatchNormBackwardReduce&) { return "batch_norm_backward_reduce"; }
-const char* kernel_of(const BatchNormBackwardApply&) { return "batch_norm_backward_apply"; }
+const char* kernel_of(const BatchNormBackwardApply& s) {
+  return s.dx2 == no_tensor ? "batch_norm_backward_apply" : "batch_norm_backward_apply_pair";
+}
 
 // The image is stored as the convolution that reads it wants it.
 std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element) {
@@ -182,6 +186,13 @@ std::vector<Launch> Launches::launches(const Concat& s) const {
     launches.back().bytes_written = bytes_[x];
   }
   return launches;
+}
+
+// The kernel finds the maxima anew.
+std::vector<Launch> Launches::launches(const MaxPoolBackward& s) const {
+  MaxPoolBackward without_y = s;
+  without_y.y = no_tensor;
+  return {kernel(kernel_of(s), without_y)};
 }
 
 template <class Kind>

@@ -9,6 +9,13 @@
 namespace ringtrain::cuda {
 namespace {
 
+// Whether a step that is not cuDNN's is a kernel of ours: a max pool's epilogue makes no mask from
+// a residual.
+bool has_kernel(const Step& step) {
+  const auto* pool = std::get_if<MaxPoolBackward>(&step);
+  return !pool || !pool->epilogue || pool->epilogue->residual == no_tensor;
+}
+
 class CudnnPlanner final : public GpuPlanner {
  public:
   CudnnPlanner(const GpuModel& model, Element element)
@@ -16,7 +23,7 @@ class CudnnPlanner final : public GpuPlanner {
 
   bool supports(const Schedule& schedule, const Step& step) override {
     const std::optional<Request> fused = fused_request(schedule, step);
-    return !fused || engines_.ask(*fused).engine;
+    return fused ? engines_.ask(*fused).engine.has_value() : has_kernel(step);
   }
   GpuPlan plan(const Schedule& schedule) override;
 

@@ -3,10 +3,21 @@
 #include <fmt/core.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 namespace ringtrain {
+
+void Memory::read(View from, std::span<float> to) const {
+  expects(from.size() == to.size(), "Memory::read: as many numbers");
+  std::ranges::copy(from.host(), to.begin());
+}
+
+void Memory::write(std::span<const float> from, View to) const {
+  expects(from.size() == to.size(), "Memory::write: as many numbers");
+  std::ranges::copy(from, to.data());
+}
 
 Buffer HostMemory::allocate(std::size_t count) {
   constexpr std::size_t page = 4096, huge_page = std::size_t{2} << 20;

@@ -29,6 +29,9 @@ class Memory {
   /// A zeroed buffer of `count` floats, aligned to at least 64 bytes. Collective where the memory
   /// is shared between ranks. Throws Error naming the size when there is not enough.
   virtual Buffer allocate(std::size_t count) = 0;
+  /// Copies values to and from the host, and waits until they are there. Of as many numbers.
+  virtual void read(View from, std::span<float> to) const;
+  virtual void write(std::span<const float> from, View to) const;
 };
 
 /// The host's heap, aligned to pages; large buffers ask for huge pages.

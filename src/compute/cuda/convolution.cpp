@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "compute/cuda/operation_graph.hpp"
 
 namespace ringtrain::cuda {
@@ -23,7 +25,7 @@ double flops_of(const Window& window, const Shape& x, const Shape& y) {
 
 // A question about one convolution, as stored.
 Request about(const Schedule& schedule, const Window& window, TensorId x, TensorId y, Element e,
-              std::string pattern, std::function<Descriptor(const Convolution&)> graph) {
+              std::string pattern, std::function<OperationGraph(const Convolution&)> graph) {
   const Shape &from = schedule.tensors[x], &to = schedule.tensors[y];
   const Convolution at = stored(window, from, to, e);
   return {std::move(pattern), text_of(at, e), flops_of(window, from, to),
@@ -32,7 +34,7 @@ Request about(const Schedule& schedule, const Window& window, TensorId x, Tensor
 
 // A question about a matrix product: a convolution of one pixel a sample.
 Request about(const Shape& x, const Shape& y, Element e, std::string pattern,
-              std::function<Descriptor(const Convolution&)> graph) {
+              std::function<OperationGraph(const Convolution&)> graph) {
   const Shape from{x.batch, 1, 1, static_cast<int>(x.features())},
       to{y.batch, 1, 1, static_cast<int>(y.features())};
   const Convolution at{{}, from, to};
@@ -42,17 +44,22 @@ Request about(const Shape& x, const Shape& y, Element e, std::string pattern,
 // relu?(x * scale + bias (+ residual (* scale + bias))), in the type of the activations throughout,
 // as cuDNN's engines want it.
 Tensor activate(OperationGraph& g, const Activation& how, Tensor x, const Shape& shape, Element e) {
-  const auto norm = [&](Tensor t) {
-    const Tensor scale = g.vector(shape.channels, e), bias = g.vector(shape.channels, e);
-    return g.add(g.multiply(t, scale), bias);
+  const auto vector = [&](VectorId id) {
+    return g.vector(shape.channels, VectorOperand{.id = id, .narrow = true}, e);
   };
-  Tensor a = norm(x);
+  const auto norm = [&](Tensor t, VectorId scale, VectorId bias) {
+    const Tensor s = vector(scale), b = vector(bias);
+    return g.add(g.multiply(t, s), b);
+  };
+  Tensor a = norm(x, how.scale, how.bias);
   if (how.residual != no_tensor) {
-    const Tensor residual = g.input(shape);
-    a = g.add(a, how.residual_scale != no_vector ? norm(residual) : residual);
+    const Tensor residual = g.input(shape, TensorOperand{how.residual});
+    a = g.add(a, how.residual_scale != no_vector
+                     ? norm(residual, how.residual_scale, how.residual_bias)
+                     : residual);
   }
   if (how.relu) a = g.relu(a);
-  if (how.y != no_tensor) g.store(a);
+  if (how.y != no_tensor) g.store(a, TensorOperand{how.y});
   return a;
 }
 
@@ -66,39 +73,50 @@ std::string name_of(const Activation& how) {
 
 // A training BatchNorm in its backward pass: its input and what is known of its channels.
 struct Norm {
+  const BatchNormSums& how;
   Tensor x, mean, inverse_deviation, gamma;
-  Norm(OperationGraph& g, const Shape& shape)
-      : x(g.input(shape)),
-        mean(g.vector(shape.channels)),
-        inverse_deviation(g.vector(shape.channels)),
-        gamma(g.vector(shape.channels)) {}
+  Norm(OperationGraph& g, const BatchNormSums& sums, const Shape& shape)
+      : how(sums),
+        x(g.input(shape, TensorOperand{sums.x})),
+        mean(g.vector(shape.channels, VectorOperand{sums.mean})),
+        inverse_deviation(g.vector(shape.channels, VectorOperand{sums.inverse_deviation})),
+        gamma(g.vector(shape.channels, how.gamma ? Operand(ParameterOperand{*how.gamma})
+                                                 : OnesOperand{shape.channels})) {}
   Tensor output(OperationGraph& g, int channels) const {
     const Tensor normal = g.multiply(g.subtract(x, mean), inverse_deviation);
-    return g.add(g.multiply(normal, gamma), g.vector(channels));
+    return g.add(g.multiply(normal, gamma), g.vector(channels, ParameterOperand{how.beta}));
   }
-  void sums(OperationGraph& g, Tensor dy) const {
-    g.batch_norm_sums(dy, x, mean, inverse_deviation, gamma);
+  void sums(OperationGraph& g, Tensor dy, int channels) const {
+    const Operand dgamma =
+        how.gamma ? Operand(GradientOperand{*how.gamma}) : UnwantedOperand{channels};
+    g.batch_norm_sums(
+        dy, x,
+        {mean, inverse_deviation, gamma, dgamma, GradientOperand{how.beta},
+         VectorOperand{how.g_scale}, VectorOperand{how.x_scale}, VectorOperand{how.shift}});
   }
 };
 
 // The ReLU's mask is made anew from what the ReLU was applied to, as cuDNN's engines want it.
 void sums_of(OperationGraph& g, const ConvolutionInputGradient& s, Tensor dx, const Shape& shape) {
   const BatchNormSums& how = *s.epilogue;
-  if (how.skip != no_tensor) dx = g.add(dx, g.input(shape));
-  const Norm norm(g, shape);
+  if ((how.residual_scale != no_vector) != s.epilogue_of_residual.has_value())
+    throw Error("convolution", "a scaled branch without the sums of its BatchNorm, or the reverse");
+  if (how.skip != no_tensor) dx = g.add(dx, g.input(shape, TensorOperand{how.skip}));
+  const Norm norm(g, how, shape);
   std::optional<Norm> branch;
-  if (how.residual_scale != no_vector) branch.emplace(g, shape);
+  if (s.epilogue_of_residual) branch.emplace(g, *s.epilogue_of_residual, shape);
   if (how.relu) {
-    Tensor y = how.y != no_tensor ? g.input(shape) : norm.output(g, shape.channels);
+    Tensor y =
+        how.y != no_tensor ? g.input(shape, TensorOperand{how.y}) : norm.output(g, shape.channels);
     if (branch)
       y = g.add(y, branch->output(g, shape.channels));
     else if (how.residual != no_tensor)
-      y = g.add(y, g.input(shape));
+      y = g.add(y, g.input(shape, TensorOperand{how.residual}));
     dx = g.relu_gradient(dx, y);
   }
-  g.store(dx);
-  norm.sums(g, dx);
-  if (s.epilogue_of_residual) branch.value().sums(g, dx);
+  g.store(dx, TensorOperand{how.g});
+  norm.sums(g, dx, shape.channels);
+  if (branch) branch->sums(g, dx, shape.channels);
 }
 
 std::string name_of(const BatchNormSums& how) {
@@ -112,51 +130,61 @@ std::string name_of(const BatchNormSums& how) {
   return text + " -> sums for bn'";
 }
 
-Descriptor plain(const Convolution& at, Element e) {
-  OperationGraph g(e, e);
-  const Tensor x = g.input(at.x), w = g.weights(at.y.channels, at.window, at.x.channels);
-  g.store(g.convolution(at.window, x, w, at.y));
-  return std::move(g).finish();
+// x * w of any step that has them.
+template <class Kind>
+Tensor product(OperationGraph& g, const Kind& s, const Convolution& at, Tensor x) {
+  const Tensor w = g.weights(at.y.channels, at.window, at.x.channels, WeightsOperand{s.w});
+  return g.convolution(at.window, x, w, at.y);
 }
 
-Descriptor with_bias(const Convolution& at, bool bias, bool relu, Element e) {
-  OperationGraph g(e, Element::fp32);
-  const Tensor x = g.input(at.x), w = g.weights(at.y.channels, at.window, at.x.channels);
-  Tensor y = g.convolution(at.window, x, w, at.y);
-  if (bias) y = g.add(y, g.vector(at.y.channels, e));
+template <class Kind>
+OperationGraph forward(const Kind& s, const Convolution& at, bool bias, bool relu, Element e) {
+  OperationGraph g(e, bias || relu ? Element::fp32 : e);
+  const Tensor x = g.input(at.x, TensorOperand{s.x});
+  Tensor y = product(g, s, at, x);
+  if (bias) y = g.add(y, g.vector(at.y.channels, ParameterOperand{*s.b, true}, e));
   if (relu) y = g.relu(y);
-  g.store(y);
-  return std::move(g).finish();
+  g.store(y, TensorOperand{s.y});
+  return g;
 }
 
-Descriptor around_batch_norm(const ConvolutionForward& s, const Convolution& at, Element e) {
+OperationGraph around_batch_norm(const ConvolutionForward& s, const Convolution& at, Element e) {
   if (s.b || s.relu) throw Error("convolution", "statistics behind a bias or ReLU");
   OperationGraph g(e, e);
-  Tensor x = g.input(at.x);
-  const Tensor w = g.weights(at.y.channels, at.window, at.x.channels);
+  Tensor x = g.input(at.x, TensorOperand{s.x});
   if (s.prologue) x = activate(g, *s.prologue, x, at.x, e);
-  const Tensor y = g.convolution(at.window, x, w, at.y);
-  g.store(y);
-  if (s.sums != no_vector) g.statistics(y);
-  return std::move(g).finish();
+  const Tensor y = product(g, s, at, x);
+  g.store(y, TensorOperand{s.y});
+  if (s.sums != no_vector)
+    g.statistics(y, VectorOperand{s.sums}, VectorOperand{s.sums, at.y.channels});
+  return g;
 }
 
-Descriptor input_gradient(const ConvolutionInputGradient& s, const Convolution& at, Element e) {
+template <class Kind>
+OperationGraph input_gradient(const Kind& s, const Convolution& at, Element e) {
   OperationGraph g(e, Element::fp32);
-  const Tensor dy = g.input(at.y), w = g.weights(at.y.channels, at.window, at.x.channels);
+  const Tensor dy = g.input(at.y, TensorOperand{s.dy});
+  const Tensor w = g.weights(at.y.channels, at.window, at.x.channels, WeightsOperand{s.w});
   const Tensor dx = g.input_gradient(at.window, dy, w, at.x);
-  s.epilogue ? sums_of(g, s, dx, at.x) : g.store(dx);
-  return std::move(g).finish();
+  if constexpr (requires { s.epilogue; })
+    if (s.epilogue) {
+      sums_of(g, s, dx, at.x);
+      return g;
+    }
+  g.store(dx, TensorOperand{s.dx});
+  return g;
 }
 
-Descriptor weight_gradient(const std::optional<Activation>& prologue, const Convolution& at,
-                           Element e) {
+template <class Kind>
+OperationGraph weight_gradient(const Kind& s, const Convolution& at, Element e) {
   OperationGraph g(e, e);
-  const Tensor dy = g.input(at.y);
-  Tensor x = g.input(at.x);
-  if (prologue) x = activate(g, *prologue, x, at.x, e);
-  g.store(g.weight_gradient(at.window, dy, x, at.y.channels, at.x.channels));
-  return std::move(g).finish();
+  const Tensor dy = g.input(at.y, TensorOperand{s.dy});
+  Tensor x = g.input(at.x, TensorOperand{s.x});
+  if constexpr (requires { s.prologue; })
+    if (s.prologue) x = activate(g, *s.prologue, x, at.x, e);
+  g.store(g.weight_gradient(at.window, dy, x, at.y.channels, at.x.channels),
+          WeightGradientOperand{s.w});
+  return g;
 }
 
 std::string forward_pattern(bool bias, bool relu) {
@@ -178,13 +206,42 @@ Convolution stored(const Window& w, const Shape& x, const Shape& y, Element elem
   return {{height, width}, {x.batch, y.height + height - 1, y.width + width - 1, 16}, y};
 }
 
+std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element element) {
+  std::set<TensorId> images;
+  std::map<TensorId, StoredImage> result;
+  for (const Step& step : schedule.steps) {
+    if (const auto* s = std::get_if<Input>(&step)) images.insert(s->y);
+    const auto* s = std::get_if<ConvolutionForward>(&step);
+    if (s == nullptr) continue;
+    const Convolution form =
+        stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element);
+    if (form.x == schedule.tensors[s->x]) continue;
+    const auto [place, is_new] = result.emplace(s->x, StoredImage{s->window, form});
+    if (!images.contains(s->x) || place->second.form.x != form.x)
+      throw Error(
+          "convolution on a GPU",
+          fmt::format("it reads {} channels, which only the first layer may, all in one way",
+                      schedule.tensors[s->x].channels));
+  }
+  return result;
+}
+
+std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element) {
+  const auto images = stored_images(schedule, element);
+  std::vector<std::size_t> bytes;
+  for (TensorId id = 0; id < static_cast<TensorId>(schedule.tensors.size()); ++id) {
+    const auto image = images.find(id);
+    const Shape& shape = image == images.end() ? schedule.tensors[id] : image->second.form.x;
+    bytes.push_back(shape.elements() * bytes_of(element));
+  }
+  return bytes;
+}
+
 Request request(const Schedule& schedule, const ConvolutionForward& s, Element e, bool fused) {
   const bool bias = fused && s.b, relu = fused && s.relu;
   if (!s.prologue && s.sums == no_vector)
     return about(schedule, s.window, s.x, s.y, e, forward_pattern(bias, relu),
-                 [=](const Convolution& at) {
-                   return bias || relu ? with_bias(at, bias, relu, e) : plain(at, e);
-                 });
+                 [=](const Convolution& at) { return forward(s, at, bias, relu, e); });
   return about(schedule, s.window, s.x, s.y, e,
                (s.prologue ? name_of(*s.prologue) + " -> " : "") +
                    forward_pattern(s.b.has_value(), s.relu) +
@@ -202,25 +259,33 @@ Request request(const Schedule& schedule, const ConvolutionInputGradient& s, Ele
 Request request(const Schedule& schedule, const ConvolutionWeightGradient& s, Element e) {
   return about(schedule, s.window, s.x, s.dy, e,
                (s.prologue ? name_of(*s.prologue) + " -> " : "") + "weight gradient",
-               [=](const Convolution& at) { return weight_gradient(s.prologue, at, e); });
+               [=](const Convolution& at) { return weight_gradient(s, at, e); });
 }
 
 Request request(const Schedule& schedule, const MatrixProductForward& s, Element e, bool fused) {
   const bool bias = fused && s.b, relu = fused && s.relu;
   return about(schedule.tensors[s.x], schedule.tensors[s.y], e, forward_pattern(bias, relu),
-               [=](const Convolution& at) {
-                 return bias || relu ? with_bias(at, bias, relu, e) : plain(at, e);
-               });
+               [=](const Convolution& at) { return forward(s, at, bias, relu, e); });
 }
 
 Request request(const Schedule& schedule, const MatrixProductInputGradient& s, Element e) {
   return about(schedule.tensors[s.dx], schedule.tensors[s.dy], e, "input gradient",
-               [=](const Convolution& at) { return input_gradient({}, at, e); });
+               [=](const Convolution& at) { return input_gradient(s, at, e); });
 }
 
 Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, Element e) {
   return about(schedule.tensors[s.x], schedule.tensors[s.dy], e, "weight gradient",
-               [=](const Convolution& at) { return weight_gradient(std::nullopt, at, e); });
+               [=](const Convolution& at) { return weight_gradient(s, at, e); });
+}
+
+std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element e) {
+  if (const auto* s = std::get_if<ConvolutionForward>(&step))
+    if (s->prologue || s->sums != no_vector) return request(schedule, *s, e, true);
+  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
+    if (s->epilogue) return request(schedule, *s, e);
+  if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
+    if (s->prologue) return request(schedule, *s, e);
+  return std::nullopt;
 }
 
 }  // namespace ringtrain::cuda

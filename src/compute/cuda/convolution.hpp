@@ -1,4 +1,7 @@
 #pragma once
+#include <map>
+#include <vector>
+
 #include "compute/cuda/engine.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/step.hpp"
@@ -17,6 +20,17 @@ struct Convolution {
 /// one with stride 1 remains, which cuDNN also fuses with statistics.
 Convolution stored(const Window& window, const Shape& x, const Shape& y, Element element);
 
+/// An image whose convolution wants it stored otherwise.
+struct StoredImage {
+  Window window;  ///< of the convolution as the schedule has it
+  Convolution form;
+};
+/// By tensor. Throws Error where two convolutions want an image stored in different ways, or where
+/// a tensor that is no image has too few channels.
+std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element element);
+/// Bytes of each tensor as it is stored.
+std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element);
+
 // What cuDNN is asked for each step. Matrix products are 1x1 convolutions of one pixel, because
 // only those can be planned without a device. `fused` of a forward step: bias and ReLU are
 // part of the kernel.
@@ -30,5 +44,10 @@ Request request(const Schedule& schedule, const MatrixProductForward& step, Elem
                 bool fused);
 Request request(const Schedule& schedule, const MatrixProductInputGradient& step, Element element);
 Request request(const Schedule& schedule, const MatrixProductWeightGradient& step, Element element);
+
+/// What cuDNN must be asked about `step`, because nothing else could do it: nothing, where a kernel
+/// of ours can. A convolution's own bias and ReLU are no such thing: we add them where cuDNN does
+/// not.
+std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element element);
 
 }  // namespace ringtrain::cuda

@@ -17,6 +17,11 @@ namespace ringtrain::cuda {
 void check(cudnnStatus_t code, std::string_view call,
            std::source_location at = std::source_location::current());
 
+/// Device memory; void* alone is what cuDNN calls its descriptors.
+struct Address {
+  void* data;
+};
+
 /// cuDNN's name for the type of an attribute.
 constexpr cudnnBackendAttributeType_t attribute_type(std::int64_t) { return CUDNN_TYPE_INT64; }
 constexpr cudnnBackendAttributeType_t attribute_type(float) { return CUDNN_TYPE_FLOAT; }
@@ -40,6 +45,8 @@ constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendHeurMode_t) {
 constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendBehaviorNote_t) {
   return CUDNN_TYPE_BEHAVIOR_NOTE;
 }
+constexpr cudnnBackendAttributeType_t attribute_type(cudnnHandle_t) { return CUDNN_TYPE_HANDLE; }
+constexpr cudnnBackendAttributeType_t attribute_type(Address) { return CUDNN_TYPE_VOID_PTR; }
 constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendDescriptor_t) {
   return CUDNN_TYPE_BACKEND_DESCRIPTOR;
 }
@@ -51,8 +58,8 @@ class Descriptor {
   explicit Descriptor(cudnnBackendDescriptorType_t type);
 
   template <class T>
-  Descriptor& set(cudnnBackendAttributeName_t name, std::span<const T> values) {
-    check(cudnnBackendSetAttribute(handle_.get(), name, attribute_type(T{}),
+  Descriptor& set(cudnnBackendAttributeName_t name, std::span<T> values) {
+    check(cudnnBackendSetAttribute(handle_.get(), name, attribute_type(std::remove_const_t<T>{}),
                                    static_cast<std::int64_t>(values.size()), values.data()),
           "cudnnBackendSetAttribute");
     return *this;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compute/cuda/graph_descriptor.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {
@@ -79,7 +80,7 @@ const Answer& Engines::ask(const Request& request) {
 
 Answer Engines::find(const Request& request) const {
   try {
-    Answer answer{choose_engine(request.graph(), device_), ""};
+    Answer answer{choose_engine(describe(request.graph()), device_), ""};
     if (!answer.engine) answer.why = "no precompiled engine";
     return answer;
   } catch (const Error& refusal) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "compute/cuda/cudnn.hpp"
+#include "compute/cuda/operation_graph.hpp"
 
 namespace ringtrain::cuda {
 
@@ -25,7 +26,7 @@ struct Request {
   std::string pattern;  ///< what is computed: "relu(bn(x)) -> convolution -> statistics"
   std::string shape;    ///< all that the answer depends on beside the pattern
   double flops = 0;
-  std::function<Descriptor()> graph;
+  std::function<OperationGraph()> graph;  ///< throws Error where there is none
 };
 
 /// cuDNN's answer: an engine, or why there is none.

@@ -34,23 +34,23 @@ const char* kernel_of(const BatchNormBackwardApply& s) {
   return s.dx2 == no_tensor ? "batch_norm_backward_apply" : "batch_norm_backward_apply_pair";
 }
 
-// The image is stored as the convolution that reads it wants it.
-std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element) {
-  std::vector<Shape> shapes = schedule.tensors;
-  for (const Step& step : schedule.steps)
-    if (const auto* s = std::get_if<ConvolutionForward>(&step))
-      shapes[s->x] = stored(s->window, schedule.tensors[s->x], schedule.tensors[s->y], element).x;
-  std::vector<std::size_t> bytes;
-  for (const Shape& shape : shapes) bytes.push_back(shape.elements() * bytes_of(element));
-  return bytes;
-}
-
 // The part of x that a convolution touches: a window of one pixel skips what lies between.
 std::size_t touched(const Window& w, std::size_t bytes) {
   return w.height * w.width == 1 ? bytes / (w.stride_y * w.stride_x) : bytes;
 }
 
+// A max pool's epilogue makes no mask from a residual.
+bool has_kernel(const Step& step) {
+  const auto* pool = std::get_if<MaxPoolBackward>(&step);
+  return !pool || !pool->epilogue || pool->epilogue->residual == no_tensor;
+}
+
 }  // namespace
+
+bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
+  const std::optional<Request> fused = fused_request(schedule, step, element);
+  return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
+}
 
 Launches::Launches(const Schedule& schedule, Element element, Engines& engines)
     : schedule_(schedule),

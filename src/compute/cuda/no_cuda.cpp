@@ -1,11 +1,22 @@
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 
 namespace ringtrain {
+namespace {
+
+const char* why = "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON";
+
+}  // namespace
 
 std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element) {
-  throw Error(Exit::usage, "plan for " + model.name,
-              "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON");
+  throw Error(Exit::usage, "plan for " + model.name, why);
 }
+
+std::unique_ptr<GpuBackend> make_gpu_backend(int, Element) {
+  throw Error(Exit::usage, "train on a GPU", why);
+}
+
+GpusHere gpus_here() { return {0, why}; }
 
 }  // namespace ringtrain

@@ -1,36 +1,64 @@
 #pragma once
 #include <array>
-#include <utility>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
-#include "compute/cuda/cudnn.hpp"
+#include "compute/cuda/operand.hpp"
 #include "ringtrain/compute/element.hpp"
-#include "ringtrain/compute/step.hpp"
 
 namespace ringtrain::cuda {
 
-cudnnDataType_t data_type(Element element);
-
-/// A few operations that cuDNN is to run as one kernel, built as an expression: every member adds
-/// an operation and returns its result. All tensors are NHWC; arithmetic is fp32 (tf32 for fp32
-/// convolutions where the engine has it). A result stays inside of the kernel unless store()d.
+/// A few operations that are to run as one kernel, built as an expression: every member adds an
+/// operation and returns its result. All tensors are NHWC; arithmetic is fp32 (tf32 for fp32
+/// convolutions where the engine has it). A result stays inside of the kernel unless store()d. Pure
+/// data: cuDNN makes a kernel of it (describe()), and tests can run it as it stands.
 class OperationGraph {
  public:
-  /// Index of a tensor; its cuDNN identifier is 1 more.
+  /// Index into values().
   using Tensor = std::size_t;
+  using Extents = std::array<std::int64_t, 4>;  ///< N, C, H, W, whatever the memory order
+
+  struct Value {
+    Extents extents;
+    Element element;
+    std::optional<Operand> operand;  ///< what it is in memory; none stays inside of the kernel
+  };
+  enum class Kind {
+    add,              // a, b, y
+    multiply,         // a, b, y
+    subtract,         // a, b, y
+    relu,             // x, y
+    relu_gradient,    // y, dy, dx
+    convolution,      // x, w, y
+    input_gradient,   // dy, w, dx
+    weight_gradient,  // dy, x, dw
+    statistics,       // x, sum, sum of squares
+    batch_norm_sums,  // dy, x, mean, inverse deviation, gamma, dgamma, dbeta, dy scale, x scale,
+                      // shift
+  };
+  struct Operation {
+    Kind kind;
+    std::vector<Tensor> tensors;  ///< as named beside the kind
+    Window window = {};           ///< of the three convolutions
+  };
 
   /// `between`: the type in which results that stay inside are handed on.
   OperationGraph(Element io, Element between) : io_(io), between_(between) {}
 
   /// What the kernel reads.
-  Tensor input(const Shape& shape) { return tensor(nchw(shape), io_, false); }
-  Tensor vector(int channels, Element element = Element::fp32);
+  Tensor input(const Shape& shape, Operand operand) { return tensor(nchw(shape), io_, operand); }
+  Tensor vector(int channels, Operand operand, Element element = Element::fp32) {
+    return tensor({1, channels, 1, 1}, element, operand);
+  }
   /// Convolution weights out x height x width x in.
-  Tensor weights(int out, const Window& window, int in);
+  Tensor weights(int out, const Window& window, int in, Operand operand) {
+    return tensor({out, in, window.height, window.width}, io_, operand);
+  }
 
-  Tensor add(Tensor a, Tensor b) { return pointwise(CUDNN_POINTWISE_ADD, a, b); }
-  Tensor multiply(Tensor a, Tensor b) { return pointwise(CUDNN_POINTWISE_MUL, a, b); }
-  Tensor subtract(Tensor a, Tensor b) { return pointwise(CUDNN_POINTWISE_SUB, a, b); }
+  Tensor add(Tensor a, Tensor b) { return pointwise(Kind::add, a, b); }
+  Tensor multiply(Tensor a, Tensor b) { return pointwise(Kind::multiply, a, b); }
+  Tensor subtract(Tensor a, Tensor b) { return pointwise(Kind::subtract, a, b); }
   Tensor relu(Tensor x);
   /// dy where y > 0, else 0.
   Tensor relu_gradient(Tensor dy, Tensor y);
@@ -38,35 +66,30 @@ class OperationGraph {
   Tensor input_gradient(const Window& window, Tensor dy, Tensor w, const Shape& dx);
   Tensor weight_gradient(const Window& window, Tensor dy, Tensor x, int out, int in);
   /// Writes the sum of x and of x^2 over all pixels, two fp32 vectors.
-  void statistics(Tensor x);
-  /// Writes five fp32 vectors: dgamma, dbeta and, of a BatchNorm's input gradient, the coefficients
-  /// of dy and of x and the constant.
-  void batch_norm_sums(Tensor dy, Tensor x, Tensor mean, Tensor inverse_deviation, Tensor gamma);
+  void statistics(Tensor x, Operand sum, Operand squares);
+  /// The fp32 vectors that batch_norm_sums() reads and writes.
+  struct BatchNormVectors {
+    Tensor mean, inverse_deviation, gamma;
+    Operand dgamma, dbeta, g_scale, x_scale, shift;
+  };
+  /// Writes dgamma, dbeta and, of a BatchNorm's input gradient, the coefficients of dy and of x and
+  /// the constant.
+  void batch_norm_sums(Tensor dy, Tensor x, const BatchNormVectors& vectors);
   /// The kernel also writes this result, in the graph's io type.
-  void store(Tensor result);
+  void store(Tensor result, Operand operand);
 
-  /// The finished graph; the builder is used up. Throws Error where cuDNN does not accept it.
-  Descriptor finish() &&;
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Operation>& operations() const { return operations_; }
 
  private:
-  using Extents = std::array<std::int64_t, 4>;  // N, C, H, W, whatever the memory order
-  struct Value {
-    Extents extents;
-    Element element;
-    bool inside;
-  };
-  struct Operation {
-    Descriptor descriptor;
-    std::vector<std::pair<cudnnBackendAttributeName_t, Tensor>> tensors;
-  };
+  static Extents nchw(const Shape& shape) {
+    return {shape.batch, shape.channels, shape.height, shape.width};
+  }
+  Tensor tensor(const Extents& extents, Element element, std::optional<Operand> operand);
+  Tensor result(const Extents& extents) { return tensor(extents, between_, std::nullopt); }
+  Tensor pointwise(Kind kind, Tensor a, Tensor b);
 
-  static Extents nchw(const Shape& shape);
-  Tensor tensor(const Extents& extents, Element element, bool inside);
-  Tensor result(const Extents& extents) { return tensor(extents, between_, true); }
-  Tensor pointwise(cudnnPointwiseMode_t mode, Tensor a, Tensor b);
-  std::vector<Descriptor> tensor_descriptors() const;
-
-  const Element io_, between_;
+  Element io_, between_;
   std::vector<Value> values_;
   std::vector<Operation> operations_;
 };

@@ -60,6 +60,25 @@ struct Norm {
   }
 };
 
+/// Copies of scale and bias in the type of the activations.
+struct Narrow {
+  DeviceTensor scales, biases;
+  Narrow(Element element, std::size_t channels)
+      : scales(element, channels), biases(element, channels), expected_(element, channels) {}
+  /// They are what the fp32 ones round to, exactly.
+  void check(const Norm& n) {
+    CHECK(scales.read() == rounded(n.vectors[scale]));
+    CHECK(biases.read() == rounded(n.vectors[bias]));
+  }
+
+ private:
+  std::vector<double> rounded(const std::vector<float>& values) {
+    expected_.write(std::vector<double>(values.begin(), values.end()));
+    return expected_.read();
+  }
+  DeviceTensor expected_;
+};
+
 Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
 int any_channels() { return GENERATE(1, 3, 8, 17, 64, 264); }
 Shape any_shape() { return {GENERATE(1, 3), 19, 17, any_channels()}; }
@@ -72,6 +91,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
   const bool with_gamma = GENERATE(false, true), unbiased = GENERATE(false, true);
   CAPTURE(element, s.batch, s.width, s.channels, with_gamma, unbiased);
   Norm n(element, s, with_gamma, 1, 1, [](double v) { return 2 * v + 1; });
+  Narrow narrow(element, n.channels);
   BatchNormFinalize step{sums,   s.pixels(), n.used_gamma, n.beta, {0, 2 * n.channels},
                          1e-3f,  unbiased,   scale,        bias,   mean,
                          inverse};
@@ -86,14 +106,17 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
                                     n.vectors[scale].data(),
                                     n.vectors[bias].data(),
                                     n.vectors[mean].data(),
-                                    n.vectors[inverse].data()};
+                                    n.vectors[inverse].data(),
+                                    element,
+                                    narrow.scales.data(),
+                                    narrow.biases.data()};
 
   run_twice({bytes_of_values(n.vectors[sums])}, [&](auto& queue) {
     work::batch_norm_statistics(element, s.pixels(), n.channels, n.c[0], n.vectors[sums].data(),
                                 n.workspace.data(), queue);
   });
   run_twice({bytes_of_values(n.vectors[scale]), bytes_of_values(n.vectors[bias]),
-             bytes_of_values(n.statistics)},
+             bytes_of_values(n.statistics), narrow.scales.bytes(), narrow.biases.bytes()},
             [&](auto& queue) { work::batch_norm_finalize(o, queue); });
   reference::run(BatchNormStatistics{0, sums}, n.c.state);
   n.check_vector(sums);
@@ -102,6 +125,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
 
   for (const VectorId id : {scale, bias, mean, inverse}) n.check_vector(id);
   CHECK(relative_norm(n.statistics, n.c.state.batch_statistics) < 1e-5);
+  narrow.check(n);
 }
 
 TEST_CASE("cuda kernels: BatchNorm is applied as by the reference, in all its fusions") {
@@ -287,16 +311,40 @@ TEST_CASE("cuda kernels: BatchNorm in evaluation agrees with the reference") {
   BatchNormForward step{0, 2, 1, n.used_gamma, n.beta, {0, 2 * n.channels}};
   step.training = false;
   step.relu = relu;
+  Narrow narrow(element, n.channels);
 
   n.c.check(step, {2}, [&](auto& queue) {
     work::batch_norm_evaluation({n.channels, n.statistics.data(), n.gamma_values(), n.beta_values(),
-                                 step.epsilon, n.vectors[scale].data(), n.vectors[bias].data()},
+                                 step.epsilon, n.vectors[scale].data(), n.vectors[bias].data(),
+                                 element, narrow.scales.data(), narrow.biases.data()},
                                 queue);
     work::batch_norm_apply(
         {element, s.pixels(), n.channels, n.c[0], n.c[2], n.channels, n.vectors[scale].data(),
          n.vectors[bias].data(), n.c[1], nullptr, nullptr, relu},
         queue);
   });
+  narrow.check(n);
+}
+
+TEST_CASE("cuda kernels: scale and bias are copied only where wanted") {
+  Norm n(Element::fp16, {1, 1, 1, 3}, true, 1, 1);
+  DeviceTensor copy(Element::fp16, 3);
+  KernelQueue queue = KernelQueue::one_way();
+  BatchNormEvaluationOperands o{3,
+                                n.statistics.data(),
+                                nullptr,
+                                n.beta_values(),
+                                1,
+                                n.vectors[scale].data(),
+                                n.vectors[bias].data()};
+
+  work::batch_norm_evaluation(o, queue);
+  o.narrow = Element::fp16;
+  o.narrow_bias = copy.data();
+  work::batch_norm_evaluation(o, queue);
+
+  CHECK(n.vectors[scale] == std::vector<float>(3, 1));
+  CHECK(copy.read()[2] == Approx(n.beta_values()[2]).epsilon(1e-3));
 }
 
 TEST_CASE("cuda kernels: statistics of many pixels keep their precision") {

@@ -1,5 +1,6 @@
 #include "compute/cuda/kernels/input_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/stored_form.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
@@ -13,6 +14,25 @@ Batch images(const Shape& s) {
     batch.images.push_back(static_cast<std::uint8_t>(i < s.features() ? 9 : random.below(256)));
   batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
   return batch;
+}
+
+InputOperands operands(Element element, const Shape& s, int y_channels, const Batch& batch,
+                       const Input& step, void* y, std::vector<ImageMoments>& moments) {
+  InputOperands o{element,
+                  std::size_t(s.batch),
+                  std::size_t(s.height) * s.width,
+                  s.channels,
+                  y_channels,
+                  batch.images.data(),
+                  step.distort ? batch.distortions.data() : nullptr,
+                  step.normalisation,
+                  {},
+                  {},
+                  y,
+                  moments.data()};
+  std::ranges::copy(step.mean, o.mean);
+  std::ranges::copy(step.deviation, o.deviation);
+  return o;
 }
 
 // y with channels dropped from `padded` to `channels`, and whether those that pad are zero.
@@ -42,23 +62,60 @@ TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the ref
   KernelCase c(element, {s, {3, height, 5, padded}}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(3);
-  InputOperands o{element,
-                  3,
-                  std::size_t(height) * 5,
-                  channels,
-                  padded,
-                  batch.images.data(),
-                  distort ? batch.distortions.data() : nullptr,
-                  kind,
-                  {},
-                  {},
-                  c[1],
-                  moments.data()};
-  std::ranges::copy(step.mean, o.mean);
-  std::ranges::copy(step.deviation, o.deviation);
+  const InputOperands o = operands(element, s, padded, batch, step, c[1], moments);
 
   c.run_kernel({1}, [&](auto& queue) { work::input(o, queue); });
   reference::run(step, c.state);
 
   CHECK(relative_norm(unpadded(c.read(1), padded, channels), c.state[0]) < tolerance(element));
+}
+
+TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads it wants it") {
+  const Element element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  const int channels = GENERATE(1, 2, 3, 4), height = GENERATE(8, 9), width = GENERATE(10, 13);
+  const Window window = GENERATE(Window{7, 7, 2, 2, 3, 3, 3, 3}, Window{3, 3, 2, 2},
+                                 Window{5, 4, 2, 2, 2, 1, 2, 1}, Window{3, 3, 2, 2, 0, 1, 1, 0});
+  const bool distort = GENERATE(false, true);
+  CAPTURE(element, channels, height, width, window.top, window.left, distort);
+  const Shape x{3, height, width, channels};
+  const StoredForm form{window, x, result_of(window, x, 1), true, 16};
+  const Batch batch = images(x);
+  const Input step{0, Normalisation::mean_deviation, std::vector<float>(channels, 0.4f),
+                   std::vector<float>(channels, 0.3f), distort};
+  KernelCase c(element, {x, form.stored_x()}, 0);
+  c.state.batch = &batch;
+  std::vector<ImageMoments> moments(3);
+  InputOperands o = operands(element, x, 16, batch, step, c[1], moments);
+  o.blocks = true;
+  o.width = width;
+  o.stored_height = form.stored_x().height;
+  o.stored_width = form.stored_x().width;
+  o.top = window.top;
+  o.left = window.left;
+
+  c.run_kernel({1}, [&](auto& queue) { work::input(o, queue); });
+  reference::run(step, c.state);
+
+  const auto y = c.read(1), inside = form.stored(std::vector<double>(x.elements(), 1));
+  CHECK(relative_norm(y, form.stored(c.state[0])) < tolerance(element));
+  for (std::size_t i = 0; i < y.size(); ++i)
+    if (inside[i] == 0) REQUIRE(y[i] == 0);
+}
+
+TEST_CASE("cuda kernels: input that has no such form is refused") {
+  InputOperands o{};
+  KernelQueue queue = KernelQueue::one_way();
+  const auto refused = [&](int channels, int y_channels, bool blocks) {
+    o.channels = channels;
+    o.y_channels = y_channels;
+    o.blocks = blocks;
+    o.width = 1;
+    CHECK_THROWS_AS(work::input(o, queue), Error);
+  };
+
+  refused(3, 6, false);
+  refused(5, 4, false);
+  refused(3, 16, false);
+  refused(5, 16, true);
+  refused(3, 8, true);
 }

@@ -182,6 +182,24 @@ TEST_CASE("cuda kernels: the largest finite gradients are finite") {
   CHECK(device.state->not_finite == 0);
 }
 
+TEST_CASE("cuda kernels: gradients of micro-steps add up") {
+  const std::size_t count = GENERATE(0, 1, 4, 7, 64, 2500), first = GENERATE(0, 1);
+  CAPTURE(count, first);
+  DeviceTensor values(Element::fp32, first + count), sum(Element::fp32, first + count + 1);
+  const auto v = random_floats(first + count, 1), s = random_floats(first + count + 1, 2);
+  values.write(std::vector<double>(v.begin(), v.end()));
+  sum.write(std::vector<double>(s.begin(), s.end()));
+
+  run_twice({sum.bytes()}, [&](auto& queue) {
+    work::accumulate(count, static_cast<float*>(values.data()) + first,
+                     static_cast<float*>(sum.data()) + first, queue);
+  });
+
+  std::vector<double> expected(s.begin(), s.end());
+  for (std::size_t i = first; i < first + count; ++i) expected[i] = v[i] + s[i];
+  CHECK(sum.read() == expected);
+}
+
 TEST_CASE("cuda kernels: the loss scale halves after a bad step and doubles after good ones") {
   const LossScaleSettings settings{
       .growth = 2, .backoff = 0.5f, .least = 256, .most = 4096, .interval = 3};

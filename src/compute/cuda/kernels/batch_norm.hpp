@@ -26,6 +26,9 @@ struct BatchNormFinalizeOperands {
   float* batch_statistics;  ///< means, then variances
   float *scale, *bias;      ///< y = x * scale + bias
   float *mean, *inverse_deviation;
+  Element narrow = Element::fp32;
+  void *narrow_scale = nullptr, *narrow_bias = nullptr;  ///< optional: scale and bias, rounded to
+                                                         ///< `narrow`, for cuDNN's prologues
 };
 /// From sums to what BatchNorm multiplies and adds, and what its backward wants.
 void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream);
@@ -35,6 +38,9 @@ struct BatchNormEvaluationOperands {
   const float *statistics /* running means, then variances */, *gamma /* optional */, *beta;
   float epsilon;
   float *scale, *bias;
+  Element narrow = Element::fp32;
+  void *narrow_scale = nullptr, *narrow_bias = nullptr;  ///< optional: scale and bias, rounded to
+                                                         ///< `narrow`, for cuDNN's prologues
 };
 /// scale and bias from running statistics, for batch_norm_apply.
 void batch_norm_evaluation(const BatchNormEvaluationOperands& operands, cudaStream_t stream);

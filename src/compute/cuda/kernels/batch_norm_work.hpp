@@ -54,7 +54,16 @@ void batch_norm_statistics(Element element, std::size_t pixels, std::size_t chan
   });
 }
 
-template <class Number = double>
+/// A channel's scale and bias, and the copies rounded to Narrow that are wanted.
+template <class Narrow, class Operands>
+constexpr void write_affine(const Operands& o, std::uint32_t c, float scale, float bias) {
+  o.scale[c] = scale;
+  o.bias[c] = bias;
+  if (o.narrow_scale) static_cast<Narrow*>(o.narrow_scale)[c] = static_cast<Narrow>(scale);
+  if (o.narrow_bias) static_cast<Narrow*>(o.narrow_bias)[c] = static_cast<Narrow>(bias);
+}
+
+template <class Narrow, class Number = double>
 struct Finalize {
   BatchNormFinalizeOperands o;
   constexpr void operator()(std::uint32_t c) const {
@@ -67,30 +76,30 @@ struct Finalize {
     o.batch_statistics[c] = o.mean[c] = static_cast<float>(mean);
     o.batch_statistics[o.channels + c] = static_cast<float>(variance * correction);
     o.inverse_deviation[c] = static_cast<float>(inverse);
-    o.scale[c] = static_cast<float>(scale);
-    o.bias[c] = static_cast<float>(o.beta[c] - mean * scale);
+    write_affine<Narrow>(o, c, static_cast<float>(scale),
+                         static_cast<float>(o.beta[c] - mean * scale));
   }
 };
 
 template <class Queue>
 void batch_norm_finalize(const BatchNormFinalizeOperands& o, Queue& queue) {
-  queue.items(Finalize<>{o}, o.channels);
+  with_type(o.narrow, [&]<class Narrow>(Narrow) { queue.items(Finalize<Narrow>{o}, o.channels); });
 }
 
-template <class Number = double>
+template <class Narrow, class Number = double>
 struct Evaluate {
   BatchNormEvaluationOperands o;
   constexpr void operator()(std::uint32_t c) const {
     const Number variance = o.statistics[o.channels + c];
     const Number scale = (o.gamma ? o.gamma[c] : 1) / std::sqrt(variance + o.epsilon);
-    o.scale[c] = static_cast<float>(scale);
-    o.bias[c] = static_cast<float>(o.beta[c] - o.statistics[c] * scale);
+    write_affine<Narrow>(o, c, static_cast<float>(scale),
+                         static_cast<float>(o.beta[c] - o.statistics[c] * scale));
   }
 };
 
 template <class Queue>
 void batch_norm_evaluation(const BatchNormEvaluationOperands& o, Queue& queue) {
-  queue.items(Evaluate<>{o}, o.channels);
+  with_type(o.narrow, [&]<class Narrow>(Narrow) { queue.items(Evaluate<Narrow>{o}, o.channels); });
 }
 
 template <class T, int w>

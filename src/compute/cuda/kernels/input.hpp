@@ -21,16 +21,23 @@ struct ImageMoments {
 struct InputOperands {
   Element element;
   std::size_t batch, pixels;      ///< `pixels` of one image
-  int channels, y_channels;       ///< y has 4 or 8, at least `channels`
+  int channels, y_channels;       ///< y has as many, or 4 or 8 with zeros; with blocks 16
   const std::uint8_t* images;     ///< batch x pixels x channels
   const Distortion* distortions;  ///< of each image; null: none
   Normalisation normalisation;
   float mean[most_image_channels], deviation[most_image_channels];  ///< for mean_deviation
   void* y;                                                          ///< batch x pixels x y_channels
   ImageMoments* moments;                                            ///< workspace: `batch` of them
+  /// Writes blocks of 2x2 pixels of at most 4 channels, as a WeightForm with blocks reads them: y
+  /// is batch x stored_height x stored_width x 16. What is outside the image is zero.
+  bool blocks = false;
+  int width = 0;  ///< of an image; for blocks, as all that follows
+  int stored_height = 0, stored_width = 0;
+  int top = 0, left = 0;  ///< padding of the convolution that reads y
 };
 /// The Input step: distorts and normalises images; channels that they do not have are zero. All
-/// pointers are the device's. Queues on `stream` and returns; throws Error when a launch fails.
+/// pointers are the device's, y aligned to a pixel. Queues on `stream` and returns; throws Error
+/// when a launch fails.
 void input(const InputOperands& operands, cudaStream_t stream);
 
 }  // namespace ringtrain::cuda::kernels

@@ -4,6 +4,7 @@
 #include "compute/cuda/kernels/geometry.hpp"
 #include "compute/cuda/kernels/input.hpp"
 #include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/pixel_blocks.hpp"
 #include "ringtrain/compute/distort.hpp"
 
 // The call of input.hpp for any queue: StreamQueue, or a CPU's in tests.
@@ -87,17 +88,13 @@ struct Moments {
   }
 };
 
-/// One thread a pixel.
-template <class T, int y_channels>
-struct Normalise {
+/// One pixel as the network sees it.
+struct NormalPixel {
   InputOperands o;
-  constexpr void operator()(std::uint32_t item) const {
-    const std::size_t sample = item / o.pixels;
-    const Pixel v = coloured_pixel(o, sample, item % o.pixels);
-    Lanes<y_channels> y{};
-    for (int c = 0; c < y_channels; ++c)
-      if (c < o.channels) y[c] = normal(sample, c, contrasted(sample, c, v[c]));
-    store(static_cast<T*>(o.y) + std::size_t(item) * y_channels, y);
+  constexpr Pixel operator()(std::size_t sample, std::size_t pixel) const {
+    Pixel v = coloured_pixel(o, sample, pixel);
+    for (int c = 0; c < o.channels; ++c) v[c] = normal(sample, c, contrasted(sample, c, v[c]));
+    return v;
   }
 
  private:
@@ -113,19 +110,112 @@ struct Normalise {
   }
 };
 
+/// One thread a pixel.
+template <class T, int y_channels>
+struct Normalise {
+  NormalPixel pixel;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const Pixel v = pixel(item / pixel.o.pixels, item % pixel.o.pixels);
+    Lanes<y_channels> lanes{};
+    for (int c = 0; c < y_channels; ++c) lanes[c] = v[c];
+    store(y + std::size_t(item) * y_channels, lanes);
+  }
+};
+
+/// One thread a pixel, for images that are stored as they are.
+template <class T>
+struct NormaliseDense {
+  NormalPixel pixel;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const int channels = pixel.o.channels;
+    const Pixel v = pixel(item / pixel.o.pixels, item % pixel.o.pixels);
+    for (int c = 0; c < channels; ++c)
+      y[std::size_t(item) * channels + c] = static_cast<T>(static_cast<float>(v[c]));
+  }
+};
+
+/// One thread a block of 2x2 pixels. `channels` is known to the compiler, so that the block stays
+/// in registers.
+template <class T, int channels>
+struct NormaliseBlocks {
+  static constexpr int y_channels = 16;
+  NormalPixel pixel;
+  BlockAxis rows, columns;
+  std::uint32_t image_height, image_width, height, width;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::uint32_t line = item / width, sample = line / height;
+    const int block_row = static_cast<int>(line % height);
+    const int block_column = static_cast<int>(item % width);
+    Lanes<y_channels> lanes{};
+    for (int part = 0; part < 4; ++part) {
+      // What is in front of the image is far behind it, unsigned.
+      const std::uint32_t row = rows.pixel(block_row, part / 2);
+      const std::uint32_t column = columns.pixel(block_column, part % 2);
+      if (row >= image_height || column >= image_width) continue;
+      const Pixel v = pixel(sample, std::size_t(row) * image_width + column);
+      for (int c = 0; c < channels; ++c) lanes[part * channels + c] = v[c];
+    }
+    store(y + std::size_t(item) * y_channels, lanes);
+  }
+};
+
+/// Calls use(channels) with a std::integral_constant, 1 to 4.
+template <class Use>
+void with_channels(int channels, Use use) {
+  if (channels == 1) return use(std::integral_constant<int, 1>{});
+  if (channels == 2) return use(std::integral_constant<int, 2>{});
+  if (channels == 3) return use(std::integral_constant<int, 3>{});
+  use(std::integral_constant<int, 4>{});
+}
+
+template <class Queue>
+void normalise_blocks(const InputOperands& o, Queue& queue) {
+  expects(o.channels <= 4 && o.y_channels == 16 && o.width > 0 && o.pixels % o.width == 0,
+          "input: blocks are of images of at most 4 channels, stored in 16");
+  const std::size_t height = o.stored_height, width = o.stored_width;
+  with_type(o.element, [&]<class T>(T) {
+    with_channels(o.channels, [&](auto channels) {
+      const NormaliseBlocks<T, channels> work{{o},
+                                              block_axis(true, o.top),
+                                              block_axis(true, o.left),
+                                              small(o.pixels / o.width),
+                                              small(o.width),
+                                              small(height),
+                                              small(width),
+                                              static_cast<T*>(o.y)};
+      queue.items(work, o.batch * height * width);
+    });
+  });
+}
+
+template <class Queue>
+void normalise_pixels(const InputOperands& o, Queue& queue) {
+  const bool wide = o.y_channels == 4 || o.y_channels == 8;
+  expects(o.channels == o.y_channels || (o.channels < o.y_channels && wide),
+          "input: images are padded to 4 or 8 channels");
+  with_type(o.element, [&]<class T>(T) {
+    T* y = static_cast<T*>(o.y);
+    if (o.y_channels == 4)
+      queue.items(Normalise<T, 4>{{o}, y}, o.batch * o.pixels);
+    else if (o.y_channels == 8)
+      queue.items(Normalise<T, 8>{{o}, y}, o.batch * o.pixels);
+    else
+      queue.items(NormaliseDense<T>{{o}, y}, o.batch * o.pixels);
+  });
+}
+
 template <class Queue>
 void input(const InputOperands& o, Queue& queue) {
-  expects(o.channels <= o.y_channels && (o.y_channels == 4 || o.y_channels == 8),
-          "input: images are padded to 4 or 8 channels");
   const Moments moments{o};
   if (o.distortions || o.normalisation == Normalisation::standardise_image)
     queue.blocks(moments, moments.launch());
-  with_type(o.element, [&]<class T>(T) {
-    if (o.y_channels == 4)
-      queue.items(Normalise<T, 4>{o}, o.batch * o.pixels);
-    else
-      queue.items(Normalise<T, 8>{o}, o.batch * o.pixels);
-  });
+  if (o.blocks)
+    normalise_blocks(o, queue);
+  else
+    normalise_pixels(o, queue);
 }
 
 }  // namespace ringtrain::cuda::kernels::work

@@ -8,6 +8,11 @@ void begin_update(UpdateState* state, cudaStream_t stream) {
   work::begin_update(state, queue);
 }
 
+void accumulate(std::size_t count, const float* values, float* sum, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::accumulate(count, values, sum, queue);
+}
+
 void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
                      cudaStream_t stream) {
   StreamQueue queue(stream);

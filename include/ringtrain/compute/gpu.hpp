@@ -1,0 +1,126 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/update.hpp"
+
+namespace ringtrain {
+
+/// BatchNorm statistics up to `end`, from where those before ended: running += momentum * (batch -
+/// running).
+struct StatisticsMomentum {
+  std::size_t end = 0;
+  float momentum = 0;
+};
+
+struct GpuTrainingSettings {
+  RuleSettings rule;
+  std::vector<DecaySegment> decays;  ///< ascending, covering all parameters
+  std::vector<StatisticsMomentum> momenta;
+  LossScaleSettings loss_scale;  ///< of fp16; other types need none
+  float first_loss_scale = 65536;
+  bool accumulates = false;  ///< steps of several batches
+  bool graph = true;         ///< a step is launched as one CUDA graph
+};
+
+/// What the ranks sum in a step, in one buffer of the GPU's memory: `head` numbers, the first 16 of
+/// which are results of the step and the rest BatchNorm statistics, then the gradients.
+struct GpuStepSums {
+  View all;
+  std::size_t head = 16;
+  /// Sums of the buffer from element `first` on may start, behind what is queued on the stream.
+  std::function<void(std::size_t first)> final_from;
+  /// Starts what is left; what is queued on the stream from now on waits for all sums.
+  std::function<void()> finish;
+};
+
+/// What the host says of a batch's part in a step.
+struct GpuBatchNumbers {
+  bool first = true, last = true;  ///< of the batches of this step
+  std::int64_t step = 0;           ///< updates before this one
+  double learning_rate = 0;
+  double sample_weight = 1;  ///< 1 / samples of the step, on all ranks
+  double share = 1;          ///< this rank's part of those samples in this batch
+  bool stop = false;         ///< this rank asks to end after the step
+  int signal = 0;            ///< that made it ask, if one did
+};
+
+/// What a step came to, over all ranks.
+struct GpuOutcome {
+  std::int64_t step = 0;   ///< GpuBatchNumbers::step
+  double loss = 0;         ///< mean cross-entropy, without L2
+  double l2_loss = 0;      ///< as Optimizer::l2_loss()
+  double top1 = 0;         ///< fraction of the samples
+  float stop = 0, signalled = 0, signal = 0;  ///< sums over the ranks
+  /// Nothing was updated: a gradient is no finite number. The loss scale was lowered.
+  bool skipped = false;
+  bool not_finite = false;  ///< and no loss scale can mend that, or the loss itself is none
+  double loss_scale = 1;    ///< of the next step
+  /// Where the GPU's time went; `exposed`: waiting for sums.
+  double forward_s = 0, backward_s = 0, exposed_s = 0, update_s = 0;
+};
+
+/// Training steps on one GPU. They are queued, and the host goes on: queue() waits only for steps
+/// that were queued two before. One thread.
+class GpuTraining {
+ public:
+  virtual ~GpuTraining() = default;
+  /// The optimizer's state, by its names in checkpoints.
+  virtual std::vector<std::pair<std::string, View>> slots() const = 0;
+  /// {loss scale, good steps since it changed}; saved, it makes a resumed run the same to the bit.
+  virtual View loss_scale() const = 0;
+  /// Optimizer state as at the start of training, for the parameters as they are.
+  virtual void reset() = 0;
+  /// To be called when parameters were written by others. Waits.
+  virtual void refresh() = 0;
+  /// Queues one batch of a step, and with the last of them the sums and the update. The first step
+  /// is launched kernel by kernel, later ones as graphs.
+  virtual void queue(const Batch& batch, const GpuBatchNumbers& numbers) = 0;
+  /// The oldest outcome not taken yet, once it is there: always when more than `ahead` steps are
+  /// under way, and waiting for it. Take it after every queue().
+  virtual std::optional<GpuOutcome> outcome(int ahead) = 0;
+  /// Ends use of what others own (captured sums), before those go.
+  virtual void close() = 0;
+  virtual std::size_t bytes() const = 0;
+};
+
+/// Copies of a training state to the host that training does not wait for.
+class GpuSnapshot {
+ public:
+  virtual ~GpuSnapshot() = default;
+  /// Starts to copy the state as it is behind what is queued. `targets` stay until done(), and are
+  /// pinned when seen for the first time.
+  virtual void start(std::span<const std::span<float>> targets) = 0;
+  /// Whether no copy is under way. Never waits.
+  virtual bool done() = 0;
+};
+
+/// cuDNN and our kernels on one GPU.
+class GpuBackend : public Backend {
+ public:
+  /// The cudaStream_t that all is queued on.
+  virtual void* stream() const = 0;
+  virtual Element element() const = 0;
+  virtual std::unique_ptr<GpuTraining> make_training(const Schedule& schedule,
+                                                     const Buffers& buffers, std::uint64_t seed,
+                                                     const GpuStepSums& sums,
+                                                     const GpuTrainingSettings& settings) = 0;
+  /// The views outlive it.
+  virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
+};
+
+/// `device`: CUDA's number. Makes it this thread's. Throws Error (usage) where there is no driver, no
+/// such GPU, none that is new enough, or no CUDA in the build.
+std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element);
+
+/// GPUs that this process can use; why there are none, else.
+struct GpusHere {
+  int count = 0;
+  std::string why;  ///< in CUDA's words, where there is none
+};
+GpusHere gpus_here();
+
+}  // namespace ringtrain

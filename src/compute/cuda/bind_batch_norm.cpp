@@ -1,0 +1,207 @@
+#include "compute/cuda/bind_batch_norm.hpp"
+
+#include <tuple>
+
+#include "compute/cuda/bind.hpp"
+#include "compute/cuda/kernels/batch_norm_pair.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const Activation& how, Binder& b) {
+  return {.element = b.element(),
+          .pixels = b.pixels(x),
+          .channels = b.channels(x),
+          .x = b.at(x),
+          .y = b.at(y),
+          .y_pitch = b.channels(x),
+          .scale = b.vector(how.scale),
+          .bias = b.vector(how.bias),
+          .residual = b.at(how.residual),
+          .residual_scale = b.vector(how.residual_scale),
+          .residual_bias = b.vector(how.residual_bias),
+          .relu = how.relu};
+}
+
+Action evaluation(const BatchNormForward& s, Binder& b) {
+  const Binder::Moments to = b.moments(s.x);
+  kernels::BatchNormApplyOperands applied =
+      apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
+  std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
+  const kernels::BatchNormEvaluationOperands operands{.channels = b.channels(s.x),
+                                                      .statistics = b.statistics(s.statistics),
+                                                      .gamma = b.parameters(s.gamma),
+                                                      .beta = b.parameters(s.beta),
+                                                      .epsilon = s.epsilon,
+                                                      .scale = to.scale,
+                                                      .bias = to.bias};
+  return [&b, operands, applied] {
+    kernels::batch_norm_evaluation(operands, b.stream());
+    kernels::batch_norm_apply(applied, b.stream());
+  };
+}
+
+// All that a finalize of BatchNormForward and of BatchNormFinalize have in common.
+template <class Kind>
+kernels::BatchNormFinalizeOperands finalize(const Kind& s, std::size_t channels, Binder& b) {
+  kernels::BatchNormFinalizeOperands operands{};
+  operands.channels = channels;
+  operands.gamma = b.parameters(s.gamma);
+  operands.beta = b.parameters(s.beta);
+  operands.epsilon = s.epsilon;
+  operands.unbiased = s.unbiased;
+  operands.batch_statistics = b.batch_statistics(s.statistics);
+  return operands;
+}
+
+void reserve_sums(TensorId x, Binder& b) {
+  b.reserve(kernels::batch_norm_workspace(b.pixels(x), b.channels(x)));
+}
+
+void run(kernels::BatchNormBackwardReduceOperands operands, const Binder& b) {
+  operands.workspace = b.floats();
+  kernels::batch_norm_backward_reduce(operands, b.stream());
+}
+
+}  // namespace
+
+kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& how, Binder& b) {
+  if (how.residual != no_tensor)
+    throw Error("bind BatchNormSums", "their mask would need the residual");
+  return {.element = b.element(),
+          .pixels = b.pixels(how.x),
+          .channels = b.channels(how.x),
+          .count = how.count,
+          .dy = nullptr,
+          .skip = b.at(how.skip),
+          .x = b.at(how.x),
+          .y = b.at(how.y),
+          .g = b.at(how.g),
+          .relu = how.relu,
+          .scale = b.vector(how.scale),
+          .bias = b.vector(how.bias),
+          .mean = b.vector(how.mean),
+          .inverse_deviation = b.vector(how.inverse_deviation),
+          .gamma = b.parameters(how.gamma),
+          .dgamma = b.gradients(how.gamma),
+          .dbeta = b.gradients(how.beta),
+          .g_scale = b.vector(how.g_scale),
+          .x_scale = b.vector(how.x_scale),
+          .shift = b.vector(how.shift),
+          .workspace = nullptr};
+}
+
+Action bind(const BatchNormForward& s, Binder& b) {
+  if (!s.training) return evaluation(s, b);
+  const std::size_t channels = b.channels(s.x);
+  const Binder::Moments to = b.moments(s.x);
+  kernels::BatchNormFinalizeOperands finish = finalize(s, channels, b);
+  auto* sums = reinterpret_cast<float*>(b.keep(2 * channels * sizeof(float)));
+  finish.count = b.pixels(s.x);
+  finish.sums = sums;
+  finish.scale = to.scale;
+  finish.bias = to.bias;
+  finish.mean = to.mean;
+  finish.inverse_deviation = to.inverse_deviation;
+  kernels::BatchNormApplyOperands applied =
+      apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
+  std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
+  reserve_sums(s.x, b);
+  return [&b, sums, finish, applied] {
+    kernels::batch_norm_statistics(applied.element, applied.pixels, applied.channels, applied.x,
+                                   sums, b.floats(), b.stream());
+    kernels::batch_norm_finalize(finish, b.stream());
+    kernels::batch_norm_apply(applied, b.stream());
+  };
+}
+
+// g, the masked sum of the gradients, is handed on in dresidual, or where dx will be.
+Action bind(const BatchNormBackward& s, Binder& b) {
+  const std::size_t channels = b.channels(s.x);
+  const Binder::Moments from = b.moments(s.x);
+  auto* coefficients = reinterpret_cast<float*>(b.keep(3 * channels * sizeof(float)));
+  kernels::BatchNormBackwardReduceOperands reduced =
+      reduce_operands({.x = s.x,
+                       .y = s.y,
+                       .skip = s.dy2,
+                       .g = s.dresidual != no_tensor ? s.dresidual : s.dx,
+                       .relu = s.relu,
+                       .gamma = s.gamma,
+                       .beta = s.beta,
+                       .count = b.pixels(s.x)},
+                      b);
+  reduced.dy = b.at(s.dy);
+  reduced.scale = from.scale;
+  reduced.bias = from.bias;
+  reduced.mean = from.mean;
+  reduced.inverse_deviation = from.inverse_deviation;
+  reduced.g_scale = coefficients;
+  reduced.x_scale = coefficients + channels;
+  reduced.shift = coefficients + 2 * channels;
+  const kernels::BatchNormBackwardApplyOperands applied{
+      b.element(), b.pixels(s.x),   channels,        reduced.g,    reduced.x,
+      b.at(s.dx),  reduced.g_scale, reduced.x_scale, reduced.shift};
+  reserve_sums(s.x, b);
+  return [&b, reduced, applied] {
+    run(reduced, b);
+    kernels::batch_norm_backward_apply(applied, b.stream());
+  };
+}
+
+Action bind(const BatchNormStatistics& s, Binder& b) {
+  reserve_sums(s.x, b);
+  return [&b, pixels = b.pixels(s.x), channels = b.channels(s.x), x = b.at(s.x),
+          sums = b.vector(s.sums)] {
+    kernels::batch_norm_statistics(b.element(), pixels, channels, x, sums, b.floats(), b.stream());
+  };
+}
+
+Action bind(const BatchNormFinalize& s, Binder& b) {
+  const auto channels = static_cast<std::size_t>(b.schedule().vectors[s.scale]);
+  kernels::BatchNormFinalizeOperands operands = finalize(s, channels, b);
+  operands.count = s.count;
+  operands.sums = b.vector(s.sums);
+  operands.scale = b.vector(s.scale);
+  operands.bias = b.vector(s.bias);
+  operands.mean = b.vector(s.mean);
+  operands.inverse_deviation = b.vector(s.inverse_deviation);
+  if (b.element() != Element::fp32) {
+    operands.narrow = b.element();
+    operands.narrow_scale = b.narrow(s.scale);
+    operands.narrow_bias = b.narrow(s.bias);
+  }
+  return [&b, operands] { kernels::batch_norm_finalize(operands, b.stream()); };
+}
+
+Action bind(const BatchNormApply& s, Binder& b) {
+  return [&b, operands = apply(s.x, s.y, s.how, b)] {
+    kernels::batch_norm_apply(operands, b.stream());
+  };
+}
+
+Action bind(const BatchNormBackwardReduce& s, Binder& b) {
+  kernels::BatchNormBackwardReduceOperands operands = reduce_operands(s.how, b);
+  operands.dy = b.at(s.dy);
+  reserve_sums(s.how.x, b);
+  return [&b, operands] { run(operands, b); };
+}
+
+Action bind(const BatchNormBackwardApply& s, Binder& b) {
+  const kernels::BatchNormBackwardApplyOperands operands{
+      b.element(), b.pixels(s.x),       b.channels(s.x),     b.at(s.g),        b.at(s.x),
+      b.at(s.dx),  b.vector(s.g_scale), b.vector(s.x_scale), b.vector(s.shift)};
+  if (s.dx2 == no_tensor)
+    return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
+  kernels::BatchNormBackwardApplyOperands second = operands;
+  second.x = b.at(s.x2);
+  second.dx = b.at(s.dx2);
+  second.g_scale = b.vector(s.g_scale2);
+  second.x_scale = b.vector(s.x_scale2);
+  second.shift = b.vector(s.shift2);
+  return [&b, operands, second] {
+    kernels::batch_norm_backward_apply_pair(operands, second, b.stream());
+  };
+}
+
+}  // namespace ringtrain::cuda

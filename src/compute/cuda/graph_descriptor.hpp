@@ -1,0 +1,11 @@
+#pragma once
+#include "compute/cuda/cudnn.hpp"
+#include "compute/cuda/operation_graph.hpp"
+
+namespace ringtrain::cuda {
+
+/// cuDNN's description of `graph`. The identifier of a tensor is 1 more than its index in values().
+/// Throws Error where cuDNN does not accept it.
+Descriptor describe(const OperationGraph& graph);
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,18 @@
+#include "compute/cuda/kernels/head_work.hpp"
+#include "compute/cuda/kernels/queue.cuh"
+
+namespace ringtrain::cuda::kernels {
+
+void begin_head(float* head, std::size_t floats, const StepFlags* flags, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::begin_head(head, floats, flags, queue);
+}
+
+void add_to_head(float* head, std::size_t statistics, const LossTotals* totals,
+                 const float* batch_statistics, const float* sample_weight, const float* share,
+                 cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::add_to_head(head, statistics, totals, batch_statistics, sample_weight, share, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

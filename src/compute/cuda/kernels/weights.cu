@@ -1,0 +1,18 @@
+#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/weights_work.hpp"
+
+namespace ringtrain::cuda::kernels {
+
+void pack_weights(const WeightForm& form, Element element, const void* weights, void* packed,
+                  cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::pack_weights(form, element, weights, packed, queue);
+}
+
+void unpack_weights(const WeightForm& form, Element element, const void* packed, float* gradient,
+                    cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::unpack_weights(form, element, packed, gradient, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

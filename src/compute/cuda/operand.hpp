@@ -1,0 +1,47 @@
+#pragma once
+#include <variant>
+
+#include "ringtrain/compute/step.hpp"
+
+namespace ringtrain::cuda {
+
+// What a kernel reads or writes, by its name in the schedule; a program knows where that lies.
+
+struct TensorOperand {
+  TensorId id;
+};
+/// Part of a vector, from its number `first` on; `narrow`: its copy in the type of activations.
+struct VectorOperand {
+  VectorId id;
+  int first = 0;
+  bool narrow = false;
+};
+/// Parameters; `narrow`: their copy in the type of activations.
+struct ParameterOperand {
+  ParameterRange range;
+  bool narrow = false;
+};
+/// Gradients of parameters, fp32.
+struct GradientOperand {
+  ParameterRange range;
+};
+/// The weights of a convolution as it wants them, and their gradient as it writes that: both in the
+/// type of activations.
+struct WeightsOperand {
+  ParameterRange range;
+};
+struct WeightGradientOperand {
+  ParameterRange range;
+};
+/// As many fp32 ones, which are only read, or numbers that nobody wants, which are only written.
+struct OnesOperand {
+  int count;
+};
+struct UnwantedOperand {
+  int count;
+};
+
+using Operand = std::variant<TensorOperand, VectorOperand, ParameterOperand, GradientOperand,
+                             WeightsOperand, WeightGradientOperand, OnesOperand, UnwantedOperand>;
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,64 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "compute/cuda/binder.hpp"
+
+namespace ringtrain::cuda {
+
+/// A schedule's steps on one GPU, bound to their memory. Queues on one stream; only run() waits.
+class CudaProgram final : public Program {
+ public:
+  /// What a program of one backend shares with the others. Outlives it.
+  struct Site {
+    Element element;
+    Engines& engines;
+    CudnnRunner& runner;
+    cudaStream_t stream;
+  };
+  /// `narrow_parameters`: the rounded copy of the parameters that the steps read, kept up to date
+  /// by the caller; null: run() rounds them anew. `loss_scale`: on the GPU; null: 1.
+  CudaProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
+              const Site& site, const void* narrow_parameters = nullptr,
+              const float* loss_scale = nullptr);
+
+  StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
+  std::size_t bytes() const override;
+
+  /// How a batch travels to the GPU.
+  const BatchBlock& block() const { return block_; }
+  /// Takes in a block that lies on the GPU: it must stay until the stream is past this.
+  void queue_batch(const std::byte* block);
+  /// All else. The same calls every time, so that they can be captured.
+  void queue_forward();
+  /// Calls `final` as Program::run does, when what makes the gradients final is queued.
+  void queue_backward(const Final& final);
+
+  /// Of the batch, on the GPU; zeroed by queue_forward().
+  const kernels::LossTotals* totals() const { return totals_at(); }
+  const StepNumbers* numbers() const { return block_.numbers(small_.data()); }
+
+ private:
+  kernels::LossTotals* totals_at() const {
+    return reinterpret_cast<kernels::LossTotals*>(totals_.data());
+  }
+  ProgramPlaces places(const Buffers& buffers, const float* loss_scale) const;
+  void bind_steps();
+  void round_parameters();
+  void queue(std::size_t first, std::size_t end, const Final& final);
+
+  const Schedule schedule_;
+  const Site site_;
+  const View parameters_;
+  const BatchBlock block_;
+  const std::vector<std::size_t> final_from_;
+  DeviceBytes small_, totals_, rounded_;
+  const void* const narrow_parameters_;
+  const std::byte* batch_ = nullptr;  // the block being taken in
+  Binder binder_;
+  std::vector<Action> inputs_, actions_;  // the steps that read images, and all others (or nothing)
+  PinnedBytes pinned_, result_;           // of run()
+  DeviceBytes staged_;
+};
+
+}  // namespace ringtrain::cuda

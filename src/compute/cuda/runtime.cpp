@@ -1,0 +1,74 @@
+#include "compute/cuda/runtime.hpp"
+
+#include <fmt/core.h>
+
+#include <string>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+using Recording = UniqueHandle<cudaGraph_t, cudaGraphDestroy>;
+
+std::string sized(const char* what, std::size_t bytes) {
+  return fmt::format("{} of {:.1f} MiB", what, double(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+void check(cudaError_t code, std::string_view call, std::source_location at) {
+  if (code == cudaSuccess) return;
+  throw Error(call, fmt::format("{}, {}", cudaGetErrorName(code), cudaGetErrorString(code)), at);
+}
+
+Stream make_stream() {
+  cudaStream_t raw = nullptr;
+  check(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return Stream(raw);
+}
+
+Event make_event() {
+  cudaEvent_t raw = nullptr;
+  check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return Event(raw);
+}
+
+void follow(cudaStream_t later, const Event& through, cudaStream_t earlier) {
+  check(cudaEventRecord(through.get(), earlier), "cudaEventRecord");
+  check(cudaStreamWaitEvent(later, through.get(), 0), "cudaStreamWaitEvent");
+}
+
+DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  void* raw = nullptr;
+  check(cudaMalloc(&raw, bytes), sized("GPU memory", bytes));
+  data_ = UniqueHandle<void*, cudaFree>(raw);
+}
+
+PinnedBytes::PinnedBytes(std::size_t bytes) : size_(bytes) {
+  if (bytes == 0) return;
+  void* raw = nullptr;
+  check(cudaHostAlloc(&raw, bytes, cudaHostAllocDefault), sized("pinned memory", bytes));
+  data_ = UniqueHandle<void*, cudaFreeHost>(raw);
+}
+
+Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
+  // Thread local: NCCL's own thread makes calls that would end a global capture.
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+  cudaGraph_t raw = nullptr;
+  try {
+    queue();
+  } catch (...) {
+    static_cast<void>(cudaStreamEndCapture(stream, &raw));
+    const Recording broken(raw);
+    throw;
+  }
+  check(cudaStreamEndCapture(stream, &raw), "cudaStreamEndCapture");
+  const Recording recording(raw);
+  cudaGraphExec_t graph = nullptr;
+  check(cudaGraphInstantiate(&graph, recording.get(), 0), "cudaGraphInstantiate");
+  return Graph(graph);
+}
+
+}  // namespace ringtrain::cuda

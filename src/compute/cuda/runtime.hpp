@@ -1,0 +1,58 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <functional>
+#include <source_location>
+#include <string_view>
+
+#include "ringtrain/base/unique_handle.hpp"
+
+namespace ringtrain::cuda {
+
+/// Throws Error with CUDA's own words unless `code` is success.
+void check(cudaError_t code, std::string_view call,
+           std::source_location at = std::source_location::current());
+
+using Stream = UniqueHandle<cudaStream_t, cudaStreamDestroy>;
+using Event = UniqueHandle<cudaEvent_t, cudaEventDestroy>;
+using Graph = UniqueHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
+
+/// Does not wait for the default stream.
+Stream make_stream();
+/// For order only: it has no time.
+Event make_event();
+/// `later` goes on behind what `earlier` has queued so far.
+void follow(cudaStream_t later, const Event& through, cudaStream_t earlier);
+
+/// Memory of the GPU, aligned to 256 bytes. Throws Error naming the size when there is not enough.
+class DeviceBytes {
+ public:
+  DeviceBytes() = default;
+  explicit DeviceBytes(std::size_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
+  std::size_t size() const { return size_; }
+
+ private:
+  UniqueHandle<void*, cudaFree> data_;
+  std::size_t size_ = 0;
+};
+
+/// Memory of the host that the GPU copies from and to while the host goes on.
+class PinnedBytes {
+ public:
+  PinnedBytes() = default;
+  explicit PinnedBytes(std::size_t bytes);
+  std::byte* data() const { return static_cast<std::byte*>(data_.get()); }
+  std::size_t size() const { return size_; }
+
+ private:
+  UniqueHandle<void*, cudaFreeHost> data_;
+  std::size_t size_ = 0;
+};
+
+/// What `queue` puts on `stream`, and on streams that it lets follow that and joins again, as one
+/// unit that launches fast. Other threads may use CUDA meanwhile.
+Graph capture(cudaStream_t stream, const std::function<void()>& queue);
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,68 @@
+#include "compute/cuda/snapshot.hpp"
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+std::size_t total(const std::vector<View>& state) {
+  std::size_t floats = 0;
+  for (const View& view : state) floats += view.size();
+  return floats;
+}
+
+}  // namespace
+
+CudaSnapshot::CudaSnapshot(const std::vector<View>& state, cudaStream_t compute)
+    : state_(state),
+      compute_(compute),
+      copies_(make_stream()),
+      taken_(make_event()),
+      copied_(make_event()),
+      copy_(total(state) * sizeof(float)) {}
+
+CudaSnapshot::~CudaSnapshot() {
+  static_cast<void>(cudaStreamSynchronize(copies_.get()));
+  for (const auto& [data, bytes] : pinned_) static_cast<void>(cudaHostUnregister(data));
+}
+
+// Registering costs milliseconds, so it is done once for each of the few slots. Memory that cannot
+// be registered is copied to all the same, only slower.
+void CudaSnapshot::pin(std::span<float> target) {
+  if (target.empty() || pinned_.contains(target.data())) return;
+  if (cudaHostRegister(target.data(), target.size_bytes(), cudaHostRegisterDefault) == cudaSuccess)
+    pinned_.emplace(target.data(), target.size_bytes());
+  else
+    static_cast<void>(cudaGetLastError());
+}
+
+void CudaSnapshot::start(std::span<const std::span<float>> targets) {
+  expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
+  for (const std::span<float>& target : targets) pin(target);
+  // The copy before has left copy_: done() was asked for.
+  auto* to = reinterpret_cast<float*>(copy_.data());
+  for (const View& view : state_) {
+    check(cudaMemcpyAsync(to, view.data(), view.size() * sizeof(float), cudaMemcpyDeviceToDevice,
+                          compute_),
+          "cudaMemcpyAsync");
+    to += view.size();
+  }
+  follow(copies_.get(), taken_, compute_);
+  const auto* from = reinterpret_cast<const float*>(copy_.data());
+  for (const std::span<float>& target : targets) {
+    check(cudaMemcpyAsync(target.data(), from, target.size_bytes(), cudaMemcpyDeviceToHost,
+                          copies_.get()),
+          "cudaMemcpyAsync");
+    from += target.size();
+  }
+  check(cudaEventRecord(copied_.get(), copies_.get()), "cudaEventRecord");
+}
+
+bool CudaSnapshot::done() {
+  const cudaError_t code = cudaEventQuery(copied_.get());
+  if (code == cudaErrorNotReady) return false;
+  check(code, "cudaEventQuery");
+  return true;
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,30 @@
+#pragma once
+#include <map>
+
+#include "compute/cuda/runtime.hpp"
+#include "ringtrain/compute/gpu.hpp"
+
+namespace ringtrain::cuda {
+
+/// First a copy within the GPU, which costs the compute stream microseconds; from there to the host
+/// on a stream of its own, while training changes the original.
+class CudaSnapshot final : public GpuSnapshot {
+ public:
+  CudaSnapshot(const std::vector<View>& state, cudaStream_t compute);
+  ~CudaSnapshot() override;
+
+  void start(std::span<const std::span<float>> targets) override;
+  bool done() override;
+
+ private:
+  void pin(std::span<float> target);
+
+  const std::vector<View> state_;
+  const cudaStream_t compute_;
+  const Stream copies_;
+  const Event taken_, copied_;
+  DeviceBytes copy_;
+  std::map<float*, std::size_t> pinned_;
+};
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,294 @@
+#include "compute/cuda/training.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "compute/cuda/kernels/clock.hpp"
+#include "compute/cuda/kernels/elementwise.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+DeviceBytes narrow_copy(const View& parameters, Element element) {
+  return DeviceBytes(element == Element::fp32 ? 0 : parameters.size() * bytes_of(element));
+}
+
+const float* scale_of(const DeviceBytes& record, std::size_t offset, Element element) {
+  if (element != Element::fp16) return nullptr;
+  return reinterpret_cast<const float*>(record.data() + offset);
+}
+
+double seconds(std::uint64_t from, std::uint64_t to) {
+  return to > from ? double(to - from) * 1e-9 : 0;
+}
+
+}  // namespace
+
+CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
+                           const CudaProgram::Site& site, const GpuStepSums& sums,
+                           const GpuTrainingSettings& settings)
+    : site_(site),
+      buffers_(buffers),
+      sums_(sums),
+      settings_(settings),
+      narrow_parameters_(narrow_copy(buffers.parameters, site.element)),
+      record_(sizeof(Record)),
+      decays_(settings.decays.size() * sizeof(DecaySegment)),
+      workspace_(kernels::update_workspace()),
+      program_(schedule, buffers, seed, site,
+               site.element == Element::fp32 ? buffers.parameters.data()
+                                             : static_cast<void*>(narrow_parameters_.data()),
+               scale_of(record_, offsetof(Record, update.loss_scale), site.element)),
+      copies_(make_stream()) {
+  expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
+          "GpuTraining: decays cover the parameters");
+  check(cudaMemcpy(decays_.data(), settings.decays.data(), decays_.size(), cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  add_slots();
+  if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
+  for (Slot& slot : batches_)
+    slot = {PinnedBytes(program_.block().bytes()), DeviceBytes(program_.block().bytes()),
+            make_event(), make_event()};
+  for (auto& record : records_) record = PinnedBytes(sizeof(Record));
+  for (Event& event : recorded_) event = make_event();
+  reset();
+}
+
+CudaTraining::~CudaTraining() {
+  // What is queued uses memory that goes now.
+  static_cast<void>(cudaStreamSynchronize(copies_.get()));
+  static_cast<void>(cudaStreamSynchronize(site_.stream));
+}
+
+View CudaTraining::gradients() const {
+  return sums_.all.slice(sums_.head, sums_.all.size() - sums_.head);
+}
+
+View CudaTraining::add_slot(const char* name) {
+  buffers_held_.push_back(memory_.allocate(buffers_.parameters.size()));
+  slots_.emplace_back(name, buffers_held_.back().view());
+  return slots_.back().second;
+}
+
+void CudaTraining::add_slots() {
+  switch (settings_.rule.rule) {
+    case Rule::sgd:
+      break;
+    case Rule::momentum:
+    case Rule::nesterov:
+      add_slot("momentum");
+      break;
+    case Rule::rmsprop:
+      add_slot("mean_square");
+      add_slot("momentum");
+      break;
+    case Rule::adam:
+    case Rule::adamw:
+      add_slot("adam_m");
+      add_slot("adam_v");
+      break;
+  }
+  if (settings_.rule.ema > 0) add_slot("ema");
+}
+
+void CudaTraining::reset() {
+  std::vector<float> values(buffers_.parameters.size());
+  for (const auto& [name, view] : slots_) {
+    std::ranges::fill(values, name == "mean_square" ? 1.f : 0.f);  // TensorFlow starts at one
+    if (name == "ema") memory_.read(buffers_.parameters, values);
+    memory_.write(values, view);
+  }
+  Record start{};
+  start.update.loss_scale = site_.element == Element::fp16 ? settings_.first_loss_scale : 1;
+  check(cudaMemcpy(record_.data(), &start, sizeof start, cudaMemcpyHostToDevice), "cudaMemcpy");
+  refresh();
+}
+
+void CudaTraining::refresh() {
+  if (narrow_parameters_.size() > 0)
+    kernels::convert(Element::fp32, site_.element, buffers_.parameters.size(),
+                     buffers_.parameters.data(), narrow_parameters_.data(), site_.stream);
+  check(cudaStreamSynchronize(site_.stream), "cudaStreamSynchronize");
+}
+
+void CudaTraining::queue(const Batch& batch, const GpuBatchNumbers& numbers) {
+  bring_batch(batch, numbers);
+  launch(numbers.first, numbers.last);
+  if (numbers.last) send_record(numbers.step);
+}
+
+// Copied while the batch before is trained on.
+void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
+  Slot& slot = batches_[batches_queued_++ % batches_.size()];
+  check(cudaEventSynchronize(slot.copied.get()), "cudaEventSynchronize");  // its last use
+  const float signalled = n.signal != 0 ? 1 : 0;
+  program_.block().fill(slot.pinned.data(), batch,
+                        {.update = {n.step, n.learning_rate, 1},
+                         .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal)},
+                         .sample_weight = static_cast<float>(n.sample_weight),
+                         .share = static_cast<float>(n.share)});
+  check(cudaStreamWaitEvent(copies_.get(), slot.taken.get(), 0), "cudaStreamWaitEvent");
+  check(cudaMemcpyAsync(slot.device.data(), slot.pinned.data(), slot.pinned.size(),
+                        cudaMemcpyHostToDevice, copies_.get()),
+        "cudaMemcpyAsync");
+  follow(site_.stream, slot.copied, copies_.get());
+  program_.queue_batch(slot.device.data());
+  check(cudaEventRecord(slot.taken.get(), site_.stream), "cudaEventRecord");
+}
+
+// First kernel by kernel: libraries load what they need, and NCCL connects the ranks.
+void CudaTraining::launch(bool first, bool last) {
+  const int which = 2 * first + last;
+  if (!settings_.graph || !launched_[which]) {
+    queue_steps(first, last);
+  } else {
+    if (graphs_[which].get() == nullptr)
+      graphs_[which] = capture(site_.stream, [&] { queue_steps(first, last); });
+    check(cudaGraphLaunch(graphs_[which].get(), site_.stream), "cudaGraphLaunch");
+  }
+  launched_[which] = true;
+}
+
+void CudaTraining::queue_steps(bool first, bool last) {
+  if (first) {
+    mark(begin);
+    kernels::begin_head(sums_.all.data(), sums_.head, &program_.numbers()->flags, site_.stream);
+    kernels::begin_update(update_state(), site_.stream);
+  }
+  program_.queue_forward();
+  mark(forward_done);
+  handed_over_ = gradients().size();
+  program_.queue_backward([&](std::size_t from) {
+    if (last) queue_sums(from);
+  });
+  kernels::add_to_head(sums_.all.data(), buffers_.batch_statistics.size(), program_.totals(),
+                       buffers_.batch_statistics.data(), &program_.numbers()->sample_weight,
+                       &program_.numbers()->share, site_.stream);
+  mark(backward_done);
+  if (last)
+    queue_update();
+  else
+    kernels::accumulate(gradients().size(), gradients().data(), accumulated_.view().data(),
+                        site_.stream);
+}
+
+// Gradients from `first` on are final: adds those of earlier batches, and lets their sum start. The
+// front waits for finish(), because the head goes with it.
+void CudaTraining::queue_sums(std::size_t first) {
+  const std::size_t count = handed_over_ - first;
+  if (accumulated_.view().size() > 0) {
+    const View earlier = accumulated_.view().slice(first, count);
+    kernels::accumulate(count, earlier.data(), gradients().slice(first, count).data(),
+                        site_.stream);
+    check(cudaMemsetAsync(earlier.data(), 0, count * sizeof(float), site_.stream),
+          "cudaMemsetAsync");
+  }
+  handed_over_ = first;
+  if (first > 0) sums_.final_from(sums_.head + first);
+}
+
+kernels::UpdateBuffers CudaTraining::update_buffers() const {
+  const bool averages = settings_.rule.ema > 0;
+  const std::size_t rule_slots = slots_.size() - (averages ? 1 : 0);
+  return {.parameters = buffers_.parameters.data(),
+          .gradients = gradients().data(),
+          .gradient_element = Element::fp32,
+          .slot0 = rule_slots > 0 ? slots_[0].second.data() : nullptr,
+          .slot1 = rule_slots > 1 ? slots_[1].second.data() : nullptr,
+          .average = averages ? slots_.back().second.data() : nullptr,
+          .copy = narrow_parameters_.data(),
+          .copy_element = site_.element == Element::fp32 ? Element::fp16 : site_.element,
+          .segments = reinterpret_cast<const DecaySegment*>(decays_.data()),
+          .segment_count = static_cast<std::uint32_t>(settings_.decays.size()),
+          .workspace = reinterpret_cast<double*>(workspace_.data())};
+}
+
+void CudaTraining::queue_update() {
+  sums_.finish();
+  mark(summed);
+  kernels::UpdateState* state = update_state();
+  const kernels::StepScalars* scalars = &program_.numbers()->update;
+  kernels::mark_not_finite(Element::fp32, 1, sums_.all.data(), state, site_.stream);  // the loss
+  kernels::mark_not_finite(Element::fp32, gradients().size(), gradients().data(), state,
+                           site_.stream);
+  kernels::prepare_update(settings_.rule, scalars, state, site_.stream);
+  kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars, state,
+                  site_.stream);
+  std::size_t first = 0;
+  for (const auto& [end, momentum] : settings_.momenta) {
+    kernels::move_average(end - first, sums_.all.data() + kernels::step_results + first,
+                          buffers_.statistics.data() + first, momentum, state, site_.stream);
+    first = end;
+  }
+  LossScaleSettings scale = settings_.loss_scale;
+  if (site_.element != Element::fp16) scale.interval = 0;
+  kernels::finish_update(scale, state, site_.stream);
+  check(cudaMemcpyAsync(record_at()->results, sums_.all.data(), sizeof(Record::results),
+                        cudaMemcpyDeviceToDevice, site_.stream),
+        "cudaMemcpyAsync");
+  mark(done);
+}
+
+void CudaTraining::mark(Mark which) {
+  kernels::mark_time(&record_at()->times[which], site_.stream);
+}
+
+void CudaTraining::send_record(std::int64_t step) {
+  expects(pending_.size() < records_.size(), "GpuTraining: outcomes are taken");
+  const int at = static_cast<int>(steps_queued_++ % records_.size());
+  check(cudaMemcpyAsync(records_[at].data(), record_.data(), sizeof(Record), cudaMemcpyDeviceToHost,
+                        site_.stream),
+        "cudaMemcpyAsync");
+  check(cudaEventRecord(recorded_[at].get(), site_.stream), "cudaEventRecord");
+  pending_.push_back({step, at});
+}
+
+std::optional<GpuOutcome> CudaTraining::outcome(int ahead) {
+  if (pending_.empty()) return std::nullopt;
+  const Pending oldest = pending_.front();
+  if (static_cast<int>(pending_.size()) <= ahead) return std::nullopt;
+  check(cudaEventSynchronize(recorded_[oldest.record].get()), "cudaEventSynchronize");
+  pending_.pop_front();
+  Record record;
+  std::memcpy(&record, records_[oldest.record].data(), sizeof record);
+  return outcome_of(oldest, record);
+}
+
+GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record) const {
+  kernels::StepHead head;
+  std::memcpy(&head, record.results, sizeof head);
+  const auto& t = record.times;
+  const bool lowest = site_.element != Element::fp16 || settings_.loss_scale.interval == 0 ||
+                      record.update.loss_scale <= settings_.loss_scale.least;
+  GpuOutcome outcome{.step = pending.step,
+                     .loss = head.loss,
+                     .l2_loss = record.update.squares / 2,
+                     .top1 = head.top1,
+                     .stop = head.stop,
+                     .signalled = head.signalled,
+                     .signal = head.signal,
+                     .skipped = record.update.not_finite != 0,
+                     .loss_scale = record.update.loss_scale,
+                     .forward_s = seconds(t[begin], t[forward_done]),
+                     .backward_s = seconds(t[forward_done], t[backward_done]),
+                     .exposed_s = seconds(t[backward_done], t[summed]),
+                     .update_s = seconds(t[summed], t[done])};
+  outcome.not_finite = !std::isfinite(head.loss) || (outcome.skipped && lowest);
+  return outcome;
+}
+
+void CudaTraining::close() {
+  check(cudaStreamSynchronize(site_.stream), "cudaStreamSynchronize");
+  for (Graph& graph : graphs_) graph = Graph();
+}
+
+std::size_t CudaTraining::bytes() const {
+  std::size_t bytes = program_.bytes() + narrow_parameters_.size() + record_.size() +
+                      workspace_.size() + accumulated_.view().size() * sizeof(float);
+  for (const Slot& slot : batches_) bytes += slot.device.size();
+  for (const auto& [name, view] : slots_) bytes += view.size() * sizeof(float);
+  return bytes;
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,89 @@
+#pragma once
+#include <array>
+#include <deque>
+
+#include "compute/cuda/device_memory.hpp"
+#include "compute/cuda/program.hpp"
+#include "ringtrain/compute/gpu.hpp"
+
+namespace ringtrain::cuda {
+
+/// A training step, queued: the batch on a stream of its own; forward, backward, sums and update as
+/// one graph; results copied back and read steps later. See GpuTraining.
+class CudaTraining final : public GpuTraining {
+ public:
+  CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
+               const CudaProgram::Site& site, const GpuStepSums& sums,
+               const GpuTrainingSettings& settings);
+  ~CudaTraining() override;
+
+  std::vector<std::pair<std::string, View>> slots() const override { return slots_; }
+  View loss_scale() const override { return {&record_at()->update.loss_scale, 2}; }
+  void reset() override;
+  void refresh() override;
+  void queue(const Batch& batch, const GpuBatchNumbers& numbers) override;
+  std::optional<GpuOutcome> outcome(int ahead) override;
+  void close() override;
+  std::size_t bytes() const override;
+
+ private:
+  static constexpr int steps_ahead =
+      2;  // that the host may have queued beyond the one it waits for
+
+  enum Mark { begin, forward_done, backward_done, summed, done, marks };
+  /// What a step leaves on the GPU for the host, and for the next step.
+  struct Record {
+    float results[kernels::step_results];
+    kernels::UpdateState update;
+    std::uint64_t times[marks];
+  };
+  /// A batch on its way.
+  struct Slot {
+    PinnedBytes pinned;
+    DeviceBytes device;
+    Event copied, taken;
+  };
+  struct Pending {
+    std::int64_t step;
+    int record;
+  };
+
+  Record* record_at() const { return reinterpret_cast<Record*>(record_.data()); }
+  kernels::UpdateState* update_state() const { return &record_at()->update; }
+  View gradients() const;
+  View add_slot(const char* name);
+  void add_slots();
+  kernels::UpdateBuffers update_buffers() const;
+  void bring_batch(const Batch& batch, const GpuBatchNumbers& numbers);
+  void launch(bool first, bool last);
+  void queue_steps(bool first, bool last);
+  void queue_sums(std::size_t first);
+  void queue_update();
+  void mark(Mark which);
+  void send_record(std::int64_t step);
+  GpuOutcome outcome_of(const Pending& pending, const Record& record) const;
+
+  const CudaProgram::Site site_;
+  const Buffers buffers_;
+  const GpuStepSums sums_;
+  const GpuTrainingSettings settings_;
+  DeviceMemory memory_;
+  DeviceBytes narrow_parameters_, record_, decays_, workspace_;
+  CudaProgram program_;
+  std::vector<Buffer> buffers_held_;
+  std::vector<std::pair<std::string, View>> slots_;
+  Buffer accumulated_;
+  std::size_t handed_over_ = 0;  // gradients [handed_over_, end) may be summed
+
+  Stream copies_;
+  std::array<Slot, steps_ahead + 1> batches_;
+  std::uint64_t batches_queued_ = 0;
+  std::array<Graph, 4> graphs_;  // by whether it is the first and the last batch of its step
+  std::array<bool, 4> launched_{};
+  std::array<PinnedBytes, steps_ahead + 2> records_;
+  std::array<Event, steps_ahead + 2> recorded_;
+  std::uint64_t steps_queued_ = 0;
+  std::deque<Pending> pending_;
+};
+
+}  // namespace ringtrain::cuda

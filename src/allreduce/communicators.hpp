@@ -8,7 +8,8 @@ namespace ringtrain {
 class NcclCalls;
 
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession& session);
-/// Prints a warning, on rank 0, where ranks share a GPU.
+/// As the public one, with these calls.
+int choose_gpu(const MpiSession& session, NcclCalls& calls);
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclCalls> calls);
 std::unique_ptr<Communicator> make_ring_communicator(const MpiSession& session,

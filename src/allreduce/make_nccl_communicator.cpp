@@ -25,15 +25,6 @@ std::vector<std::vector<std::string>> visible_to_all(const std::vector<std::stri
   return visible;
 }
 
-GpuPlace take_place(NcclCalls& calls, const MpiSession& session) {
-  const auto visible = visible_to_all(calls.visible_devices(), session);
-  GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible);
-  for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
-  if (place.shared && session.rank() == 0) write_stderr("train: " + place.warning + "\n");
-  calls.set_device(place.device);
-  return place;
-}
-
 NcclId agree_on_id(NcclCalls& calls, const MpiSession& session) {
   NcclId id{};
   if (session.size() == 1) return id;
@@ -46,11 +37,21 @@ NcclId agree_on_id(NcclCalls& calls, const MpiSession& session) {
 
 }  // namespace
 
+int choose_gpu(const MpiSession& session, NcclCalls& calls) {
+  const auto visible = visible_to_all(calls.visible_devices(), session);
+  const GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible);
+  for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
+  if (place.shared && session.rank() == 0) write_stderr("train: " + place.warning + "\n");
+  calls.set_device(place.device);
+  return place.device;
+}
+
+int choose_gpu(const MpiSession& session) { return choose_gpu(session, *make_nccl_calls()); }
+
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclCalls> calls) {
-  const GpuPlace place = take_place(*calls, session);
   const NcclId id = agree_on_id(*calls, session);
-  const NcclRank me{session.rank(), session.size(), session.host(), place.device, sums.deadline_s};
+  const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
   return std::make_unique<NcclCommunicator>(std::move(calls), me, id, sums);
 }
 

@@ -1,13 +1,14 @@
 #include "train/checkpoints.hpp"
 
+#include <thread>
+
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 
-Checkpoints::Checkpoints(CheckpointWriter writer, const TrainingState& state,
-                         CheckpointMetadata constant, CheckpointEvery every,
-                         std::uint64_t epoch_samples, Report report)
+Checkpoints::Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
+                         CheckpointEvery every, std::uint64_t epoch_samples, Report report)
     : writer_(std::move(writer)),
       state_(state),
       constant_(std::move(constant)),
@@ -18,17 +19,19 @@ Checkpoints::Checkpoints(CheckpointWriter writer, const TrainingState& state,
 void Checkpoints::offer(const Position& position) {
   if (writer_.idle()) return;
   report_events(writer_.poll());
+  Stopwatch watch;
+  hand_over();
+  stalled_s_ += watch.lap();
   if (due(position)) save(position);
 }
 
 void Checkpoints::save(const Position& position) {
   if (writer_.idle() || last_step_ == position.step) return;
   Stopwatch watch;
-  const bool saved = writer_.try_save(metadata(position),
-                                      [&](SnapshotBuffers buffers) { state_.copy_to(buffers); });
+  const bool started = hand_over() && start(position);
   last_stall_s_ = watch.lap();
   stalled_s_ += last_stall_s_;
-  if (!saved) {
+  if (!started) {
     // A save by time is tried again at the next step, so it is told once; one by steps is skipped.
     if (!skipping_ || every_.steps > 0)
       report_({.kind = SaveEvent::Kind::failed,
@@ -44,16 +47,37 @@ void Checkpoints::save(const Position& position) {
   last_step_ = position.step;
 }
 
+bool Checkpoints::start(const Position& position) {
+  const SnapshotBuffers slot = writer_.begin_save();
+  if (slot.empty()) return false;
+  state_.start(slot);
+  copying_ = metadata(position);
+  hand_over();
+  return true;
+}
+
+// Whether no copy is under way any more.
+bool Checkpoints::hand_over() {
+  if (!copying_) return true;
+  if (!state_.done()) return false;
+  writer_.submit_save(*copying_);
+  copying_.reset();
+  return true;
+}
+
 void Checkpoints::finish(const Position& position, double timeout_s) {
   if (writer_.idle()) return;
   const std::chrono::duration<double> timeout(timeout_s);
   Stopwatch watch;
+  while (!hand_over() && watch.elapsed() < timeout_s)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   report_events(writer_.poll());
   const bool under_way = last_step_ == position.step && !writer_.failure();
-  const bool handed_over =
-      under_way ||
-      writer_.save(
-          metadata(position), [&](SnapshotBuffers buffers) { state_.copy_to(buffers); }, timeout);
+  const auto copy = [&](SnapshotBuffers slot) {
+    state_.start(slot);
+    while (!state_.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  const bool handed_over = under_way || writer_.save(metadata(position), copy, timeout);
   report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)

@@ -5,8 +5,8 @@
 
 #include "ringtrain/io/checkpoint_writer.hpp"
 #include "ringtrain/train/options.hpp"
+#include "train/state_copy.hpp"
 #include "train/trainer.hpp"
-#include "train/training_state.hpp"
 
 namespace ringtrain {
 
@@ -18,10 +18,11 @@ class Checkpoints {
   using Report = std::function<void(const SaveEvent&, double stall_s)>;
 
   /// `constant` holds what does not change in a run; `state` outlives the object.
-  Checkpoints(CheckpointWriter writer, const TrainingState& state, CheckpointMetadata constant,
+  Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
               CheckpointEvery every, std::uint64_t epoch_samples, Report report);
 
-  /// Called after every step. If a save is due and a slot is free: one copy into shared memory.
+  /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
+  /// started; complete ones are handed over.
   void offer(const Position& position);
   /// The same whether one is due or not.
   void save(const Position& position);
@@ -35,10 +36,13 @@ class Checkpoints {
  private:
   CheckpointMetadata metadata(const Position& position) const;
   bool due(const Position& position) const;
+  bool start(const Position& position);
+  bool hand_over();
   void report_events(std::vector<SaveEvent> events);
 
   CheckpointWriter writer_;
-  const TrainingState& state_;
+  StateCopy& state_;
+  std::optional<CheckpointMetadata> copying_;  // what the copy under way will be
   CheckpointMetadata constant_;
   CheckpointEvery every_;
   std::uint64_t epoch_samples_;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
@@ -16,22 +15,27 @@ constexpr double window_s = 1.0;
 // A trainer with a loader of its own that starts at the first sample.
 class Runner {
  public:
-  Runner(const Plan& plan, const Trainer::Parts& parts, const LoaderOptions& options,
+  Runner(const Plan& plan, std::unique_ptr<Trainer> trainer, const LoaderOptions& options,
          const StopRequest& stop)
-      : stop_(stop), trainer_(parts, plan.trainer(), {}), loader_(*plan.training, options) {}
+      : stop_(stop), trainer_(std::move(trainer)), loader_(*plan.training, options) {}
 
   // Fewer steps when a rank that takes part is asked to stop.
   double seconds_of(int steps) {
     Stopwatch watch;
     for (int s = 0; s < steps && !stopped_; ++s)
-      stopped_ = trainer_.step(loader_, {stop_.signal() != 0, stop_.signal()}).stop;
+      look_at(trainer_->step(loader_, {stop_.signal() != 0, stop_.signal()}));
+    while (const auto report = trainer_->finish_step()) look_at(report);
     return watch.lap();
   }
   bool stopped() const { return stopped_; }
 
  private:
+  void look_at(const std::optional<StepReport>& report) {
+    stopped_ = stopped_ || (report && report->outcome.stop);
+  }
+
   const StopRequest& stop_;
-  Trainer trainer_;
+  const std::unique_ptr<Trainer> trainer_;
   Loader loader_;
   bool stopped_ = false;
 };
@@ -46,31 +50,22 @@ LoaderOptions alone_options(const Plan& plan) {
 
 class StateGuard {
  public:
-  explicit StateGuard(const TrainingState& state) : state_(state) {
-    for (const View& buffer : state.buffers())
-      kept_.emplace_back(buffer.host().begin(), buffer.host().end());
-  }
+  explicit StateGuard(const TrainingState& state) : state_(state), kept_(state.copy()) {}
   ~StateGuard() { state_.copy_from(kept_); }
   StateGuard(const StateGuard&) = delete;
 
  private:
   const TrainingState& state_;
-  std::vector<std::vector<float>> kept_;
+  const std::vector<std::vector<float>> kept_;
 };
 
 }  // namespace
 
-std::optional<Comparison> measure_baseline(const Plan& plan, const Trainer::Parts& together,
-                                           const TrainingState& state, const MpiSession& session,
+std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
                                            const StopRequest& stop) {
-  const StateGuard guard(state);
-  const auto solo = make_solo_communicator();
-  GradientReducer no_sums(*solo, together.sums.all());
-  Trainer::Parts alone_parts{
-      together.program,    together.sums, together.batch_statistics, together.running_statistics,
-      together.statistics, no_sums,       together.optimizer};
-  Runner all(plan, together, plan.loader(Split::training), stop);
-  Runner alone(plan, alone_parts, alone_options(plan), stop);
+  const StateGuard guard(site.state());
+  Runner all(plan, site.make_trainer({}), plan.loader(Split::training), stop);
+  Runner alone(plan, site.make_lone_trainer(), alone_options(plan), stop);
 
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;

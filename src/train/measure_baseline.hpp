@@ -2,18 +2,16 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/train/baseline.hpp"
 #include "train/plan.hpp"
+#include "train/site.hpp"
 #include "train/stop_request.hpp"
-#include "train/trainer.hpp"
-#include "train/training_state.hpp"
 
 namespace ringtrain {
 
 /// Measures what the ranks gain over one: rank 0 trains alone, with its own threads and batch, then
-/// all train together, in windows that alternate within this job. Puts `state` back as it was: the
-/// training that follows is the same with and without. Every rank gets the comparison, or nullopt
-/// when one was asked to stop meanwhile. Collective.
-std::optional<Comparison> measure_baseline(const Plan& plan, const Trainer::Parts& together,
-                                           const TrainingState& state, const MpiSession& session,
+/// all train together, in windows that alternate within this job. Puts the
+/// site's state back as it was: the training that follows is the same with and without. Every rank
+/// gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
+std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
                                            const StopRequest& stop);
 
 }  // namespace ringtrain

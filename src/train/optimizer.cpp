@@ -56,9 +56,9 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
     : settings_(settings),
       parameters_(parameters),
       gradients_(gradients),
+      segments_(decay_segments(settings, parameters.size())),
       squares_(chunks_of(parameters.size())) {
   expects(parameters.size() == gradients.size(), "Optimizer: a gradient for each parameter");
-  cover_with_segments();
   add_rule_slots(memory);
   if (settings_.ema > 0) add_slot("ema", 0, memory);
   reset();
@@ -90,19 +90,22 @@ void Optimizer::add_rule_slots(Memory& memory) {
   }
 }
 
-void Optimizer::cover_with_segments() {
+std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings,
+                                         std::size_t parameters) {
+  std::vector<DecaySegment> segments;
   std::size_t covered = 0;
   const auto cover = [&](std::size_t end, double decay) {
-    if (end > covered) segments_.push_back({end, decay});
+    if (end > covered) segments.push_back({end, decay});
     covered = end;
   };
-  for (const WeightDecay& decay : settings_.decays) {
-    expects(decay.range.first >= covered && decay.range.end() <= parameters_.size(),
+  for (const WeightDecay& decay : settings.decays) {
+    expects(decay.range.first >= covered && decay.range.end() <= parameters,
             "Optimizer: decaying ranges ascend, do not overlap and lie inside the parameters");
     cover(decay.range.first, 0);
-    cover(decay.range.end(), settings_.weight_decay * decay.factor);
+    cover(decay.range.end(), settings.weight_decay * decay.factor);
   }
-  cover(parameters_.size(), 0);
+  cover(parameters, 0);
+  return segments;
 }
 
 void Optimizer::reset() {
@@ -132,7 +135,7 @@ void Optimizer::update(Range summed) {
 
 /// Returns the decay-weighted squares of the parameters before the update.
 double Optimizer::update_chunk(Range chunk) const {
-  auto segment = std::ranges::upper_bound(segments_, chunk.first, {}, &Segment::end);
+  auto segment = std::ranges::upper_bound(segments_, chunk.first, {}, &DecaySegment::end);
   double squares = 0;
   for (std::size_t first = chunk.first; first < chunk.end(); ++segment) {
     const Range range{first, std::min(segment->end, chunk.end()) - first};

@@ -87,9 +87,12 @@ void add_run_and_device(Table& t, Options& o) {
   t.group("device");
   t.add(o.device, {"device", choice<Device>(), "auto: on a GPU if there is one"},
         enumerator<Device>());
-  t.add(o.precision, {"precision", choice<Precision>(), "of activations and gradients"},
+  t.add(o.precision,
+        {"precision", choice<Precision>(), "of activations; auto: fp16 on a GPU, else fp32"},
         enumerator<Precision>());
   t.add(o.threads, {"threads", "N", "compute threads a rank", "cpus / ranks"}, whole(1, 4096));
+  t.flag(o.deterministic, "deterministic", "on a GPU: the same bits every time (CPUs: always)");
+  t.flag(o.no_graph, "no-graph", "on a GPU: launch kernels one by one, to compare");
 }
 
 void add_optimizer(Table& t, Options& o) {

@@ -80,4 +80,9 @@ Codec<Resume> resume_value() {
   return {read, write};
 }
 
+Element element_of(Precision precision) {
+  if (precision == Precision::fp32) return Element::fp32;
+  return precision == Precision::bf16 ? Element::bf16 : Element::fp16;
+}
+
 }  // namespace ringtrain

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ringtrain/compute/element.hpp"
 #include "ringtrain/train/options.hpp"
 #include "train/text.hpp"
 
@@ -27,6 +28,9 @@ Codec<double> time_span();
 Codec<Decay> decay_value();
 Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
+
+/// How activations are stored on a GPU; auto is fp16.
+Element element_of(Precision precision);
 
 /// What users call the enumerators, in their order.
 template <class E>

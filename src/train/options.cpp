@@ -205,9 +205,10 @@ void Parser::check_contradictions() const {
   if (o.eval_only && o.baseline)
     throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
-  if ((o.precision == Precision::bf16 || o.precision == Precision::fp16) && !o.plan_device)
+  const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
+  if (narrow && (o.device == Device::cpu || (o.plan && !o.plan_device)))
     throw usage("--precision",
-                "CPUs train in auto, fp32; bf16 and fp16 are for --plan --plan-device GPU");
+                "CPUs train in auto, fp32; bf16 and fp16 are for GPUs, here or --plan-device GPU");
   check_checkpoint_options();
 }
 

@@ -132,6 +132,10 @@ TrainerSettings Plan::trainer() const {
   return {options.accumulate, micro_batch, share.count, training->size(), learning_rate};
 }
 
+std::size_t Plan::bucket_bytes() const {
+  return static_cast<std::size_t>(options.bucket_mb * (1 << 20));
+}
+
 LoaderOptions Plan::loader(Split split) const {
   LoaderOptions o;
   o.mode = split;
@@ -143,13 +147,25 @@ LoaderOptions Plan::loader(Split split) const {
   return o;
 }
 
-Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
-  if (options.device == Device::cuda)
-    throw Error(Exit::usage, "--device cuda",
-                "this version trains on CPUs only; leave --device out or say cpu");
-  if (options.allreduce == Allreduce::nccl)
+namespace {
+
+void check_device(const Options& o) {
+  const bool gpu = o.device == Device::cuda, nccl = o.allreduce == Allreduce::nccl;
+  if (!gpu && nccl)
     throw Error(Exit::usage, "--allreduce nccl",
                 "sums between GPUs, but this run computes on CPUs; leave it out or say ring");
+  if (gpu && !nccl && o.allreduce != Allreduce::automatic)
+    throw Error(Exit::usage, "--allreduce " + enumerator<Allreduce>().write(o.allreduce),
+                "sums between CPUs, but this run computes on GPUs; leave it out or say nccl");
+  if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
+    throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
+                "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
+}
+
+}  // namespace
+
+Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
+  check_device(options);
   Plan plan;
   plan.options = options;
   plan.ranks = ranks;

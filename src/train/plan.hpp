@@ -28,6 +28,7 @@ struct Plan {
 
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
+  std::size_t bucket_bytes() const;
   /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not
   /// move when a resumed run has another global batch.
   bool done(const Position& position) const;

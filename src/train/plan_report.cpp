@@ -123,11 +123,6 @@ std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gp
       seconds * 1e3, s.batch / seconds);
 }
 
-Element element_of(Precision precision) {
-  if (precision == Precision::fp32) return Element::fp32;
-  return precision == Precision::bf16 ? Element::bf16 : Element::fp16;
-}
-
 std::string gpu_report(const Options& o) {
   const GpuModel& gpu = gpu_model(*o.plan_device);
   const Element element = element_of(o.precision);

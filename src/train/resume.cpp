@@ -25,9 +25,18 @@ std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::pat
   return std::move(latest.file);
 }
 
-std::vector<TensorInfo> infos(const TrainingState& state) {
+// Training in another precision keeps none, or starts anew.
+constexpr std::string_view loss_scale = "optimizer/loss_scale";
+
+bool is_needed(const TensorInfo& info) { return info.name != loss_scale; }
+
+// What `file` must hold: the state's tensors, with or without a loss scale.
+std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFile& file) {
   std::vector<TensorInfo> result;
-  for (const TensorPlace& place : state.layout().tensors) result.push_back(place.info);
+  for (const TensorPlace& place : state.layout().tensors)
+    if (is_needed(place.info)) result.push_back(place.info);
+  for (const TensorInfo& info : file.tensors())
+    if (!is_needed(info)) result.push_back(info);
   return result;
 }
 
@@ -40,20 +49,25 @@ std::optional<std::size_t> find_tensor(const CheckpointFile& file, const std::st
   return found - tensors.begin();
 }
 
-void read_evaluated(const CheckpointFile& file, const TrainingState& state) {
+// The state as `file` has it; with what it need not have as it is.
+std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
+                                            Wanted wanted) {
   file.verify();
-  const auto values = state.tensors();
-  for (std::size_t t = 0; t < values.size(); ++t) {
-    const TensorInfo& info = state.layout().tensors[t].info;
+  auto values = state.copy();
+  for (const TensorPlace& place : state.layout().tensors) {
+    const TensorInfo& info = place.info;
     auto source = find_tensor(file, info.name, info);
-    if (info.name.starts_with("weights/"))
+    if (wanted == Wanted::evaluated && info.name.starts_with("weights/"))
       if (const auto average = find_tensor(file, "ema/" + info.name.substr(8), info))
         source = average;
-    if (!source)
+    if (!source && is_needed(info))
       throw Error(Exit::incompatible_checkpoint, file.path().string(),
                   "has no " + describe(info) + ", which this model needs");
-    file.read(*source, values[t]);
+    if (source)
+      file.read(*source,
+                std::span(values[place.buffer]).subspan(place.offset, element_count(info)));
   }
+  return values;
 }
 
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
@@ -85,15 +99,12 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   std::string text, name;
   if (session.rank() == 0) {
     if (const auto file = find(how, directory, say)) {
-      if (wanted == Wanted::everything) file->expect(infos(state));
+      if (wanted == Wanted::everything) file->expect(expected(state, *file));
       if (file->metadata().model_hash != model_hash)
         throw Error(Exit::incompatible_checkpoint, file->path().string(),
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 file->metadata().model));
-      if (wanted == Wanted::everything)
-        read_checkpoint(*file, infos(state), state.tensors());
-      else
-        read_evaluated(*file, state);
+      state.copy_from(read_values(*file, state, wanted));
       text = to_text(file->metadata());
       name = file->path().filename().string();
     }

@@ -21,15 +21,17 @@ struct Resumed {
 /// What is wanted of a checkpoint.
 enum class Wanted {
   everything,  ///< to go on training: the tensors must be exactly the state's
-  evaluated,   ///< the state's weights and statistics, the weights' moving average where there is one
+  evaluated,   ///< the state's weights and statistics, the weights' moving average where there is
+               ///< one
 };
 
 /// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
 /// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
 /// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
-std::optional<Resumed> resume(const Resume& how, Wanted wanted, const std::filesystem::path& directory,
-                              std::uint64_t model_hash, const TrainingState& state,
-                              Communicator& communicator, const MpiSession& session,
+std::optional<Resumed> resume(const Resume& how, Wanted wanted,
+                              const std::filesystem::path& directory, std::uint64_t model_hash,
+                              const TrainingState& state, Communicator& communicator,
+                              const MpiSession& session,
                               const std::function<void(const std::string&)>& say);
 
 }  // namespace ringtrain

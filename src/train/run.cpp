@@ -3,12 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
-#include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/model/passes.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/agreement.hpp"
 #include "train/checkpoints.hpp"
@@ -19,14 +18,11 @@
 #include "train/plan.hpp"
 #include "train/resume.hpp"
 #include "train/run_log.hpp"
+#include "train/site.hpp"
 #include "train/stop_request.hpp"
 
 namespace ringtrain {
 namespace {
-
-std::size_t bucket_bytes(const Options& options) {
-  return static_cast<std::size_t>(options.bucket_mb * (1 << 20));
-}
 
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
@@ -46,10 +42,21 @@ std::string ending(int signal, const Position& position) {
   return fmt::format("{}: the run ends after step {}", why, position.step);
 }
 
-// Everything that one training job is made of on one rank, in the order of construction.
+// What --device auto and --precision auto mean where there are GPUs.
+void choose_gpu_defaults(Options& o) {
+  o.device = Device::cuda;
+  if (o.precision == Precision::automatic) o.precision = Precision::fp16;
+}
+
+// One training job on one rank.
 class Job {
  public:
-  Job(Plan plan, const ThreadPlan& threads, const MpiSession& session, Output& output);
+  Job(const Plan& plan, Site& site, const MpiSession& session, Output& output)
+      : session_(session),
+        output_(output),
+        plan_(plan),
+        site_(site),
+        config_(canonical_config(plan.options)) {}
 
   int run(WriterProcess& writer);
 
@@ -66,34 +73,21 @@ class Job {
   void compare_with_one_rank();
   const Graph& graph() const { return plan_.model.graph; }
   const Options& options() const { return plan_.options; }
-  Schedule schedule(Mode mode) const;
-  std::unique_ptr<Program> compile(Mode mode, View parameters);
-  /// Of the sums over the ranks, in elements.
-  std::vector<std::uint64_t> bucket_bounds() const;
-  View initial(Buffer& parameters);
   std::vector<std::string> changes_since(const std::string& config) const;
-  Trainer::Parts parts();
   StartRecord start_record() const;
   Checkpoints make_checkpoints();
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  void finish_steps(Trainer& trainer);
+  void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   void evaluate_at(const Position& position);
   void stop_for(int signal, const Position& position);
 
   const MpiSession& session_;
   Output& output_;
-  const Plan plan_;
+  const Plan& plan_;
+  Site& site_;
   const std::string config_;
-  const std::string plans_;  // what changes rounding: oneDNN splits weight gradients by thread
-  HostMemory memory_;
-  const std::unique_ptr<Communicator> communicator_;
-  const std::unique_ptr<Backend> backend_;
-  Buffer parameters_, statistics_, batch_statistics_;
-  StepSums sums_;
-  Optimizer optimizer_;
-  TrainingState state_;
-  GradientReducer reducer_;
-  std::unique_ptr<Program> training_, evaluation_;
   CheckpointWriter checkpoint_writer_;
   std::optional<RunLog> log_;
 
@@ -105,59 +99,12 @@ class Job {
   int signal_ = 0;  // that ends the job, on all ranks
 };
 
-Job::Job(Plan plan, const ThreadPlan& threads, const MpiSession& session, Output& output)
-    : session_(session),
-      output_(output),
-      plan_(std::move(plan)),
-      config_(canonical_config(plan_.options)),
-      plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
-      communicator_(make_communicator(enumerator<Allreduce>().write(options().allreduce), session,
-                                      {.crowded = !threads.active_wait})),
-      backend_(make_onednn_backend()),
-      parameters_(memory_.allocate(graph().parameter_count())),
-      statistics_(memory_.allocate(graph().statistic_count())),
-      batch_statistics_(memory_.allocate(graph().statistic_count())),
-      sums_(communicator_->memory(), graph().parameter_count(), graph().statistic_count()),
-      optimizer_(plan_.optimizer, initial(parameters_), sums_.gradients(), memory_),
-      state_(graph(), parameters_, statistics_, optimizer_.slots()),
-      reducer_(*communicator_, sums_.all(), bucket_bytes(options())) {
-  training_ = compile(Mode::training, parameters_);
-  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()));
-}
-
-// The optimizer's moving average starts from the first parameters, so these come before it.
-View Job::initial(Buffer& parameters) {
-  initialise(graph(), options().seed, parameters.view().host(), statistics_.view().host());
-  return parameters;
-}
-
-Schedule Job::schedule(Mode mode) const {
-  const Supports supports = [this](const Schedule& tensors, const Step& step) {
-    return backend_->supports(tensors, step);
-  };
-  return make_schedule(graph(), plan_.share.count, mode,
-                       static_cast<float>(*options().label_smoothing), supports);
-}
-
-std::unique_ptr<Program> Job::compile(Mode mode, View parameters) {
-  const View gradients = mode == Mode::training ? sums_.gradients() : View();
-  return backend_->compile(schedule(mode), {parameters, gradients, statistics_, batch_statistics_},
-                           options().seed);
-}
-
-std::vector<std::uint64_t> Job::bucket_bounds() const {
-  std::vector<std::size_t> firsts;
-  for (const std::size_t first : finality(schedule(Mode::training)))
-    if (first > 0) firsts.push_back(sums_.place_of(first));
-  return reducer_.bounds(firsts);
-}
-
 void Job::resume(const Resume& how) {
   const auto say = [this](const std::string& line) { output_.note(line); };
   const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
   const auto resumed =
-      ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(), state_,
-                        *communicator_, session_, say);
+      ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
+                        site_.state(), site_.communicator(), session_, say);
   if (!resumed) return;
   start_ = {resumed->metadata.step, resumed->metadata.position};
   if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
@@ -166,10 +113,10 @@ void Job::resume(const Resume& how) {
   if (options().eval_only) return;  // the rest is about what training makes of it
   for (const std::string& change : changes_since(resumed->metadata.config))
     output_.note("changed since that checkpoint: " + change);
-  if (resumed->metadata.plans != plans_)
+  if (resumed->metadata.plans != site_.plans())
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
-                    resumed->metadata.plans, plans_));
+                    resumed->metadata.plans, site_.plans()));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
                              resumed->metadata.world_size, session_.size()));
@@ -180,7 +127,7 @@ int Job::run(WriterProcess& writer) {
   resume(options().resume);
   if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only() : train();
-  communicator_->close();
+  site_.close();
   return code;
 }
 
@@ -199,7 +146,7 @@ void Job::open_checkpoints(WriterProcess& writer) {
   writer_options.run_id = run_id(session_.host());
   writer_options.keep = options().keep;
   checkpoint_writer_ =
-      CheckpointWriter(writer, options().checkpoint_dir, state_.layout(), writer_options);
+      CheckpointWriter(writer, options().checkpoint_dir, site_.state().layout(), writer_options);
 }
 
 Checkpoints Job::make_checkpoints() {
@@ -211,23 +158,18 @@ Checkpoints Job::make_checkpoints() {
   constant.model = plan_.model.name;
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
-  constant.plans = plans_;
-  constant.buckets = bucket_bounds();
+  constant.plans = site_.plans();
+  constant.buckets = site_.bucket_bounds();
   constant.optimizer =
       fmt::format(R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{}}})",
                   plan_.optimizer.momentum, plan_.optimizer.mean_square_decay,
                   plan_.optimizer.beta1, plan_.optimizer.beta2, plan_.optimizer.epsilon);
   return {std::move(checkpoint_writer_),
-          state_,
+          site_.state_copy(),
           constant,
           o.checkpoint_every,
           plan_.training->size(),
           [this](const SaveEvent& event, double stall) { log_->save(event, stall); }};
-}
-
-Trainer::Parts Job::parts() {
-  return {*training_,         sums_,    batch_statistics_, statistics_,
-          graph().statistics, reducer_, optimizer_};
 }
 
 StartRecord Job::start_record() const {
@@ -239,13 +181,13 @@ int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 int Job::train() {
   log_.emplace(output_, plan_, start_, session_.rank());
   Checkpoints checkpoints = make_checkpoints();
-  Trainer trainer(parts(), plan_.trainer(), start_);
+  const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
   Loader loader(*plan_.training, loader_options);
   output_.start(start_record());
   try {
-    return train_to_the_end(trainer, loader, checkpoints);
+    return train_to_the_end(*trainer, loader, checkpoints);
   } catch (const std::exception& failure) {
     // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
     // thread may be stuck in a read.
@@ -258,35 +200,49 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   step_watch_.lap();
   while (!plan_.done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
-    if (!stopping_ && plan_.evaluation_due(trainer.position())) evaluate_at(trainer.position());
+    if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
+    finish_steps(trainer);
+    if (!stopping_) evaluate_at(trainer.position());
   }
+  finish_steps(trainer);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
   if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
-  log_->finish(trainer, session_);
+  log_->finish(trainer.position(), session_);
   return exit_code();
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
-  const StepOutcome outcome =
-      trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
-  communicator_->check();
-  guard(outcome, trainer.position());
-  if (outcome.stop) stop_for(outcome.signal, trainer.position());
-
+  const auto report = trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
+  site_.communicator().check();
+  if (report) look_at(*report);
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
-  log_->step(trainer, outcome, step_watch_.lap(), checkpoints.stalled_s() - stalled);
+  if (report) log_->step(*report, step_watch_.lap(), checkpoints.stalled_s() - stalled);
+}
+
+// Those that a GPU was still busy with.
+void Job::finish_steps(Trainer& trainer) {
+  while (const auto report = trainer.finish_step()) {
+    site_.communicator().check();
+    look_at(*report);
+    log_->step(*report, step_watch_.lap(), 0);
+  }
+}
+
+void Job::look_at(const StepReport& report) {
+  guard(report.outcome, report.position);
+  if (report.outcome.stop && !stopping_) stop_for(report.outcome.signal, report.position);
 }
 
 // All ranks saw the same sums, so all agree in the same step.
 void Job::guard(const StepOutcome& outcome, const Position& position) {
   if (!outcome.not_finite) return;
-  std::string where = "the loss";
-  if (const auto first = first_non_finite(sums_.gradients())) {
+  std::string where = std::isfinite(outcome.loss) ? "a gradient" : "the loss";
+  if (const auto first = site_.first_non_finite_gradient()) {
     const auto ranges = graph().parameter_ranges();
     const auto found =
         std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
@@ -303,8 +259,8 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 }
 
 void Job::evaluate_at(const Position& position) {
-  const Evaluation result =
-      evaluate(*evaluation_, *plan_.evaluation, plan_.loader(Split::evaluation), session_, stop_);
+  const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
+                                     plan_.loader(Split::evaluation), session_, stop_);
   if (result.signal != 0) return stop_for(result.signal, position);
   evaluated_step_ = position.step;
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
@@ -331,7 +287,7 @@ int Job::evaluate_only() {
 }
 
 void Job::compare_with_one_rank() {
-  const auto measured = measure_baseline(plan_, parts(), state_, session_, stop_);
+  const auto measured = measure_baseline(plan_, site_, session_, stop_);
   if (!measured) return;  // the first step of training finds the same request
   const Comparison& result = *measured;
   const auto rate = [](const Spread& s) {
@@ -358,13 +314,17 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
+  Options chosen = options;
+  if (trains_on_gpus(options.device, session)) choose_gpu_defaults(chosen);
   const auto make = [&] {
-    return make_plan(options, static_cast<int>(threads.cpus.size()), session.rank(),
-                     session.size());
+    return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
   };
-  Plan plan = all_or_none(make, session);
+  const Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
-  Job job(std::move(plan), threads, session, *output);
+  const std::unique_ptr<Site> site = plan.options.device == Device::cuda
+                                         ? make_gpu_site(plan, session)
+                                         : make_cpu_site(plan, threads, session);
+  Job job(plan, *site, session, *output);
   return job.run(writer);
 }
 

@@ -23,10 +23,14 @@ PhaseSeconds phases_from(const std::string& text) {
 RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank)
     : output_(output), plan_(plan), start_(start), last_step_(plan.last_step(start)), rank_(rank) {}
 
-void RunLog::step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
-                  double checkpoint_seconds) {
-  const StepSeconds& seconds = trainer.seconds();
+double RunLog::epoch(const Position& position) const {
+  return double(position.samples) / double(plan_.training->size());
+}
+
+void RunLog::step(const StepReport& report, double wall_seconds, double checkpoint_seconds) {
+  const StepSeconds& seconds = report.seconds;
   times_.add(Phase::data_wait, seconds.data_wait);
+  times_.add(Phase::copy, seconds.copy);
   times_.add(Phase::forward, seconds.forward);
   times_.add(Phase::backward, seconds.backward);
   times_.add(Phase::comm_exposed, seconds.exposed);
@@ -35,24 +39,24 @@ void RunLog::step(const Trainer& trainer, const StepOutcome& outcome, double wal
   times_.end_step(wall_seconds, plan_.global_batch);
   seconds_ += wall_seconds;
 
-  const std::uint64_t step = trainer.position().step;
+  const std::uint64_t step = report.position.step;
   if (step % static_cast<std::uint64_t>(plan_.options.log_every) == 0 || step == last_step_)
-    tell(trainer, outcome);
+    tell(report);
   output_.progress({.step = static_cast<std::int64_t>(step),
                     .first_step = static_cast<std::int64_t>(start_.step),
                     .total_steps = static_cast<std::int64_t>(last_step_),
                     .elapsed_seconds = seconds_,
                     .examples_per_second = rate_,
-                    .loss = outcome.loss});
+                    .loss = report.outcome.loss});
 }
 
-void RunLog::tell(const Trainer& trainer, const StepOutcome& outcome) {
+void RunLog::tell(const StepReport& report) {
   const StepTimes::Mean mean = times_.take_mean();
   rate_ = mean.examples_per_second;
-  output_.step({.step = static_cast<std::int64_t>(trainer.position().step),
-                .epoch = trainer.epoch(),
-                .loss = outcome.loss,
-                .learning_rate = trainer.last_learning_rate(),
+  output_.step({.step = static_cast<std::int64_t>(report.position.step),
+                .epoch = epoch(report.position),
+                .loss = report.outcome.loss,
+                .learning_rate = report.learning_rate,
                 .examples_per_second = mean.examples_per_second,
                 .seconds_per_batch = mean.seconds,
                 .phases = mean.phases});
@@ -89,14 +93,13 @@ void RunLog::save(const SaveEvent& event, double stall_seconds) {
   }
 }
 
-void RunLog::finish(const Trainer& trainer, const MpiSession& session) {
+void RunLog::finish(const Position& end, const MpiSession& session) {
   Summary summary;
   for (const std::string& text : session.gather(to_text(times_.total())))
     summary.ranks.push_back(phases_from(text));
-  const Position& end = trainer.position();
   summary.steps = static_cast<std::int64_t>(end.step - start_.step);
   summary.examples = static_cast<std::int64_t>(end.samples - start_.samples);
-  summary.epochs = trainer.epoch();
+  summary.epochs = epoch(end);
   summary.seconds = seconds_;
   summary.throughput = times_.throughput();
   summary.accuracy = accuracy_;

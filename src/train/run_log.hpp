@@ -17,20 +17,20 @@ class RunLog {
  public:
   RunLog(Output& output, const Plan& plan, Position start, int rank);
 
-  /// A step is over: the trainer's seconds are its, the rest of `wall_seconds` is `other`.
-  void step(const Trainer& trainer, const StepOutcome& outcome, double wall_seconds,
-            double checkpoint_seconds);
+  /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
+  void step(const StepReport& report, double wall_seconds, double checkpoint_seconds);
   void evaluation(std::uint64_t step, const Evaluation& result);
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const SaveEvent& event, double stall_seconds);
   void event(const std::string& what, const std::string& text) {
     output_.event({what, rank_, text});
   }
-  /// The closing table. Collective: it shows all ranks' phases.
-  void finish(const Trainer& trainer, const MpiSession& session);
+  /// The closing table of a run that ends at `end`. Collective: it shows all ranks' phases.
+  void finish(const Position& end, const MpiSession& session);
 
  private:
-  void tell(const Trainer& trainer, const StepOutcome& outcome);
+  void tell(const StepReport& report);
+  double epoch(const Position& position) const;
 
   Output& output_;
   const Plan& plan_;

@@ -1,12 +1,8 @@
 #pragma once
-#include <functional>
+#include <optional>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
-#include "ringtrain/compute/backend.hpp"
 #include "ringtrain/io/loader.hpp"
-#include "ringtrain/model/graph.hpp"
 #include "ringtrain/train/learning_rate.hpp"
-#include "ringtrain/train/optimizer.hpp"
 #include "train/step_sums.hpp"
 
 namespace ringtrain {
@@ -19,7 +15,7 @@ struct Position {
 
 /// Where the seconds of one step went on this rank.
 struct StepSeconds {
-  double data_wait = 0, forward = 0, backward = 0, exposed = 0, update = 0;
+  double data_wait = 0, copy = 0, forward = 0, backward = 0, exposed = 0, update = 0;
 };
 
 /// What is fixed for a whole run.
@@ -29,50 +25,56 @@ struct TrainerSettings {
   int share = 0;                    ///< this rank's of them
   std::uint64_t epoch_samples = 1;  ///< of the data set
   LearningRate learning_rate;
+
+  /// Of one sample's gradient in the step's mean.
+  double sample_weight() const { return 1.0 / (double(accumulate) * micro_batch); }
 };
 
-/// The training step, the same on every rank. All that it uses outlives it.
+/// A step that is over.
+struct StepReport {
+  Position position;  ///< behind it
+  double learning_rate = 0;
+  StepSeconds seconds;
+  StepOutcome outcome;
+};
+
+/// The training step, the same on every rank.
 class Trainer {
  public:
-  struct Parts {
-    Program& program;
-    StepSums& sums;
-    View batch_statistics;    ///< written by the program
-    View running_statistics;  ///< updated here
-    const std::vector<Statistic>& statistics;
-    GradientReducer& reducer;
-    Optimizer& optimizer;
-  };
-  Trainer(const Parts& parts, const TrainerSettings& settings, Position start);
+  virtual ~Trainer() = default;
 
   /// This rank's wish to end after a step.
   struct Stop {
     bool wanted = false;
     int signal = 0;  ///< that made it wish so
   };
-  /// One step on the loader's next batches. Collective. The outcome tells all ranks of a wish to
-  /// stop. The gradient of a step that is not finite updates nothing.
-  StepOutcome step(Loader& loader, Stop stop);
+  /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
+  /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
+  /// yet. The outcome tells all ranks of a wish to stop. The gradient of a step that is not finite
+  /// updates nothing.
+  virtual std::optional<StepReport> step(Loader& loader, Stop stop) = 0;
+  /// Waits for the oldest step that was not reported; nullopt when all were.
+  virtual std::optional<StepReport> finish_step() = 0;
 
+  /// Behind all steps, also those under way.
   const Position& position() const { return position_; }
-  double epoch() const { return double(position_.samples) / double(settings_.epoch_samples); }
-  /// Of the last step.
-  double last_learning_rate() const { return last_learning_rate_; }
-  /// Of the last step.
-  const StepSeconds& seconds() const { return seconds_; }
+
+ protected:
+  Trainer(const TrainerSettings& settings, Position start)
+      : settings_(settings), position_(start) {}
+
+  const TrainerSettings& settings() const { return settings_; }
+  double learning_rate() const {
+    return settings_.learning_rate.at(double(position_.samples) / double(settings_.epoch_samples));
+  }
+  void advance() {
+    ++position_.step;
+    position_.samples += std::uint64_t(settings_.accumulate) * settings_.micro_batch;
+  }
 
  private:
-  void run_micro_step(const Batch& batch, bool last);
-  void hand_over(std::size_t first);
-  void update();
-
-  Parts parts_;
-  TrainerSettings settings_;
+  const TrainerSettings settings_;
   Position position_;
-  StepSeconds seconds_;
-  double last_learning_rate_ = 0;
-  std::vector<float> accumulated_;  // gradients of the micro-steps before the last
-  std::size_t handed_over_ = 0;     // gradients [handed_over_, end) are with the reducer
 };
 
 }  // namespace ringtrain

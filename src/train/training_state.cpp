@@ -6,8 +6,9 @@
 
 namespace ringtrain {
 
-TrainingState::TrainingState(const Graph& graph, View parameters, View statistics,
-                             const std::vector<Optimizer::Slot>& slots) {
+TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
+                             const std::vector<Optimizer::Slot>& slots)
+    : memory_(memory) {
   place_parameters(graph, "weights/", parameters);
   place_statistics(graph, statistics);
   for (const Optimizer::Slot& slot : slots)
@@ -42,24 +43,26 @@ void TrainingState::place_statistics(const Graph& graph, View buffer) {
   layout_.buffers.push_back(buffer.size());
 }
 
+void TrainingState::add(const std::string& name, View values) {
+  layout_.tensors.push_back({{name, {values.size()}}, buffers_.size(), 0});
+  buffers_.push_back(values);
+  layout_.buffers.push_back(values.size());
+}
+
 void TrainingState::copy_to(std::span<const std::span<float>> targets) const {
   expects(targets.size() == buffers_.size(), "TrainingState::copy_to: one target a buffer");
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    std::ranges::copy(buffers_[i].host(), targets[i].begin());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.read(buffers_[i], targets[i]);
 }
 
 void TrainingState::copy_from(std::span<const std::vector<float>> sources) const {
   expects(sources.size() == buffers_.size(), "TrainingState::copy_from: one source a buffer");
-  for (std::size_t i = 0; i < buffers_.size(); ++i)
-    std::ranges::copy(sources[i], buffers_[i].data());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.write(sources[i], buffers_[i]);
 }
 
-std::vector<std::span<float>> TrainingState::tensors() const {
-  std::vector<std::span<float>> result;
-  for (const TensorPlace& tensor : layout_.tensors)
-    result.push_back(
-        buffers_[tensor.buffer].host().subspan(tensor.offset, element_count(tensor.info)));
-  return result;
+std::vector<std::vector<float>> TrainingState::copy() const {
+  std::vector<std::vector<float>> values;
+  for (const View& buffer : buffers_) memory_.read(buffer, values.emplace_back(buffer.size()));
+  return values;
 }
 
 }  // namespace ringtrain

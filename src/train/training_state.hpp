@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/compute/memory.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "ringtrain/train/optimizer.hpp"
@@ -14,8 +14,12 @@ namespace ringtrain {
 /// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
 class TrainingState {
  public:
-  TrainingState(const Graph& graph, View parameters, View statistics,
+  /// `memory`: where all of it lies; outlives this object.
+  TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
                 const std::vector<Optimizer::Slot>& slots);
+
+  /// One more tensor, of one extent, called `name` in checkpoints.
+  void add(const std::string& name, View values);
 
   /// Names and places of all tensors, as a checkpoint stores them.
   const StateLayout& layout() const { return layout_; }
@@ -23,13 +27,14 @@ class TrainingState {
   /// Copies every buffer to `targets`, of the same sizes in the same order.
   void copy_to(std::span<const std::span<float>> targets) const;
   void copy_from(std::span<const std::vector<float>> sources) const;
-  /// Each tensor's values, in the order of layout().tensors.
-  std::vector<std::span<float>> tensors() const;
+  /// The values of every buffer.
+  std::vector<std::vector<float>> copy() const;
 
  private:
   void place_parameters(const Graph& graph, const std::string& folder, View buffer);
   void place_statistics(const Graph& graph, View buffer);
 
+  Memory& memory_;
   std::vector<View> buffers_;
   StateLayout layout_;
 };

@@ -91,7 +91,8 @@ TEST_CASE("gpu place: what the user told NCCL stays") {
   const auto nccl = std::make_shared<RecordingNccl>();
   const MpiSession session;
 
-  const auto communicator = make_nccl_communicator(session, {}, nccl);
+  const int device = choose_gpu(session, *nccl);
+  const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
 
   CHECK(std::string(std::getenv("NCCL_ALGO")) == "Tree");
   ::unsetenv("NCCL_ALGO");
@@ -103,7 +104,8 @@ TEST_CASE("gpu place: NCCL is told to sum around a ring") {
   REQUIRE(std::getenv("NCCL_ALGO") == nullptr);
   const MpiSession session;
 
-  make_nccl_communicator(session, {}, std::make_shared<RecordingNccl>());
+  RecordingNccl nccl;
+  choose_gpu(session, nccl);
 
   CHECK(std::string(std::getenv("NCCL_ALGO")) == "Ring");
   ::unsetenv("NCCL_ALGO");
@@ -112,7 +114,7 @@ TEST_CASE("gpu place: NCCL is told to sum around a ring") {
 TEST_CASE("nccl: where there is no GPU, or no build for it, one sentence says so") {
   const MpiSession session;
   try {
-    make_communicator("nccl", session);
+    choose_gpu(session);
     WARN("skipped: there is a GPU here");
   } catch (const Error& error) {
     CHECK(error.code() == Exit::usage);

@@ -18,7 +18,8 @@ void check_meeting(const MpiSession& session) {
   nccl->gpus = {"0000:01:00.0", "0000:02:00.0"};
   const int rank = session.rank(), size = session.size();
 
-  const auto communicator = make_nccl_communicator(session, {}, nccl);
+  const int device = choose_gpu(session, *nccl);
+  const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
   communicator->close();
 
   require(nccl->count(fmt::format("device {}", rank % 2)) == 1, "the GPUs are dealt out in turn");

@@ -11,6 +11,7 @@
 #include "ringtrain/model/zoo.hpp"
 #include "support/random_batch.hpp"
 #include "support/shrink.hpp"
+#include "support/some_parameters.hpp"
 
 using namespace ringtrain;
 
@@ -152,22 +153,6 @@ Outcome train_once(const Schedule& schedule, const std::vector<double>& paramete
 
   CHECK(published == s.gradients);  // no number is unequal to itself: all were written
   return {s.result.loss, published, s.batch_statistics};
-}
-
-// Weights that keep every branch alive; the zoo begins with gamma = 0 in places.
-std::vector<double> some_parameters(const Graph& graph) {
-  std::vector<double> values(graph.parameter_count());
-  const auto ranges = graph.parameter_ranges();
-  for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const Parameter& parameter = graph.parameters[p];
-    const double fan_in =
-        parameter.dims.size() > 1 ? double(parameter.count()) / double(parameter.dims[0]) : 25;
-    Philox random(p, Purpose::initialise);
-    for (std::size_t i = ranges[p].first; i < ranges[p].end(); ++i)
-      values[i] =
-          (parameter.role == Parameter::Role::gamma ? 1 : 0) + random.normal() / std::sqrt(fan_in);
-  }
-  return values;
 }
 
 void check_close(const std::vector<double>& actual, const std::vector<double>& expected,

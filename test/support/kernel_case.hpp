@@ -55,30 +55,32 @@ double relative_norm(const A& actual, const B& expected) {
   return std::sqrt(difference / length);
 }
 
-/// Elements of one type as a GPU would hold them, aligned like its memory; no numbers at first.
+/// Elements of one type as a GPU would hold them, aligned like its memory, or starting `skipped`
+/// elements behind; no numbers at first.
 class DeviceTensor {
  public:
-  DeviceTensor(Element element, std::size_t count)
+  DeviceTensor(Element element, std::size_t count, std::size_t skipped = 0)
       : element_(element),
+        skipped_(skipped * bytes_of(element)),
         bytes_(count * bytes_of(element)),
-        data_(static_cast<std::byte*>(::operator new(bytes_, std::align_val_t(64)))) {
-    std::memset(data_.get(), 0xff, bytes_);
+        data_(static_cast<std::byte*>(::operator new(skipped_ + bytes_, std::align_val_t(64)))) {
+    std::memset(first(), 0xff, bytes_);
   }
 
-  void* data() const { return data_.get(); }
-  std::span<std::byte> bytes() const { return {data_.get(), bytes_}; }
+  void* data() const { return first(); }
+  std::span<std::byte> bytes() const { return {first(), bytes_}; }
 
   /// Rounds to the element type.
   void write(std::span<const double> values) {
     cuda::kernels::with_type(element_, [&]<class T>(T) {
-      T* to = reinterpret_cast<T*>(data_.get());
+      T* to = reinterpret_cast<T*>(first());
       for (const double v : values) *to++ = static_cast<T>(static_cast<float>(v));
     });
   }
   std::vector<double> read() const {
     std::vector<double> values(bytes_ / bytes_of(element_));
     cuda::kernels::with_type(element_, [&]<class T>(T) {
-      const T* from = reinterpret_cast<const T*>(data_.get());
+      const T* from = reinterpret_cast<const T*>(first());
       for (double& v : values) v = static_cast<double>(static_cast<float>(*from++));
     });
     return values;
@@ -88,8 +90,10 @@ class DeviceTensor {
   struct Free {
     void operator()(std::byte* data) const { ::operator delete(data, std::align_val_t(64)); }
   };
+  std::byte* first() const { return data_.get() + skipped_; }
+
   Element element_;
-  std::size_t bytes_;
+  std::size_t skipped_, bytes_;
   std::unique_ptr<std::byte, Free> data_;
 };
 
@@ -130,6 +134,12 @@ class KernelCase {
   void write(TensorId id) {
     device_[id].write(state[id]);
     state[id] = device_[id].read();
+  }
+  /// Moves the kernel's copy of a tensor to where it is aligned to its elements only.
+  void misalign(TensorId id) {
+    const auto values = device_[id].read();
+    device_[id] = DeviceTensor(element_, values.size(), 1);
+    device_[id].write(values);
   }
   /// Runs a kernel, whose results are `written`, and the reference's `step`; compares `written`.
   template <class Launch>

@@ -172,7 +172,7 @@ TEST_CASE("options: an unknown name is refused with the nearest one") {
 
 TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK_THAT(refusal("--device tpu"), Contains("--device tpu") && Contains("auto, cpu, cuda"));
-  CHECK_THAT(refusal("--precision bf16"), Contains("auto, fp32"));
+  CHECK_THAT(refusal("--device cpu --precision bf16"), Contains("auto, fp32"));
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
   CHECK_THAT(refusal("--optimizer lars"),
              Contains("sgd, momentum, nesterov, rmsprop, adam, adamw"));

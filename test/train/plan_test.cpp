@@ -81,7 +81,11 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
   o = options("mlp");
   o.device = Device::cuda;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("CPUs only"));
+  o.allreduce = Allreduce::ring;
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce ring: sums between CPUs"));
+  o = options("mlp");
+  o.precision = Precision::fp16;
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
   o = options("mlp");
   o.allreduce = Allreduce::nccl;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce nccl: sums between GPUs"));

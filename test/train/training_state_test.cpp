@@ -16,7 +16,7 @@ TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
   const Buffer gradients = memory.allocate(graph.parameter_count());
   const Optimizer optimizer({.ema = 0.9}, parameters, gradients, memory);
 
-  const TrainingState state(graph, parameters, statistics, optimizer.slots());
+  const TrainingState state(graph, memory, parameters, statistics, optimizer.slots());
 
   std::set<std::string> names;
   std::vector<std::vector<int>> covered;
@@ -39,15 +39,21 @@ TEST_CASE("TrainingState: copies out and back without loss") {
   const Graph graph = make_model("mlp", 10).graph;
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count());
-  const TrainingState state(graph, parameters, View(), {});
+  TrainingState state(graph, memory, parameters, View(), {});
+  const Buffer scale = memory.allocate(2);
+  state.add("optimizer/loss_scale", scale);
   std::iota(parameters.view().host().begin(), parameters.view().host().end(), 1.0f);
 
-  std::vector<std::vector<float>> kept{std::vector<float>(graph.parameter_count()), {}};
+  std::vector<std::vector<float>> kept{std::vector<float>(graph.parameter_count()), {}, {3, 4}};
   const std::vector<std::span<float>> targets(kept.begin(), kept.end());
+  scale.view().data()[1] = 4;
   state.copy_to(targets);
   std::ranges::fill(parameters.view().host(), 0.0f);
   state.copy_from(kept);
 
   CHECK(parameters.view().data()[5] == 6.0f);
-  CHECK(state.tensors()[1].size() == 256);
+  CHECK(scale.view().data()[0] == 0);
+  CHECK(scale.view().data()[1] == 4);
+  CHECK(state.copy() == kept);
+  CHECK(state.layout().tensors.back().info.name == "optimizer/loss_scale");
 }

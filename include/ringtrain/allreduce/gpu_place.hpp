@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "ringtrain/allreduce/mpi_session.hpp"
+
 namespace ringtrain {
 
 /// The GPU of one rank, and what NCCL must be told so that it works there.
@@ -21,5 +23,10 @@ struct GpuPlace {
 /// Error(Exit::usage) where a rank sees none.
 GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
                        const std::vector<std::vector<std::string>>& visible);
+
+/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there and warns, on
+/// rank 0, where ranks share a GPU. Returns CUDA's number of the GPU, which is now this thread's.
+/// Throws Error(Exit::usage) where there is none, or no CUDA in the build. Collective.
+int choose_gpu(const MpiSession& session);
 
 }  // namespace ringtrain

@@ -14,6 +14,7 @@ struct GpuSums {
   /// The cudaStream_t that computes: sums follow what is queued there, and it follows them. It
   /// outlives the communicator. Null: CUDA's default stream.
   void* compute_stream = nullptr;
+  int device = 0;  ///< of this rank, from choose_gpu(); this thread's
   /// What views of gradients hold: an fp32 number in each float, or two of 16 bits.
   Element element = Element::fp32;
   bool average = false;  ///< divides by the ranks, so that sums of fp16 do not overflow
@@ -37,9 +38,9 @@ struct CommunicatorOptions {
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for
 /// comparison), "nccl" (between GPUs, in their memory), "solo" (one rank), or "auto" (between
-/// CPUs). "nccl" makes the GPU of place_on_gpus() this thread's, and throws Error(Exit::usage)
-/// where there is none, or no build for it. Collective; on the main thread, like all use of the
-/// communicator, but for cancel() and check() of "nccl". `session` outlives it.
+/// CPUs). "nccl" throws Error(Exit::usage) where the build has none. Collective; on the main
+/// thread, like all use of the communicator, but for cancel() and check() of "nccl". `session`
+/// outlives it.
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options = {});
 

@@ -35,6 +35,8 @@ struct GpuStepSums {
   std::function<void(std::size_t first)> final_from;
   /// Starts what is left; what is queued on the stream from now on waits for all sums.
   std::function<void()> finish;
+  /// Throws what went wrong with sums; called while the host waits for a step.
+  std::function<void()> check;
 };
 
 /// What the host says of a batch's part in a step.
@@ -50,17 +52,18 @@ struct GpuBatchNumbers {
 
 /// What a step came to, over all ranks.
 struct GpuOutcome {
-  std::int64_t step = 0;   ///< GpuBatchNumbers::step
-  double loss = 0;         ///< mean cross-entropy, without L2
-  double l2_loss = 0;      ///< as Optimizer::l2_loss()
-  double top1 = 0;         ///< fraction of the samples
+  std::int64_t step = 0;                      ///< GpuBatchNumbers::step
+  double loss = 0;                            ///< mean cross-entropy, without L2
+  double l2_loss = 0;                         ///< as Optimizer::l2_loss()
+  double top1 = 0;                            ///< fraction of the samples
   float stop = 0, signalled = 0, signal = 0;  ///< sums over the ranks
   /// Nothing was updated: a gradient is no finite number. The loss scale was lowered.
   bool skipped = false;
   bool not_finite = false;  ///< and no loss scale can mend that, or the loss itself is none
   double loss_scale = 1;    ///< of the next step
-  /// Where the GPU's time went; `exposed`: waiting for sums.
-  double forward_s = 0, backward_s = 0, exposed_s = 0, update_s = 0;
+  /// Where the GPU's time went; `idle`: with nothing to do since the step before, `exposed`:
+  /// waiting for sums.
+  double idle_s = 0, forward_s = 0, backward_s = 0, exposed_s = 0, update_s = 0;
 };
 
 /// Training steps on one GPU. They are queued, and the host goes on: queue() waits only for steps
@@ -112,8 +115,8 @@ class GpuBackend : public Backend {
   virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
 };
 
-/// `device`: CUDA's number. Makes it this thread's. Throws Error (usage) where there is no driver, no
-/// such GPU, none that is new enough, or no CUDA in the build.
+/// `device`: CUDA's number. Makes it this thread's. Throws Error (usage) where there is no driver,
+/// no such GPU, none that is new enough, or no CUDA in the build.
 std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element);
 
 /// GPUs that this process can use; why there are none, else.

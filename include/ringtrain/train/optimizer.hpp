@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/compute/memory.hpp"
+#include "ringtrain/compute/update.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
@@ -12,7 +13,7 @@ namespace kernels {
 struct Factors;
 }
 
-enum class OptimizerKind { sgd, momentum, nesterov, rmsprop, adam, adamw };
+using OptimizerKind = Rule;
 
 /// Parameters that decay: their factor multiplies the weight decay. What no range covers (by
 /// recipe: biases, BatchNorm) does not decay.
@@ -69,14 +70,8 @@ class Optimizer {
   std::optional<View> average() const;
 
  private:
-  struct Segment {
-    std::size_t end;
-    double decay;
-  };
-
   void add_slot(const char* name, float start, Memory& memory);
   void add_rule_slots(Memory& memory);
-  void cover_with_segments();
   double update_chunk(Range chunk) const;
   void update_segment(Range range, double decay) const;
   float* slot_values(std::size_t slot, std::size_t first) const;
@@ -86,12 +81,15 @@ class Optimizer {
   View parameters_, gradients_;
   std::vector<Buffer> buffers_;
   std::vector<Slot> slots_;
-  std::vector<float> starts_;      // of the slots but "ema"
-  std::vector<Segment> segments_;  // ascending, covering all parameters
-  std::vector<double> squares_;    // factor * w^2 of each chunk, in this step
+  std::vector<float> starts_;  // of the slots but "ema"
+  std::vector<DecaySegment> segments_;
+  std::vector<double> squares_;  // factor * w^2 of each chunk, in this step
   UpdateScalars now_;
   double bias1_ = 1, bias2_ = 1;  // adam's corrections for moments that start at zero
 };
+
+/// How each of `parameters` decays: ascending, covering all.
+std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings, std::size_t parameters);
 
 /// min(limit, (1 + step) / (10 + step)): a young average forgets its start.
 double ema_decay(double limit, std::int64_t step);

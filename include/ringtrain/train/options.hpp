@@ -49,6 +49,7 @@ struct Options {
   Device device = Device::automatic;
   Precision precision = Precision::automatic;
   std::optional<int> threads;
+  bool deterministic = false, no_graph = false;
 
   std::optional<OptimizerKind> optimizer;
   std::optional<double> lr;

@@ -24,6 +24,7 @@ struct Address {
 
 /// cuDNN's name for the type of an attribute.
 constexpr cudnnBackendAttributeType_t attribute_type(std::int64_t) { return CUDNN_TYPE_INT64; }
+constexpr cudnnBackendAttributeType_t attribute_type(std::int32_t) { return CUDNN_TYPE_INT32; }
 constexpr cudnnBackendAttributeType_t attribute_type(float) { return CUDNN_TYPE_FLOAT; }
 constexpr cudnnBackendAttributeType_t attribute_type(char) { return CUDNN_TYPE_CHAR; }
 constexpr cudnnBackendAttributeType_t attribute_type(bool) { return CUDNN_TYPE_BOOLEAN; }

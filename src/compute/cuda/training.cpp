@@ -1,7 +1,12 @@
 #include "compute/cuda/training.hpp"
 
+#include <fmt/core.h>
+
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
+#include <utility>
 
 #include "compute/cuda/kernels/clock.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"
@@ -9,6 +14,8 @@
 
 namespace ringtrain::cuda {
 namespace {
+
+constexpr std::chrono::seconds longest_step(300);
 
 DeviceBytes narrow_copy(const View& parameters, Element element) {
   return DeviceBytes(element == Element::fp32 ? 0 : parameters.size() * bytes_of(element));
@@ -121,7 +128,7 @@ void CudaTraining::queue(const Batch& batch, const GpuBatchNumbers& numbers) {
 // Copied while the batch before is trained on.
 void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
   Slot& slot = batches_[batches_queued_++ % batches_.size()];
-  check(cudaEventSynchronize(slot.copied.get()), "cudaEventSynchronize");  // its last use
+  wait_for(slot.copied);  // its last use
   const float signalled = n.signal != 0 ? 1 : 0;
   program_.block().fill(slot.pinned.data(), batch,
                         {.update = {n.step, n.learning_rate, 1},
@@ -244,18 +251,37 @@ void CudaTraining::send_record(std::int64_t step) {
   pending_.push_back({step, at});
 }
 
+// Not by cudaEventSynchronize, which would wait for ever for a rank that is gone.
+void CudaTraining::wait_for(const Event& event) const {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (;;) {
+    const cudaError_t code = cudaEventQuery(event.get());
+    if (code == cudaSuccess) return;
+    if (code != cudaErrorNotReady) check(code, "training on the GPU");
+    sums_.check();
+    const auto waited = Clock::now() - start;
+    if (waited > longest_step)
+      throw Error("training on the GPU",
+                  fmt::format("a step is not over after {} s", longest_step.count()));
+    if (waited > std::chrono::microseconds(50))
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
 std::optional<GpuOutcome> CudaTraining::outcome(int ahead) {
   if (pending_.empty()) return std::nullopt;
   const Pending oldest = pending_.front();
   if (static_cast<int>(pending_.size()) <= ahead) return std::nullopt;
-  check(cudaEventSynchronize(recorded_[oldest.record].get()), "cudaEventSynchronize");
+  wait_for(recorded_[oldest.record]);
   pending_.pop_front();
   Record record;
   std::memcpy(&record, records_[oldest.record].data(), sizeof record);
-  return outcome_of(oldest, record);
+  return outcome_of(oldest, record, std::exchange(done_before_, record.times[done]));
 }
 
-GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record) const {
+GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record,
+                                    std::uint64_t done_before) const {
   kernels::StepHead head;
   std::memcpy(&head, record.results, sizeof head);
   const auto& t = record.times;
@@ -270,6 +296,7 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .signal = head.signal,
                      .skipped = record.update.not_finite != 0,
                      .loss_scale = record.update.loss_scale,
+                     .idle_s = done_before == 0 ? 0 : seconds(done_before, t[begin]),
                      .forward_s = seconds(t[begin], t[forward_done]),
                      .backward_s = seconds(t[forward_done], t[backward_done]),
                      .exposed_s = seconds(t[backward_done], t[summed]),

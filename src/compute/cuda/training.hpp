@@ -61,7 +61,9 @@ class CudaTraining final : public GpuTraining {
   void queue_update();
   void mark(Mark which);
   void send_record(std::int64_t step);
-  GpuOutcome outcome_of(const Pending& pending, const Record& record) const;
+  void wait_for(const Event& event) const;
+  GpuOutcome outcome_of(const Pending& pending, const Record& record,
+                        std::uint64_t done_before) const;
 
   const CudaProgram::Site site_;
   const Buffers buffers_;
@@ -84,6 +86,7 @@ class CudaTraining final : public GpuTraining {
   std::array<Event, steps_ahead + 2> recorded_;
   std::uint64_t steps_queued_ = 0;
   std::deque<Pending> pending_;
+  std::uint64_t done_before_ = 0;  // the GPU's time behind the step taken last
 };
 
 }  // namespace ringtrain::cuda

@@ -31,14 +31,37 @@ TEST_CASE("cuda kernels: ReLU and sums agree with the reference") {
           [&](auto& queue) { work::relu_forward(element, n, c[0], c[0], queue); });
 }
 
+TEST_CASE("cuda kernels: tensors may be aligned to their elements only") {
+  const Element element = any_element();
+  const TensorId moved = GENERATE(0, 1, 2, 3, 4, 5);
+  CAPTURE(element, moved);
+  const Shape s{2, 5, 7, 16};
+  KernelCase c(element, {s, s, s, s, s, s}, 2);
+  const std::size_t n = s.elements();
+  c.misalign(moved);
+
+  c.check(ReluForward{0, 2}, {2},
+          [&](auto& queue) { work::relu_forward(element, n, c[0], c[2], queue); });
+  c.check(ReluBackward{2, 1, 3}, {3},
+          [&](auto& queue) { work::relu_backward(element, n, c[2], c[1], c[3], queue); });
+  c.check(Add{0, 1, 4}, {4},
+          [&](auto& queue) { work::add(element, n, c[0], c[1], c[4], false, queue); });
+  c.check(ShortcutForward{0, 5, 1}, {5},
+          [&](auto& queue) { work::shortcut_forward(element, s, s, 1, c[0], c[5], queue); });
+}
+
 TEST_CASE("cuda kernels: ReLU lets through what is no number") {
-  KernelCase c(any_element(), {{1, 1, 1, 8}, {1, 1, 1, 8}}, 0);
+  const Element element = any_element();
+  KernelCase c(element, {{1, 1, 1, 8}, {1, 1, 1, 8}}, 0);
   std::ranges::fill(c.state[0], NAN);
   c.write(0);
+  DeviceTensor y(element, 8);  // of zeros, so that what is no number comes from x
+  y.write(std::vector<double>(8, 0));
 
-  c.run_kernel({1}, [&](auto& queue) { work::relu_forward(Element::fp32, 4, c[0], c[1], queue); });
+  run_twice({y.bytes()},
+            [&](auto& queue) { work::relu_forward(element, 8, c[0], y.data(), queue); });
 
-  CHECK(std::isnan(c.read(1)[0]));
+  for (const double v : y.read()) CHECK(std::isnan(v));
 }
 
 TEST_CASE("cuda kernels: elements are converted with rounding to the nearest") {
@@ -145,16 +168,16 @@ TEST_CASE("cuda kernels: dropout keeps the same elements as the reference") {
   const int channels = any_channels();
   const bool in_place = GENERATE(false, true);
   CAPTURE(element, channels, in_place);
-  const Shape s{3, 2, 3, channels};
+  const Shape s{4, 2, 3, channels};
   KernelCase c(element, {s, s}, 1);
   Batch batch;
-  batch.samples = {100, 1ull << 40, 3};
-  batch.epochs = {0, 7, 1};
-  batch.labels.resize(3);
+  batch.samples = {100, 1ull << 40, 3, 4};
+  batch.epochs = {0, 7, 1, 0};
+  batch.labels.resize(4);
   c.state.batch = &batch;
   const TensorId y = in_place ? 0 : 1;
   const DropoutOperands operands{element,
-                                 3,
+                                 4,
                                  s.features(),
                                  c[0],
                                  c[y],

@@ -7,13 +7,26 @@ using namespace ringtrain::cuda::kernels;
 
 namespace {
 
+// Five images. The first is of one colour; in the last one number differs, so little that
+// standardisation's least deviation counts.
 Batch images(const Shape& s) {
-  Batch batch{s.height, s.width, s.channels, {}, {0, 1, 2}, {0, 1, 2}, {0, 0, 0}, {}};
+  Batch batch;
   Philox random(3, Purpose::synthetic);
-  for (std::size_t i = 0; i < s.elements(); ++i)  // the first image is of one colour
-    batch.images.push_back(static_cast<std::uint8_t>(i < s.features() ? 9 : random.below(256)));
-  batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}};
+  for (std::size_t i = 0; i < s.elements(); ++i) {
+    const std::size_t image = i / s.features();
+    batch.images.push_back(
+        static_cast<std::uint8_t>(image == 0 || image == 4 ? 9 : random.below(256)));
+  }
+  ++batch.images.back();
+  batch.distortions = {{}, {-20, 1.8f, 0.5f, -0.2f}, {63, 0.2f, 1.5f, 0.3f}, {5, 1, 1, 0.4f}, {}};
   return batch;
+}
+
+// A number a channel.
+std::vector<float> numbers(int channels, float first) {
+  std::vector<float> values;
+  for (int c = 0; c < channels; ++c) values.push_back(first + 0.1f * static_cast<float>(c));
+  return values;
 }
 
 InputOperands operands(Element element, const Shape& s, int y_channels, const Batch& batch,
@@ -50,18 +63,17 @@ std::vector<double> unpadded(const std::vector<double>& y, int padded, int chann
 
 TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the reference") {
   const Element element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
-  const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 32);
+  const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 60);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
   const bool distort = GENERATE(false, true);
-  const int padded = channels > 4 ? 8 : GENERATE(4, 8);
+  const int padded = std::max(channels, GENERATE(0, 4, 8));  // as it is, or padded
   CAPTURE(element, channels, height, distort, padded);
-  const Shape s{3, height, 5, channels};
+  const Shape s{5, height, 5, channels};
   const Batch batch = images(s);
-  const Input step{0, kind, std::vector<float>(channels, 0.4f), std::vector<float>(channels, 0.3f),
-                   distort};
-  KernelCase c(element, {s, {3, height, 5, padded}}, 0);
+  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), distort};
+  KernelCase c(element, {s, {5, height, 5, padded}}, 0);
   c.state.batch = &batch;
-  std::vector<ImageMoments> moments(3);
+  std::vector<ImageMoments> moments(5);
   const InputOperands o = operands(element, s, padded, batch, step, c[1], moments);
 
   c.run_kernel({1}, [&](auto& queue) { work::input(o, queue); });
@@ -77,14 +89,14 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
                                  Window{5, 4, 2, 2, 2, 1, 2, 1}, Window{3, 3, 2, 2, 0, 1, 1, 0});
   const bool distort = GENERATE(false, true);
   CAPTURE(element, channels, height, width, window.top, window.left, distort);
-  const Shape x{3, height, width, channels};
+  const Shape x{5, height, width, channels};
   const StoredForm form{window, x, result_of(window, x, 1), true, 16};
   const Batch batch = images(x);
-  const Input step{0, Normalisation::mean_deviation, std::vector<float>(channels, 0.4f),
-                   std::vector<float>(channels, 0.3f), distort};
+  const Input step{0, Normalisation::mean_deviation, numbers(channels, 0.4f),
+                   numbers(channels, 0.3f), distort};
   KernelCase c(element, {x, form.stored_x()}, 0);
   c.state.batch = &batch;
-  std::vector<ImageMoments> moments(3);
+  std::vector<ImageMoments> moments(5);
   InputOperands o = operands(element, x, 16, batch, step, c[1], moments);
   o.blocks = true;
   o.width = width;
@@ -116,6 +128,7 @@ TEST_CASE("cuda kernels: input that has no such form is refused") {
   refused(3, 6, false);
   refused(5, 4, false);
   refused(3, 16, false);
+  refused(9, 9, false);
   refused(5, 16, true);
   refused(3, 8, true);
 }

@@ -15,7 +15,8 @@ Window any_window() {
   return GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2},
                   Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{7, 8, 1, 1},
                   Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3}, Window{1, 2, 3, 3},
-                  Window{7, 8, 1, 1, 1, 0, 0, 0});
+                  Window{3, 2, 1, 2, 1, 0, 0, 1}, Window{7, 8, 1, 1, 1, 0, 0, 0},
+                  Window{7, 8, 1, 1, 0, 0, 0, 1});
 }
 
 Shape after(const Window& w, const Shape& x) {
@@ -150,6 +151,26 @@ TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm befor
   CHECK(relative_norm(p.gradients, p.c.state.gradients) < 1e-5);
   for (const VectorId id : {g_scale, x_scale, shift})
     CHECK(relative_norm(p.vectors[id], p.c.state.vectors[id]) < 1e-5);
+}
+
+TEST_CASE("cuda kernels: max pools take tensors that are aligned to their elements only") {
+  const Element element = any_element();
+  const TensorId moved = GENERATE(range<TensorId>(0, last_tensor));
+  CAPTURE(element, moved);
+  Pool p(element, {3, 3, 2, 2, 1, 1, 1, 1}, {2, 7, 8, 16});
+  p.c.misalign(moved);
+  MaxPoolBackward step{p.pool.window, x, no_tensor, dy, dx, dy2, p.how};
+  const MaxPoolBackwardOperands o{p.pool, p.prologue(), p.c[x], p.c[dy], p.c[dy2], p.c[dx]};
+  const BatchNormSums sums = p.sums(true, activated, skip);
+
+  p.c.check(MaxPoolForward{p.pool.window, x, y, p.how}, {y}, [&](auto& queue) {
+    work::max_pool_forward({p.pool, p.prologue(), p.c[x], p.c[y]}, queue);
+  });
+  p.c.check(step, {dx}, [&](auto& queue) { work::max_pool_backward(o, queue); });
+  step.dx = no_tensor;
+  step.epilogue = sums;
+  p.c.check(step, {g},
+            [&](auto& queue) { work::max_pool_backward_reduce(o, p.operands(sums), queue); });
 }
 
 TEST_CASE("cuda kernels: a stem's max pool sums over more tiles than threads") {

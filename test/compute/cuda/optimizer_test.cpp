@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t size = 2500;  // several blocks, the last in part
 constexpr float loss_scale = 1024;
 constexpr double gradient_scale = 0.5;
+constexpr std::size_t most_blocks = work::Update<float, __half>::most_blocks;
 
 std::vector<float> random_floats(std::size_t count, std::uint64_t stream) {
   Philox random(stream, Purpose::initialise);
@@ -35,7 +36,7 @@ struct Device {
   std::vector<float> parameters, slot0, slot1, average;
   DeviceTensor gradients, copy;
   std::vector<DecaySegment> segments{{3, 0}, {1001, 0.01}, {1003, 0}, {2000, 0.005}, {size, 0}};
-  std::vector<double> workspace = std::vector<double>(work::Update<float, __half>::most_blocks);
+  std::vector<double> workspace = std::vector<double>(most_blocks, NAN);
   std::unique_ptr<UpdateState> state = fresh_state(loss_scale);
   std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   UpdateBuffers buffers{};
@@ -116,6 +117,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   settings.weight_decay = 0.01;
   settings.decays = {{{3, 998}, 1}, {{1003, 997}, 0.5}};
   settings.ema = 0.4;
+  settings.epsilon = 0.1;  // so large that its place in the formula shows
   HostMemory memory;
   std::vector<float> w = random_floats(size, 1), g(size);
   Device device(rule_settings(settings, rule), gradient, copied, w);
@@ -139,6 +141,42 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
     rounded.write(std::vector<double>(device.parameters.begin(), device.parameters.end()));
     CHECK(device.copy.read() == rounded.read());
   }
+}
+
+TEST_CASE("cuda kernels: an update of more parameters than blocks take at once reaches all") {
+  const std::size_t count = 1024 * most_blocks + 2500;
+  const std::vector<float> start = random_floats(count, 1), gradients(count, 1);
+  std::vector<float> parameters = start;
+  std::vector<DecaySegment> segments{{count, 0.25}};
+  std::vector<double> workspace(most_blocks, NAN);
+  const auto state = fresh_state(1);
+  const auto scalars = std::make_unique<StepScalars>(StepScalars{0, 0.5, 1});
+  const UpdateBuffers buffers{
+      parameters.data(), gradients.data(), Element::fp32,   nullptr, nullptr,         nullptr,
+      nullptr,           Element::fp32,    segments.data(), 1,       workspace.data()};
+
+  run_twice({bytes_of_values(parameters), bytes_of_values(*state)}, [&](auto& queue) {
+    work::prepare_update(plain(Rule::sgd), scalars.get(), state.get(), queue);
+    work::update(plain(Rule::sgd), buffers, {0, count}, scalars.get(), state.get(), queue);
+  });
+
+  double squares = 0;
+  std::vector<float> expected;
+  for (const float w : start) {
+    squares += 0.25 * w * w;
+    expected.push_back(w - 0.5f * (1 + 0.25f * w));
+  }
+  CHECK(state->squares == Approx(squares).epsilon(1e-9));
+  CHECK(relative_norm(parameters, expected) < 1e-6);
+}
+
+TEST_CASE("cuda kernels: 16-bit gradients with a copy of another type are refused") {
+  Device device(plain(Rule::sgd), Element::fp16, Element::bf16, random_floats(size, 1));
+  KernelQueue queue = KernelQueue::one_way();
+
+  CHECK_THROWS_AS(work::update(device.settings, device.buffers, {0, size}, device.scalars.get(),
+                               device.state.get(), queue),
+                  Error);
 }
 
 TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it was") {

@@ -71,6 +71,22 @@ TEST_CASE("cuda kernels: softmax cross-entropy agrees, padded samples and ties i
   CHECK(relative_norm(head.c.read(1), head.c.state[1]) < tolerance(element));
 }
 
+TEST_CASE("cuda kernels: softmax holds for logits far from zero and from each other") {
+  const double shift = GENERATE(-1000., 0., 1000.);
+  const int classes = GENERATE(5, 300), highest = GENERATE(0, 4, 100, 299) % classes;
+  CAPTURE(shift, classes, highest);
+  Head head(Element::fp32, classes, {0, 1, 0.1f}, {0, -1, classes - 1});
+  for (double& v : head.c.state[0]) v = 10 * v + shift;
+  head.c.state[0][highest] += 500;
+  head.c.write(0);
+
+  head.run_kernel({1});
+  reference::run(head.step, head.c.state);
+
+  head.check_totals();
+  CHECK(relative_norm(head.c.read(1), head.c.state[1]) < 1e-5);
+}
+
 TEST_CASE("cuda kernels: losses of more samples than a block has threads add up") {
   std::vector<int> labels;
   for (int n = 0; n < 600; ++n) labels.push_back(n % 8 - 1);

@@ -10,19 +10,27 @@
 // The call of input.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::cuda::kernels::work {
 
-using Pixel = Lanes<most_image_channels>;
+/// Calls f(c) for an image's channels. Unrolled up to `most`, which keeps what c indexes in
+/// registers.
+template <int most, class F>
+constexpr void for_each_channel(int channels, F f) {
+  for (int c = 0; c < most; ++c)
+    if (c < channels) f(c);
+}
 
-/// One pixel as it came, on the scale 0..255, after brightness and colour.
-template <class Operands>
-constexpr Pixel coloured_pixel(const Operands& o, std::size_t sample, std::size_t pixel) {
+/// One pixel as it came, on the scale 0..255, after brightness and colour; at most `most` channels.
+template <int most>
+constexpr Lanes<most> coloured_pixel(const InputOperands& o, std::size_t sample,
+                                     std::size_t pixel) {
   const std::uint8_t* from = o.images + (sample * o.pixels + pixel) * o.channels;
-  Pixel v{};
-  for (int c = 0; c < o.channels; ++c) v[c] = from[c];
+  Lanes<most> v{};
+  for_each_channel<most>(o.channels, [&](int c) { v[c] = from[c]; });
   if (!o.distortions) return v;
   const Distortion& d = o.distortions[sample];
-  for (int c = 0; c < o.channels; ++c) v[c] += d.brightness;
-  if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))
-    turn_colour(v[0], v[1], v[2], d.saturation, d.hue);
+  for_each_channel<most>(o.channels, [&](int c) { v[c] += d.brightness; });
+  if constexpr (most >= 3)
+    if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))
+      turn_colour(v[0], v[1], v[2], d.saturation, d.hue);
   return v;
 }
 
@@ -50,15 +58,16 @@ struct Moments {
  private:
   template <class Number>
   constexpr void accumulate(std::uint32_t sample, std::uint32_t thread, Number* sums) const {
-    Number own[2 * most_image_channels] = {};
+    constexpr int most = most_image_channels;
+    Number own[2 * most] = {};
     for (std::size_t pixel = thread; pixel < o.pixels; pixel += block_threads) {
-      const Pixel v = coloured_pixel(o, sample, pixel);
-      for (int c = 0; c < o.channels; ++c) {
+      const auto v = coloured_pixel<most>(o, sample, pixel);
+      for_each_channel<most>(o.channels, [&](int c) {
         own[2 * c] += v[c];
         own[2 * c + 1] += Number(v[c]) * v[c];
-      }
+      });
     }
-    for (int k = 0; k < 2 * o.channels; ++k) sums[k * block_threads] = own[k];
+    for_each_channel<2 * most>(2 * o.channels, [&](int k) { sums[k * block_threads] = own[k]; });
   }
   constexpr void fold(int round, std::uint32_t thread, double* sums) const {
     const std::uint32_t other = fold_partner(thread, round, block_threads);
@@ -88,12 +97,14 @@ struct Moments {
   }
 };
 
-/// One pixel as the network sees it.
+/// One pixel as the network sees it; at most `most` channels.
+template <int most>
 struct NormalPixel {
   InputOperands o;
-  constexpr Pixel operator()(std::size_t sample, std::size_t pixel) const {
-    Pixel v = coloured_pixel(o, sample, pixel);
-    for (int c = 0; c < o.channels; ++c) v[c] = normal(sample, c, contrasted(sample, c, v[c]));
+  constexpr Lanes<most> operator()(std::size_t sample, std::size_t pixel) const {
+    auto v = coloured_pixel<most>(o, sample, pixel);
+    for_each_channel<most>(o.channels,
+                           [&](int c) { v[c] = normal(sample, c, contrasted(sample, c, v[c])); });
     return v;
   }
 
@@ -113,35 +124,33 @@ struct NormalPixel {
 /// One thread a pixel.
 template <class T, int y_channels>
 struct Normalise {
-  NormalPixel pixel;
+  NormalPixel<y_channels> pixel;
+  std::uint32_t pixels;  // of one image
   T* y;
   constexpr void operator()(std::uint32_t item) const {
-    const Pixel v = pixel(item / pixel.o.pixels, item % pixel.o.pixels);
-    Lanes<y_channels> lanes{};
-    for (int c = 0; c < y_channels; ++c) lanes[c] = v[c];
-    store(y + std::size_t(item) * y_channels, lanes);
+    store(y + std::size_t(item) * y_channels, pixel(item / pixels, item % pixels));
   }
 };
 
 /// One thread a pixel, for images that are stored as they are.
 template <class T>
 struct NormaliseDense {
-  NormalPixel pixel;
+  NormalPixel<most_image_channels> pixel;
+  std::uint32_t pixels;  // of one image
   T* y;
   constexpr void operator()(std::uint32_t item) const {
     const int channels = pixel.o.channels;
-    const Pixel v = pixel(item / pixel.o.pixels, item % pixel.o.pixels);
-    for (int c = 0; c < channels; ++c)
-      y[std::size_t(item) * channels + c] = static_cast<T>(static_cast<float>(v[c]));
+    const auto v = pixel(item / pixels, item % pixels);
+    for_each_channel<most_image_channels>(
+        channels, [&](int c) { y[std::size_t(item) * channels + c] = static_cast<T>(v[c]); });
   }
 };
 
-/// One thread a block of 2x2 pixels. `channels` is known to the compiler, so that the block stays
-/// in registers.
+/// One thread a block of 2x2 pixels.
 template <class T, int channels>
 struct NormaliseBlocks {
   static constexpr int y_channels = 16;
-  NormalPixel pixel;
+  NormalPixel<channels> pixel;
   BlockAxis rows, columns;
   std::uint32_t image_height, image_width, height, width;
   T* y;
@@ -155,7 +164,7 @@ struct NormaliseBlocks {
       const std::uint32_t row = rows.pixel(block_row, part / 2);
       const std::uint32_t column = columns.pixel(block_column, part % 2);
       if (row >= image_height || column >= image_width) continue;
-      const Pixel v = pixel(sample, std::size_t(row) * image_width + column);
+      const auto v = pixel(sample, std::size_t(row) * image_width + column);
       for (int c = 0; c < channels; ++c) lanes[part * channels + c] = v[c];
     }
     store(y + std::size_t(item) * y_channels, lanes);
@@ -194,16 +203,17 @@ void normalise_blocks(const InputOperands& o, Queue& queue) {
 template <class Queue>
 void normalise_pixels(const InputOperands& o, Queue& queue) {
   const bool wide = o.y_channels == 4 || o.y_channels == 8;
-  expects(o.channels == o.y_channels || (o.channels < o.y_channels && wide),
-          "input: images are padded to 4 or 8 channels");
+  expects(o.channels <= most_image_channels &&
+              (o.channels == o.y_channels || (o.channels < o.y_channels && wide)),
+          "input: images of at most 8 channels are stored as they are, or padded to 4 or 8");
   with_type(o.element, [&]<class T>(T) {
     T* y = static_cast<T*>(o.y);
     if (o.y_channels == 4)
-      queue.items(Normalise<T, 4>{{o}, y}, o.batch * o.pixels);
+      queue.items(Normalise<T, 4>{{o}, small(o.pixels), y}, o.batch * o.pixels);
     else if (o.y_channels == 8)
-      queue.items(Normalise<T, 8>{{o}, y}, o.batch * o.pixels);
+      queue.items(Normalise<T, 8>{{o}, small(o.pixels), y}, o.batch * o.pixels);
     else
-      queue.items(NormaliseDense<T>{{o}, y}, o.batch * o.pixels);
+      queue.items(NormaliseDense<T>{{o}, small(o.pixels), y}, o.batch * o.pixels);
   });
 }
 

@@ -1,4 +1,4 @@
-#include "train/trainer.hpp"
+#include "train/host_trainer.hpp"
 
 #include <algorithm>
 
@@ -15,21 +15,21 @@ void add(std::span<float> sum, std::span<const float> values) {
 
 }  // namespace
 
-Trainer::Trainer(const Parts& parts, const TrainerSettings& settings, Position start)
-    : parts_(parts), settings_(settings), position_(start) {
+HostTrainer::HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start)
+    : Trainer(settings, start), parts_(parts) {
   if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
 }
 
-StepOutcome Trainer::step(Loader& loader, Stop stop) {
+std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
   seconds_ = {};
-  last_learning_rate_ = settings_.learning_rate.at(epoch());
+  const double rate = learning_rate();
   parts_.sums.clear_head();
   if (stop.wanted) parts_.sums.ask_to_stop(stop.signal);
   std::ranges::fill(accumulated_, 0.0f);
-  for (int micro = 1; micro <= settings_.accumulate; ++micro) {
+  for (int micro = 1; micro <= settings().accumulate; ++micro) {
     const Batch* batch = loader.next();
     seconds_.data_wait += loader.waited_s();
-    run_micro_step(*batch, micro == settings_.accumulate);
+    run_micro_step(*batch, micro == settings().accumulate);
   }
   Stopwatch watch;
   parts_.reducer.finish();
@@ -38,30 +38,29 @@ StepOutcome Trainer::step(Loader& loader, Stop stop) {
   StepOutcome outcome = parts_.sums.outcome();
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
-    update();
+    update(rate);
     outcome.loss += parts_.optimizer.l2_loss();
   }
   seconds_.update = watch.lap();
-  ++position_.step;
-  position_.samples += std::uint64_t(settings_.accumulate) * settings_.micro_batch;
-  return outcome;
+  advance();
+  return StepReport{position(), rate, seconds_, outcome};
 }
 
-void Trainer::run_micro_step(const Batch& batch, bool last) {
-  const double sample_weight = 1.0 / (double(settings_.accumulate) * settings_.micro_batch);
+void HostTrainer::run_micro_step(const Batch& batch, bool last) {
+  const double sample_weight = settings().sample_weight();
   handed_over_ = parts_.sums.gradients().size();
   const StepResult result = parts_.program.run(batch, sample_weight, [&](std::size_t first) {
     if (last) hand_over(first);
   });
   if (!last) add(accumulated_, parts_.sums.gradients().host());
-  parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings_.share * sample_weight);
+  parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;
 }
 
 // Gradients from `first` on are final in the last micro-step: add the earlier ones and let their
 // sum start. The front waits for finish(), because the head goes with it.
-void Trainer::hand_over(std::size_t first) {
+void HostTrainer::hand_over(std::size_t first) {
   const std::span<float> gradients = parts_.sums.gradients().host();
   if (!accumulated_.empty())
     add(gradients.subspan(first, handed_over_ - first),
@@ -70,8 +69,8 @@ void Trainer::hand_over(std::size_t first) {
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }
 
-void Trainer::update() {
-  parts_.optimizer.begin({static_cast<std::int64_t>(position_.step), last_learning_rate_, 1.0});
+void HostTrainer::update(double learning_rate) {
+  parts_.optimizer.begin({static_cast<std::int64_t>(position().step), learning_rate, 1.0});
   parts_.optimizer.update({0, parts_.sums.gradients().size()});
   float* running = parts_.running_statistics.data();
   const float* batch = parts_.sums.statistics().data();

@@ -1,4 +1,4 @@
-#include "train/trainer.hpp"
+#include "train/host_trainer.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -41,8 +41,8 @@ struct Rig {
                                              [](const Schedule&, const Step&) { return true; }),
                                {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
-        Trainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
-                       *optimizer},
+        HostTrainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
+                           *optimizer},
         TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
         Position{});
     LoaderOptions options;
@@ -67,7 +67,7 @@ struct Rig {
   GradientReducer reducer;
   std::optional<Optimizer> optimizer;
   std::unique_ptr<Program> program;
-  std::optional<Trainer> trainer;
+  std::optional<HostTrainer> trainer;
   std::optional<Loader> loader;
 };
 
@@ -77,7 +77,7 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   Rig rig(4, 1, {.kind = OptimizerKind::sgd});
   const auto before = rig.values();
 
-  const StepOutcome outcome = rig.trainer->step(*rig.loader, {});
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
 
   CHECK(outcome.loss > 0);
   CHECK_FALSE(outcome.stop);
@@ -103,14 +103,14 @@ TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of
   Rig two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
   const auto start = one.values();
 
-  const StepOutcome together = two.trainer->step(*two.loader, {});
+  const StepOutcome together = two.trainer->step(*two.loader, {})->outcome;
 
   // The same two batches one by one, from the same parameters.
   std::vector<double> mean(start.size());
   double loss = 0, statistic = 0;
   for (int batch = 0; batch < 2; ++batch) {
     std::ranges::copy(start, one.parameters.view().data());
-    loss += one.trainer->step(*one.loader, {}).loss / 2;
+    loss += one.trainer->step(*one.loader, {})->outcome.loss / 2;
     statistic += one.batch_statistics.view().data()[1] / 2;
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one.sums.gradients().data()[i] / 2;
   }
@@ -125,7 +125,7 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
   const auto before = rig.values();
 
-  const StepOutcome outcome = rig.trainer->step(*rig.loader, {});
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
 
   CHECK(outcome.not_finite);
   CHECK(rig.trainer->position().step == 1);
@@ -137,8 +137,8 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
 TEST_CASE("Trainer: the wish to stop comes back with the sums") {
   Rig rig(4, 1);
 
-  const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15});
+  const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15})->outcome;
   CHECK(asked.stop);
   CHECK(asked.signal == 15);
-  CHECK_FALSE(rig.trainer->step(*rig.loader, {}).stop);
+  CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.stop);
 }

@@ -1,0 +1,114 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "train/host_trainer.hpp"
+#include "train/network.hpp"
+#include "train/option_values.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+namespace {
+
+class CpuSite final : public Site {
+ public:
+  CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session);
+
+  Communicator& communicator() override { return *communicator_; }
+  const TrainingState& state() override { return state_; }
+  StateCopy& state_copy() override { return copy_; }
+  std::unique_ptr<Trainer> make_trainer(Position start) override {
+    return std::make_unique<HostTrainer>(parts(reducer_), plan_.trainer(), start);
+  }
+  std::unique_ptr<Trainer> make_lone_trainer() override {
+    return std::make_unique<HostTrainer>(parts(no_sums_), plan_.trainer(), Position{});
+  }
+  Program& evaluation() override { return *evaluation_; }
+  std::vector<std::uint64_t> bucket_bounds() override {
+    return reducer_.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
+  }
+  std::string plans() const override { return plans_; }
+  std::optional<std::size_t> first_non_finite_gradient() override {
+    return first_non_finite(sums_.gradients());
+  }
+  void close() override { communicator_->close(); }
+
+ private:
+  // The copy itself is what a save costs the step loop.
+  class Copy final : public StateCopy {
+   public:
+    explicit Copy(const TrainingState& state) : state_(state) {}
+    void start(std::span<const std::span<float>> targets) override { state_.copy_to(targets); }
+    bool done() override { return true; }
+
+   private:
+    const TrainingState& state_;
+  };
+
+  View initial();
+  std::unique_ptr<Program> compile(Mode mode, View parameters);
+  HostTrainer::Parts parts(GradientReducer& reducer) {
+    return {*training_, sums_,     batch_statistics_, statistics_, plan_.model.graph.statistics,
+            reducer,    optimizer_};
+  }
+
+  const Plan& plan_;
+  const std::string plans_;  // oneDNN splits weight gradients by thread
+  HostMemory memory_;
+  const std::unique_ptr<Communicator> communicator_, alone_;
+  const std::unique_ptr<Backend> backend_;
+  Buffer parameters_, statistics_, batch_statistics_;
+  StepSums sums_;
+  Optimizer optimizer_;
+  TrainingState state_;
+  Copy copy_;
+  GradientReducer reducer_, no_sums_;
+  std::unique_ptr<Program> training_, evaluation_;
+};
+
+CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session)
+    : plan_(plan),
+      plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
+      communicator_(make_communicator(enumerator<Allreduce>().write(plan.options.allreduce),
+                                      session, {.crowded = !threads.active_wait})),
+      alone_(make_solo_communicator()),
+      backend_(make_onednn_backend()),
+      parameters_(memory_.allocate(plan.model.graph.parameter_count())),
+      statistics_(memory_.allocate(plan.model.graph.statistic_count())),
+      batch_statistics_(memory_.allocate(plan.model.graph.statistic_count())),
+      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
+            plan.model.graph.statistic_count()),
+      optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_),
+      state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots()),
+      copy_(state_),
+      reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
+      no_sums_(*alone_, sums_.all()) {
+  training_ = compile(Mode::training, parameters_);
+  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()));
+}
+
+// The optimizer's moving average starts from the first parameters, so these come before it.
+View CpuSite::initial() {
+  const FirstValues first = first_values(plan_);
+  memory_.write(first.parameters, parameters_);
+  memory_.write(first.statistics, statistics_);
+  return parameters_;
+}
+
+std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters) {
+  const View gradients = mode == Mode::training ? sums_.gradients() : View();
+  return backend_->compile(make_schedule(plan_, *backend_, mode),
+                           {parameters, gradients, statistics_, batch_statistics_},
+                           plan_.options.seed);
+}
+
+}  // namespace
+
+std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
+                                    const MpiSession& session) {
+  return std::make_unique<CpuSite>(plan, threads, session);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,181 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/allreduce/gpu_place.hpp"
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/compute/gpu.hpp"
+#include "train/agreement.hpp"
+#include "train/gpu_trainer.hpp"
+#include "train/network.hpp"
+#include "train/option_values.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Neighbours that move alike move in one kernel.
+std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
+  std::vector<StatisticsMomentum> momenta;
+  std::size_t end = 0;
+  for (const Statistic& statistic : graph.statistics) {
+    end += 2 * statistic.channels;
+    if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
+      momenta.back().end = end;
+    else
+      momenta.push_back({end, statistic.momentum});
+  }
+  return momenta;
+}
+
+GpuTrainingSettings settings_of(const Plan& plan) {
+  const OptimizerSettings& o = plan.optimizer;
+  GpuTrainingSettings settings;
+  settings.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
+  settings.decays = decay_segments(o, plan.model.graph.parameter_count());
+  settings.momenta = momenta_of(plan.model.graph);
+  settings.accumulates = plan.options.accumulate > 1;
+  settings.graph = !plan.options.no_graph;
+  return settings;
+}
+
+std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend) {
+  CommunicatorOptions options;
+  options.gpu.compute_stream = backend.stream();
+  return make_communicator("nccl", session, options);
+}
+
+class GpuSite final : public Site {
+ public:
+  GpuSite(const Plan& plan, const MpiSession& session);
+
+  Communicator& communicator() override { return *communicator_; }
+  const TrainingState& state() override { return *state_; }
+  StateCopy& state_copy() override { return *copy_; }
+  std::unique_ptr<Trainer> make_trainer(Position start) override {
+    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start);
+  }
+  std::unique_ptr<Trainer> make_lone_trainer() override;
+  Program& evaluation() override { return *evaluation_; }
+  std::vector<std::uint64_t> bucket_bounds() override {
+    return reducer_.bounds(final_places(schedule_, sums_));
+  }
+  std::string plans() const override;
+  std::optional<std::size_t> first_non_finite_gradient() override { return std::nullopt; }
+  void close() override {
+    training_->close();
+    communicator_->close();
+  }
+
+ private:
+  // What training does not wait for.
+  class Copy final : public StateCopy {
+   public:
+    explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
+    void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
+    bool done() override { return snapshot_->done(); }
+
+   private:
+    std::unique_ptr<GpuSnapshot> snapshot_;
+  };
+
+  void write_first_values();
+  Buffers buffers() const {
+    return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
+  }
+  GpuStepSums step_sums();
+  std::vector<Optimizer::Slot> slots() const;
+
+  const Plan& plan_;
+  const std::unique_ptr<GpuBackend> backend_;
+  const std::unique_ptr<Communicator> communicator_;
+  Buffer parameters_, statistics_, batch_statistics_;
+  StepSums sums_;
+  GradientReducer reducer_;
+  const Schedule schedule_;
+  std::unique_ptr<GpuTraining> training_, lone_training_;
+  std::unique_ptr<Program> evaluation_;
+  std::optional<TrainingState> state_;
+  std::optional<Copy> copy_;
+};
+
+GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
+    : plan_(plan),
+      backend_(make_gpu_backend(choose_gpu(session), element_of(plan.options.precision))),
+      communicator_(make_sums(session, *backend_)),
+      parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
+      statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
+      batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
+      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
+            plan.model.graph.statistic_count()),
+      reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
+      schedule_(make_schedule(plan, *backend_, Mode::training)) {
+  write_first_values();
+  training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
+                                      settings_of(plan));
+  View evaluated = parameters_;
+  for (const auto& [name, values] : training_->slots())
+    if (name == "ema") evaluated = values;
+  evaluation_ =
+      backend_->compile(make_schedule(plan, *backend_, Mode::evaluation),
+                        {evaluated, View(), statistics_, batch_statistics_}, plan.options.seed);
+  state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots());
+  if (backend_->element() == Element::fp16)
+    state_->add("optimizer/loss_scale", training_->loss_scale());
+  copy_.emplace(backend_->make_snapshot(state_->buffers()));
+}
+
+// Before the optimizer, whose moving average starts from them.
+void GpuSite::write_first_values() {
+  const FirstValues first = first_values(plan_);
+  backend_->memory().write(first.parameters, parameters_);
+  backend_->memory().write(first.statistics, statistics_);
+}
+
+GpuStepSums GpuSite::step_sums() {
+  return {sums_.all(), sums_.place_of(0), [this](std::size_t first) { reducer_.final_from(first); },
+          [this] { reducer_.finish(); }, [this] { communicator_->check(); }};
+}
+
+std::vector<Optimizer::Slot> GpuSite::slots() const {
+  std::vector<Optimizer::Slot> slots;
+  for (const auto& [name, values] : training_->slots()) slots.push_back({name, values});
+  return slots;
+}
+
+std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
+  GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
+  if (!lone_training_)
+    lone_training_ =
+        backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_));
+  return std::make_unique<GpuTrainer>(*lone_training_, plan_.trainer(), Position{});
+}
+
+std::string GpuSite::plans() const {
+  return fmt::format(R"({{"precision":"{}"}})", name_of(backend_->element()));
+}
+
+}  // namespace
+
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session) {
+  return std::make_unique<GpuSite>(plan, session);
+}
+
+bool trains_on_gpus(Device device, const MpiSession& session) {
+  if (device == Device::cpu) return false;
+  const GpusHere here = gpus_here();
+  if (device == Device::cuda) {
+    std::optional<Error> none;
+    if (here.count == 0)
+      none.emplace(Exit::usage, "--device cuda", here.why + "; --device cpu trains without a GPU");
+    require_success(none, session);
+    return true;
+  }
+  std::array<double, 1> without{here.count == 0 ? 1. : 0.};
+  session.sum(without);
+  return without[0] == 0;
+}
+
+}  // namespace ringtrain

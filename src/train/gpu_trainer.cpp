@@ -1,0 +1,66 @@
+#include "train/gpu_trainer.hpp"
+
+#include <algorithm>
+
+#include "ringtrain/train/stopwatch.hpp"
+#include "train/stop_request.hpp"
+
+namespace ringtrain {
+namespace {
+
+StepOutcome outcome_of(const GpuOutcome& o) {
+  return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
+          .top1 = o.top1,
+          .stop = o.stop > 0,
+          .signal = agreed_signal(o.signal, o.signalled),
+          .not_finite = o.not_finite};
+}
+
+}  // namespace
+
+GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start)
+    : Trainer(settings, start), training_(training) {
+  training_.refresh();
+}
+
+std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
+  UnderWay now{{}, learning_rate(), 0, 0};
+  for (int micro = 1; micro <= settings().accumulate; ++micro) {
+    const Batch* batch = loader.next();
+    now.data_wait_s += loader.waited_s();
+    Stopwatch watch;
+    training_.queue(*batch, {.first = micro == 1,
+                             .last = micro == settings().accumulate,
+                             .step = static_cast<std::int64_t>(position().step),
+                             .learning_rate = now.learning_rate,
+                             .sample_weight = settings().sample_weight(),
+                             .share = settings().share * settings().sample_weight(),
+                             .stop = stop.wanted,
+                             .signal = stop.signal});
+    now.copy_s += watch.lap();
+  }
+  advance();
+  now.position = position();
+  under_way_.push_back(now);
+  return take(ahead);
+}
+
+// What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
+std::optional<StepReport> GpuTrainer::take(int still_under_way) {
+  const std::optional<GpuOutcome> o = training_.outcome(still_under_way);
+  if (!o) return std::nullopt;
+  const UnderWay step = under_way_.front();
+  under_way_.pop_front();
+  const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
+  return StepReport{step.position,
+                    step.learning_rate,
+                    {.data_wait = data_wait_s,
+                     .copy = std::min(step.copy_s, o->idle_s - data_wait_s),
+                     .forward = o->forward_s,
+                     .backward = o->backward_s,
+                     .exposed = o->exposed_s,
+                     .update = o->update_s},
+                    outcome_of(*o)};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,40 @@
+#pragma once
+#include <vector>
+
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/model/graph.hpp"
+#include "ringtrain/train/optimizer.hpp"
+#include "train/trainer.hpp"
+
+namespace ringtrain {
+
+/// Steps on CPUs, one after the other. All that it uses outlives it.
+class HostTrainer final : public Trainer {
+ public:
+  struct Parts {
+    Program& program;
+    StepSums& sums;
+    View batch_statistics;    ///< written by the program
+    View running_statistics;  ///< updated here
+    const std::vector<Statistic>& statistics;
+    GradientReducer& reducer;
+    Optimizer& optimizer;
+  };
+  HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);
+
+  std::optional<StepReport> step(Loader& loader, Stop stop) override;
+  std::optional<StepReport> finish_step() override { return std::nullopt; }
+
+ private:
+  void run_micro_step(const Batch& batch, bool last);
+  void hand_over(std::size_t first);
+  void update(double learning_rate);
+
+  Parts parts_;
+  StepSeconds seconds_;
+  std::vector<float> accumulated_;  // gradients of the micro-steps before the last
+  std::size_t handed_over_ = 0;     // gradients [handed_over_, end) are with the reducer
+};
+
+}  // namespace ringtrain

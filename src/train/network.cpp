@@ -1,0 +1,28 @@
+#include "train/network.hpp"
+
+namespace ringtrain {
+
+Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
+  const Supports supports = [&](const Schedule& tensors, const Step& step) {
+    return backend.supports(tensors, step);
+  };
+  return make_schedule(plan.model.graph, plan.share.count, mode,
+                       static_cast<float>(*plan.options.label_smoothing), supports);
+}
+
+FirstValues first_values(const Plan& plan) {
+  const Graph& graph = plan.model.graph;
+  FirstValues values{std::vector<float>(graph.parameter_count()),
+                     std::vector<float>(graph.statistic_count())};
+  initialise(graph, plan.options.seed, values.parameters, values.statistics);
+  return values;
+}
+
+std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums) {
+  std::vector<std::size_t> places;
+  for (const std::size_t first : finality(training))
+    if (first > 0) places.push_back(sums.place_of(first));
+  return places;
+}
+
+}  // namespace ringtrain

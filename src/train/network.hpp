@@ -1,0 +1,21 @@
+#pragma once
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "train/plan.hpp"
+#include "train/step_sums.hpp"
+
+namespace ringtrain {
+
+/// The plan's network for this rank's batch, fused as `backend` supports it.
+Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode);
+
+/// The plan's first parameters and running statistics, in the host's memory.
+struct FirstValues {
+  std::vector<float> parameters, statistics;
+};
+FirstValues first_values(const Plan& plan);
+
+/// Where gradients become final in a step of `training`, as places of `sums`; without the front.
+std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums);
+
+}  // namespace ringtrain

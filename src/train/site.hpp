@@ -1,0 +1,54 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/communicator.hpp"
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/train/threads.hpp"
+#include "train/plan.hpp"
+#include "train/state_copy.hpp"
+#include "train/trainer.hpp"
+#include "train/training_state.hpp"
+
+namespace ringtrain {
+
+/// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
+class Site {
+ public:
+  virtual ~Site() = default;
+
+  virtual Communicator& communicator() = 0;
+  virtual const TrainingState& state() = 0;
+  virtual StateCopy& state_copy() = 0;
+
+  /// From `start`, with all ranks. What the trainer before had under way is over.
+  virtual std::unique_ptr<Trainer> make_trainer(Position start) = 0;
+  /// Without the others, whatever they do. Not collective.
+  virtual std::unique_ptr<Trainer> make_lone_trainer() = 0;
+  /// The network in evaluation mode: with the moving average of the parameters where there is one.
+  virtual Program& evaluation() = 0;
+
+  /// Bounds of the buckets in which the ranks sum, in elements.
+  virtual std::vector<std::uint64_t> bucket_bounds() = 0;
+  /// What changes rounding here, as JSON: kept in checkpoints.
+  virtual std::string plans() const = 0;
+  /// The first gradient of the step reported last that is not finite, if that is still known.
+  virtual std::optional<std::size_t> first_non_finite_gradient() = 0;
+  /// Ends a job in which all is well. Collective.
+  virtual void close() = 0;
+};
+
+/// `plan` and `session` outlive it. Collective.
+std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
+                                    const MpiSession& session);
+/// Throws Error where this rank has no GPU that can be used. Collective.
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session);
+
+/// Whether to train on GPUs, as --device says; with auto, where each rank sees one. Throws
+/// Error(Exit::usage) where --device cuda finds none. Collective.
+bool trains_on_gpus(Device device, const MpiSession& session);
+
+}  // namespace ringtrain

@@ -1,0 +1,157 @@
+// Whole networks, planned for an H100 and run on a simulated GPU, against the reference.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "compute/reference/state.hpp"
+#include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "support/host_gpu/host_gpu.hpp"
+#include "support/kernel_case.hpp"
+#include "support/random_batch.hpp"
+#include "support/shrink.hpp"
+#include "support/some_parameters.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr int batch_size = 6;
+constexpr double sample_weight = 1. / batch_size;
+
+struct Outcome {
+  StepResult result;
+  std::vector<double> gradients, batch_statistics;
+};
+
+std::vector<float> to_float(const std::vector<double>& values) {
+  return {values.begin(), values.end()};
+}
+
+std::vector<double> some_statistics(const Graph& graph) {
+  std::vector<double> values;
+  for (const Statistic& statistic : graph.statistics) {
+    values.insert(values.end(), statistic.channels, 0.125);
+    values.insert(values.end(), statistic.channels, 1.5);
+  }
+  return values;
+}
+
+// Random, but with quiet residual branches: else rounding errors grow from block to block until the
+// first ReLU that falls to the other side.
+std::vector<double> calm_parameters(const Graph& graph) {
+  std::vector<double> values = some_parameters(graph);
+  const auto ranges = graph.parameter_ranges();
+  const bool bottlenecks = std::ranges::any_of(
+      graph.parameters, [](const Parameter& p) { return p.name.ends_with("bn3.weight"); });
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const std::string& name = graph.parameters[p].name;
+    if (!name.ends_with(bottlenecks ? "bn3.weight" : "bn2.weight")) continue;
+    for (std::size_t i = ranges[p].first; i < ranges[p].end(); ++i) values[i] /= 8;
+  }
+  return values;
+}
+
+Outcome run_reference(const Graph& graph, Mode mode, const Batch& batch) {
+  const Schedule schedule = make_schedule(
+      graph, batch_size, mode, 0.1f, [](const Schedule&, const Step&) { return false; }, false);
+  reference::State state(schedule, 7);
+  state.parameters = calm_parameters(graph);
+  state.statistics = some_statistics(graph);
+  state.batch = &batch;
+  state.sample_weight = sample_weight;
+  for (const Step& step : schedule.steps) reference::run(step, state);
+  return {state.result, state.gradients, state.batch_statistics};
+}
+
+// Buffers of one network on the GPU.
+struct Buffered {
+  Buffered(const Graph& graph, Memory& memory)
+      : memory(memory),
+        parameters(memory.allocate(graph.parameter_count())),
+        gradients(memory.allocate(graph.parameter_count())),
+        statistics(memory.allocate(graph.statistic_count())),
+        batch_statistics(memory.allocate(graph.statistic_count())) {
+    memory.write(to_float(calm_parameters(graph)), parameters);
+    memory.write(to_float(some_statistics(graph)), statistics);
+  }
+  std::vector<double> read(const Buffer& buffer) const {
+    std::vector<float> values(buffer.view().size());
+    memory.read(buffer, values);
+    return {values.begin(), values.end()};
+  }
+  Memory& memory;
+  Buffer parameters, gradients, statistics, batch_statistics;
+};
+
+Outcome run_gpu(const Graph& graph, Mode mode, Element element, const Batch& batch, bool fuse) {
+  const auto backend = make_gpu_backend(0, element);
+  const Buffered b(graph, backend->memory());
+  const Schedule schedule = make_schedule(
+      graph, batch_size, mode, 0.1f,
+      [&](const Schedule& s, const Step& step) { return backend->supports(s, step); }, fuse);
+  const auto program =
+      backend->compile(schedule, {b.parameters, b.gradients, b.statistics, b.batch_statistics}, 7);
+  std::size_t known = graph.parameter_count();
+  const StepResult result = program->run(batch, sample_weight, [&](std::size_t first) {
+    CHECK(first < known);
+    known = first;
+  });
+  CHECK(known == (mode == Mode::training ? 0 : graph.parameter_count()));
+  return {result, b.read(b.gradients), b.read(b.batch_statistics)};
+}
+
+// Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
+Graph network(const std::string& name) {
+  const Graph whole = make_model(name, 10).graph;
+  if (name == "resnet50") return Shrunk(whole, 64, 8).graph();
+  if (name == "resnet18") return Shrunk(whole, 32, 8).graph();
+  return whole;
+}
+
+struct Errors {
+  double loss, gradients, batch_statistics;
+};
+
+Errors errors_of(const Outcome& actual, const Outcome& exact) {
+  return {std::abs(actual.result.loss / exact.result.loss - 1),
+          relative_norm(actual.gradients, exact.gradients),
+          relative_norm(actual.batch_statistics, exact.batch_statistics)};
+}
+
+// Rounding to 16 bits grows through BatchNorm layers, differently in each network. A fused program
+// may round elsewhere, but not be much worse than one whose every kernel is tested alone.
+void check_agrees(const std::string& name, Mode mode, Element element) {
+  const Graph graph = network(name);
+  const Shape image = graph.tensors[graph.nodes[0].output];
+  const Batch batch = random_batch(batch_size, image.height, image.width, image.channels, 10);
+  host_gpu::set_seed(3);
+
+  const Outcome fused = run_gpu(graph, mode, element, batch, true);
+  const Outcome apart = run_gpu(graph, mode, element, batch, false);
+
+  const Outcome exact = run_reference(graph, mode, batch);
+  const Errors error = errors_of(fused, exact), other = errors_of(apart, exact);
+  const double least = element == Element::fp32 ? 1e-5 : element == Element::fp16 ? 0.01 : 0.08;
+  CAPTURE(error.loss, other.loss, error.gradients, other.gradients);
+  CHECK(fused.result.samples == batch_size);
+  CHECK(error.loss < least + 2 * other.loss);
+  CHECK(error.gradients < least + 2 * other.gradients);
+  CHECK(error.batch_statistics < least + 2 * other.batch_statistics);
+  CHECK(other.loss < 3 * least);
+  CHECK(other.gradients < 12 * least);
+  if (element == Element::fp32) CHECK(fused.result.top1 == exact.result.top1);
+  CHECK(host_gpu::complaints() == std::vector<std::string>{});
+}
+
+}  // namespace
+
+TEST_CASE("cuda program: networks agree with the reference") {
+  const std::string name =
+      GENERATE(as<std::string>(), "mlp", "cifar10_cnn", "resnet20", "resnet18", "resnet50");
+  const auto mode = GENERATE(Mode::training, Mode::evaluation);
+  const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  CAPTURE(name, mode == Mode::training, name_of(element));
+
+  check_agrees(name, mode, element);
+}

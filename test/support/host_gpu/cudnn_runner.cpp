@@ -1,0 +1,88 @@
+#include "compute/cuda/cudnn_runner.hpp"
+
+#include <cstring>
+
+#include "compute/cuda/device.hpp"
+#include "ringtrain/base/error.hpp"
+#include "support/host_gpu/device.hpp"
+#include "support/host_gpu/interpreter.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+using host_gpu::Device;
+
+struct Extent {
+  const std::byte* data;
+  std::size_t bytes;
+  bool written;
+  bool meets(const Extent& other) const {
+    return data < other.data + other.bytes && other.data < data + bytes;
+  }
+};
+
+// Every operand and the workspace, which is written.
+std::vector<Extent> extents_of(const OperationGraph& graph, std::span<void* const> data,
+                               const Extent& workspace) {
+  const std::vector<bool> written = host_gpu::results_of(graph);
+  std::vector<Extent> extents{workspace};
+  for (std::size_t i = 0; i < data.size(); ++i)
+    if (graph.values()[i].operand)
+      extents.push_back({static_cast<const std::byte*>(data[i]),
+                         host_gpu::bytes_of(graph.values()[i]), written[i]});
+  return extents;
+}
+
+// What cuDNN forbids without looking.
+void check_memory(Device& gpu, const std::string& engine, const std::vector<Extent>& extents) {
+  for (const Extent& extent : extents) {
+    if (extent.bytes == 0) continue;
+    if (gpu.memory.place_of(extent.data, extent.bytes) != host_gpu::Place::device)
+      gpu.complaints.push_back(engine + ": an operand is no device memory or past its end");
+    if (reinterpret_cast<std::uintptr_t>(extent.data) % 16 != 0)
+      gpu.complaints.push_back(engine + ": an operand is not aligned to 16 bytes");
+    for (const Extent& other : extents)
+      if (extent.written && &extent != &other && other.bytes > 0 && extent.meets(other))
+        gpu.complaints.push_back(engine + ": what it writes overlaps another operand");
+  }
+}
+
+/// Runs the graphs that engines were chosen for.
+class HostRunner final : public CudnnRunner {
+ public:
+  explicit HostRunner(cudaStream_t stream) : stream_(stream) {}
+
+  Descriptor device() const override { return describe_device(device_json("h100")); }
+  std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
+                             std::span<void* const> data, void* workspace) override;
+
+ private:
+  cudaStream_t stream_;
+};
+
+std::function<void()> HostRunner::bind(const Engine& engine, const OperationGraph& graph,
+                                       std::span<void* const> data, void* workspace) {
+  expects(data.size() == graph.values().size(), "CudnnRunner::bind: memory of each value");
+  Device& gpu = Device::get();
+  const Extent scratch{static_cast<const std::byte*>(workspace), engine.workspace, true};
+  check_memory(gpu, engine.name, extents_of(graph, data, scratch));
+  const auto run = [graph, workspace, bytes = engine.workspace,
+                    pointers = std::vector(data.begin(), data.end())] {
+    if (bytes > 0) std::memset(workspace, 0xff, bytes);
+    host_gpu::interpret(graph, pointers);
+  };
+  return [stream = stream_, run] {
+    const cudaError_t code = host_gpu::call([&](Device& device) {
+      return device.submit(stream, "cudnn engine", run, &host_gpu::Counts::engines);
+    });
+    if (code != cudaSuccess) throw Error("cudnnBackendExecute", cudaGetErrorString(code));
+  };
+}
+
+}  // namespace
+
+std::unique_ptr<CudnnRunner> make_cudnn_runner(cudaStream_t stream) {
+  return std::make_unique<HostRunner>(stream);
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,55 @@
+#pragma once
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "support/host_gpu/capture.hpp"
+#include "support/host_gpu/host_gpu.hpp"
+#include "support/host_gpu/memory.hpp"
+#include "support/host_gpu/scheduler.hpp"
+
+namespace ringtrain::host_gpu {
+
+/// The simulated GPU.
+class Device {
+ public:
+  /// The only one: CUDA's functions have no other place for it.
+  static Device& get();
+
+  std::recursive_mutex mutex;  ///< held by every call
+  Scheduler scheduler;
+  Memory memory;
+  Counts counts;
+  std::vector<std::string> complaints;
+  std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
+  cudaError_t last_error = cudaSuccess;
+
+  /// Queues or captures `work`; `count`, one of `counts`, is of work that is queued.
+  cudaError_t submit(cudaStream_t stream, const char* name, Work work,
+                     std::size_t Counts::*count = nullptr, std::vector<OperationPtr> after = {});
+  /// The host waits for `target`, or for everything.
+  cudaError_t wait(const OperationPtr& target);
+  cudaError_t wait_all();
+  /// Lets the GPU go on a little: the host has asked how far it is.
+  void glance();
+  /// An error for what may not be done during a capture; it spoils the capture.
+  cudaError_t refuse_in_capture(cudaError_t code = cudaErrorStreamCaptureUnsupported);
+  /// Throws Error when work is queued that might use memory about to be freed.
+  void expect_idle(const char* call);
+
+ private:
+  template <class F>
+  void run(F f);
+};
+
+/// One call of the CUDA API: nobody else's meanwhile, and its error is remembered.
+template <class F>
+cudaError_t call(F f) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  const cudaError_t code = f(gpu);
+  if (code != cudaSuccess) gpu.last_error = code;
+  return code;
+}
+
+}  // namespace ringtrain::host_gpu

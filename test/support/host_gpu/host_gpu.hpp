@@ -1,0 +1,39 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// A GPU that is not there. Linked before the libraries, host_gpu takes the place of the CUDA
+// runtime, of our kernels' launches and of make_cudnn_runner(), so that all host code of the CUDA
+// backend runs in tests, and work that is not ordered as it must be shows as wrong results:
+// - Nothing runs before somebody waits. Then queued work runs in an order drawn from a seed, bound
+//   by stream order and events alone; the nodes of a graph likewise.
+// - Kernels run their work's own code on the CPU (host_kernels/), cuDNN's engines as plain loops.
+// - Memory is full of what is no number at first. Device memory that the host touches, or that is
+//   touched behind its end, ends the test with a segmentation fault.
+// - Freeing memory while work is queued throws Error; during another exception the work is dropped.
+// - What CUDA allows but we do not want, or what is wrong without an error code, is a complaint.
+// One device for all threads; calls are serialised. Operations never overlap in time.
+namespace ringtrain::host_gpu {
+
+/// What was asked of the GPU since set_seed().
+struct Counts {
+  std::size_t host_waits = 0;  ///< for a stream, an event, the device or a blocking copy
+  std::size_t kernels = 0;     ///< ours, launched outside of captures
+  std::size_t engines = 0;     ///< cuDNN's, likewise
+  std::size_t graphs = 0;      ///< launches of captured graphs
+  std::size_t copies = 0;      ///< queued outside of captures
+  std::size_t allocations = 0;
+  std::size_t live_bytes = 0;  ///< of device memory now, whatever the seed
+};
+Counts counts();
+
+/// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
+/// streams and queued work stay.
+void set_seed(std::uint64_t seed);
+
+/// What the program did wrong since set_seed(), in words. A test wants none.
+std::vector<std::string> complaints();
+
+}  // namespace ringtrain::host_gpu

@@ -1,0 +1,110 @@
+#include "support/host_gpu/interpreter.hpp"
+
+#include "compute/cuda/kernels/lanes.hpp"
+#include "support/host_gpu/loops.hpp"
+
+namespace ringtrain::host_gpu {
+namespace {
+
+using cuda::OperationGraph;
+using cuda::kernels::with_type;
+using Kind = OperationGraph::Kind;
+using Operation = OperationGraph::Operation;
+
+std::size_t first_result(Kind kind) {
+  switch (kind) {
+    case Kind::relu:
+    case Kind::statistics:
+      return 1;
+    case Kind::batch_norm_sums:
+      return 5;
+    default:
+      return 2;
+  }
+}
+
+std::size_t count_of(const OperationGraph::Value& value) {
+  const auto& e = value.extents;
+  return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]);
+}
+
+void load(Element element, const void* from, std::vector<float>& to) {
+  with_type(element, [&]<class T>(T) {
+    const T* at = static_cast<const T*>(from);
+    for (float& v : to) v = static_cast<float>(*at++);
+  });
+}
+
+void store(Element element, const std::vector<float>& from, void* to) {
+  with_type(element, [&]<class T>(T) {
+    T* at = static_cast<T*>(to);
+    for (const float v : from) *at++ = static_cast<T>(v);
+  });
+}
+
+void round_to(Element element, std::vector<float>& values) {
+  with_type(element, [&]<class T>(T) {
+    for (float& v : values) v = static_cast<float>(static_cast<T>(v));
+  });
+}
+
+void run(const Operation& operation, const std::vector<Field*>& t) {
+  switch (operation.kind) {
+    case Kind::add:
+      return pointwise(*t[0], *t[1], *t[2], [](float a, float b) { return a + b; });
+    case Kind::multiply:
+      return pointwise(*t[0], *t[1], *t[2], [](float a, float b) { return a * b; });
+    case Kind::subtract:
+      return pointwise(*t[0], *t[1], *t[2], [](float a, float b) { return a - b; });
+    case Kind::relu:
+      return pointwise(*t[0], *t[0], *t[1], [](float x, float) { return x < 0 ? 0 : x; });
+    case Kind::relu_gradient:
+      return pointwise(*t[0], *t[1], *t[2], [](float y, float dy) { return y > 0 ? dy : 0; });
+    case Kind::convolution:
+      return convolution(operation.window, *t[0], *t[1], *t[2]);
+    case Kind::input_gradient:
+      return input_gradient(operation.window, *t[0], *t[1], *t[2]);
+    case Kind::weight_gradient:
+      return weight_gradient(operation.window, *t[0], *t[1], *t[2]);
+    case Kind::statistics:
+      return statistics(*t[0], *t[1], *t[2]);
+    case Kind::batch_norm_sums:
+      return batch_norm_sums({*t[0], *t[1], *t[2], *t[3], *t[4]},
+                             {*t[5], *t[6], *t[7], *t[8], *t[9]});
+  }
+}
+
+}  // namespace
+
+std::size_t bytes_of(const OperationGraph::Value& value) {
+  return count_of(value) * ringtrain::bytes_of(value.element);
+}
+
+std::vector<bool> results_of(const OperationGraph& graph) {
+  std::vector<bool> results(graph.values().size());
+  for (const Operation& operation : graph.operations())
+    for (std::size_t i = first_result(operation.kind); i < operation.tensors.size(); ++i)
+      results[operation.tensors[i]] = true;
+  return results;
+}
+
+void interpret(const OperationGraph& graph, std::span<void* const> data) {
+  const auto& values = graph.values();
+  const std::vector<bool> is_result = results_of(graph);
+  std::vector<Field> fields;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    fields.push_back({values[i].extents, std::vector<float>(count_of(values[i]))});
+    if (!is_result[i]) load(values[i].element, data[i], fields[i].at);
+  }
+  for (const Operation& operation : graph.operations()) {
+    std::vector<Field*> tensors;
+    for (const auto id : operation.tensors) tensors.push_back(&fields[id]);
+    run(operation, tensors);
+    for (std::size_t i = first_result(operation.kind); i < tensors.size(); ++i)
+      round_to(values[operation.tensors[i]].element, tensors[i]->at);
+  }
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (is_result[i] && values[i].operand) store(values[i].element, fields[i].at, data[i]);
+}
+
+}  // namespace ringtrain::host_gpu

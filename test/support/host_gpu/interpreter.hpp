@@ -1,0 +1,20 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compute/cuda/operation_graph.hpp"
+
+namespace ringtrain::host_gpu {
+
+/// Which of graph.values() its operations compute.
+std::vector<bool> results_of(const cuda::OperationGraph& graph);
+
+/// Bytes of a value in memory.
+std::size_t bytes_of(const cuda::OperationGraph::Value& value);
+
+/// Does what `graph` says, with plain loops, in fp32; `data` is the memory of each value, null for
+/// those without operand. All operands are read before any is written.
+void interpret(const cuda::OperationGraph& graph, std::span<void* const> data);
+
+}  // namespace ringtrain::host_gpu

@@ -1,0 +1,132 @@
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "support/host_gpu/device.hpp"
+
+using namespace ringtrain::host_gpu;
+
+namespace {
+
+constexpr std::size_t total_bytes = std::size_t(80) << 30;
+
+constexpr std::array<std::pair<cudaError_t, std::array<const char*, 2>>, 19> errors{{
+    {cudaSuccess, {"cudaSuccess", "no error"}},
+    {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
+    {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
+    {cudaErrorInvalidResourceHandle, {"cudaErrorInvalidResourceHandle", "invalid handle"}},
+    {cudaErrorIllegalState, {"cudaErrorIllegalState", "not in the state for this"}},
+    {cudaErrorNotReady, {"cudaErrorNotReady", "device not ready"}},
+    {cudaErrorHostMemoryAlreadyRegistered,
+     {"cudaErrorHostMemoryAlreadyRegistered", "memory is page-locked already"}},
+    {cudaErrorHostMemoryNotRegistered,
+     {"cudaErrorHostMemoryNotRegistered", "memory has not been page-locked"}},
+    {cudaErrorStreamCaptureUnsupported,
+     {"cudaErrorStreamCaptureUnsupported", "not permitted when a stream is capturing"}},
+    {cudaErrorStreamCaptureInvalidated,
+     {"cudaErrorStreamCaptureInvalidated", "failed due to an error in a capture before"}},
+    {cudaErrorStreamCaptureMerge,
+     {"cudaErrorStreamCaptureMerge", "would merge two independent captures"}},
+    {cudaErrorStreamCaptureUnmatched,
+     {"cudaErrorStreamCaptureUnmatched", "the capture did not begin in this stream"}},
+    {cudaErrorStreamCaptureUnjoined,
+     {"cudaErrorStreamCaptureUnjoined", "a forked stream has not been joined back"}},
+    {cudaErrorStreamCaptureIsolation,
+     {"cudaErrorStreamCaptureIsolation", "dependency on uncaptured work in another stream"}},
+    {cudaErrorStreamCaptureImplicit,
+     {"cudaErrorStreamCaptureImplicit", "would make the default stream depend on a capture"}},
+    {cudaErrorStreamCaptureWrongThread,
+     {"cudaErrorStreamCaptureWrongThread", "captured from another thread"}},
+    {cudaErrorCapturedEvent, {"cudaErrorCapturedEvent", "event last recorded in a capture"}},
+    {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+    {cudaErrorNotSupported, {"cudaErrorNotSupported", "operation not supported"}},
+}};
+
+const char* text_of(cudaError_t code, std::size_t which) {
+  for (const auto& [known, texts] : errors)
+    if (known == code) return texts[which];
+  return "an error that host_gpu does not know";
+}
+
+cudaError_t attribute(cudaDeviceAttr name, int& value) {
+  switch (name) {
+    case cudaDevAttrComputeCapabilityMajor:
+      return value = 9, cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      return value = 0, cudaSuccess;
+    case cudaDevAttrMultiProcessorCount:
+      return value = 132, cudaSuccess;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      return value = 232448, cudaSuccess;
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cudaGetErrorName(cudaError_t code) { return text_of(code, 0); }
+const char* cudaGetErrorString(cudaError_t code) { return text_of(code, 1); }
+
+cudaError_t cudaGetLastError() {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  return std::exchange(gpu.last_error, cudaSuccess);
+}
+
+cudaError_t cudaPeekAtLastError() {
+  return call([](Device& gpu) { return gpu.last_error; });
+}
+
+cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+
+cudaError_t cudaSetDevice(int device) {
+  return call([&](Device&) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
+  return call([&](Device&) {
+    constexpr char text[] = "0000:01:00.0";
+    if (device != 0) return cudaErrorInvalidDevice;
+    if (bytes < static_cast<int>(sizeof(text))) return cudaErrorInvalidValue;
+    std::memcpy(id, text, sizeof(text));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return call([&](Device&) {
+    if (device != 0) return cudaErrorInvalidDevice;
+    *properties = {};
+    constexpr char name[] = "simulated H100";
+    std::memcpy(properties->name, name, sizeof(name));
+    properties->totalGlobalMem = total_bytes;
+    properties->major = 9;
+    properties->multiProcessorCount = 132;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
+  return call([&](Device&) { return device ? cudaErrorInvalidDevice : attribute(name, *value); });
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  return call([&](Device& gpu) {
+    *total = total_bytes;
+    *free = total_bytes - gpu.memory.device_bytes();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return call([](Device& gpu) {
+    const cudaError_t refused = gpu.refuse_in_capture();
+    return refused != cudaSuccess ? refused : gpu.wait_all();
+  });
+}
+
+}  // extern "C"

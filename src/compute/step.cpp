@@ -59,20 +59,32 @@ const char* name_of(const Step& step) {
   return names[step.index()];
 }
 
+std::vector<BatchNormSums> reductions_of(const Step& step) {
+  std::vector<BatchNormSums> found;
+  const auto take = [&](const std::optional<BatchNormSums>& how) {
+    if (how) found.push_back(*how);
+  };
+  std::visit(Overload{[&](const BatchNormBackwardReduce& s) { take(s.how); },
+                      [&](const ConvolutionInputGradient& s) {
+                        take(s.epilogue);
+                        take(s.epilogue_of_residual);
+                      },
+                      [&](const MaxPoolBackward& s) { take(s.epilogue); }, [](const auto&) {}},
+             step);
+  return found;
+}
+
 std::vector<ParameterRange> gradients_written(const Step& step) {
   return std::visit(
       Overload{[](const ConvolutionWeightGradient& s) { return weight_and_bias(s); },
                [](const MatrixProductWeightGradient& s) { return weight_and_bias(s); },
-               [](const ConvolutionInputGradient& s) {
-                 std::vector<ParameterRange> ranges;
-                 for (const auto& epilogue : {s.epilogue, s.epilogue_of_residual})
-                   if (epilogue)
-                     std::ranges::copy(gamma_and_beta(*epilogue), back_inserter(ranges));
-                 return ranges;
-               },
                [](const BatchNormBackward& s) { return gamma_and_beta(s); },
-               [](const BatchNormBackwardReduce& s) { return gamma_and_beta(s.how); },
-               [](const auto&) { return std::vector<ParameterRange>{}; }},
+               [&](const auto&) {
+                 std::vector<ParameterRange> ranges;
+                 for (const BatchNormSums& reduction : reductions_of(step))
+                   std::ranges::copy(gamma_and_beta(reduction), back_inserter(ranges));
+                 return ranges;
+               }},
       step);
 }
 

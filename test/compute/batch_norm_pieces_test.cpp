@@ -1,65 +1,10 @@
 // BatchNorm in pieces, alone and inside convolutions, against the whole and finite differences.
 #include <catch2/catch.hpp>
 
-#include "support/gradient_check.hpp"
+#include "support/batch_norm_state.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::reference;
-
-namespace {
-
-constexpr int channels = 3;
-const Shape image{2, 4, 5, channels};
-const Window window{3, 3, 1, 1, 1, 1, 1, 1};
-
-// The parameters: gamma, beta, a convolution's weights.
-const ParameterRange gamma_range{0, channels}, beta{channels, channels}, w{6, 4 * 9 * channels};
-
-// The vectors of one BatchNorm; those of the next follow.
-enum : VectorId { sums, scale, bias, mean, inverse, g_scale, x_scale, shift, vectors_of_one };
-
-State state_of(std::vector<Shape> tensors) {
-  Schedule schedule;
-  schedule.tensors = std::move(tensors);
-  schedule.parameters = w.end();
-  schedule.statistics = 2 * channels;
-  for (int norm = 0; norm < 2; ++norm) {
-    schedule.vectors.push_back(2 * channels);
-    schedule.vectors.insert(schedule.vectors.end(), vectors_of_one - 1, channels);
-  }
-  State s(schedule, 1);
-  fill_normal(s.parameters, 3);
-  for (std::size_t id = 0; id < s.tensors.size(); ++id) fill_normal(s.tensors[id], 10 + id);
-  return s;
-}
-
-BatchNormFinalize finalize(std::optional<ParameterRange> gamma, VectorId first = 0) {
-  return {.sums = first + sums,
-          .count = image.pixels(),
-          .gamma = gamma,
-          .beta = beta,
-          .statistics = {0, 2 * channels},
-          .scale = first + scale,
-          .bias = first + bias,
-          .mean = first + mean,
-          .inverse_deviation = first + inverse};
-}
-
-BatchNormSums sums_after(TensorId x, TensorId y, TensorId skip, TensorId g, bool relu,
-                         std::optional<ParameterRange> gamma) {
-  return {x,     y,    skip, g,       relu,    gamma,   beta, image.pixels(),
-          scale, bias, mean, inverse, g_scale, x_scale, shift};
-}
-
-void check_equal(const std::vector<double>& actual, const std::vector<double>& expected) {
-  REQUIRE(actual.size() == expected.size());
-  for (std::size_t i = 0; i < actual.size(); ++i) {
-    CAPTURE(i);
-    REQUIRE(actual[i] == Approx(expected[i]).epsilon(1e-10).margin(1e-12));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("batch norm pieces: together they are the whole, forward") {
   const std::optional<ParameterRange> gamma = GENERATE(std::nullopt, std::optional(gamma_range));
@@ -76,23 +21,6 @@ TEST_CASE("batch norm pieces: together they are the whole, forward") {
 
   check_equal(pieces[y], whole[y]);
   check_equal(pieces.batch_statistics, whole.batch_statistics);
-}
-
-TEST_CASE("batch norm pieces: a scaled residual is the other branch's BatchNorm") {
-  const TensorId x = 0, other = 1, y = 2, normal = 3;
-  State s = state_of(std::vector<Shape>(4, image));
-  for (const auto& [id, first] : {std::pair(x, 0), std::pair(other, int(vectors_of_one))}) {
-    run(BatchNormStatistics{id, first + sums}, s);
-    run(finalize(gamma_range, first), s);
-  }
-  const VectorId other_scale = vectors_of_one + scale, other_bias = vectors_of_one + bias;
-  run(BatchNormApply{other, normal, {other_scale, other_bias}}, s);
-
-  run(BatchNormApply{x, y, {scale, bias, normal, no_vector, no_vector, true}}, s);
-  const std::vector<double> in_two_steps = s[y];
-  run(BatchNormApply{x, y, {scale, bias, other, other_scale, other_bias, true}}, s);
-
-  check_equal(s[y], in_two_steps);
 }
 
 TEST_CASE("batch norm pieces: together they are the whole, backward") {
@@ -243,35 +171,6 @@ TEST_CASE("batch norm pieces: the mask made anew from a residual is that of the 
   check_equal(anew.gradients, from_y.gradients);
 }
 
-TEST_CASE("batch norm pieces: an input gradient sums up both branches of its residual") {
-  const TensorId x = 0, other = 1, dy = 2, da = 3, g = 4;
-  State apart = state_of({image, image, {2, 4, 5, 4}, image, image});
-  for (const auto& [id, first] : {std::pair(x, 0), std::pair(other, int(vectors_of_one))}) {
-    run(BatchNormStatistics{id, first + sums}, apart);
-    run(finalize(gamma_range, first), apart);
-  }
-  State fused = apart;
-  BatchNormSums how = sums_after(x, no_tensor, no_tensor, g, true, gamma_range);
-  how.residual = other;
-  how.residual_scale = vectors_of_one + scale;
-  how.residual_bias = vectors_of_one + bias;
-  BatchNormSums branch =
-      sums_after(other, no_tensor, no_tensor, no_tensor, false, ParameterRange{w.first, channels});
-  branch.beta = {w.first + channels, channels};
-  for (VectorId* id : {&branch.scale, &branch.bias, &branch.mean, &branch.inverse_deviation,
-                       &branch.g_scale, &branch.x_scale, &branch.shift})
-    *id += vectors_of_one;
-
-  run(ConvolutionInputGradient{window, dy, da, w}, apart);
-  run(BatchNormBackwardReduce{da, how}, apart);
-  run(BatchNormBackwardReduce{g, branch}, apart);
-  run(ConvolutionInputGradient{window, dy, no_tensor, w, how, branch}, fused);
-
-  check_equal(fused[g], apart[g]);
-  check_equal(fused.gradients, apart.gradients);
-  CHECK(fused.vectors == apart.vectors);
-}
-
 TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {
   const Window taps = GENERATE(Window{}, window, Window{3, 3, 2, 2, 1, 1, 1, 1});
   const Shape out{2, (4 + 2 * taps.top - taps.height) / taps.stride_y + 1,
@@ -310,12 +209,6 @@ TEST_CASE("batch norm pieces: what writes gamma's and beta's gradients makes the
 }
 
 TEST_CASE("batch norm pieces: fused steps name every tensor they touch") {
-  const auto touched = [](const Step& step) {
-    std::vector<std::pair<TensorId, Access>> all;
-    for_each_tensor(step, [&](TensorId id, Access access) { all.emplace_back(id, access); });
-    return all;
-  };
-  using Touched = std::vector<std::pair<TensorId, Access>>;
   const Activation how{scale, bias, 5, no_vector, no_vector, true, 6};
 
   CHECK(touched(ConvolutionForward{window, 0, 1, w, std::nullopt, false, how}) ==

@@ -66,6 +66,32 @@ TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
   CHECK(!supported(Element::fp16, {}, step));
 }
 
+TEST_CASE("a max pool takes a BatchNorm in, in every type, and makes no mask from a residual") {
+  const Element element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
+  const Activation activation{.scale = 1, .bias = 2, .relu = true};
+  MaxPoolBackward step{Case{}.window(), x, no_tensor, y, no_tensor, no_tensor, activation};
+  step.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+
+  CHECK(supported(element, {}, MaxPoolForward{Case{}.window(), x, y, activation}));
+  CHECK(supported(element, {}, step));
+  step.epilogue->residual = residual;
+  CHECK(!supported(element, {}, step));
+}
+
+TEST_CASE("the gradient of a max pool reads no forward result, and x once for all that is fused") {
+  Schedule schedule = Case{}.schedule();
+  const std::size_t tensor = 32 * 14 * 14 * 64 * 2;
+  MaxPoolBackward fused{Case{}.window(), x, no_tensor, y, no_tensor, residual};
+  fused.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  schedule.steps = {MaxPoolBackward{Case{}.window(), x, residual, y, written}, fused};
+
+  const GpuPlan plan = make_gpu_planner(gpu_model("h100"), Element::fp16)->plan(schedule);
+
+  CHECK(plan.steps.at(0).at(0).bytes_read == 2 * tensor);
+  CHECK(plan.steps.at(1).at(0).bytes_read == 3 * tensor);
+  for (const auto& launches : plan.steps) CHECK(launches.at(0).bytes_written == tensor);
+}
+
 TEST_CASE("a bias that cuDNN does not add is added by a kernel of ours") {
   Schedule schedule = Case{}.schedule();
   ConvolutionForward step = Case{}.forward();

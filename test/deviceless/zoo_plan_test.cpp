@@ -40,14 +40,12 @@ TEST_CASE("every step of every model has a plan on every GPU we know") {
     }
 }
 
-// The goal is 265 with the optimizer (2.2 more). What is missing lies around the stem: its
-// BatchNorm is not yet part of the max pool (8), and two gradients are summed by a kernel of their
-// own (1).
-TEST_CASE("ResNet-50 in fp16 moves at most 272 MB an image") {
+// With the optimizer 2.2 more: 261, where the goal is 265.
+TEST_CASE("ResNet-50 in fp16 moves at most 259 MB an image") {
   const auto planner = make_gpu_planner(gpu_model("h100"), Element::fp16);
 
   const GpuPlan plan = planner->plan(schedule_of("resnet50", Mode::training, *planner));
 
-  CHECK(megabytes_per_image(plan) <= 272);
+  CHECK(megabytes_per_image(plan) <= 259);
   CHECK(megabytes_per_image(plan) > 200);  // less would be a launch that was forgotten
 }

@@ -48,6 +48,17 @@ std::string form(const Step& step) {
     if (s->epilogue->skip != no_tensor) text += " skip";
     if (s->epilogue_of_residual) text += " both";
   }
+  if (const auto* s = as<MaxPoolForward>(step); s && s->prologue)
+    text += " prologue", activation(*s->prologue);
+  if (const auto* s = as<MaxPoolBackward>(step)) {
+    if (s->prologue) text += " prologue", activation(*s->prologue);
+    if (s->dy2 != no_tensor) text += " two";
+    if (s->y != no_tensor) text += " result";
+    if (s->epilogue) text += " epilogue";
+    if (s->epilogue && s->epilogue->y != no_tensor) text += " y";
+    if (s->epilogue && s->epilogue->skip != no_tensor) text += " skip";
+  }
+  if (const auto* s = as<BatchNormBackwardApply>(step); s && s->dx2 != no_tensor) text += " pair";
   if (const auto* s = as<BatchNormForward>(step); s && s->residual != no_tensor)
     text += " residual";
   return text;
@@ -179,8 +190,10 @@ void check_all(const Graph& graph, const std::vector<Supports>& backends) {
   for (const Supports& supports : backends) {
     const Schedule s = make_schedule(graph, batch_size, Mode::training, 0.1f, supports);
     check_agree(graph, train_once(s, parameters, batch), apart);
+    CHECK(count(s, {"MaxPoolBackward", "prologue", "result"}) == 0);
     CHECK(count(s, {"both"}) == count(s, {"both", "scaled"}));
-    CHECK(count(s, {"ConvolutionWeightGradient", "residual"}) == 0);
+    for (const char* reader : {"ConvolutionWeightGradient", "MaxPoolForward", "MaxPoolBackward"})
+      CHECK(count(s, {reader, "residual"}) == 0);
   }
 }
 
@@ -198,6 +211,11 @@ std::vector<Supports> each_refused() {
                                              {"epilogue"},
                                              {"skip"},
                                              {"both"},
+                                             {"two"},
+                                             {"pair"},
+                                             {"MaxPoolForward", "prologue"},
+                                             {"MaxPoolBackward", "prologue"},
+                                             {"MaxPoolBackward", "epilogue"},
                                              {"epilogue", "residual"},
                                              {"epilogue", "y"},
                                              {"BatchNormForward", "residual"},
@@ -274,6 +292,24 @@ Graph odd_neighbours() {
   return std::move(b).finish(x);
 }
 
+// Max pools of a BatchNorm without ReLU, of what a convolution and another pool read as well, of a
+// sum of branches, of a ReLU without BatchNorm; results that one, two and three steps read.
+Graph pools() {
+  Builder b;
+  const auto pool = [&](TensorId x, int stride = 1) {
+    return b.g.max_pool(x, {.size = 3, .stride = stride, .padding = Padding::same});
+  };
+  TensorId x = pool(b.norm(b.convolution(b.image(), 4, 3)));
+  x = b.g.relu(b.g.sum(b.norm(b.convolution(x, 4)), b.norm(b.convolution(x, 4, 3))));
+  x = pool(x);
+  x = b.unit(b.g.sum(b.g.sum(b.convolution(x, 4), b.convolution(x, 4, 3)), pool(x)), 4);
+  x = b.unit(b.g.sum(pool(x), b.convolution(x, 4)), 4);
+  x = b.g.sum(pool(x), pool(pool(x)));
+  x = pool(b.g.relu(b.convolution(x, 5)), 2);
+  x = pool(b.unit(b.g.sum(b.convolution(x, 4), b.convolution(x, 4, 3)), 4), 2);
+  return std::move(b).finish(x);
+}
+
 Graph small(const std::string& model, int size, int divisor) {
   return Shrunk(make_model(model, 5).graph, size, divisor).graph();
 }
@@ -281,7 +317,8 @@ Graph small(const std::string& model, int size, int divisor) {
 }  // namespace
 
 TEST_CASE("fusions: small networks train the same, whatever is refused") {
-  const Graph graph = GENERATE(0, 1) ? odd_neighbours() : bottlenecks();
+  const int which = GENERATE(0, 1, 2);
+  const Graph graph = which == 0 ? bottlenecks() : which == 1 ? odd_neighbours() : pools();
   std::vector<Supports> backends = each_refused();
   backends.push_back(everything);
   backends.push_back(nothing);
@@ -313,18 +350,23 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
   // Every BatchNorm follows a convolution.
   CHECK(count(s, {"BatchNormStatistics"}) == 0);
   CHECK(count(s, {"ConvolutionForward", "sums"}) == 53);
-  // A pool reads the stem's and the last block's activation, no convolution. The four projections
-  // are scaled where they are added; each of the other 47 is in the convolution that reads it.
-  CHECK(count(s, {"BatchNormApply"}) == 2);
+  // An average pool reads the last block's activation. The four projections are scaled where they
+  // are added, the stem's is in the max pool; each of the other 47 is in the convolution that reads
+  // it.
+  CHECK(count(s, {"BatchNormApply"}) == 1);
+  CHECK(count(s, {"MaxPoolForward", "prologue"}) == 1);
   CHECK(count(s, {"ConvolutionForward", "prologue", "scaled"}) == 4);
   CHECK(count(s, {"ConvolutionForward", "prologue"}) == 47);
   // Only what the next shortcut and weight gradient read is stored: the sum after each block.
   CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
   CHECK(count(s, {"ConvolutionForward", "prologue", "y"}) == 15);
   CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 32);
-  // Pools, not convolutions, give the gradients of the stem's and the last block's output. A
-  // projection is summed up with the branch that it is added to.
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 2);
+  // Pools, not convolutions, give the gradients of the stem's and the last block's output; the max
+  // pool sums up two that convolutions give, then the stem's. A projection is summed up with the
+  // branch that it is added to.
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 1);
+  CHECK(count(s, {"MaxPoolBackward", "prologue", "two", "epilogue"}) == 1);
+  CHECK(count(s, {"Add"}) == 0);
   CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 47);
   CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "residual"}) == 15);
   CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "scaled", "both"}) == 4);
@@ -334,10 +376,10 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
     const auto* c = as<ConvolutionInputGradient>(step);
     return !c || !c->epilogue || c->epilogue->skip == no_tensor || c->window == Window{};
   }));
-  // No library takes these into a convolution.
-  CHECK(count(s, {"BatchNormBackwardApply"}) == 53);
-  // The gradient of the max pool's output, which two convolutions read.
-  CHECK(count(s, {"Add"}) == 1);
+  // No library takes these into a convolution. A projection's is one with that of the branch that
+  // it is added to.
+  CHECK(count(s, {"BatchNormBackwardApply"}) == 49);
+  CHECK(count(s, {"BatchNormBackwardApply", "pair"}) == 4);
   CHECK(count(s, {"ReluForward"}) + count(s, {"ReluBackward"}) == 0);
 }
 
@@ -346,9 +388,10 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sum
       make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
 
   CHECK(count(s, {"BatchNormStatistics"}) == 1);
-  CHECK(count(s, {"BatchNormApply"}) == 2);
+  CHECK(count(s, {"BatchNormApply"}) == 1);
   CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 2);
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 1);
+  CHECK(count(s, {"BatchNormBackwardApply", "pair"}) == 4);
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blocks apart") {
@@ -357,13 +400,13 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blo
 
   // The stem's.
   CHECK(count(s, {"BatchNormStatistics"}) == 1);
-  // The stem's, and the sum after each block: no 3x3 convolution takes a residual.
-  CHECK(count(s, {"BatchNormApply"}) == 9);
+  // The sum after each block: no 3x3 convolution takes a residual.
+  CHECK(count(s, {"BatchNormApply"}) == 8);
   CHECK(count(s, {"BatchNormApply", "scaled"}) == 3);
   CHECK(count(s, {"ConvolutionForward", "prologue"}) == 8);
   CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 8);
-  // Those of pools, and the three blocks before a stride: with a stride, no skip is added.
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 5);
+  // That of the last pool, and the three blocks before a stride: with a stride, no skip is added.
+  CHECK(count(s, {"BatchNormBackwardReduce"}) == 4);
 }
 
 // Of a bottleneck's outputs of convolutions (1 + 1 + 4 parts) and of ReLUs (1 + 1 + 4), two parts

@@ -135,15 +135,20 @@ struct BatchNormBackwardReduce {
   }
 };
 /// dx = g_scale * g + x_scale * x + shift, the gradient of the BatchNorm's input x. dx may be the
-/// same tensor as g.
+/// same tensor as g. Where g is also that of a second BatchNorm (of a projection shortcut), dx2 is
+/// made likewise of x2 and the second vectors; dx2 is a tensor of its own, or no_tensor.
 struct BatchNormBackwardApply {
   TensorId g, x, dx;
   VectorId g_scale = no_vector, x_scale = no_vector, shift = no_vector;
+  TensorId x2 = no_tensor, dx2 = no_tensor;
+  VectorId g_scale2 = no_vector, x_scale2 = no_vector, shift2 = no_vector;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.g, Access::read);
     f(s.x, Access::read);
+    f(s.x2, Access::read);
     f(s.dx, Access::write);
+    f(s.dx2, Access::write);
   }
 };
 

@@ -185,25 +185,34 @@ struct ShortcutBackward {
   }
 };
 
-/// Maximum over each window; padding never wins. The gradient goes to the first maximum in row
-/// order.
+/// Maximum over each window; padding never wins. With a prologue, what it makes of x stands for x;
+/// it has neither residual nor y.
 struct MaxPoolForward {
   Window window;
   TensorId x, y;
+  std::optional<Activation> prologue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
     f(s.y, Access::write);
   }
 };
+/// dx = the gradient of the MaxPoolForward with the same x and prologue: of each window, dy + dy2?
+/// goes to the first maximum in row order. `y` is the forward result; with a prologue it is
+/// no_tensor, because the maxima are then found anew, and dx is the gradient of what the prologue
+/// makes of x. With an epilogue, dx is no_tensor: what would be written there is the epilogue's dy.
 struct MaxPoolBackward {
   Window window;
-  TensorId x, y, dy, dx;
+  TensorId x, y, dy, dx, dy2 = no_tensor;
+  std::optional<Activation> prologue = std::nullopt;
+  std::optional<BatchNormSums> epilogue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
     f(s.y, Access::read);
     f(s.dy, Access::read);
+    f(s.dy2, Access::read);
+    if (s.epilogue) BatchNormSums::visit(*s.epilogue, f);
     f(s.dx, Access::write);
   }
 };
@@ -306,6 +315,9 @@ void for_each_tensor(AnyStep& step, F f) {
       },
       step);
 }
+
+/// The backward reductions of BatchNorms that `step` makes: itself, or as its epilogues.
+std::vector<BatchNormSums> reductions_of(const Step& step);
 
 /// The parameter ranges whose gradients `step` writes.
 std::vector<ParameterRange> gradients_written(const Step& step);

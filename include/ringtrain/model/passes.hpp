@@ -27,7 +27,7 @@ Schedule differentiate(Schedule schedule);
 
 /// Makes the backward pass cheaper, on the same conditions as fuse_forward: a ReLU's mask moves
 /// behind a max pool (fewer elements) and into an LRN's or BatchNorm's backward; the sum of two
-/// gradients moves into BatchNorm's.
+/// gradients moves into BatchNorm's and max pool's.
 Schedule fuse_backward(Schedule schedule, const Supports& supports);
 
 /// Whether split_batch_norm would split `step`, a BatchNormForward or the BatchNormBackward of one
@@ -38,11 +38,16 @@ bool splits(const Schedule& schedule, const Step& step, const Supports& supports
 /// all of them, also when it accepts the whole.
 Schedule split_batch_norm(Schedule schedule, const Supports& supports);
 
-/// Moves pieces of BatchNorm into the convolutions around them, where `supports` agrees: statistics
-/// into the convolution that writes x; the activation into those that read it, which then is not
-/// stored unless others read it; the backward reduction into the input gradient before it. Also
-/// scales a projection shortcut where it is added. Steps move so that each reads what is written.
+/// Moves pieces of BatchNorm into the convolutions and max pools around them, where `supports`
+/// agrees: statistics into the convolution that writes x; the activation into the steps that read
+/// it, so that it is not stored unless others read it; the backward reduction into the step that
+/// writes the gradient. Also scales a projection shortcut where it is added. Steps move so that
+/// each reads what is written.
 Schedule fuse_convolutions(Schedule schedule, const Supports& supports);
+
+/// Makes one step of two that apply BatchNorms' backward to the same gradient, where `supports`
+/// agrees: both branches of a ResNet stage's first block.
+Schedule pair_batch_norms(Schedule schedule, const Supports& supports);
 
 /// Lets elementwise backward steps write over an input that dies in them.
 Schedule reuse_in_place(Schedule schedule);

@@ -21,8 +21,7 @@ class CudaBackend final : public GpuBackend {
 
   std::string name() const override { return "cuda"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
-    const auto fused = fused_request(schedule, step, element_);
-    return !fused || engines_.ask(*fused).engine.has_value();
+    return cuda::supports(schedule, step, element_, engines_);
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {

@@ -1,7 +1,9 @@
+#include "compute/cuda/bind_batch_norm.hpp"
+
 #include <tuple>
 
 #include "compute/cuda/bind.hpp"
-#include "compute/cuda/kernels/batch_norm.hpp"
+#include "compute/cuda/kernels/batch_norm_pair.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {
@@ -57,8 +59,16 @@ void reserve_sums(TensorId x, Binder& b) {
   b.reserve(kernels::batch_norm_workspace(b.pixels(x), b.channels(x)));
 }
 
-// All but the operand dy, which is the caller's.
-kernels::BatchNormBackwardReduceOperands reduce(const BatchNormSums& how, Binder& b) {
+void run(kernels::BatchNormBackwardReduceOperands operands, const Binder& b) {
+  operands.workspace = b.floats();
+  kernels::batch_norm_backward_reduce(operands, b.stream());
+}
+
+}  // namespace
+
+kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& how, Binder& b) {
+  if (how.residual != no_tensor)
+    throw Error("bind BatchNormSums", "their mask would need the residual");
   return {.element = b.element(),
           .pixels = b.pixels(how.x),
           .channels = b.channels(how.x),
@@ -81,13 +91,6 @@ kernels::BatchNormBackwardReduceOperands reduce(const BatchNormSums& how, Binder
           .shift = b.vector(how.shift),
           .workspace = nullptr};
 }
-
-void run(kernels::BatchNormBackwardReduceOperands operands, const Binder& b) {
-  operands.workspace = b.floats();
-  kernels::batch_norm_backward_reduce(operands, b.stream());
-}
-
-}  // namespace
 
 Action bind(const BatchNormForward& s, Binder& b) {
   if (!s.training) return evaluation(s, b);
@@ -119,15 +122,15 @@ Action bind(const BatchNormBackward& s, Binder& b) {
   const Binder::Moments from = b.moments(s.x);
   auto* coefficients = reinterpret_cast<float*>(b.keep(3 * channels * sizeof(float)));
   kernels::BatchNormBackwardReduceOperands reduced =
-      reduce({.x = s.x,
-              .y = s.y,
-              .skip = s.dy2,
-              .g = s.dresidual != no_tensor ? s.dresidual : s.dx,
-              .relu = s.relu,
-              .gamma = s.gamma,
-              .beta = s.beta,
-              .count = b.pixels(s.x)},
-             b);
+      reduce_operands({.x = s.x,
+                       .y = s.y,
+                       .skip = s.dy2,
+                       .g = s.dresidual != no_tensor ? s.dresidual : s.dx,
+                       .relu = s.relu,
+                       .gamma = s.gamma,
+                       .beta = s.beta,
+                       .count = b.pixels(s.x)},
+                      b);
   reduced.dy = b.at(s.dy);
   reduced.scale = from.scale;
   reduced.bias = from.bias;
@@ -178,9 +181,7 @@ Action bind(const BatchNormApply& s, Binder& b) {
 }
 
 Action bind(const BatchNormBackwardReduce& s, Binder& b) {
-  if (s.how.residual != no_tensor)
-    throw Error("bind BatchNormBackwardReduce", "its mask would need the residual");
-  kernels::BatchNormBackwardReduceOperands operands = reduce(s.how, b);
+  kernels::BatchNormBackwardReduceOperands operands = reduce_operands(s.how, b);
   operands.dy = b.at(s.dy);
   reserve_sums(s.how.x, b);
   return [&b, operands] { run(operands, b); };
@@ -190,7 +191,17 @@ Action bind(const BatchNormBackwardApply& s, Binder& b) {
   const kernels::BatchNormBackwardApplyOperands operands{
       b.element(), b.pixels(s.x),       b.channels(s.x),     b.at(s.g),        b.at(s.x),
       b.at(s.dx),  b.vector(s.g_scale), b.vector(s.x_scale), b.vector(s.shift)};
-  return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
+  if (s.dx2 == no_tensor)
+    return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
+  kernels::BatchNormBackwardApplyOperands second = operands;
+  second.x = b.at(s.x2);
+  second.dx = b.at(s.dx2);
+  second.g_scale = b.vector(s.g_scale2);
+  second.x_scale = b.vector(s.x_scale2);
+  second.shift = b.vector(s.shift2);
+  return [&b, operands, second] {
+    kernels::batch_norm_backward_apply_pair(operands, second, b.stream());
+  };
 }
 
 }  // namespace ringtrain::cuda

@@ -1,4 +1,5 @@
 #include "compute/cuda/bind.hpp"
+#include "compute/cuda/bind_batch_norm.hpp"
 #include "compute/cuda/kernels/lrn.hpp"
 #include "compute/cuda/kernels/pool.hpp"
 
@@ -14,17 +15,33 @@ kernels::LrnOperands operands(const Kind& s, const Binder& b) {
   return {b.element(), b.pixels(s.x), b.channels(s.x), s.radius, s.bias, s.alpha, s.beta};
 }
 
+kernels::PoolPrologue prologue(const std::optional<Activation>& how, const Binder& b) {
+  if (!how) return {};
+  return {b.vector(how->scale), b.vector(how->bias), how->relu};
+}
+
 }  // namespace
 
 Action bind(const MaxPoolForward& s, Binder& b) {
-  return [&b, o = operands(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y)] {
-    kernels::max_pool_forward(o, x, y, b.stream());
+  return [&b, o = kernels::MaxPoolForwardOperands{operands(s.window, s.x, s.y, b),
+                                                  prologue(s.prologue, b), b.at(s.x), b.at(s.y)}] {
+    kernels::max_pool_forward(o, b.stream());
   };
 }
 
 Action bind(const MaxPoolBackward& s, Binder& b) {
-  return [&b, o = operands(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y), dy = b.at(s.dy),
-          dx = b.at(s.dx)] { kernels::max_pool_backward(o, x, y, dy, dx, b.stream()); };
+  const kernels::MaxPoolBackwardOperands o{operands(s.window, s.x, s.dy, b),
+                                           prologue(s.prologue, b),
+                                           b.at(s.x),
+                                           b.at(s.dy),
+                                           b.at(s.dy2),
+                                           b.at(s.dx)};
+  if (!s.epilogue) return [&b, o] { kernels::max_pool_backward(o, b.stream()); };
+  b.reserve(kernels::max_pool_workspace(o.pool));
+  return [&b, o, norm = reduce_operands(*s.epilogue, b)]() mutable {
+    norm.workspace = b.floats();
+    kernels::max_pool_backward_reduce(o, norm, b.stream());
+  };
 }
 
 Action bind(const AveragePoolForward& s, Binder& b) {

@@ -17,7 +17,9 @@ const char* kernel_of(const ChannelSlice&) { return "copy_channels"; }
 const char* kernel_of(const ShortcutForward&) { return "shortcut_forward"; }
 const char* kernel_of(const ShortcutBackward&) { return "shortcut_backward"; }
 const char* kernel_of(const MaxPoolForward&) { return "max_pool_forward"; }
-const char* kernel_of(const MaxPoolBackward&) { return "max_pool_backward"; }
+const char* kernel_of(const MaxPoolBackward& s) {
+  return s.epilogue ? "max_pool_backward_reduce" : "max_pool_backward";
+}
 const char* kernel_of(const AveragePoolForward&) { return "average_pool_forward"; }
 const char* kernel_of(const AveragePoolBackward&) { return "average_pool_backward"; }
 const char* kernel_of(const LrnForward&) { return "lrn_forward"; }
@@ -28,14 +30,27 @@ const char* kernel_of(const BatchNormStatistics&) { return "batch_norm_statistic
 const char* kernel_of(const BatchNormFinalize&) { return "batch_norm_finalize"; }
 const char* kernel_of(const BatchNormApply&) { return "batch_norm_apply"; }
 const char* kernel_of(const BatchNormBackwardReduce&) { return "batch_norm_backward_reduce"; }
-const char* kernel_of(const BatchNormBackwardApply&) { return "batch_norm_backward_apply"; }
+const char* kernel_of(const BatchNormBackwardApply& s) {
+  return s.dx2 == no_tensor ? "batch_norm_backward_apply" : "batch_norm_backward_apply_pair";
+}
 
 // The part of x that a convolution touches: a window of one pixel skips what lies between.
 std::size_t touched(const Window& w, std::size_t bytes) {
   return w.height * w.width == 1 ? bytes / (w.stride_y * w.stride_x) : bytes;
 }
 
+// A max pool's epilogue makes no mask from a residual.
+bool has_kernel(const Step& step) {
+  const auto* pool = std::get_if<MaxPoolBackward>(&step);
+  return !pool || !pool->epilogue || pool->epilogue->residual == no_tensor;
+}
+
 }  // namespace
+
+bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
+  const std::optional<Request> fused = fused_request(schedule, step, element);
+  return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
+}
 
 Launches::Launches(const Schedule& schedule, Element element, Engines& engines)
     : schedule_(schedule),
@@ -171,6 +186,13 @@ std::vector<Launch> Launches::launches(const Concat& s) const {
     launches.back().bytes_written = bytes_[x];
   }
   return launches;
+}
+
+// The kernel finds the maxima anew.
+std::vector<Launch> Launches::launches(const MaxPoolBackward& s) const {
+  MaxPoolBackward without_y = s;
+  without_y.y = no_tensor;
+  return {kernel(kernel_of(s), without_y)};
 }
 
 template <class Kind>

@@ -7,6 +7,10 @@
 
 namespace ringtrain::cuda {
 
+/// Whether `step` as it stands is an engine of cuDNN's, where it must be one, or else kernels of
+/// ours.
+bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines);
+
 /// What each step of one schedule starts on the GPU, and the bytes that it moves. Convolutions and
 /// matrix products are cuDNN's, all else are kernels of ours, whose workspace (a few partial sums a
 /// channel) is not counted.
@@ -33,6 +37,7 @@ class Launches {
   std::vector<Launch> launches(const BatchNormBackward& s) const;
   std::vector<Launch> launches(const Input& s) const;
   std::vector<Launch> launches(const Concat& s) const;
+  std::vector<Launch> launches(const MaxPoolBackward& s) const;
   template <class Kind>
   std::vector<Launch> launches(const Kind& s) const;
 

@@ -15,8 +15,7 @@ class CudnnPlanner final : public GpuPlanner {
       : element_(element), engines_(describe_device(device_json(model.name))) {}
 
   bool supports(const Schedule& schedule, const Step& step) override {
-    const std::optional<Request> fused = fused_request(schedule, step, element_);
-    return !fused || engines_.ask(*fused).engine;
+    return cuda::supports(schedule, step, element_, engines_);
   }
   GpuPlan plan(const Schedule& schedule) override;
 

@@ -41,6 +41,8 @@ bool has_plan(const Kind& kind) {
     if (kind.epilogue) return false;
   if constexpr (requires { kind.sums; })
     if (kind.sums != no_vector) return false;
+  if constexpr (std::is_same_v<Kind, MaxPoolBackward>)
+    if (kind.dy2 != no_tensor) return false;
   return Planned<Kind>;
 }
 

@@ -89,13 +89,17 @@ void run(const BatchNormBackwardReduce& step, State& s) {
 }
 
 void run(const BatchNormBackwardApply& step, State& s) {
-  const auto &g = s[step.g], &x = s[step.x];
-  const auto &g_scale = s.vectors[step.g_scale], &x_scale = s.vectors[step.x_scale],
-             &shift = s.vectors[step.shift];
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % shift.size();
-    s[step.dx][i] = g_scale[c] * g[i] + x_scale[c] * x[i] + shift[c];
-  }
+  const std::vector<double> g = s[step.g];  // a copy: dx may be written over it
+  const auto apply = [&](TensorId x, TensorId dx, VectorId g_scale, VectorId x_scale,
+                         VectorId shift) {
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const std::size_t c = i % s.vectors[shift].size();
+      s[dx][i] =
+          s.vectors[g_scale][c] * g[i] + s.vectors[x_scale][c] * s[x][i] + s.vectors[shift][c];
+    }
+  };
+  apply(step.x, step.dx, step.g_scale, step.x_scale, step.shift);
+  if (step.dx2 != no_tensor) apply(step.x2, step.dx2, step.g_scale2, step.x_scale2, step.shift2);
 }
 
 }  // namespace ringtrain::reference

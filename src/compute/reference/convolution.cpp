@@ -11,11 +11,6 @@ std::size_t weight(std::size_t o, std::size_t tap, const Window& window, int in)
   return (o * window.height * window.width + tap) * in;
 }
 
-// What a convolution reads as its x.
-std::vector<double> read(const auto& step, State& s) {
-  return step.prologue ? activate(*step.prologue, s[step.x], s) : s[step.x];
-}
-
 }  // namespace
 
 void run(const ConvolutionForward& step, State& s) {

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
+#include "compute/reference/batch_norm_pieces.hpp"
 #include "compute/reference/state.hpp"
 #include "compute/reference/window.hpp"
 
@@ -14,13 +16,33 @@ std::vector<double> taps_inside(const Shape& x, const Shape& y, const Window& wi
   return inside;
 }
 
+constexpr double lowest = -std::numeric_limits<double>::infinity();
+constexpr std::size_t none = SIZE_MAX;
+
+// For each element of dy, which element of `x` is its window's first maximum.
+std::vector<std::size_t> first_maxima(const MaxPoolBackward& step, const std::vector<double>& x,
+                                      const State& s) {
+  const Shape &xs = s.shape(step.x), &ys = s.shape(step.dy);
+  std::vector<double> best(ys.elements(), lowest);
+  std::vector<std::size_t> winners(ys.elements(), none);
+  for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t) {
+    for (int c = 0; c < xs.channels; ++c) {
+      const std::size_t o = out * xs.channels + c, i = in * xs.channels + c;
+      if (!(x[i] > best[o])) continue;
+      best[o] = x[i];
+      winners[o] = i;
+    }
+  });
+  return winners;
+}
+
 }  // namespace
 
 void run(const MaxPoolForward& step, State& s) {
   const int channels = s.shape(step.x).channels;
-  const auto& x = s[step.x];
+  const std::vector<double> x = read(step, s);
   auto& y = s[step.y];
-  std::ranges::fill(y, -std::numeric_limits<double>::infinity());
+  std::ranges::fill(y, lowest);
   for_each_tap(s.shape(step.x), s.shape(step.y), step.window,
                [&](std::size_t out, std::size_t in, std::size_t) {
                  for (int c = 0; c < channels; ++c)
@@ -29,20 +51,17 @@ void run(const MaxPoolForward& step, State& s) {
 }
 
 void run(const MaxPoolBackward& step, State& s) {
-  const int channels = s.shape(step.x).channels;
-  const auto &x = s[step.x], &y = s[step.y], &dy = s[step.dy];
-  auto& dx = s[step.dx];
-  std::ranges::fill(dx, 0);
-  std::vector<bool> given(dy.size());
-  for_each_tap(s.shape(step.x), s.shape(step.y), step.window,
-               [&](std::size_t out, std::size_t in, std::size_t) {
-                 for (int c = 0; c < channels; ++c) {
-                   const std::size_t o = out * channels + c, i = in * channels + c;
-                   if (given[o] || x[i] != y[o]) continue;
-                   dx[i] += dy[o];
-                   given[o] = true;
-                 }
-               });
+  const std::vector<std::size_t> winners = first_maxima(step, read(step, s), s);
+  std::vector<double> dx(s.shape(step.x).elements());
+  for (std::size_t o = 0; o < winners.size(); ++o) {
+    if (winners[o] == none) continue;
+    dx[winners[o]] += s[step.dy][o];
+    if (step.dy2 != no_tensor) dx[winners[o]] += s[step.dy2][o];
+  }
+  if (step.epilogue)
+    reduce_gradient(*step.epilogue, dx, s);
+  else
+    s[step.dx] = std::move(dx);
 }
 
 void run(const AveragePoolForward& step, State& s) {

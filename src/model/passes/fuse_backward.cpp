@@ -6,7 +6,8 @@ namespace {
 
 // relu'(max pool'(dy)) = max pool'(relu'(dy)): the gradient only reaches the maximum, and that is
 // positive exactly where the pooled value is.
-bool sink_mask_through_pool(Schedule& schedule, std::size_t at, const Uses& uses) {
+bool sink_mask_through_pool(Schedule& schedule, std::size_t at, const Uses& uses, const Supports&) {
+  if (!std::holds_alternative<ReluBackward>(schedule.steps[at])) return false;
   const auto mask = std::get<ReluBackward>(schedule.steps[at]);
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
@@ -23,6 +24,7 @@ bool sink_mask_through_pool(Schedule& schedule, std::size_t at, const Uses& uses
 }
 
 bool mask_in_lrn(Schedule& schedule, std::size_t at, const Uses& uses, const Supports& supports) {
+  if (!std::holds_alternative<ReluBackward>(schedule.steps[at])) return false;
   const auto mask = std::get<ReluBackward>(schedule.steps[at]);
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
@@ -37,9 +39,11 @@ bool mask_in_lrn(Schedule& schedule, std::size_t at, const Uses& uses, const Sup
   return true;
 }
 
-bool sum_in_batch_norm(Schedule& schedule, std::size_t at, const Uses& uses,
-                       const Supports& supports) {
-  auto fused = std::get<BatchNormBackward>(schedule.steps[at]);
+// The sum of two gradients is made by the only step that reads it.
+template <class Kind>
+bool sum_in(Schedule& schedule, std::size_t at, const Uses& uses, const Supports& supports) {
+  if (!std::holds_alternative<Kind>(schedule.steps[at])) return false;
+  auto fused = std::get<Kind>(schedule.steps[at]);
   if (fused.dy2 != no_tensor || !uses.only_reader(fused.dy, at)) return false;
   const std::size_t producer = uses.writer[fused.dy];
   const auto* sum = producer == no_step ? nullptr : std::get_if<Add>(&schedule.steps[producer]);
@@ -52,24 +56,23 @@ bool sum_in_batch_norm(Schedule& schedule, std::size_t at, const Uses& uses,
   return true;
 }
 
-bool fuse_one(Schedule& schedule, const Supports& supports) {
+using Fusion = bool (*)(Schedule&, std::size_t at, const Uses&, const Supports&);
+
+bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
   const Uses uses(schedule);
-  for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s) {
-    if (std::holds_alternative<ReluBackward>(schedule.steps[s]) &&
-        (sink_mask_through_pool(schedule, s, uses) || mask_in_lrn(schedule, s, uses, supports)))
-      return true;
-    if (std::holds_alternative<BatchNormBackward>(schedule.steps[s]) &&
-        sum_in_batch_norm(schedule, s, uses, supports))
-      return true;
-  }
+  for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s)
+    if (fusion(schedule, s, uses, supports)) return true;
   return false;
 }
 
 }  // namespace
 
 Schedule fuse_backward(Schedule schedule, const Supports& supports) {
-  while (fuse_one(schedule, supports)) {
-  }
+  // Masks first: behind a pool that sums, they could not sink.
+  for (const Fusion fusion :
+       {sink_mask_through_pool, mask_in_lrn, sum_in<BatchNormBackward>, sum_in<MaxPoolBackward>})
+    while (fuse_one(schedule, fusion, supports)) {
+    }
   return schedule;
 }
 

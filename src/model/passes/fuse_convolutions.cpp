@@ -46,7 +46,7 @@ bool sum_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
   return true;
 }
 
-// `step` with `apply` as its prologue; nullopt where it is no convolution that reads its result.
+// `step` with `apply` as its prologue; nullopt where it is none that has one and reads its result.
 std::optional<Step> with_prologue(Step step, const BatchNormApply& apply) {
   return std::visit(
       [&](auto& kind) -> std::optional<Step> {
@@ -54,6 +54,7 @@ std::optional<Step> with_prologue(Step step, const BatchNormApply& apply) {
           if (kind.x != apply.y || kind.prologue) return std::nullopt;
           kind.x = apply.x;
           kind.prologue = apply.how;
+          if constexpr (std::is_same_v<decltype(kind), MaxPoolBackward&>) kind.y = no_tensor;
           return kind;
         }
         return std::nullopt;
@@ -61,8 +62,8 @@ std::optional<Step> with_prologue(Step step, const BatchNormApply& apply) {
       step);
 }
 
-// Where only convolutions read the activated tensor, each of them makes it anew from x: reading x
-// costs what reading y would, and y is never stored.
+// Where only convolutions and max pools read the activated tensor, each of them makes it anew from
+// x: reading x costs what reading y would, and y is never stored.
 bool activate_in_readers(Schedule& schedule, std::size_t at, const Uses& uses,
                          const Supports& supports) {
   const auto apply = std::get<BatchNormApply>(schedule.steps[at]);
@@ -130,23 +131,25 @@ std::size_t reduction_of_branch(const BatchNormSums& how, const Schedule& schedu
   return no_step;
 }
 
-// Takes the reduction at `at` into the convolution that writes `dy`, in the reduction's place:
-// there, `how.skip` is known. Where the residual was a scaled branch, preferably with its sums.
-bool reduce_in(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t at, const Uses& uses,
-               const Supports& supports) {
-  const auto* gradient = written_by<ConvolutionInputGradient>(schedule, uses, dy);
+// Takes the reduction at `at` into the step of this Kind that writes `dy`, in the reduction's
+// place: there, `how.skip` is known. Where the residual was a scaled branch, preferably with its
+// sums.
+template <class Kind>
+bool reduce_where_written(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t at,
+                          const Uses& uses, const Supports& supports) {
+  const auto* gradient = written_by<Kind>(schedule, uses, dy);
   if (!gradient || gradient->dx != dy || uses.readers[dy].front() != at) return false;
   if (how.g == no_tensor)
     how.g = dy;  // which others may read
   else if (!uses.only_reader(dy, at))
     return false;
-  ConvolutionInputGradient fused = *gradient;
-  fused.dx = no_tensor;
   const auto take = [&](const BatchNormSums& epilogue, std::size_t branch) {
+    Kind fused = *gradient;
+    fused.dx = no_tensor;
     fused.epilogue = epilogue;
-    fused.epilogue_of_residual.reset();
-    if (branch != no_step)
-      fused.epilogue_of_residual = std::get<BatchNormBackwardReduce>(schedule.steps[branch]).how;
+    if constexpr (requires { fused.epilogue_of_residual; })
+      if (branch != no_step)
+        fused.epilogue_of_residual = std::get<BatchNormBackwardReduce>(schedule.steps[branch]).how;
     if (!supports(schedule, fused)) return false;
     if (branch != no_step) erase_step(schedule, branch);  // it comes after
     schedule.steps[at] = fused;
@@ -154,24 +157,31 @@ bool reduce_in(TensorId dy, BatchNormSums how, Schedule& schedule, std::size_t a
     return true;
   };
   if (const auto anew = mask_made_anew(how, schedule, uses)) {
-    const std::size_t branch = reduction_of_branch(*anew, schedule, uses);
+    const std::size_t branch = std::is_same_v<Kind, ConvolutionInputGradient>
+                                   ? reduction_of_branch(*anew, schedule, uses)
+                                   : no_step;
     if ((branch != no_step && take(*anew, branch)) || take(*anew, no_step)) return true;
   }
   return take(how, no_step);
 }
 
-bool reduce_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
-                           const Supports& supports) {
+template <class Kind>
+bool reduce_in(Schedule& schedule, std::size_t at, const Uses& uses, const Supports& supports) {
   const auto* found = std::get_if<BatchNormBackwardReduce>(&schedule.steps[at]);
   if (!found) return false;
   const BatchNormBackwardReduce reduce = *found;
   const TensorId dy = reduce.dy, skip = reduce.how.skip;
-  if (skip == no_tensor) return reduce_in(dy, reduce.how, schedule, at, uses, supports);
+  if (skip == no_tensor)
+    return reduce_where_written<Kind>(dy, reduce.how, schedule, at, uses, supports);
   BatchNormSums other_way = reduce.how;
   other_way.skip = dy;
   // The one written last comes first: it moves the least.
-  const auto first = [&] { return reduce_in(dy, reduce.how, schedule, at, uses, supports); };
-  const auto second = [&] { return reduce_in(skip, other_way, schedule, at, uses, supports); };
+  const auto first = [&] {
+    return reduce_where_written<Kind>(dy, reduce.how, schedule, at, uses, supports);
+  };
+  const auto second = [&] {
+    return reduce_where_written<Kind>(skip, other_way, schedule, at, uses, supports);
+  };
   return uses.writer[dy] > uses.writer[skip] ? first() || second() : second() || first();
 }
 
@@ -187,8 +197,8 @@ bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
 }  // namespace
 
 Schedule fuse_convolutions(Schedule schedule, const Supports& supports) {
-  for (const Fusion fusion :
-       {scale_residual, sum_in_convolution, activate_in_convolution, reduce_in_convolution})
+  for (const Fusion fusion : {scale_residual, sum_in_convolution, activate_in_convolution,
+                              reduce_in<ConvolutionInputGradient>, reduce_in<MaxPoolBackward>})
     while (fuse_one(schedule, fusion, supports)) {
     }
   return schedule;

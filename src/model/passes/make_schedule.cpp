@@ -16,6 +16,7 @@ Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smo
   schedule = fuse_backward(std::move(schedule), whole_or_pieces);
   schedule = split_batch_norm(std::move(schedule), supports);
   schedule = fuse_convolutions(std::move(schedule), supports);
+  schedule = pair_batch_norms(std::move(schedule), supports);
   return reuse_in_place(std::move(schedule));
 }
 

@@ -1,17 +1,27 @@
+#include "compute/cuda/kernels/max_pool_work.hpp"
 #include "compute/cuda/kernels/pool_work.hpp"
 #include "compute/cuda/kernels/queue.cuh"
 
 namespace ringtrain::cuda::kernels {
 
-void max_pool_forward(const PoolOperands& operands, const void* x, void* y, cudaStream_t stream) {
+void max_pool_forward(const MaxPoolForwardOperands& operands, cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::max_pool_forward(operands, x, y, queue);
+  work::max_pool_forward(operands, queue);
 }
 
-void max_pool_backward(const PoolOperands& operands, const void* x, const void* y, const void* dy,
-                       void* dx, cudaStream_t stream) {
+void max_pool_backward(const MaxPoolBackwardOperands& operands, cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::max_pool_backward(operands, x, y, dy, dx, queue);
+  work::max_pool_backward(operands, queue);
+}
+
+std::size_t max_pool_workspace(const PoolOperands& operands) {
+  return sums_workspace(work::max_pool_tiles(operands), operands.x_shape.channels, 2);
+}
+
+void max_pool_backward_reduce(const MaxPoolBackwardOperands& operands,
+                              const BatchNormBackwardReduceOperands& norm, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::max_pool_backward_reduce(operands, norm, queue);
 }
 
 void average_pool_forward(const PoolOperands& operands, const void* x, void* y,

@@ -1,6 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include "compute/cuda/kernels/batch_norm.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/shape.hpp"
 
@@ -15,11 +16,41 @@ struct PoolOperands {
 // All calls queue on `stream` and return; they throw Error when a launch fails. Backward passes
 // gather: each element of dx is written once, by one thread, so the bits are the same every time.
 
+/// What stands for x in a max pool: relu?(x * scale + bias), with fp32 vectors; x where they are
+/// null.
+struct PoolPrologue {
+  const float *scale = nullptr, *bias = nullptr;
+  bool relu = false;
+};
+
+struct MaxPoolForwardOperands {
+  PoolOperands pool;
+  PoolPrologue prologue;
+  const void* x;
+  void* y;
+};
 /// MaxPoolForward: padding never wins.
-void max_pool_forward(const PoolOperands& operands, const void* x, void* y, cudaStream_t stream);
-/// MaxPoolBackward: the gradient goes to the first maximum in row order.
-void max_pool_backward(const PoolOperands& operands, const void* x, const void* y, const void* dy,
-                       void* dx, cudaStream_t stream);
+void max_pool_forward(const MaxPoolForwardOperands& operands, cudaStream_t stream);
+
+struct MaxPoolBackwardOperands {
+  PoolOperands pool;
+  PoolPrologue prologue;
+  const void *x, *dy, *dy2 /* optional */;
+  void* dx;  ///< not used by max_pool_backward_reduce
+};
+/// MaxPoolBackward without an epilogue: dy + dy2 goes to the first maximum in row order. The maxima
+/// are found anew; the forward result is not read.
+void max_pool_backward(const MaxPoolBackwardOperands& operands, cudaStream_t stream);
+
+/// Bytes of the workspace that max_pool_backward_reduce needs, free for the next call on the
+/// stream.
+std::size_t max_pool_workspace(const PoolOperands& operands);
+
+/// MaxPoolBackward with an epilogue: what max_pool_backward would write to dx is the dy of
+/// batch_norm_backward_reduce, and `norm.dy` is not read. `norm.g` is a tensor of its own.
+void max_pool_backward_reduce(const MaxPoolBackwardOperands& operands,
+                              const BatchNormBackwardReduceOperands& norm, cudaStream_t stream);
+
 /// AveragePoolForward: the mean over what is not padding. A window over the whole image has a
 /// kernel of its own.
 void average_pool_forward(const PoolOperands& operands, const void* x, void* y,

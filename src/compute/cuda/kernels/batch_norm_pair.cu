@@ -1,0 +1,13 @@
+#include "compute/cuda/kernels/batch_norm_pair_work.hpp"
+#include "compute/cuda/kernels/queue.cuh"
+
+namespace ringtrain::cuda::kernels {
+
+void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
+                                    const BatchNormBackwardApplyOperands& second,
+                                    cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::batch_norm_backward_apply_pair(first, second, queue);
+}
+
+}  // namespace ringtrain::cuda::kernels

@@ -1,0 +1,238 @@
+#pragma once
+#include <limits>
+
+#include "compute/cuda/kernels/batch_norm_work.hpp"
+#include "compute/cuda/kernels/pool_geometry.hpp"
+
+// The max pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+/// What a pool's prologue makes of the channels from `first` on.
+template <int w>
+struct PrologueLanes {
+  Lanes<w> scale, bias;
+  bool relu;
+
+  constexpr Lanes<w> operator()(Lanes<w> v) const {
+    for (int i = 0; i < w; ++i) v[i] = v[i] * scale[i] + bias[i];
+    for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i]) : v[i];
+    return v;
+  }
+};
+
+template <int w>
+constexpr PrologueLanes<w> prologue_lanes(const PoolPrologue& how, std::uint32_t first) {
+  return {load_or<w>(how.scale, first, 1), load_or<w>(how.bias, first, 0), how.relu};
+}
+
+template <class T, int w>
+struct MaxPoolForwardTerm {
+  static constexpr int width = w;
+  PoolGeometry<w> geometry;
+  PoolPrologue prologue;
+  const T* x;
+  T* y;
+
+  struct Column {
+    PoolGeometry<w> geometry;
+    PrologueLanes<w> prologue;
+    const T* x;
+    T* y;
+    std::uint32_t channel;
+    constexpr void run(std::uint32_t window) const {
+      const auto at =
+          geometry.place(window, channel, geometry.rows.windows, geometry.columns.windows);
+      Lanes<w> best{};
+      for (int i = 0; i < w; ++i) best[i] = lowest;
+      geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
+        const auto v = prologue(load<w>(x + geometry.x_index(at, row, column)));
+        for (int i = 0; i < w; ++i) best[i] = best[i] < v[i] ? v[i] : best[i];
+      });
+      store(y + geometry.y_index(at, at.row, at.column), best);
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {geometry, prologue_lanes<w>(prologue, first), x, y, first};
+  }
+};
+
+/// The gradients of 2 x 2 pixels: these share windows, and so the search for each window's first
+/// maximum. No y is compared with: the compiler may round what it makes of x in another way here.
+template <class T, int w>
+struct MaxPoolTile {
+  static constexpr int side = 2, pixels = side * side;
+  PoolGeometry<w> geometry;
+  PrologueLanes<w> prologue;
+  const T *x, *dy, *dy2;
+  std::uint32_t channel;
+
+  /// Calls f(index, gradient) for each pixel of the tile that is in the image.
+  template <class F>
+  constexpr void for_each_gradient(std::uint32_t tile, F f) const {
+    const Axis &rows = geometry.rows, &columns = geometry.columns;
+    auto at = geometry.place(tile, channel, tiles(rows), tiles(columns));
+    at.row *= side;
+    at.column *= side;
+    Lanes<w> sums[pixels] = {};
+    for (int row = rows.first_window(at.row); row < rows.end_window(at.row + side - 1); ++row)
+      for (int column = columns.first_window(at.column);
+           column < columns.end_window(at.column + side - 1); ++column)
+        hand_out(at, row, column, sums);
+    for (int p = 0; p < pixels; ++p) {
+      const int row = at.row + p / side, column = at.column + p % side;
+      if (row < rows.image && column < columns.image) f(geometry.x_index(at, row, column), sums[p]);
+    }
+  }
+  static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
+
+ private:
+  using Place = typename PoolGeometry<w>::Place;
+
+  // Adds the gradient of one window to the pixel of the tile that won it, if one did.
+  constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
+    Lanes<w> best{};
+    int winner[w] = {};
+    for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;
+    geometry.for_each_tap(row, column, [&](int y, int x) {
+      const auto v = prologue(load<w>(this->x + geometry.x_index(at, y, x)));
+      const int pixel = in_tile(y - at.row, x - at.column);
+      for (int i = 0; i < w; ++i) {
+        winner[i] = best[i] < v[i] ? pixel : winner[i];
+        best[i] = best[i] < v[i] ? v[i] : best[i];
+      }
+    });
+    const auto gradient = gradient_of(geometry.y_index(at, row, column));
+    for (int p = 0; p < pixels; ++p)
+      for (int i = 0; i < w; ++i) sums[p][i] += winner[i] == p ? gradient[i] : 0;
+  }
+  static constexpr int in_tile(int row, int column) {
+    const bool inside = row >= 0 && row < side && column >= 0 && column < side;
+    return inside ? row * side + column : pixels;
+  }
+  constexpr Lanes<w> gradient_of(std::size_t at) const {
+    auto gradient = load<w>(dy + at);
+    if (!dy2) return gradient;
+    const auto more = load<w>(dy2 + at);
+    for (int i = 0; i < w; ++i) gradient[i] += more[i];
+    return gradient;
+  }
+};
+
+template <class T, int w>
+constexpr MaxPoolTile<T, w> max_pool_tile(const PoolGeometry<w>& geometry,
+                                          const MaxPoolBackwardOperands& o, std::uint32_t first) {
+  return {geometry,
+          prologue_lanes<w>(o.prologue, first),
+          static_cast<const T*>(o.x),
+          static_cast<const T*>(o.dy),
+          static_cast<const T*>(o.dy2),
+          first};
+}
+
+template <class T, int w>
+struct MaxPoolBackwardTerm {
+  static constexpr int width = w;
+  PoolGeometry<w> geometry;
+  MaxPoolBackwardOperands o;
+
+  struct Column {
+    MaxPoolTile<T, w> pool;
+    T* dx;
+    constexpr void run(std::uint32_t tile) const {
+      pool.for_each_gradient(
+          tile, [&](std::size_t at, const Lanes<w>& gradient) { store(dx + at, gradient); });
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {max_pool_tile<T, w>(geometry, o, first), static_cast<T*>(o.dx)};
+  }
+};
+
+/// What BackwardTerm does of a gradient in memory, of the one that the pool hands out.
+template <class T, int w>
+struct MaxPoolReduceTerm {
+  static constexpr int values = 2, width = w;
+  PoolGeometry<w> geometry;
+  MaxPoolBackwardOperands o;
+  BatchNormBackwardReduceOperands norm;
+
+  struct Column {
+    MaxPoolTile<T, w> pool;
+    const T *skip, *x, *y;
+    T* g;
+    Lanes<w> scale, bias, mean;
+    bool relu;
+    constexpr void add(std::uint32_t tile, Lanes<w>* sums) const {
+      pool.for_each_gradient(tile, [&](std::size_t at, Lanes<w> gradient) {
+        const auto input = load<w>(x + at);
+        if (skip) {
+          const auto more = load<w>(skip + at);
+          for (int i = 0; i < w; ++i) gradient[i] += more[i];
+        }
+        if (relu) mask(at, input, gradient);
+        store(g + at, gradient);
+        for (int i = 0; i < w; ++i) {
+          sums[0][i] += gradient[i];
+          sums[1][i] += gradient[i] * (input[i] - mean[i]);
+        }
+      });
+    }
+    constexpr void mask(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
+      Lanes<w> output{};
+      if (y)
+        output = load<w>(y + at);
+      else
+        for (int i = 0; i < w; ++i) output[i] = input[i] * scale[i] + bias[i];
+      for (int i = 0; i < w; ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0;
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {max_pool_tile<T, w>(geometry, o, first),
+            static_cast<const T*>(norm.skip),
+            static_cast<const T*>(norm.x),
+            static_cast<const T*>(norm.y),
+            static_cast<T*>(norm.g),
+            load_or<w>(norm.scale, first, 1),
+            load_or<w>(norm.bias, first, 0),
+            load_or<w>(norm.mean, first, 0),
+            norm.relu};
+  }
+};
+
+/// The 2 x 2 tiles of x.
+inline std::size_t max_pool_tiles(const PoolOperands& o) {
+  return divide_up(o.x_shape.height, 2) * divide_up(o.x_shape.width, 2) * o.x_shape.batch;
+}
+
+template <class Queue>
+void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
+  with_type_and_width(o.pool.element, is_wide_pool(o.pool, {o.x, o.y}), [&]<class T>(T, auto w) {
+    const MaxPoolForwardTerm<T, w> term{PoolGeometry<w>(o.pool), o.prologue,
+                                        static_cast<const T*>(o.x), static_cast<T*>(o.y)};
+    map_pixels(o.pool.y_shape.pixels(), o.pool.y_shape.channels, term, queue);
+  });
+}
+
+template <class Queue>
+void max_pool_backward(const MaxPoolBackwardOperands& o, Queue& queue) {
+  const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, o.dx});
+  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
+    const MaxPoolBackwardTerm<T, w> term{PoolGeometry<w>(o.pool), o};
+    map_pixels(max_pool_tiles(o.pool), o.pool.x_shape.channels, term, queue);
+  });
+}
+
+template <class Queue>
+void max_pool_backward_reduce(const MaxPoolBackwardOperands& o,
+                              const BatchNormBackwardReduceOperands& norm, Queue& queue) {
+  const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, norm.skip, norm.x, norm.y, norm.g});
+  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
+    const MaxPoolReduceTerm<T, w> term{PoolGeometry<w>(o.pool), o, norm};
+    sum_pixels(max_pool_tiles(o.pool), o.pool.x_shape.channels, term, BackwardCoefficients{norm},
+               norm.workspace, queue);
+  });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

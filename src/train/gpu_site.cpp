@@ -51,6 +51,10 @@ class GpuSite final : public Site {
  public:
   GpuSite(const Plan& plan, const MpiSession& session);
 
+  std::string title() const override {
+    return fmt::format("GPU of each rank: {}; computing in {}", backend_->title(),
+                       name_of(backend_->element()));
+  }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }
@@ -163,19 +167,21 @@ std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session)
   return std::make_unique<GpuSite>(plan, session);
 }
 
-bool trains_on_gpus(Device device, const MpiSession& session) {
-  if (device == Device::cpu) return false;
+DeviceChoice choose_device(Device device, const MpiSession& session) {
+  if (device == Device::cpu) return {};
   const GpusHere here = gpus_here();
   if (device == Device::cuda) {
     std::optional<Error> none;
     if (here.count == 0)
       none.emplace(Exit::usage, "--device cuda", here.why + "; --device cpu trains without a GPU");
     require_success(none, session);
-    return true;
+    return {true, ""};
   }
   std::array<double, 1> without{here.count == 0 ? 1. : 0.};
   session.sum(without);
-  return without[0] == 0;
+  if (without[0] == 0) return {true, ""};
+  if (here.count > 0) return {false, "a rank sees no GPU"};
+  return {false, here.why};
 }
 
 }  // namespace ringtrain

@@ -315,7 +315,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
   Options chosen = options;
-  if (trains_on_gpus(options.device, session)) choose_gpu_defaults(chosen);
+  const DeviceChoice device = choose_device(options.device, session);
+  if (device.gpu) choose_gpu_defaults(chosen);
+  if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
     return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
   };
@@ -324,6 +326,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Site> site = plan.options.device == Device::cuda
                                          ? make_gpu_site(plan, session)
                                          : make_cpu_site(plan, threads, session);
+  if (!site->title().empty()) output->note(site->title());
   Job job(plan, *site, session, *output);
   return job.run(writer);
 }

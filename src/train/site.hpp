@@ -20,6 +20,8 @@ class Site {
  public:
   virtual ~Site() = default;
 
+  /// What it is, for the user; empty where that is told elsewhere.
+  virtual std::string title() const = 0;
   virtual Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;
   virtual StateCopy& state_copy() = 0;
@@ -47,8 +49,12 @@ std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
 /// Throws Error where this rank has no GPU that can be used. Collective.
 std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session);
 
-/// Whether to train on GPUs, as --device says; with auto, where each rank sees one. Throws
-/// Error(Exit::usage) where --device cuda finds none. Collective.
-bool trains_on_gpus(Device device, const MpiSession& session);
+/// Whether to train on GPUs, and why not with --device auto, which does where each rank sees one.
+struct DeviceChoice {
+  bool gpu = false;
+  std::string why_not;
+};
+/// Throws Error(Exit::usage) where --device cuda finds no GPU. Collective.
+DeviceChoice choose_device(Device device, const MpiSession& session);
 
 }  // namespace ringtrain

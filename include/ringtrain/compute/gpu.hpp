@@ -107,6 +107,8 @@ class GpuBackend : public Backend {
   /// The cudaStream_t that all is queued on.
   virtual void* stream() const = 0;
   virtual Element element() const = 0;
+  /// What it is, for the user: "NVIDIA H100 80GB HBM3, 79 GiB".
+  virtual std::string title() const = 0;
   virtual std::unique_ptr<GpuTraining> make_training(const Schedule& schedule,
                                                      const Buffers& buffers, std::uint64_t seed,
                                                      const GpuStepSums& sums,

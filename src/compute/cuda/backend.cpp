@@ -31,6 +31,7 @@ class CudaBackend final : public GpuBackend {
 
   void* stream() const override { return stream_.get(); }
   Element element() const override { return element_; }
+  std::string title() const override;
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
                                              const GpuTrainingSettings& settings) override {
@@ -49,6 +50,14 @@ class CudaBackend final : public GpuBackend {
   const std::unique_ptr<CudnnRunner> runner_;
   mutable Engines engines_;  // remembers cuDNN's answers
 };
+
+std::string CudaBackend::title() const {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return fmt::format("{}, {} GiB", properties.name, properties.totalGlobalMem >> 30);
+}
 
 void expect_usable(int device) {
   int major = 0, minor = 0;
@@ -83,6 +92,8 @@ GpusHere gpus_here() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) return {count, ""};
   static_cast<void>(cudaGetLastError());
+  if (code == cudaErrorInsufficientDriver)
+    return {0, "no NVIDIA driver, or one older than this build's CUDA"};
   return {0, code == cudaSuccess ? "this process sees no GPU" : cudaGetErrorString(code)};
 }
 

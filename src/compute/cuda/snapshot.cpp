@@ -42,6 +42,7 @@ void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   // The copy before has left copy_: done() was asked for.
   auto* to = reinterpret_cast<float*>(copy_.data());
   for (const View& view : state_) {
+    if (view.size() == 0) continue;
     check(cudaMemcpyAsync(to, view.data(), view.size() * sizeof(float), cudaMemcpyDeviceToDevice,
                           compute_),
           "cudaMemcpyAsync");
@@ -50,6 +51,7 @@ void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   follow(copies_.get(), taken_, compute_);
   const auto* from = reinterpret_cast<const float*>(copy_.data());
   for (const std::span<float>& target : targets) {
+    if (target.empty()) continue;
     check(cudaMemcpyAsync(target.data(), from, target.size_bytes(), cudaMemcpyDeviceToHost,
                           copies_.get()),
           "cudaMemcpyAsync");

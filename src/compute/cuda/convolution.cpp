@@ -110,7 +110,7 @@ void sums_of(OperationGraph& g, const ConvolutionInputGradient& s, Tensor dx, co
         how.y != no_tensor ? g.input(shape, TensorOperand{how.y}) : norm.output(g, shape.channels);
     if (branch)
       y = g.add(y, branch->output(g, shape.channels));
-    else if (how.residual != no_tensor)
+    else if (how.y == no_tensor && how.residual != no_tensor)
       y = g.add(y, g.input(shape, TensorOperand{how.residual}));
     dx = g.relu_gradient(dx, y);
   }

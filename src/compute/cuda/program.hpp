@@ -25,6 +25,8 @@ class CudaProgram final : public Program {
   StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
   std::size_t bytes() const override;
 
+  /// A tensor's memory on the GPU, which it shares with others.
+  void* at(TensorId id) const { return binder_.at(id); }
   /// How a batch travels to the GPU.
   const BatchBlock& block() const { return block_; }
   /// Takes in a block that lies on the GPU: it must stay until the stream is past this.

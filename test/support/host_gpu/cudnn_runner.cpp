@@ -1,5 +1,7 @@
 #include "compute/cuda/cudnn_runner.hpp"
 
+#include <dlfcn.h>
+
 #include <cstring>
 
 #include "compute/cuda/device.hpp"
@@ -47,10 +49,17 @@ void check_memory(Device& gpu, const std::string& engine, const std::vector<Exte
   }
 }
 
+// Without a driver, cuDNN opens and closes its compiler for every plan; kept open, planning is many
+// times faster. Where it is not found, only that is lost.
+void keep_compiler_open() {
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
+    if (dlopen(name, RTLD_LAZY | RTLD_NODELETE) != nullptr) return;
+}
+
 /// Runs the graphs that engines were chosen for.
 class HostRunner final : public CudnnRunner {
  public:
-  explicit HostRunner(cudaStream_t stream) : stream_(stream) {}
+  explicit HostRunner(cudaStream_t stream) : stream_(stream) { keep_compiler_open(); }
 
   Descriptor device() const override { return describe_device(device_json("h100")); }
   std::function<void()> bind(const Engine& engine, const OperationGraph& graph,

@@ -1,5 +1,7 @@
 #include "compute/cuda/device.hpp"
 
+#include <dlfcn.h>
+
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {
@@ -28,9 +30,17 @@ constexpr std::string_view h200 =
     R"(,"memClockRateKHz":3201000,"l2CacheSize":62914560,"totalGlobalMem":150754820096)"
     R"(,"deviceName":"NVIDIA H200"})";
 
+// Without a driver, cuDNN opens and closes its compiler for every plan; kept open, planning is many
+// times faster. Where it is not found, only that is lost.
+void keep_compiler_open() {
+  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"})
+    if (::dlopen(name, RTLD_LAZY | RTLD_NODELETE) != nullptr) return;
+}
+
 }  // namespace
 
 Descriptor describe_device(std::string_view json) {
+  keep_compiler_open();
   Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
   device.set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
              std::span<const char>(json.data(), json.size()));

@@ -9,24 +9,12 @@
 
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/few_seeds.hpp"
 #include "support/host_gpu_case.hpp"
 
 using namespace ringtrain;
 
 namespace {
-
-constexpr int few_seeds = 20;
-
-// Runs `work` for a few seeds; how many of the results it returned were not `expected`.
-template <class F>
-int wrong_results(float expected, F work) {
-  int wrong = 0;
-  for (int seed = 0; seed < few_seeds; ++seed) {
-    host_gpu::set_seed(seed);
-    wrong += work() != expected;
-  }
-  return wrong;
-}
 
 // a = 1 on one stream, b = a on another, which may or may not wait.
 float copy_between_streams(bool ordered) {
@@ -40,20 +28,6 @@ float copy_between_streams(bool ordered) {
   b.copy(a, other);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   return b.read();
-}
-
-// The same captured, on `one` alone but for the copy into b.
-cudaError_t capture(GpuStream& one, GpuStream& other, GpuValues& a, GpuValues& b,
-                    PinnedValues& source, bool joined, cudaGraph_t* graph) {
-  GpuEvent fork, done;
-  REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  a.write(source, one);
-  fork.record(one);
-  other.wait(fork);
-  b.copy(a, other);
-  done.record(other);
-  if (joined) one.wait(done);
-  return cudaStreamEndCapture(one, graph);
 }
 
 // Whether a process that does this dies of a segmentation fault.
@@ -172,106 +146,6 @@ TEST_CASE("host_gpu: asking again and again sees the work done") {
   CHECK(cudaEventQuery(event) == cudaSuccess);
   CHECK(cudaGetLastError() == cudaErrorNotReady);
   CHECK(cudaGetLastError() == cudaSuccess);
-}
-
-TEST_CASE("host_gpu: a captured graph runs with what memory holds then") {
-  const auto twice = [] {
-    GpuStream one, other;
-    GpuValues a(4), b(4);
-    PinnedValues source(4, 1);
-    cudaGraph_t graph = nullptr;
-    REQUIRE(capture(one, other, a, b, source, true, &graph) == cudaSuccess);
-    GpuGraph runnable(graph);
-    runnable.launch(one);
-    const float first = b.read(one);
-    source.fill(2);
-    runnable.launch(one);
-    return first + 10 * b.read(one);
-  };
-
-  CHECK(wrong_results(21, twice) == 0);
-  CHECK(host_gpu::counts().graphs == 2);
-  CHECK(host_gpu::counts().copies == 2);  // those of read()
-}
-
-TEST_CASE("host_gpu: the order of a graph's branches is no promise") {
-  const auto unordered = [] {
-    GpuStream one, other;
-    GpuEvent fork, done;
-    GpuValues a(4), b(4);
-    PinnedValues ones(4, 1);
-    REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    fork.record(one);
-    other.wait(fork);
-    a.write(ones, one);
-    b.copy(a, other);
-    done.record(other);
-    one.wait(done);
-    cudaGraph_t graph = nullptr;
-    REQUIRE(cudaStreamEndCapture(one, &graph) == cudaSuccess);
-    GpuGraph runnable(graph);
-    runnable.launch(one);
-    return b.read(one);
-  };
-
-  const int wrong = wrong_results(1, unordered);
-
-  CHECK(wrong > 0);
-  CHECK(wrong < few_seeds);
-}
-
-TEST_CASE("host_gpu: a fork must be joined, in the stream that began the capture") {
-  host_gpu::set_seed(1);
-  GpuStream one, other;
-  GpuValues a(4), b(4);
-  PinnedValues source(4, 1);
-  cudaGraph_t graph = nullptr;
-
-  CHECK(capture(one, other, a, b, source, false, &graph) == cudaErrorStreamCaptureUnjoined);
-  CHECK(graph == nullptr);
-  CHECK(cudaStreamEndCapture(one, &graph) == cudaErrorIllegalState);
-  GpuEvent fork;
-  REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  fork.record(one);
-  other.wait(fork);
-  CHECK(cudaStreamEndCapture(other, &graph) == cudaErrorStreamCaptureUnmatched);
-  CHECK(cudaStreamEndCapture(one, &graph) == cudaErrorStreamCaptureInvalidated);
-  CHECK(std::isnan(b.read()));
-}
-
-TEST_CASE("host_gpu: what a capture forbids spoils it") {
-  host_gpu::set_seed(1);
-  GpuStream one, other;
-  GpuEvent outside, inside;
-  GpuValues a(4);
-  PinnedValues ones(4, 1);
-  a.write(ones, other);
-  outside.record(other);
-  void* memory = nullptr;
-  const auto [what, call, code] =
-      GENERATE_REF(table<std::string, std::function<cudaError_t()>, cudaError_t>(
-          {{"wait for an event from outside", [&] { return cudaStreamWaitEvent(one, outside, 0); },
-            cudaErrorStreamCaptureIsolation},
-           {"ask for a captured event", [&] { return cudaEventQuery(inside); },
-            cudaErrorCapturedEvent},
-           {"ask for another event", [&] { return cudaEventQuery(outside); },
-            cudaErrorStreamCaptureUnsupported},
-           {"wait for the stream", [&] { return cudaStreamSynchronize(one); },
-            cudaErrorStreamCaptureUnsupported},
-           {"wait for everything", [] { return cudaDeviceSynchronize(); },
-            cudaErrorStreamCaptureUnsupported},
-           {"allocate", [&] { return cudaMalloc(&memory, 16); }, cudaErrorStreamCaptureUnsupported},
-           {"use the default stream", [&] { return cudaMemset(a.data(), 0, 16); },
-            cudaErrorStreamCaptureImplicit}}));
-  CAPTURE(what);
-  REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  inside.record(one);
-
-  CHECK(call() == code);
-
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaStreamEndCapture(one, &graph) == cudaErrorStreamCaptureInvalidated);
-  CHECK(cudaDeviceSynchronize() == cudaSuccess);
 }
 
 TEST_CASE("host_gpu: pageable memory in an asynchronous copy is complained about") {

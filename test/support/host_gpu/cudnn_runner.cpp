@@ -1,5 +1,4 @@
 #include "compute/cuda/cudnn_runner.hpp"
-
 #include <cstring>
 
 #include "compute/cuda/device.hpp"

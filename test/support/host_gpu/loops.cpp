@@ -34,7 +34,6 @@ void add_multiple(float factor, const float* from, float* to, std::size_t count)
 void convolution(const Window& window, const Field& x, const Field& w, Field& y) {
   const std::size_t in = x.channels(), out = y.channels();
   std::ranges::fill(y.at, 0.f);
-#pragma omp parallel for
   for (std::size_t n = 0; n < x.batch(); ++n)
     for_each_tap(window, x, y, [&](int oy, int ox, int iy, int ix, int ky, int kx) {
       float* to = y.pixel(n, oy, ox);
@@ -46,7 +45,6 @@ void convolution(const Window& window, const Field& x, const Field& w, Field& y)
 void input_gradient(const Window& window, const Field& dy, const Field& w, Field& dx) {
   const std::size_t in = dx.channels(), out = dy.channels();
   std::ranges::fill(dx.at, 0.f);
-#pragma omp parallel for
   for (std::size_t n = 0; n < dx.batch(); ++n)
     for_each_tap(window, dx, dy, [&](int oy, int ox, int iy, int ix, int ky, int kx) {
       const float* from = dy.pixel(n, oy, ox);
@@ -58,7 +56,6 @@ void input_gradient(const Window& window, const Field& dy, const Field& w, Field
 void weight_gradient(const Window& window, const Field& dy, const Field& x, Field& dw) {
   const std::size_t in = x.channels(), out = dy.channels();
   std::ranges::fill(dw.at, 0.f);
-#pragma omp parallel for
   for (std::size_t o = 0; o < out; ++o)
     for (std::size_t n = 0; n < x.batch(); ++n)
       for_each_tap(window, x, dy, [&](int oy, int ox, int iy, int ix, int ky, int kx) {

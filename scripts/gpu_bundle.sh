@@ -22,7 +22,7 @@ networks='libfabric|libuc[pst]\.|libibverbs|librdmacm|libpsm|libnl-|libflux|libb
 
 copy_programs() {
   local name file
-  for name in train device_dump test_cuda_kernels_gpu test_cuda_gpu; do
+  for name in train device_dump test_cuda_gpu; do
     file=$(find build/release -type f -name "$name" -print -quit)
     [ -n "$file" ] || { echo "bundle: $name is not part of this build" >&2; continue; }
     install -D -s "$file" "$bundle/$file"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 IF_KNOWN = ("--autotune",)  # options that a build may not have, and whose lack changes speed only
-GPU_TESTS = ("test_cuda_kernels_gpu", "test_cuda_gpu")
+GPU_TESTS = ("test_cuda_gpu",)
 
 
 def find_runtime(environment=os.environ):

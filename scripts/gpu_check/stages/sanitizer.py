@@ -4,13 +4,13 @@ import re
 from place import GPU_TESTS
 from stage import Command, Finding, Stage, verdict
 
-KERNEL_TESTS = GPU_TESTS[0]
+KERNEL_TESTS, STEPS = GPU_TESTS[0], "cuda step*"
 TOOLS = ("memcheck", "racecheck")
 
 
 def commands(place):
     tests = place.executable(KERNEL_TESTS)
-    return [Command(tool, place.ours("compute-sanitizer", "--tool", tool, "--error-exitcode", 9, tests), 60,
+    return [Command(tool, place.ours("compute-sanitizer", "--tool", tool, "--error-exitcode", 9, tests, STEPS), 60,
                     needs=("compute-sanitizer", KERNEL_TESTS), may_wait=True) for tool in TOOLS]
 
 

@@ -382,7 +382,8 @@ TEST_CASE("cuda training: a snapshot is of its step, while training goes on") {
   }
 }
 
-TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own") {
+TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own",
+          "[simulated]") {
   host_gpu::set_seed(9);
   GpuRig rig({.element = Element::fp16});
   for (int step = 0; step < 4; ++step) rig.step(step);

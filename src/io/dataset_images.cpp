@@ -6,8 +6,8 @@
 #include "io/datasets.hpp"
 #include "io/decoder.hpp"
 #include "io/file_bytes.hpp"
-#include "io/printable.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
 namespace {

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "ringtrain/base/file_descriptor.hpp"
+
 namespace ringtrain {
 
 Error::Error(std::string_view what, std::string_view reason, std::source_location at)
@@ -14,14 +16,7 @@ Error::Error(std::string_view what, std::string_view reason, std::source_locatio
 Error::Error(Exit code, std::string_view what, std::string_view reason)
     : std::runtime_error(std::string(what) + ": " + std::string(reason)), code_(code) {}
 
-void write_stderr(std::string_view text) noexcept {
-  while (!text.empty()) {
-    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
+void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
 int check_errno(int result, std::string_view call, std::source_location at) {
   if (result >= 0) return result;

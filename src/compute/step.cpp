@@ -10,6 +10,8 @@ template <class... Kinds>
 struct Overload : Kinds... {
   using Kinds::operator()...;
 };
+template <class... Kinds>
+Overload(Kinds...) -> Overload<Kinds...>;  // clang before 17 does not deduce it
 
 std::vector<ParameterRange> weight_and_bias(const auto& step) {
   std::vector<ParameterRange> ranges{step.w};

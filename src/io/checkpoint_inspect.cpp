@@ -7,19 +7,11 @@
 #include <vector>
 
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
 
 namespace ringtrain {
 namespace {
-
-// Texts of a file may hold anything; a terminal must not obey it.
-std::string printable(std::string_view text) {
-  std::string shown;
-  for (const char c : text)
-    shown += c >= ' ' && c <= '~' ? std::string(1, c)
-                                  : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-  return shown;
-}
 
 struct Statistics {
   float low = std::numeric_limits<float>::infinity(), high = -low;

@@ -52,6 +52,8 @@ class CheckpointWriter::Impl {
   void finish(const Message& message);
   void set_failure(std::string text, Exit code = Exit::storage);
   void lose_writer();
+  void report_loss();
+  void tell_loss(std::string_view ending);
   void report_slow_saves();
   Slot* free_slot();
   bool any_busy() const;
@@ -64,7 +66,8 @@ class CheckpointWriter::Impl {
   std::array<Slot, slot_count> slots_;
   Slot* filling_ = nullptr;
   std::vector<SaveEvent> events_;
-  bool lost_ = false, closed_ = false;
+  bool lost_ = false, loss_told_ = false, closed_ = false;
+  Clock::time_point lost_since_;
   std::string last_failure_;  // of the newest state handed over; empty while it may become durable
   Exit last_code_ = Exit::storage;  // of last_failure_
   std::uint64_t last_step_ = 0;
@@ -251,9 +254,23 @@ void CheckpointWriter::Impl::set_failure(std::string text, Exit code) {
 
 void CheckpointWriter::Impl::lose_writer() {
   if (std::exchange(lost_, true)) return;
-  set_failure(fmt::format("the checkpoint writer process {}: no more checkpoints are saved",
-                          process_->ending()));
+  lost_since_ = Clock::now();
   for (Slot& slot : slots_) failed += std::exchange(slot.busy, false);
+  set_failure("the checkpoint writer process is gone");
+}
+
+// The socket closes before the kernel knows how the process ended; training does not wait for it.
+void CheckpointWriter::Impl::report_loss() {
+  if (!lost_ || loss_told_) return;
+  const auto ending = process_->ended();
+  if (ending || Clock::now() - lost_since_ > std::chrono::seconds(1))
+    tell_loss(ending.value_or("closed its connection"));
+}
+
+void CheckpointWriter::Impl::tell_loss(std::string_view ending) {
+  loss_told_ = true;
+  set_failure(
+      fmt::format("the checkpoint writer process {}: no more checkpoints are saved", ending));
   events_.push_back({.kind = SaveEvent::Kind::lost, .step = last_step_, .text = last_failure_});
 }
 
@@ -276,6 +293,7 @@ void CheckpointWriter::Impl::report_slow_saves() {
 
 std::vector<SaveEvent> CheckpointWriter::Impl::poll() {
   receive_all();
+  report_loss();
   report_slow_saves();
   return std::exchange(events_, {});
 }
@@ -287,6 +305,7 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   if (any_busy()) set_failure(not_in_time());
   if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   while (!lost_ && !closed_ && !any_busy() && wait_for_message(deadline)) receive_all();
+  if (lost_ && !loss_told_) tell_loss(process_->ending());
   closed_ = true;
   return poll();
 }

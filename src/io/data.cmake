@@ -11,7 +11,6 @@ set(IO_DATA_SOURCES
   jpeg_decoder.cpp
   loader.cpp
   png_decoder.cpp
-  printable.cpp
   resize.cpp
   sample_order.cpp
   shapes.cpp)

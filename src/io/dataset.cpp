@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "io/datasets.hpp"
-#include "io/printable.hpp"
 #include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
 namespace {

@@ -8,8 +8,8 @@
 #include "io/datasets.hpp"
 #include "io/file_bytes.hpp"
 #include "io/memory_reader.hpp"
-#include "io/printable.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
 namespace {

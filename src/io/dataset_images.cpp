@@ -6,8 +6,8 @@
 #include "io/datasets.hpp"
 #include "io/decoder.hpp"
 #include "io/file_bytes.hpp"
-#include "io/printable.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
 namespace {
@@ -46,10 +46,11 @@ fs::path training_home(const fs::path& directory) {
   return home;
 }
 
+/// Empty where there is none.
 fs::path evaluation_home(const fs::path& directory) {
   for (const char* name : {"val", "test"})
     if (fs::is_directory(directory / name)) return directory / name;
-  fail(directory, "no directory val/ or test/ there, which evaluation reads");
+  return {};
 }
 
 /// Many strings in one piece of memory: a data set may have millions of names.
@@ -72,7 +73,8 @@ class NameList {
 
 class Images final : public Dataset {
  public:
-  Images(const fs::path& directory, Split split, const DatasetOptions& options);
+  /// Those of `home`, with the labels that the classes have in `training`.
+  Images(const fs::path& home, const fs::path& training, const DatasetOptions& options);
 
   std::uint64_t size() const override { return files_.size(); }
   const std::vector<std::string>& class_names() const override { return names_; }
@@ -93,18 +95,15 @@ class Images final : public Dataset {
   void append(const fs::path& directory, int label);
 
   const std::uint64_t max_pixels_;
-  fs::path home_;
-  std::vector<std::string> names_;
+  const fs::path home_;
+  const std::vector<std::string> names_;
   NameList files_;
   std::vector<std::int32_t> labels_;
   std::uint64_t manifest_ = 0;
 };
 
-Images::Images(const fs::path& directory, Split split, const DatasetOptions& options)
-    : max_pixels_(options.max_pixels) {
-  const fs::path training = training_home(directory);
-  home_ = split == Split::training ? training : evaluation_home(directory);
-  names_ = class_names_in(training);
+Images::Images(const fs::path& home, const fs::path& training, const DatasetOptions& options)
+    : max_pixels_(options.max_pixels), home_(home), names_(class_names_in(training)) {
   for (const std::string& name : class_names_in(home_)) {
     const auto known = std::ranges::lower_bound(names_, name);
     if (known == names_.end() || *known != name)
@@ -169,7 +168,10 @@ std::unique_ptr<SampleReader> Images::reader() const {
 std::unique_ptr<Dataset> open_images(const std::string& directory, Split split,
                                      const DatasetOptions& options) {
   try {
-    return std::make_unique<Images>(directory, split, options);
+    const fs::path training = training_home(directory);
+    const fs::path home = split == Split::training ? training : evaluation_home(directory);
+    if (home.empty()) return nullptr;
+    return std::make_unique<Images>(home, training, options);
   } catch (const fs::filesystem_error& failure) {
     fail(failure.path1(), failure.code().message());
   }

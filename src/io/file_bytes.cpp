@@ -8,8 +8,8 @@
 #include <cstddef>
 #include <system_error>
 
-#include "io/printable.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/printable.hpp"
 #include "ringtrain/io/dataset.hpp"
 
 namespace ringtrain {

@@ -117,12 +117,17 @@ bool WriterProcess::reap(int milliseconds) {
   return true;
 }
 
-std::string WriterProcess::ending() {
-  if (!reap(1000)) return "closed its connection";
+std::optional<std::string> WriterProcess::ended() {
+  if (!reap(0)) return std::nullopt;
   if (WIFSIGNALED(status_))
     return fmt::format("was killed by signal {} ({})", WTERMSIG(status_),
                        ::strsignal(WTERMSIG(status_)));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status_));
+}
+
+std::string WriterProcess::ending() {
+  reap(1000);
+  return ended().value_or("closed its connection");
 }
 
 }  // namespace ringtrain

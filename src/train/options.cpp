@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t config_bytes = 1 << 20;
 
 Error usage(std::string_view what, std::string_view reason) {
-  return Error(Exit::usage, printable(what), printable(reason));
+  return Error(Exit::usage, brief(what), brief(reason));
 }
 
 std::string hint(std::string_view name, const std::vector<std::string>& names) {

@@ -2,25 +2,16 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
 #include <utility>
 
+#include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/train/metrics.hpp"
 #include "train/console.hpp"
 #include "train/terminal.hpp"
 
 namespace ringtrain {
 namespace {
-
-void write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;  // nobody reads: no reason to stop training
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
 
 std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
 

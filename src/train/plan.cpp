@@ -104,7 +104,7 @@ DatasetOptions dataset_options(const Options& o) {
 
 void check_classes(const Plan& plan) {
   for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
-    if (data->classes() > plan.model.classes)
+    if (data != nullptr && data->classes() > plan.model.classes)
       throw Error(Exit::data, fmt::format("--classes {}", plan.model.classes),
                   fmt::format("but {} has {} classes", data->description(), data->classes()));
 }
@@ -123,7 +123,7 @@ std::uint64_t Plan::last_step(const Position& position) const {
 }
 
 bool Plan::evaluation_due(const Position& position) const {
-  if (options.eval_every == 0) return false;
+  if (!evaluation || options.eval_every == 0) return false;
   const auto every = training->size() * static_cast<std::uint64_t>(options.eval_every);
   return position.samples / every != (position.samples - global_batch) / every;
 }
@@ -177,6 +177,9 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
   const DatasetOptions data = dataset_options(options);
   plan.training = open_dataset(options.data, Split::training, data);
   plan.evaluation = open_dataset(options.data, Split::evaluation, data);
+  if (options.eval_only && !plan.evaluation)
+    throw Error(Exit::data, "--eval-only on " + plan.training->description(),
+                "no directory val/ or test/ beside it, which evaluation reads");
   plan.model = make_model(options.model, options.classes.value_or(plan.training->classes()));
   complete(plan.options, plan.model);
   check_classes(plan);

@@ -15,7 +15,8 @@ namespace ringtrain {
 struct Plan {
   Options options;  ///< with every recipe default filled in
   Model model;
-  std::unique_ptr<Dataset> training, evaluation;
+  std::unique_ptr<Dataset> training;
+  std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int global_batch = 0;  ///< samples of all ranks and micro-steps in one step
   int micro_batch = 0;   ///< of all ranks in one micro-step

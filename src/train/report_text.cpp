@@ -78,7 +78,7 @@ std::string log_line(Time now, const EvalRecord& r) {
 }
 
 std::string log_line(Time now, const EventRecord& r) {
-  return printable(fmt::format("{}: rank {}: {}: {}", timestamp(now), r.rank, r.what, r.text));
+  return brief(fmt::format("{}: rank {}: {}: {}", timestamp(now), r.rank, r.what, r.text));
 }
 
 std::string progress_bar(const ProgressState& s, std::size_t columns) {

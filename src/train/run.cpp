@@ -33,7 +33,7 @@ Agreement claims(const Plan& plan) {
                               o.eval_only ? " --eval-only" : "", o.baseline ? " --baseline" : "",
                               o.require_efficiency ? " --require-efficiency" : "")},
           {"training data", hex(plan.training->manifest_hash())},
-          {"evaluation data", hex(plan.evaluation->manifest_hash())}};
+          {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
 std::string ending(int signal, const Position& position) {
@@ -196,6 +196,8 @@ int Job::train() {
 }
 
 int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+  if (!plan_.evaluation)
+    output_.note("training without evaluation: the data has no directory val/ or test/");
   if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
   step_watch_.lap();
   while (!plan_.done(trainer.position()) && !stopping_) {
@@ -207,7 +209,8 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   finish_steps(trainer);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
-  if (!stopping_ && evaluated_step_ != trainer.position().step) evaluate_at(trainer.position());
+  if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
+    evaluate_at(trainer.position());
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
   log_->finish(trainer.position(), session_);
   return exit_code();

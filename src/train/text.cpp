@@ -10,6 +10,8 @@
 #include <optional>
 #include <utility>
 
+#include "ringtrain/base/printable.hpp"
+
 namespace ringtrain {
 namespace {
 
@@ -69,6 +71,9 @@ std::optional<double> units_time(std::string_view text) {
   return seconds;
 }
 
+/// Whether `c` goes on with a character of UTF-8 that began before.
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
 }  // namespace
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -112,17 +117,13 @@ std::string duration_text(double seconds) {
   return text;
 }
 
-std::string printable(std::string_view text) {
+std::string brief(std::string_view text) {
   constexpr std::size_t most = 400;
-  if (text.size() > most)
-    return printable(text.substr(0, most / 2)) + " ... " +
-           printable(text.substr(text.size() - most / 2));
-  std::string shown;
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    shown += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, c);
-  }
-  return shown;
+  if (text.size() <= most) return printable(text);
+  std::size_t head = most / 2, tail = text.size() - most / 2;
+  for (int i = 0; i < 3 && continues(text[head]); ++i) --head;
+  for (int i = 0; i < 3 && continues(text[tail]); ++i) ++tail;
+  return printable(text.substr(0, head)) + " ... " + printable(text.substr(tail));
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {

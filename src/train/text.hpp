@@ -27,9 +27,8 @@ double duration(std::string_view text);
 /// A short text that duration() reads back exactly: "90s", "15m", "1h30m".
 std::string duration_text(double seconds);
 
-/// `text` with control characters written as \\xNN, and its middle left out beyond 400 bytes: what
-/// a file or a command line brings in cannot disturb the terminal.
-std::string printable(std::string_view text);
+/// `text` as printable() shows it, and its middle left out beyond 400 bytes.
+std::string brief(std::string_view text);
 
 /// `text` in lines of at most `width` columns, every line but the first behind `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width);

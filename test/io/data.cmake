@@ -8,7 +8,6 @@ set(IO_DATA_TESTS
   encode_png.cpp
   framing_test.cpp
   loader_test.cpp
-  printable_test.cpp
   real_data_test.cpp
   resize_test.cpp
   sample_order_test.cpp)

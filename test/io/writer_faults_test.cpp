@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -105,6 +106,27 @@ TEST_CASE("Checkpoint writer: the death of the helper is reported once, and noth
   CHECK_FALSE(writer.save(state.metadata, state.copier(), 5s));
   CHECK(writer.close(5s).empty());
   CHECK(writer.failure()->code() == Exit::storage);
+}
+
+TEST_CASE("Checkpoint writer: how a lost helper ended is told when it is known; poll never waits") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  ::kill(process.pid(), SIGSTOP);
+  ::shutdown(process.socket(), SHUT_RDWR);  // as when it is dying, but not yet dead
+
+  const auto start = std::chrono::steady_clock::now();
+  const auto before = writer.poll();
+  const auto waited = std::chrono::steady_clock::now() - start;
+  const bool gone = writer.failure().has_value();
+  ::kill(process.pid(), SIGKILL);
+  const SaveEvent lost = await(writer, SaveEvent::Kind::lost);
+
+  CHECK(before.empty());
+  CHECK(waited < 900ms);
+  CHECK(gone);
+  CHECK_THAT(lost.text, Contains("killed by signal 9 (Killed)"));
 }
 
 TEST_CASE("Checkpoint writer: a helper that is stuck delays the end by the given time only") {

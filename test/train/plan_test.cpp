@@ -1,6 +1,10 @@
 #include "train/plan.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
 
 using namespace ringtrain;
 
@@ -11,6 +15,26 @@ Options options(const std::string& model) {
   o.model = model;
   return o;
 }
+
+/// Images to train on, and none to evaluate on.
+class TrainingOnly {
+ public:
+  TrainingOnly() {
+    std::filesystem::create_directories(home_ / "train/cat");
+    std::ofstream(home_ / "train/cat/1.jpg") << "no pixels are read";
+  }
+  TrainingOnly(const TrainingOnly&) = delete;
+  TrainingOnly& operator=(const TrainingOnly&) = delete;
+  ~TrainingOnly() {
+    std::error_code ignored;
+    std::filesystem::remove_all(home_, ignored);
+  }
+  std::string data() const { return "images:" + home_.native(); }
+
+ private:
+  const std::filesystem::path home_ =
+      std::filesystem::temp_directory_path() / ("ringtrain-plan-" + std::to_string(::getpid()));
+};
 
 }  // namespace
 
@@ -92,4 +116,16 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o = options("mlp");
   o.batch = 20'000;
   CHECK_THROWS(make_plan(o, 1, 0, 1));
+}
+
+TEST_CASE("plan: images without val and test are trained on without evaluation") {
+  const TrainingOnly images;
+  Options o = options("resnet20");
+  o.data = images.data();
+  o.batch = 1;
+
+  const Plan plan = make_plan(o, 1, 0, 1);
+  CHECK_FALSE(plan.evaluation_due({1, 1}));
+  o.eval_only = true;
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("no directory val/ or test/"));
 }

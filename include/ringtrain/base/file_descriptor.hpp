@@ -1,11 +1,17 @@
 #pragma once
 #include <unistd.h>
 
+#include <string_view>
+
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
 
 /// Sole owner of an open file, socket or memfd; -1 owns nothing.
 using FileDescriptor = UniqueHandle<int, ::close, -1>;
+
+/// Writes `text` past all buffers and locks; waits while a pipe is full. What cannot be written is
+/// lost: output must not change how the process ends.
+void write_all(int descriptor, std::string_view text) noexcept;
 
 }  // namespace ringtrain

@@ -64,7 +64,8 @@ struct DatasetOptions {
 
 /// Opens `synthetic`, `shapes`, `cifar10:DIR` or `images:DIR`. Throws Error(Exit::usage) for a
 /// specification that names nothing, Error(Exit::data) for data that cannot be trained on. Reads
-/// no file of another split, but for the class names.
+/// no file of another split, but for the class names. Null for the evaluation split of images that
+/// have neither val/ nor test/.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 

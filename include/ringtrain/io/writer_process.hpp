@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
 #include "ringtrain/base/file_descriptor.hpp"
@@ -24,8 +25,10 @@ class WriterProcess {
   bool idle() const { return socket_.get() < 0; }
   pid_t pid() const { return pid_; }
   int socket() const { return socket_.get(); }
-  /// How the helper ended ("killed by signal 9 (Killed)"). Call it when the socket says so; waits
-  /// for the kernel one second at most.
+  /// How the helper ended ("was killed by signal 9 (Killed)"), once its socket says so; nothing
+  /// while the kernel does not know yet.
+  std::optional<std::string> ended();
+  /// The same, but waits for the kernel, one second at most.
   std::string ending();
 
  private:

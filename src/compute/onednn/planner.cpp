@@ -7,7 +7,7 @@ namespace ringtrain::onednn {
 using dnnl::memory;
 
 BoundPrimitive::BoundPrimitive(dnnl::primitive primitive, const dnnl::stream& stream,
-                               std::vector<std::pair<int, memory>> arguments)
+                               const std::vector<std::pair<int, memory>>& arguments)
     : primitive_(std::move(primitive)), stream_(stream) {
   for (const auto& [name, value] : arguments) {
     memories_.push_back(value);

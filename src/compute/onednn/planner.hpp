@@ -43,7 +43,7 @@ using Action = std::function<void(const Frame&)>;
 class BoundPrimitive {
  public:
   BoundPrimitive(dnnl::primitive primitive, const dnnl::stream& stream,
-                 std::vector<std::pair<int, dnnl::memory>> arguments);
+                 const std::vector<std::pair<int, dnnl::memory>>& arguments);
   void operator()() const;
 
  private:

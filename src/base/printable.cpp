@@ -1,4 +1,4 @@
-#include "io/printable.hpp"
+#include "ringtrain/base/printable.hpp"
 
 #include <fmt/core.h>
 
@@ -34,18 +34,26 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
+/// Of one character; a byte above 127 that stands alone is none of UTF-8.
+bool is_control(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return lead < 0x20 || lead >= 0x7F;
+  return lead == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // U+0080 to U+009F
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
   const bool utf8 = is_utf8(text);
   std::string shown;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool control = byte < 0x20 || byte == 0x7F;
-    if (control || (byte > 0x7F && !utf8))
-      shown += fmt::format("\\x{:02x}", byte);
+  for (std::size_t length = 0; !text.empty(); text.remove_prefix(length)) {
+    length = utf8 ? sequence_length(static_cast<unsigned char>(text[0])) : 1;
+    const auto character = text.substr(0, length);
+    if (is_control(character))
+      for (const char c : character)
+        shown += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
     else
-      shown += c;
+      shown += character;
   }
   return shown;
 }

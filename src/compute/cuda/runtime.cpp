@@ -61,6 +61,19 @@ PinnedBytes::PinnedBytes(std::size_t bytes) : size_(bytes) {
   data_ = UniqueHandle<void*, cudaFreeHost>(raw);
 }
 
+void write_and_wait(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+void read_and_wait(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+}
+
 Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
   // Thread local: NCCL's own thread makes calls that would end a global capture.
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");

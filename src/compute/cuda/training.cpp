@@ -50,8 +50,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
       copies_(make_stream()) {
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
-  check(cudaMemcpy(decays_.data(), settings.decays.data(), decays_.size(), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+  write_and_wait(decays_.data(), settings.decays.data(), decays_.size());
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
   for (Slot& slot : batches_)
@@ -108,7 +107,7 @@ void CudaTraining::reset() {
   }
   Record start{};
   start.update.loss_scale = site_.element == Element::fp16 ? settings_.first_loss_scale : 1;
-  check(cudaMemcpy(record_.data(), &start, sizeof start, cudaMemcpyHostToDevice), "cudaMemcpy");
+  write_and_wait(record_.data(), &start, sizeof start);
   refresh();
 }
 

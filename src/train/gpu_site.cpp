@@ -5,6 +5,7 @@
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/narrow_communicator.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "train/agreement.hpp"
@@ -89,6 +90,7 @@ class GpuSite final : public Site {
   Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
+  std::unique_ptr<Communicator> make_narrow_sums();
   GpuStepSums step_sums();
   std::vector<Optimizer::Slot> slots() const;
 
@@ -97,6 +99,7 @@ class GpuSite final : public Site {
   const std::unique_ptr<Communicator> communicator_;
   Buffer parameters_, statistics_, batch_statistics_;
   StepSums sums_;
+  const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
   const Schedule schedule_;
   std::unique_ptr<GpuTraining> training_, lone_training_;
@@ -114,7 +117,8 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
+      narrow_(make_narrow_sums()),
+      reducer_(narrow_ ? *narrow_ : *communicator_, sums_.all(), plan.bucket_bytes()),
       schedule_(make_schedule(plan, *backend_, Mode::training)) {
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
@@ -136,6 +140,13 @@ void GpuSite::write_first_values() {
   const FirstValues first = first_values(plan_);
   backend_->memory().write(first.parameters, parameters_);
   backend_->memory().write(first.statistics, statistics_);
+}
+
+std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
+  const Element element = plan_.options.gradient_dtype;
+  if (element == Element::fp32) return nullptr;
+  return std::make_unique<NarrowCommunicator>(*communicator_, *backend_, element, sums_.all(),
+                                              sums_.place_of(0));
 }
 
 GpuStepSums GpuSite::step_sums() {

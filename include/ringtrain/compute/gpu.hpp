@@ -5,6 +5,7 @@
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/update.hpp"
 
 namespace ringtrain {
@@ -101,8 +102,8 @@ class GpuSnapshot {
   virtual bool done() = 0;
 };
 
-/// cuDNN and our kernels on one GPU.
-class GpuBackend : public Backend {
+/// cuDNN and our kernels on one GPU. Rounds on its stream().
+class GpuBackend : public Backend, public Rounding {
  public:
   /// The cudaStream_t that all is queued on.
   virtual void* stream() const = 0;

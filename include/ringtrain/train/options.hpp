@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ringtrain/compute/element.hpp"
 #include "ringtrain/train/learning_rate.hpp"
 #include "ringtrain/train/optimizer.hpp"
 
@@ -59,6 +60,7 @@ struct Options {
 
   Allreduce allreduce = Allreduce::automatic;
   double bucket_mb = 0.5;
+  Element gradient_dtype = Element::fp32;
   std::string interface;  ///< empty: any
 
   std::string checkpoint_dir;  ///< empty: no checkpoints

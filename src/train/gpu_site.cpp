@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/allreduce/gradient_reducer.hpp"
@@ -39,22 +41,29 @@ GpuTrainingSettings settings_of(const Plan& plan) {
   settings.momenta = momenta_of(plan.model.graph);
   settings.accumulates = plan.options.accumulate > 1;
   settings.graph = !plan.options.no_graph;
+  // Gradients are divided by the samples of all ranks, so they are smaller by as much.
+  const auto shares = std::bit_ceil(unsigned(plan.ranks * plan.options.accumulate));
+  settings.first_loss_scale *= static_cast<float>(shares);
+  settings.loss_scale.most *= static_cast<float>(shares);
   return settings;
 }
 
-std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend) {
+std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
+                                        int device) {
   CommunicatorOptions options;
+  options.gpu.device = device;
   options.gpu.compute_stream = backend.stream();
   return make_communicator("nccl", session, options);
 }
 
 class GpuSite final : public Site {
  public:
-  GpuSite(const Plan& plan, const MpiSession& session);
+  GpuSite(const Plan& plan, const MpiSession& session, int device);
 
   std::string title() const override {
-    return fmt::format("GPU of each rank: {}; computing in {}", backend_->title(),
-                       name_of(backend_->element()));
+    const bool exact = backend_->element() != Element::fp32;
+    return fmt::format("GPU of rank 0: {}; computing in {}{}", backend_->title(),
+                       name_of(backend_->element()), exact ? "" : " (convolutions in tf32)");
   }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
@@ -81,12 +90,14 @@ class GpuSite final : public Site {
     explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
     void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
     bool done() override { return snapshot_->done(); }
+    void release() override { snapshot_->release(); }
 
    private:
     std::unique_ptr<GpuSnapshot> snapshot_;
   };
 
   void write_first_values();
+  void connect(const MpiSession& session);
   Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
@@ -102,16 +113,16 @@ class GpuSite final : public Site {
   const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
   const Schedule schedule_;
-  std::unique_ptr<GpuTraining> training_, lone_training_;
+  std::unique_ptr<GpuTraining> training_;
   std::unique_ptr<Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
 };
 
-GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
+GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
     : plan_(plan),
-      backend_(make_gpu_backend(choose_gpu(session), element_of(plan.options.precision))),
-      communicator_(make_sums(session, *backend_)),
+      backend_(make_gpu_backend(device, element_of(plan.options.precision))),
+      communicator_(make_sums(session, *backend_, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
@@ -133,6 +144,15 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   copy_.emplace(backend_->make_snapshot(state_->buffers()));
+  connect(session);
+}
+
+// The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
+// broadcast behind it waits for its end.
+void GpuSite::connect(const MpiSession& session) {
+  session.barrier();
+  reducer_.finish();
+  communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
 // Before the optimizer, whose moving average starts from them.
@@ -162,10 +182,9 @@ std::vector<Optimizer::Slot> GpuSite::slots() const {
 
 std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
   GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
-  if (!lone_training_)
-    lone_training_ =
-        backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_));
-  return std::make_unique<GpuTrainer>(*lone_training_, plan_.trainer(), Position{});
+  return std::make_unique<GpuTrainer>(
+      backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_)),
+      plan_.trainer());
 }
 
 std::string GpuSite::plans() const {
@@ -175,7 +194,7 @@ std::string GpuSite::plans() const {
 }  // namespace
 
 std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session) {
-  return std::make_unique<GpuSite>(plan, session);
+  return std::make_unique<GpuSite>(plan, session, choose_gpu(session));
 }
 
 DeviceChoice choose_device(Device device, const MpiSession& session) {

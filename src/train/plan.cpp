@@ -21,6 +21,7 @@ void complete(Options& o, const Model& model) {
   if (!o.weight_decay) o.weight_decay = recipe.weight_decay;
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
   if (!o.ema) o.ema = recipe.ema;
+  if (!o.bucket_mb) o.bucket_mb = 0.5;
 }
 
 InputRecipe input_of(const Model& model) {
@@ -133,7 +134,7 @@ TrainerSettings Plan::trainer() const {
 }
 
 std::size_t Plan::bucket_bytes() const {
-  return static_cast<std::size_t>(options.bucket_mb * (1 << 20));
+  return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
 LoaderOptions Plan::loader(Split split) const {

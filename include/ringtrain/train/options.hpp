@@ -59,7 +59,7 @@ struct Options {
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;
-  double bucket_mb = 0.5;
+  std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
   std::string interface;  ///< empty: any
 

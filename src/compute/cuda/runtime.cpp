@@ -50,7 +50,11 @@ bool is_done(const Event& event) {
 DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* raw = nullptr;
-  check(cudaMalloc(&raw, bytes), sized("GPU memory", bytes));
+  const cudaError_t code = cudaMalloc(&raw, bytes);
+  if (code == cudaErrorMemoryAllocation)
+    throw Error(Exit::usage, sized("GPU memory", bytes),
+                "there is not enough left; a smaller --batch needs less");
+  check(code, sized("GPU memory", bytes));
   data_ = UniqueHandle<void*, cudaFree>(raw);
 }
 
@@ -80,10 +84,11 @@ Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
   cudaGraph_t raw = nullptr;
   try {
     queue();
-  } catch (...) {
+  } catch (const std::exception& failure) {
     static_cast<void>(cudaStreamEndCapture(stream, &raw));
     const Recording broken(raw);
-    throw;
+    throw Error("capture the step as a CUDA graph",
+                std::string(failure.what()) + "; --no-graph trains without");
   }
   check(cudaStreamEndCapture(stream, &raw), "cudaStreamEndCapture");
   const Recording recording(raw);

@@ -392,7 +392,7 @@ TEST_CASE("cuda training: the scale grows after an interval of good steps") {
 
   CHECK(rig.outcomes[0].loss_scale == 256);
   CHECK(rig.outcomes[1].loss_scale == 512);
-  CHECK(rig.read(rig.training->loss_scale()) == std::vector<float>{512, 1});
+  CHECK(rig.read(rig.training->loss_scale()) == std::vector<float>{512, 1, 0});
 }
 
 TEST_CASE("cuda training: a loss that is no number is told") {

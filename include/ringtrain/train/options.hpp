@@ -75,9 +75,8 @@ struct Options {
   bool quiet = false;
   ShowProgress progress = ShowProgress::automatic;
 
-  bool baseline = false;
+  bool baseline = false, plan = false;
   std::optional<double> require_efficiency;
-  bool plan = false;
   std::optional<std::string> plan_device;  ///< a GpuModel's name
 };
 

@@ -41,6 +41,12 @@ GpuTrainingSettings settings_of(const Plan& plan) {
   return settings;
 }
 
+GpuSettings gpu_settings(const Plan& plan, const MpiSession& session) {
+  return {.device = choose_gpu(session),
+          .element = element_of(plan.options.precision),
+          .deterministic = plan.options.deterministic};
+}
+
 std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend) {
   CommunicatorOptions options;
   options.gpu.compute_stream = backend.stream();
@@ -107,7 +113,7 @@ class GpuSite final : public Site {
 
 GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
     : plan_(plan),
-      backend_(make_gpu_backend(choose_gpu(session), element_of(plan.options.precision))),
+      backend_(make_gpu_backend(gpu_settings(plan, session))),
       communicator_(make_sums(session, *backend_)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),

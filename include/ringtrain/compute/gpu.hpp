@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/element.hpp"
@@ -14,6 +15,13 @@ namespace ringtrain {
 struct StatisticsMomentum {
   std::size_t end = 0;
   float momentum = 0;
+};
+
+/// Which GPU computes, and how.
+struct GpuSettings {
+  int device = 0;  ///< CUDA's number
+  Element element = Element::fp16;
+  bool deterministic = false;  ///< only engines of cuDNN's that give the same bits every time
 };
 
 struct GpuTrainingSettings {
@@ -117,9 +125,9 @@ class GpuBackend : public Backend {
   virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
 };
 
-/// `device`: CUDA's number. Makes it this thread's. Throws Error (usage) where there is no driver,
+/// Makes the GPU this thread's. Throws Error (usage) where there is no driver,
 /// no such GPU, none that is new enough, or no CUDA in the build.
-std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element);
+std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings);
 
 /// GPUs that this process can use; why there are none, else.
 struct GpusHere {

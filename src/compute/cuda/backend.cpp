@@ -11,17 +11,23 @@ namespace {
 
 constexpr int oldest_gpu = 75;  // compute capability
 
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties;
+}
+
 class CudaBackend final : public GpuBackend {
  public:
-  explicit CudaBackend(Element element)
-      : element_(element),
+  explicit CudaBackend(const GpuSettings& settings)
+      : settings_(settings),
         stream_(make_stream()),
         runner_(make_cudnn_runner(stream_.get())),
-        engines_(runner_->device()) {}
+        engines_(runner_->device(), {settings.deterministic, runner_->compiles()}) {}
 
   std::string name() const override { return "cuda"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
-    return cuda::supports(schedule, step, element_, engines_);
+    return cuda::supports(schedule, step, element(), engines_);
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
@@ -30,7 +36,7 @@ class CudaBackend final : public GpuBackend {
   Memory& memory() override { return memory_; }
 
   void* stream() const override { return stream_.get(); }
-  Element element() const override { return element_; }
+  Element element() const override { return settings_.element; }
   std::string title() const override;
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
@@ -42,9 +48,9 @@ class CudaBackend final : public GpuBackend {
   }
 
  private:
-  CudaProgram::Site site() { return {element_, engines_, *runner_, stream_.get()}; }
+  CudaProgram::Site site() { return {element(), engines_, *runner_, stream_.get()}; }
 
-  const Element element_;
+  const GpuSettings settings_;
   DeviceMemory memory_;
   const Stream stream_;
   const std::unique_ptr<CudnnRunner> runner_;
@@ -52,10 +58,7 @@ class CudaBackend final : public GpuBackend {
 };
 
 std::string CudaBackend::title() const {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  const cudaDeviceProp properties = properties_of(settings_.device);
   return fmt::format("{}, {} GiB", properties.name, properties.totalGlobalMem >> 30);
 }
 
@@ -77,14 +80,14 @@ void expect_usable(int device) {
 
 namespace ringtrain {
 
-std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element) {
+std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings) {
   const GpusHere here = gpus_here();
-  if (device >= here.count)
-    throw Error(Exit::usage, fmt::format("GPU {}", device),
+  if (settings.device >= here.count)
+    throw Error(Exit::usage, fmt::format("GPU {}", settings.device),
                 here.count == 0 ? here.why : fmt::format("this process sees {}", here.count));
-  cuda::expect_usable(device);
-  cuda::check(cudaSetDevice(device), "cudaSetDevice");
-  return std::make_unique<cuda::CudaBackend>(element);
+  cuda::expect_usable(settings.device);
+  cuda::check(cudaSetDevice(settings.device), "cudaSetDevice");
+  return std::make_unique<cuda::CudaBackend>(settings);
 }
 
 GpusHere gpus_here() {

@@ -85,7 +85,7 @@ struct Buffered {
 };
 
 Outcome run_gpu(const Graph& graph, Mode mode, Element element, const Batch& batch, bool fuse) {
-  const auto backend = make_gpu_backend(0, element);
+  const auto backend = make_gpu_backend({.element = element});
   const Buffered b(graph, backend->memory());
   const Schedule schedule = make_schedule(
       graph, batch_size, mode, 0.1f,

@@ -105,13 +105,28 @@ const Answer& Engines::ask(const Request& request) {
   return place->second;
 }
 
+std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor& graph) const {
+  const Choice* const choice = known_ == nullptr ? nullptr : known_->find(request);
+  std::optional<Engine> engine;
+  if (choice == nullptr) return engine;
+  go_through_proposals(graph, device_, [&](const Descriptor& proposal, std::size_t place) {
+    if (place == choice->place) engine = plan_of(proposal, place, {device_, rules_});
+    return place == choice->place;
+  });
+  if (engine && engine->name != choice->engine) engine.reset();
+  return engine;
+}
+
 Answer Engines::find(const Request& request) const {
   try {
     const Descriptor graph = describe(request.graph());
     auto first = first_choice(graph, {device_, rules_});
+    // Whether there is an engine must not depend on a file: all ranks make the same schedule.
     if (!first)
       return {std::nullopt, rules_.deterministic ? "no precompiled engine that is deterministic"
                                                  : "no precompiled engine"};
+    if (auto engine = known(request.key(), graph))
+      return {std::move(engine), "", Answer::Source::cache};
     return {std::move(first), ""};
   } catch (const Error& refusal) {
     return {std::nullopt, refusal.what()};
@@ -128,6 +143,11 @@ std::vector<Engine> Engines::candidates(const OperationGraph& graph, std::size_t
   };
   go_through_proposals(describe(graph), device_, add);
   return found;
+}
+
+void Engines::choose(const RequestKey& request, Engine engine) {
+  answers_.at(request).engine = std::move(engine);
+  keep(request);
 }
 
 }  // namespace ringtrain::cuda

@@ -37,17 +37,22 @@ struct Request {
 
 /// cuDNN's answer: an engine, or why there is none.
 struct Answer {
+  /// Who says that this engine is the best.
+  enum class Source { heuristics, cache, timing };
+
   std::optional<Engine> engine;
   std::string why;
+  Source source = Source::heuristics;
 };
 
 /// cuDNN's answers for one device, each asked for once. Not for several threads.
 class Engines {
  public:
-  explicit Engines(Descriptor device, EngineRules rules = {})
-      : device_(std::move(device)), rules_(rules) {}
+  /// `known`: choices of earlier runs, which are taken where they still hold; outlives this object.
+  explicit Engines(Descriptor device, EngineRules rules = {}, const EngineCache* known = nullptr)
+      : device_(std::move(device)), rules_(rules), known_(known) {}
 
-  /// The first choice of the heuristics of which a plan can be made. That is
+  /// The known choice, or the first choice of the heuristics of which a plan can be made. That is
   /// never an engine that is compiled at run time: those need the driver, so that the answer would
   /// depend on the machine. The answer stays valid as long as this object.
   const Answer& ask(const Request& request);
@@ -56,14 +61,21 @@ class Engines {
   /// more workspace than `workspace` bytes. They hold GPU memory on a real GPU.
   std::vector<Engine> candidates(const OperationGraph& graph, std::size_t most,
                                  std::size_t workspace) const;
+  /// `engine` is the answer from now on. No program uses the answer yet.
+  void choose(const RequestKey& request, Engine engine);
+  /// The answer stays: no other proposal is better.
+  void keep(const RequestKey& request) { answers_.at(request).source = Answer::Source::timing; }
+
   using Answers = std::map<RequestKey, Answer>;
   const Answers& answers() const { return answers_; }
 
  private:
   Answer find(const Request& request) const;
+  std::optional<Engine> known(const RequestKey& request, const Descriptor& graph) const;
 
   const Descriptor device_;
   const EngineRules rules_;
+  const EngineCache* const known_;
   Answers answers_;
 };
 

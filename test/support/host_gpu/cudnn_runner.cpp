@@ -1,4 +1,6 @@
 #include "compute/cuda/cudnn_runner.hpp"
+
+#include <algorithm>
 #include <cstring>
 
 #include "compute/cuda/device.hpp"
@@ -46,6 +48,10 @@ void check_memory(Device& gpu, const std::string& engine, const std::vector<Exte
   }
 }
 
+std::uint64_t time_of(Device& gpu, const std::string& engine, std::size_t place) {
+  return gpu.engine_time ? gpu.engine_time(engine, place) : 20 - std::min<std::size_t>(place, 20);
+}
+
 /// Runs the graphs that engines were chosen for.
 class HostRunner final : public CudnnRunner {
  public:
@@ -71,9 +77,14 @@ std::function<void()> HostRunner::bind(const Engine& engine, const OperationGrap
     if (bytes > 0) std::memset(workspace, 0xff, bytes);
     host_gpu::interpret(graph, pointers);
   };
-  return [stream = stream_, run] {
+  return [stream = stream_, run, name = engine.name, place = engine.place] {
     const cudaError_t code = host_gpu::call([&](Device& device) {
-      return device.submit(stream, "cudnn engine", run, &host_gpu::Counts::engines);
+      const std::uint64_t us = time_of(device, name, place);
+      const auto timed = [&device, run, us] {
+        device.scheduler.take(us);
+        run();
+      };
+      return device.submit(stream, "cudnn engine", timed, &host_gpu::Counts::engines);
     });
     if (code != cudaSuccess) throw Error("cudnnBackendExecute", cudaGetErrorString(code));
   };

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -6,8 +6,10 @@
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "train/agreement.hpp"
+#include "train/cache_folder.hpp"
 #include "train/gpu_trainer.hpp"
 #include "train/network.hpp"
 #include "train/option_values.hpp"
@@ -42,9 +44,35 @@ GpuTrainingSettings settings_of(const Plan& plan) {
 }
 
 GpuSettings gpu_settings(const Plan& plan, const MpiSession& session) {
+  const Options& o = plan.options;
   return {.device = choose_gpu(session),
-          .element = element_of(plan.options.precision),
-          .deterministic = plan.options.deterministic};
+          .element = element_of(o.precision),
+          .deterministic = o.deterministic,
+          .autotune = o.autotune,
+          .cache_folder = cache_folder()};
+}
+
+// Of a rank's engines, for the user.
+std::vector<std::string> told(const GpuEngines& engines) {
+  std::vector<std::string> lines = engines.notes;
+  if (engines.timed > 0)
+    lines.push_back(
+        fmt::format("autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
+                    "requests known from earlier runs",
+                    engines.plans, engines.timed, engines.seconds, engines.known));
+  else if (engines.known > 0)
+    lines.push_back(
+        fmt::format("engines for {} requests to cuDNN are known from earlier runs", engines.known));
+  if (!engines.dropped.empty())
+    lines.push_back(fmt::format("autotune: {} plans failed, such as {}", engines.dropped.size(),
+                                engines.dropped.front()));
+  return lines;
+}
+
+// One fingerprint where all ranks have chosen alike. The list is whole on rank 0 only.
+std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine) {
+  if (std::ranges::count(ranks, mine) == std::ssize(ranks)) return mine;
+  return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
 }
 
 std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend) {
@@ -57,10 +85,7 @@ class GpuSite final : public Site {
  public:
   GpuSite(const Plan& plan, const MpiSession& session);
 
-  std::string title() const override {
-    return fmt::format("GPU of each rank: {}; computing in {}", backend_->title(),
-                       name_of(backend_->element()));
-  }
+  std::vector<std::string> notes() const override;
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }
@@ -109,6 +134,7 @@ class GpuSite final : public Site {
   std::unique_ptr<Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
+  std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
 GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
@@ -135,6 +161,15 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   copy_.emplace(backend_->make_snapshot(state_->buffers()));
+  const std::string mine = backend_->engines().fingerprint;
+  engines_ = fingerprint_of(session.gather(mine), mine);
+}
+
+std::vector<std::string> GpuSite::notes() const {
+  std::vector<std::string> lines = told(backend_->engines());
+  lines.insert(lines.begin(), fmt::format("GPU of each rank: {}; computing in {}",
+                                          backend_->title(), name_of(backend_->element())));
+  return lines;
 }
 
 // Before the optimizer, whose moving average starts from them.
@@ -164,7 +199,8 @@ std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
 }
 
 std::string GpuSite::plans() const {
-  return fmt::format(R"({{"precision":"{}"}})", name_of(backend_->element()));
+  return fmt::format(R"({{"precision":"{}","engines":"{}"}})", name_of(backend_->element()),
+                     engines_);
 }
 
 }  // namespace

@@ -29,14 +29,20 @@ void NcclCommunicator::broadcast(View values, int root) {
 }
 
 void NcclCommunicator::start_sum(View gradients) {
-  if (!group_ || gradients.size() == 0) return;
-  const std::size_t count = gradients.size() * sizeof(float) / bytes_of(sums_.element);
-  const Reduction reduction = sums_.average ? Reduction::average : Reduction::sum;
+  start(gradients.data(), gradients.size(), Element::fp32, Reduction::sum);
+}
+
+void NcclCommunicator::start_average(NarrowView gradients) {
+  start(gradients.data(), gradients.size(), gradients.element(), Reduction::average);
+}
+
+void NcclCommunicator::start(void* numbers, std::size_t count, Element element,
+                             Reduction reduction) {
+  if (!group_ || count == 0) return;
   follow_compute();
   in_flight_ = true;
   group_->call("ncclAllReduce", [&](NcclComm comm) {
-    return calls_->all_reduce(gradients.data(), count, sums_.element, reduction, comm,
-                              stream_.get());
+    return calls_->all_reduce(numbers, count, element, reduction, comm, stream_.get());
   });
 }
 

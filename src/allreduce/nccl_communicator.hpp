@@ -25,6 +25,7 @@ class NcclCommunicator final : public Communicator {
   Memory& memory() override { return memory_; }
   void broadcast(View values, int root) override;
   void start_sum(View gradients) override;
+  void start_average(NarrowView gradients) override;
   void finish() override;
   void check() override;
   void close() override;
@@ -34,6 +35,7 @@ class NcclCommunicator final : public Communicator {
  private:
   GpuStream compute() const { return static_cast<GpuStream>(sums_.compute_stream); }
   void follow_compute();
+  void start(void* numbers, std::size_t count, Element element, Reduction reduction);
 
   const std::shared_ptr<NcclCalls> calls_;
   const NcclRank me_;

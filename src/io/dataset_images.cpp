@@ -40,7 +40,7 @@ std::vector<std::string> class_names_in(const fs::path& directory) {
 }
 
 fs::path training_home(const fs::path& directory) {
-  const fs::path home = directory / "train";
+  fs::path home = directory / "train";
   if (!fs::is_directory(home))
     fail(directory, "no directory train/ there, which holds <class>/<image>");
   return home;

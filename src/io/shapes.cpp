@@ -139,11 +139,12 @@ std::uint8_t to_byte(float value) {
 }
 
 void paint_row(const Scene& scene, Outline outline, int y, const Row& noise, std::uint8_t* row) {
+  constexpr int middle = side / 2;
   for (int x = 0; x < side; ++x) {
     const float shape = coverage(scene, outline, x, y);
     for (int c = 0; c < Image::channels; ++c) {
-      const float shade = scene.slope_x[c] * static_cast<float>(x - side / 2) +
-                          scene.slope_y[c] * static_cast<float>(y - side / 2);
+      const float shade = scene.slope_x[c] * static_cast<float>(x - middle) +
+                          scene.slope_y[c] * static_cast<float>(y - middle);
       const float behind = scene.background[c] + shade;
       const int i = x * Image::channels + c;
       row[i] = to_byte(behind + shape * (scene.foreground[c] - behind) + noise[i]);

@@ -1,5 +1,7 @@
 #include "train/checkpoints.hpp"
 
+#include <fmt/core.h>
+
 #include <thread>
 
 #include "ringtrain/base/error.hpp"
@@ -36,8 +38,9 @@ void Checkpoints::save(const Position& position) {
     if (!skipping_ || every_.steps > 0)
       report_({.kind = SaveEvent::Kind::failed,
                .step = position.step,
-               .text = "both slots are still being written: nothing saved at step " +
-                       std::to_string(position.step)},
+               .text = (copying_ ? "the copy before it is not done"
+                                 : "both slots are still being written") +
+                       fmt::format(": nothing saved at step {}", position.step)},
               0);
     skipping_ = true;
     return;
@@ -65,23 +68,43 @@ bool Checkpoints::hand_over() {
   return true;
 }
 
+bool Checkpoints::settle(double timeout_s) {
+  const Stopwatch watch;
+  while (!hand_over()) {
+    if (watch.elapsed() > timeout_s) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
 void Checkpoints::finish(const Position& position, double timeout_s) {
   if (writer_.idle()) return;
   const std::chrono::duration<double> timeout(timeout_s);
   Stopwatch watch;
-  while (!hand_over() && watch.elapsed() < timeout_s)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const bool copied = settle(timeout_s);
   report_events(writer_.poll());
-  const bool under_way = last_step_ == position.step && !writer_.failure();
-  const auto copy = [&](SnapshotBuffers slot) {
-    state_.start(slot);
-    while (!state_.done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
-  const bool handed_over = under_way || writer_.save(metadata(position), copy, timeout);
+  const bool under_way = copied && last_step_ == position.step && !writer_.failure();
+  const bool handed_over = under_way || (copied && save_last(position, timeout_s));
+  state_.release();
   report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)
-    throw Error(Exit::storage, "final checkpoint", "the saves before it did not become durable");
+    throw Error(Exit::storage, "final checkpoint",
+                copied ? "the saves before it did not become durable"
+                       : "its copy out of the GPU did not end in time");
+}
+
+bool Checkpoints::save_last(const Position& position, double timeout_s) {
+  bool copied = false;
+  const auto copy = [&](SnapshotBuffers slot) {
+    const Stopwatch watch;
+    state_.start(slot);
+    while (!(copied = state_.done()) && watch.elapsed() < timeout_s)
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (!copied)
+      throw Error(Exit::storage, "final checkpoint", "its copy out of the GPU did not end in time");
+  };
+  return writer_.save(metadata(position), copy, std::chrono::duration<double>(timeout_s));
 }
 
 CheckpointMetadata Checkpoints::metadata(const Position& position) const {

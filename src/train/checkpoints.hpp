@@ -26,6 +26,9 @@ class Checkpoints {
   void offer(const Position& position);
   /// The same whether one is due or not.
   void save(const Position& position);
+  /// Waits until the copy under way is handed over, so that what comes may take long: whether it
+  /// was, in time.
+  bool settle(double timeout_s);
   /// The save at the end of training: waits until it is durable, or `timeout_s` at most. Throws
   /// Error(Exit::storage) when it did not become durable.
   void finish(const Position& position, double timeout_s);
@@ -38,6 +41,7 @@ class Checkpoints {
   bool due(const Position& position) const;
   bool start(const Position& position);
   bool hand_over();
+  bool save_last(const Position& position, double timeout_s);
   void report_events(std::vector<SaveEvent> events);
 
   CheckpointWriter writer_;

@@ -43,6 +43,7 @@ class CpuSite final : public Site {
     explicit Copy(const TrainingState& state) : state_(state) {}
     void start(std::span<const std::span<float>> targets) override { state_.copy_to(targets); }
     bool done() override { return true; }
+    void release() override {}
 
    private:
     const TrainingState& state_;

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/narrow_communicator.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/gpu.hpp"
@@ -40,12 +43,16 @@ GpuTrainingSettings settings_of(const Plan& plan) {
   settings.momenta = momenta_of(plan.model.graph);
   settings.accumulates = plan.options.accumulate > 1;
   settings.graph = !plan.options.no_graph;
+  // Gradients are divided by the samples of all ranks, so they are smaller by as much.
+  const auto shares = std::bit_ceil(unsigned(plan.ranks * plan.options.accumulate));
+  settings.first_loss_scale *= static_cast<float>(shares);
+  settings.loss_scale.most *= static_cast<float>(shares);
   return settings;
 }
 
-GpuSettings gpu_settings(const Plan& plan, const MpiSession& session) {
+GpuSettings gpu_settings(const Plan& plan, int device) {
   const Options& o = plan.options;
-  return {.device = choose_gpu(session),
+  return {.device = device,
           .element = element_of(o.precision),
           .deterministic = o.deterministic,
           .autotune = o.autotune,
@@ -75,15 +82,17 @@ std::string fingerprint_of(const std::vector<std::string>& ranks, const std::str
   return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
 }
 
-std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend) {
+std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
+                                        int device) {
   CommunicatorOptions options;
+  options.gpu.device = device;
   options.gpu.compute_stream = backend.stream();
   return make_communicator("nccl", session, options);
 }
 
 class GpuSite final : public Site {
  public:
-  GpuSite(const Plan& plan, const MpiSession& session);
+  GpuSite(const Plan& plan, const MpiSession& session, int device);
 
   std::vector<std::string> notes() const override;
   Communicator& communicator() override { return *communicator_; }
@@ -111,15 +120,18 @@ class GpuSite final : public Site {
     explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
     void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
     bool done() override { return snapshot_->done(); }
+    void release() override { snapshot_->release(); }
 
    private:
     std::unique_ptr<GpuSnapshot> snapshot_;
   };
 
   void write_first_values();
+  void connect(const MpiSession& session);
   Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
+  std::unique_ptr<Communicator> make_narrow_sums();
   GpuStepSums step_sums();
   std::vector<Optimizer::Slot> slots() const;
 
@@ -128,25 +140,27 @@ class GpuSite final : public Site {
   const std::unique_ptr<Communicator> communicator_;
   Buffer parameters_, statistics_, batch_statistics_;
   StepSums sums_;
+  const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
   const Schedule schedule_;
-  std::unique_ptr<GpuTraining> training_, lone_training_;
+  std::unique_ptr<GpuTraining> training_;
   std::unique_ptr<Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
   std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
-GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
+GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
     : plan_(plan),
-      backend_(make_gpu_backend(gpu_settings(plan, session))),
-      communicator_(make_sums(session, *backend_)),
+      backend_(make_gpu_backend(gpu_settings(plan, device))),
+      communicator_(make_sums(session, *backend_, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
+      narrow_(make_narrow_sums()),
+      reducer_(narrow_ ? *narrow_ : *communicator_, sums_.all(), plan.bucket_bytes()),
       schedule_(make_schedule(plan, *backend_, Mode::training)) {
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
@@ -163,13 +177,24 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session)
   copy_.emplace(backend_->make_snapshot(state_->buffers()));
   const std::string mine = backend_->engines().fingerprint;
   engines_ = fingerprint_of(session.gather(mine), mine);
+  connect(session);
 }
 
 std::vector<std::string> GpuSite::notes() const {
-  std::vector<std::string> lines = told(backend_->engines());
-  lines.insert(lines.begin(), fmt::format("GPU of each rank: {}; computing in {}",
-                                          backend_->title(), name_of(backend_->element())));
+  const bool exact = backend_->element() != Element::fp32;
+  std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
+                                             backend_->title(), name_of(backend_->element()),
+                                             exact ? "" : " (convolutions in tf32)")};
+  for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
   return lines;
+}
+
+// The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
+// broadcast behind it waits for its end.
+void GpuSite::connect(const MpiSession& session) {
+  session.barrier();
+  reducer_.finish();
+  communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
 // Before the optimizer, whose moving average starts from them.
@@ -177,6 +202,13 @@ void GpuSite::write_first_values() {
   const FirstValues first = first_values(plan_);
   backend_->memory().write(first.parameters, parameters_);
   backend_->memory().write(first.statistics, statistics_);
+}
+
+std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
+  const Element element = plan_.options.gradient_dtype;
+  if (element == Element::fp32) return nullptr;
+  return std::make_unique<NarrowCommunicator>(*communicator_, *backend_, element, sums_.all(),
+                                              sums_.place_of(0));
 }
 
 GpuStepSums GpuSite::step_sums() {
@@ -192,10 +224,9 @@ std::vector<Optimizer::Slot> GpuSite::slots() const {
 
 std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
   GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
-  if (!lone_training_)
-    lone_training_ =
-        backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_));
-  return std::make_unique<GpuTrainer>(*lone_training_, plan_.trainer(), Position{});
+  return std::make_unique<GpuTrainer>(
+      backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_)),
+      plan_.trainer());
 }
 
 std::string GpuSite::plans() const {
@@ -206,7 +237,7 @@ std::string GpuSite::plans() const {
 }  // namespace
 
 std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session) {
-  return std::make_unique<GpuSite>(plan, session);
+  return std::make_unique<GpuSite>(plan, session, choose_gpu(session));
 }
 
 DeviceChoice choose_device(Device device, const MpiSession& session) {

@@ -13,7 +13,9 @@ StepOutcome outcome_of(const GpuOutcome& o) {
           .top1 = o.top1,
           .stop = o.stop > 0,
           .signal = agreed_signal(o.signal, o.signalled),
-          .not_finite = o.not_finite};
+          .not_finite = o.not_finite,
+          .skipped = o.skipped,
+          .loss_scale = o.loss_scale};
 }
 
 }  // namespace
@@ -22,6 +24,9 @@ GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, P
     : Trainer(settings, start), training_(training) {
   training_.refresh();
 }
+
+GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings)
+    : Trainer(settings, {}), own_(std::move(training)), training_(*own_) {}
 
 std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
   UnderWay now{{}, learning_rate(), 0, 0};

@@ -1,5 +1,6 @@
 #pragma once
 #include <deque>
+#include <memory>
 
 #include "ringtrain/compute/gpu.hpp"
 #include "train/trainer.hpp"
@@ -7,10 +8,12 @@
 namespace ringtrain {
 
 /// Steps on a GPU: queued, and reported once the GPU is done with them, two steps later at most.
-/// `training` outlives it.
+/// A `training` that is not its own outlives it.
 class GpuTrainer final : public Trainer {
  public:
   GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start);
+  /// From the beginning, with a training of its own.
+  GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings);
 
   std::optional<StepReport> step(Loader& loader, Stop stop) override;
   std::optional<StepReport> finish_step() override { return take(0); }
@@ -24,6 +27,7 @@ class GpuTrainer final : public Trainer {
   };
   std::optional<StepReport> take(int still_under_way);
 
+  const std::unique_ptr<GpuTraining> own_;
   GpuTraining& training_;
   std::deque<UnderWay> under_way_;
 };

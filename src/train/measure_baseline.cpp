@@ -48,25 +48,9 @@ LoaderOptions alone_options(const Plan& plan) {
   return options;
 }
 
-class StateGuard {
- public:
-  explicit StateGuard(const TrainingState& state) : state_(state), kept_(state.copy()) {}
-  ~StateGuard() { state_.copy_from(kept_); }
-  StateGuard(const StateGuard&) = delete;
-
- private:
-  const TrainingState& state_;
-  const std::vector<std::vector<float>> kept_;
-};
-
-}  // namespace
-
-std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
-                                           const StopRequest& stop) {
-  const StateGuard guard(site.state());
-  Runner all(plan, site.make_trainer({}), plan.loader(Split::training), stop);
-  Runner alone(plan, site.make_lone_trainer(), alone_options(plan), stop);
-
+// The comparison; nullopt when a rank was asked to stop.
+std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& session, Runner& all,
+                                          std::optional<Runner>& alone) {
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
   if (all.stopped()) return std::nullopt;
@@ -75,11 +59,10 @@ std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const M
 
   std::vector<double> alone_rates, together_rates;
   for (int round = 0; round < rounds; ++round) {
-    double seconds = 0;
-    if (session.rank() == 0) seconds = alone.seconds_of(agreed);
+    const double alone_s = alone ? alone->seconds_of(agreed) : 1;
     session.barrier_asleep();
-    alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / seconds);
-    seconds = all.seconds_of(agreed);
+    alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / alone_s);
+    const double seconds = all.seconds_of(agreed);
     if (all.stopped()) return std::nullopt;
     session.barrier();
     together_rates.push_back(double(agreed) * plan.global_batch / seconds);
@@ -88,6 +71,24 @@ std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const M
   for (auto* rates : {&alone_rates, &together_rates})
     session.broadcast(std::as_writable_bytes(std::span(*rates)), 0);
   return compare(alone_rates, together_rates, session.size());
+}
+
+}  // namespace
+
+std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
+                                           const StopRequest& stop) {
+  const auto kept = site.state().copy();
+  Runner all(plan, site.make_trainer({}), plan.loader(Split::training), stop);
+  std::optional<Runner> alone;
+  try {
+    if (session.rank() == 0)
+      alone.emplace(plan, site.make_lone_trainer(), alone_options(plan), stop);
+    const auto result = compare_windows(plan, session, all, alone);
+    site.state().copy_from(kept);
+    return result;
+  } catch (const std::exception& failure) {
+    session.abort(failure);  // while the runners live: what they have under way may never end
+  }
 }
 
 }  // namespace ringtrain

@@ -40,6 +40,8 @@ inline constexpr std::array names_of<Device> = {"auto", "cpu", "cuda"};
 template <>
 inline constexpr std::array names_of<Precision> = {"auto", "fp32", "bf16", "fp16"};
 template <>
+inline constexpr std::array names_of<Element> = {"fp32", "fp16", "bf16"};
+template <>
 inline constexpr std::array names_of<OnNan> = {"stop", "skip"};
 template <>
 inline constexpr std::array names_of<Allreduce> = {"auto", "ring", "mpi", "nccl"};

@@ -206,9 +206,14 @@ void Parser::check_contradictions() const {
     throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
   const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
-  if (narrow && (o.device == Device::cpu || (o.plan && !o.plan_device)))
+  const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);
+  if (narrow && on_cpus)
     throw usage("--precision",
                 "CPUs train in auto, fp32; bf16 and fp16 are for GPUs, here or --plan-device GPU");
+  if (o.gradient_dtype != Element::fp32 && on_cpus)
+    throw usage("--gradient-dtype",
+                "between CPUs gradients are fp32; fp16 and bf16 are for GPUs, here or "
+                "--plan-device GPU");
   check_checkpoint_options();
 }
 

@@ -21,6 +21,7 @@ void complete(Options& o, const Model& model) {
   if (!o.weight_decay) o.weight_decay = recipe.weight_decay;
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
   if (!o.ema) o.ema = recipe.ema;
+  if (!o.bucket_mb) o.bucket_mb = 0.5;
 }
 
 InputRecipe input_of(const Model& model) {
@@ -133,7 +134,7 @@ TrainerSettings Plan::trainer() const {
 }
 
 std::size_t Plan::bucket_bytes() const {
-  return static_cast<std::size_t>(options.bucket_mb * (1 << 20));
+  return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
 LoaderOptions Plan::loader(Split split) const {
@@ -160,6 +161,9 @@ void check_device(const Options& o) {
   if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
     throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
+  if (!gpu && o.gradient_dtype != Element::fp32)
+    throw Error(Exit::usage, std::string("--gradient-dtype ") + name_of(o.gradient_dtype),
+                "sums between GPUs, but this run computes on CPUs; leave it out or say fp32");
 }
 
 }  // namespace

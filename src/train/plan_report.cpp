@@ -27,6 +27,7 @@ struct Subject {
   OptimizerKind optimizer = {};
   bool averaged = false;     // --ema
   bool accumulates = false;  // --accumulate above 1
+  Element gradient_dtype = Element::fp32;
 
   // fp32 numbers a parameter that the optimizer keeps beside it.
   std::size_t slots() const {
@@ -34,9 +35,10 @@ struct Subject {
     return by_kind[static_cast<std::size_t>(optimizer)] + averaged;
   }
   std::size_t parameters() const { return model.graph.parameter_count(); }
-  // Parameters, gradients, their sum over several batches, and slots.
+  // Parameters, gradients, their sum over several batches, slots, and gradients rounded for others.
   double state_bytes() const {
-    return double(parameters()) * (2 + double(accumulates) + double(slots())) * sizeof(float);
+    const std::size_t rounded = gradient_dtype == Element::fp32 ? 0 : bytes_of(gradient_dtype);
+    return double(parameters()) * double((2 + accumulates + slots()) * sizeof(float) + rounded);
   }
   // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy.
   double update_bytes(Element element) const {
@@ -54,6 +56,7 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
   s.accumulates = o.accumulate > 1;
+  s.gradient_dtype = o.gradient_dtype;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;

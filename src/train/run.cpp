@@ -43,9 +43,11 @@ std::string ending(int signal, const Position& position) {
 }
 
 // What --device auto and --precision auto mean where there are GPUs.
-void choose_gpu_defaults(Options& o) {
+void choose_gpu_defaults(Options& o, int hosts) {
   o.device = Device::cuda;
   if (o.precision == Precision::automatic) o.precision = Precision::fp16;
+  // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
+  if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
 }
 
 // One training job on one rank.
@@ -81,7 +83,7 @@ class Job {
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   void evaluate_at(const Position& position);
-  void stop_for(int signal, const Position& position);
+  void stop_for(int signal);
 
   const MpiSession& session_;
   Output& output_;
@@ -204,13 +206,16 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     step(trainer, loader, checkpoints);
     if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
     finish_steps(trainer);
+    checkpoints.settle(options().final_save_timeout_s);
     if (!stopping_) evaluate_at(trainer.position());
   }
   finish_steps(trainer);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
+  checkpoints.settle(options().final_save_timeout_s);
   if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
     evaluate_at(trainer.position());
+  if (stopping_) output_.note(ending(signal_, trainer.position()));
   checkpoints.finish(trainer.position(), options().final_save_timeout_s);
   log_->finish(trainer.position(), session_);
   return exit_code();
@@ -238,11 +243,15 @@ void Job::finish_steps(Trainer& trainer) {
 
 void Job::look_at(const StepReport& report) {
   guard(report.outcome, report.position);
-  if (report.outcome.stop && !stopping_) stop_for(report.outcome.signal, report.position);
+  if (report.outcome.stop && !stopping_) stop_for(report.outcome.signal);
 }
 
 // All ranks saw the same sums, so all agree in the same step.
 void Job::guard(const StepOutcome& outcome, const Position& position) {
+  if (outcome.skipped && !outcome.not_finite)
+    log_->event("skipped", fmt::format("step {} left out: its gradients overflow; the loss scale "
+                                       "is {:g} now",
+                                       position.step, outcome.loss_scale));
   if (!outcome.not_finite) return;
   std::string where = std::isfinite(outcome.loss) ? "a gradient" : "the loss";
   if (const auto first = site_.first_non_finite_gradient()) {
@@ -264,7 +273,7 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 void Job::evaluate_at(const Position& position) {
   const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
                                      plan_.loader(Split::evaluation), session_, stop_);
-  if (result.signal != 0) return stop_for(result.signal, position);
+  if (result.signal != 0) return stop_for(result.signal);
   evaluated_step_ = position.step;
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
@@ -272,8 +281,7 @@ void Job::evaluate_at(const Position& position) {
 }
 
 // On all ranks alike.
-void Job::stop_for(int signal, const Position& position) {
-  output_.note(ending(signal, position));
+void Job::stop_for(int signal) {
   stopping_ = true;
   signal_ = signal;
 }
@@ -286,6 +294,7 @@ int Job::evaluate_only() {
         Exit::usage);
   log_.emplace(output_, plan_, start_, session_.rank());
   evaluate_at(start_);
+  if (stopping_) output_.note(ending(signal_, start_));
   return exit_code();
 }
 
@@ -319,7 +328,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   output->note(threads.text);
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
-  if (device.gpu) choose_gpu_defaults(chosen);
+  if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
     return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size());

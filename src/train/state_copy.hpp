@@ -8,10 +8,12 @@ namespace ringtrain {
 class StateCopy {
  public:
   virtual ~StateCopy() = default;
-  /// `targets`: one for each of TrainingState::buffers(); they stay until done().
+  /// `targets`: one for each of TrainingState::buffers(); they stay until release().
   virtual void start(std::span<const std::span<float>> targets) = 0;
   /// Whether the copy is complete, or none was started. Never waits.
   virtual bool done() = 0;
+  /// Waits for the copy under way; no target is used from here on.
+  virtual void release() = 0;
 };
 
 }  // namespace ringtrain

@@ -38,8 +38,11 @@ void StepSums::ask_to_stop(int signal) {
 
 StepOutcome StepSums::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  return {head[loss], head[top1], head[stop] > 0, agreed_signal(head[signals], head[signalled]),
-          !std::isfinite(head[loss])};
+  return {.loss = head[loss],
+          .top1 = head[top1],
+          .stop = head[stop] > 0,
+          .signal = agreed_signal(head[signals], head[signalled]),
+          .not_finite = !std::isfinite(head[loss])};
 }
 
 }  // namespace ringtrain

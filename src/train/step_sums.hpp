@@ -11,6 +11,9 @@ struct StepOutcome {
   bool stop = false;        ///< some rank asks to stop after this step
   int signal = 0;           ///< and the signal that made it ask, if one did
   bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
+  /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
+  bool skipped = false;
+  double loss_scale = 1;
 };
 
 /// The one buffer that the ranks sum in a step: a head of step results and BatchNorm statistics,

@@ -90,16 +90,23 @@ TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next
   CHECK(job.nccl->queries == 0);
 }
 
-TEST_CASE("nccl: 16-bit gradients are twice as many, and can be averaged") {
+TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside them") {
   Job job;
-  job.sums.element = GENERATE(Element::fp16, Element::bf16);
-  job.sums.average = true;
+  const Element element = GENERATE(Element::fp16, Element::bf16);
+  const std::string name = name_of(element);
   const auto communicator = job.start();
+  const NarrowView narrow(element, reinterpret_cast<std::uint16_t*>(job.gradients.data()), 20);
+  job.nccl->forget();
 
-  communicator->start_sum(job.all());
+  communicator->start_average(narrow.slice(7, 13));
+  communicator->start_average(narrow.slice(4, 0));
+  communicator->start_sum(job.all().slice(0, 2));
+  communicator->finish();
 
-  CHECK(job.nccl->count(std::string("average 0+20 ") + name_of(job.sums.element) + " on sums") ==
-        1);
+  CHECK(job.nccl->calls() == Texts{"record 1 on compute", "sums waits for 1",
+                                   "average 7+13 " + name + " on sums", "record 1 on compute",
+                                   "sums waits for 1", "sum 0+2 fp32 on sums", "record 2 on sums",
+                                   "compute waits for 2"});
 }
 
 TEST_CASE("nccl: a broadcast follows the compute stream and is there when it returns") {
@@ -300,6 +307,7 @@ TEST_CASE("nccl: one rank alone needs no NCCL, but has memory") {
 
   communicator->broadcast(buffer, 0);
   communicator->start_sum(buffer);
+  communicator->start_average({Element::fp16, nullptr, 3});
   communicator->finish();
   communicator->check();
   buffer = Buffer();

@@ -44,6 +44,20 @@ check "resumed: exit code $?" test $? -eq 0
 check "resumed: same bits" is "$(state parts/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
 check "every checkpoint is there" is "$(cd parts && echo step-*)" "step-0000000010.h5 step-0000000012.h5 step-0000000020.h5"
 
+# Gradients are rounded for other ranks even where there are none.
+for dtype in fp16 bf16; do
+  run "$gpu" --precision fp32 --gradient-dtype $dtype --model mlp --steps 20 --eval-every 0 --checkpoint-dir $dtype
+  check "gradients in $dtype: exit code $?" test $? -eq 0
+  check "gradients in $dtype: the loss is the CPU's" near "$host" "$(last_loss)" 0.15
+done
+run "$gpu" --precision fp32 --model mlp --steps 20 --eval-every 0 --checkpoint-dir fp32
+check "gradients in 16 bits: they are rounded" test "$(for dtype in fp32 fp16 bf16; do state $dtype/step-0000000020.h5; done | sort -u | wc -l)" -eq 3
+run "$gpu" --precision fp32 --gradient-dtype fp16 --model mlp --steps 12 --eval-every 0 --checkpoint-dir fp16_parts
+run "$gpu" --precision fp32 --gradient-dtype fp16 --model mlp --steps 20 --eval-every 0 --checkpoint-dir fp16_parts --no-graph
+check "gradients in fp16: resumed, the same bits" is "$(state fp16_parts/step-0000000020.h5)" "$(state fp16/step-0000000020.h5)"
+run "$gpu" --precision fp32 --model mlp --steps 21 --eval-every 0 --checkpoint-dir fp16_parts
+check "gradients in fp32 again: what changed is told" has "gradient-dtype: fp16 -> fp32"
+
 # What a GPU has trained, a CPU evaluates and goes on with; and the reverse.
 run "$gpu" --model mlp --eval-only --resume whole/step-0000000020.h5
 on_gpu=$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)
@@ -80,6 +94,9 @@ run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir several --accu
 check "--accumulate: exit code $?" test $? -eq 0
 run "$gpu" --model mlp --steps 6 --eval-every 0 --lr 1000000 --warmup-epochs 0 --precision fp32
 check "a loss that is no number: exit code $?" test $? -eq 76
+
+run "$gpu" --model mlp --steps 5 --eval-every 0 --checkpoint-dir late --final-save-timeout 0
+check "a final checkpoint that is not durable in time: exit code $?" test $? -eq 75
 
 timeout 200 "$gpu" --data shapes --batch 8 --model mlp --steps 1000000 --eval-every 0 --log-every 10 --checkpoint-dir stopped >log 2>&1 </dev/null &
 job=$!

@@ -74,9 +74,10 @@ class RecordingNccl final : public NcclCalls {
   NcclResult comm_deregister(NcclComm, void*) override { return note("deregister"); }
   NcclResult all_reduce(void* data, std::size_t count, Element element, Reduction reduction,
                         NcclComm, GpuStream stream) override {
+    const auto bytes = static_cast<std::byte*>(data) - reinterpret_cast<const std::byte*>(base);
     return note(fmt::format("{} {}+{} {} on {}", reduction == Reduction::sum ? "sum" : "average",
-                            static_cast<float*>(data) - base, count, name_of(element),
-                            name(stream)));
+                            static_cast<std::size_t>(bytes) / bytes_of(element), count,
+                            name_of(element), name(stream)));
   }
   NcclResult broadcast(float* data, std::size_t count, int root, NcclComm,
                        GpuStream stream) override {

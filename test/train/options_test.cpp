@@ -63,6 +63,7 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--on-nan skip",
                                         "--allreduce ring",
                                         "--bucket-mb 2",
+                                        "--gradient-dtype bf16",
                                         "--interface eth0",
                                         "--checkpoint-dir d",
                                         "--checkpoint-dir d --checkpoint-every 100",
@@ -133,6 +134,7 @@ TEST_CASE("options: a plan is a local command, for the device that it names") {
   CHECK(command.action == Command::Action::plan);
   CHECK(command.options.plan_device == "h100");
   CHECK(command.options.precision == Precision::bf16);
+  CHECK(options("--plan --plan-device h100 --gradient-dtype bf16").gradient_dtype == Element::bf16);
   CHECK_THAT(refusal("--plan-device h100"), Contains("--plan"));
   CHECK_THAT(refusal("--plan --precision fp16"), Contains("--plan-device"));
 }
@@ -173,6 +175,10 @@ TEST_CASE("options: an unknown name is refused with the nearest one") {
 TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK_THAT(refusal("--device tpu"), Contains("--device tpu") && Contains("auto, cpu, cuda"));
   CHECK_THAT(refusal("--device cpu --precision bf16"), Contains("auto, fp32"));
+  CHECK_THAT(refusal("--gradient-dtype fp8"), Contains("fp32, fp16, bf16"));
+  CHECK_THAT(refusal("--device cpu --gradient-dtype fp16"), Contains("between CPUs"));
+  CHECK_THAT(refusal("--plan --gradient-dtype fp16"), Contains("--plan-device"));
+  CHECK(refusal("--device cpu --gradient-dtype fp32") == "accepted");
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
   CHECK_THAT(refusal("--optimizer lars"),
              Contains("sgd, momentum, nesterov, rmsprop, adam, adamw"));
@@ -273,7 +279,8 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
   CHECK(canonical_config(options("--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
                                  "--data-threads 3 --max-time 9s --metrics m --interface e")) ==
         base);
-  for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9"})
+  for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
+                           "--gradient-dtype fp16"})
     CHECK(canonical_config(options(line)) != base);
   CHECK(canonical_config(options("--data cifar10:/here")) ==
         canonical_config(options("--data cifar10:/there")));

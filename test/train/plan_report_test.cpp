@@ -30,6 +30,13 @@ TEST_CASE("plan: a CPU's memory is described without data") {
   CHECK_THAT(report, Contains("64 images a step") && Contains("0.003 GB"));
 }
 
+TEST_CASE("plan: gradients that are rounded for other ranks take memory") {
+  Options o = planned("resnet20", std::nullopt);
+  o.gradient_dtype = Element::bf16;
+
+  CHECK_THAT(plan_report(o), Contains("optimizer                    0.004 GB"));
+}
+
 TEST_CASE("plan: an unknown GPU is refused with the known names") {
   CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
 }

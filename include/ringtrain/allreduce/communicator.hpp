@@ -1,5 +1,6 @@
 #pragma once
 #include "ringtrain/compute/memory.hpp"
+#include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
@@ -21,6 +22,10 @@ class Communicator {
   /// Starts summing `gradients` in place over all ranks, after the compute work queued so far. The
   /// view must not be touched before finish(). The ring adds in a fixed order: same bits every run.
   virtual void start_sum(View gradients) = 0;
+  /// Starts averaging 16-bit gradients, otherwise as start_sum(): each number is divided by the
+  /// ranks before it is added, so that sums of fp16 do not overflow. Between GPUs only; throws
+  /// Error elsewhere.
+  virtual void start_average(NarrowView gradients);
   /// Orders compute work queued from now on after every sum started so far.
   virtual void finish() = 0;
   /// Throws what went wrong in the background since the last call. Never waits; not collective.

@@ -5,7 +5,6 @@
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/allreduce/ring.hpp"
-#include "ringtrain/compute/element.hpp"
 
 namespace ringtrain {
 
@@ -15,9 +14,6 @@ struct GpuSums {
   /// outlives the communicator. Null: CUDA's default stream.
   void* compute_stream = nullptr;
   int device = 0;  ///< of this rank, from choose_gpu(); this thread's
-  /// What views of gradients hold: an fp32 number in each float, or two of 16 bits.
-  Element element = Element::fp32;
-  bool average = false;  ///< divides by the ranks, so that sums of fp16 do not overflow
   /// Tells NCCL about memory(), so that GPUs reach each other's without copies.
   bool register_memory = false;
   double deadline_s = 120;  ///< longest time for NCCL to take a call; then the job fails

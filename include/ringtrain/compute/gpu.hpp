@@ -6,6 +6,7 @@
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/update.hpp"
 
 namespace ringtrain {
@@ -45,6 +46,7 @@ struct GpuTrainingSettings {
   std::vector<DecaySegment> decays;  ///< ascending, covering all parameters
   std::vector<StatisticsMomentum> momenta;
   LossScaleSettings loss_scale;  ///< of fp16; other types need none
+  /// Of fp16. It multiplies gradients of sums weighted by GpuBatchNumbers::sample_weight.
   float first_loss_scale = 65536;
   bool accumulates = false;  ///< steps of several batches
   bool graph = true;         ///< a step is launched as one CUDA graph
@@ -66,7 +68,7 @@ struct GpuStepSums {
 /// What the host says of a batch's part in a step.
 struct GpuBatchNumbers {
   bool first = true, last = true;  ///< of the batches of this step
-  std::int64_t step = 0;           ///< updates before this one
+  std::int64_t step = 0;           ///< steps before this one
   double learning_rate = 0;
   double sample_weight = 1;  ///< 1 / samples of the step, on all ranks
   double share = 1;          ///< this rank's part of those samples in this batch
@@ -90,14 +92,15 @@ struct GpuOutcome {
   double idle_s = 0, forward_s = 0, backward_s = 0, exposed_s = 0, update_s = 0;
 };
 
-/// Training steps on one GPU. They are queued, and the host goes on: queue() waits only for steps
-/// that were queued two before. One thread.
+/// Training steps on one GPU. They are queued, and the host goes on: queue() waits only until the
+/// batch three before has been copied. One thread.
 class GpuTraining {
  public:
   virtual ~GpuTraining() = default;
   /// The optimizer's state, by its names in checkpoints.
   virtual std::vector<std::pair<std::string, View>> slots() const = 0;
-  /// {loss scale, good steps since it changed}; saved, it makes a resumed run the same to the bit.
+  /// {loss scale, good steps since it changed, steps skipped}; saved, they make a resumed run the
+  /// same to the bit.
   virtual View loss_scale() const = 0;
   /// Optimizer state as at the start of training, for the parameters as they are.
   virtual void reset() = 0;
@@ -118,15 +121,17 @@ class GpuTraining {
 class GpuSnapshot {
  public:
   virtual ~GpuSnapshot() = default;
-  /// Starts to copy the state as it is behind what is queued. `targets` stay until done(), and are
-  /// pinned when seen for the first time.
+  /// Starts to copy the state as it is behind what is queued. `targets` stay until release(), and
+  /// are pinned when seen for the first time.
   virtual void start(std::span<const std::span<float>> targets) = 0;
   /// Whether no copy is under way. Never waits.
   virtual bool done() = 0;
+  /// Waits for the copy under way; no target is used from here on.
+  virtual void release() = 0;
 };
 
-/// cuDNN and our kernels on one GPU.
-class GpuBackend : public Backend {
+/// cuDNN and our kernels on one GPU. Rounds on its stream().
+class GpuBackend : public Backend, public Rounding {
  public:
   /// The cudaStream_t that all is queued on.
   virtual void* stream() const = 0;

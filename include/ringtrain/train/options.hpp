@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ringtrain/compute/element.hpp"
 #include "ringtrain/train/learning_rate.hpp"
 #include "ringtrain/train/optimizer.hpp"
 
@@ -58,7 +59,8 @@ struct Options {
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;
-  double bucket_mb = 0.5;
+  std::optional<double> bucket_mb;
+  Element gradient_dtype = Element::fp32;
   std::string interface;  ///< empty: any
 
   std::string checkpoint_dir;  ///< empty: no checkpoints
@@ -73,9 +75,8 @@ struct Options {
   bool quiet = false;
   ShowProgress progress = ShowProgress::automatic;
 
-  bool baseline = false;
+  bool baseline = false, plan = false;
   std::optional<double> require_efficiency;
-  bool plan = false;
   std::optional<std::string> plan_device;  ///< a GpuModel's name
 };
 

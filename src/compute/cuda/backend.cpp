@@ -4,6 +4,7 @@
 
 #include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/device.hpp"
+#include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/launches.hpp"
 #include "compute/cuda/snapshot.hpp"
 #include "compute/cuda/training.hpp"
@@ -66,6 +67,14 @@ class CudaBackend final : public GpuBackend {
   }
   std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) override {
     return std::make_unique<CudaSnapshot>(state, stream_.get());
+  }
+  void round(float factor, View values, NarrowView rounded) override {
+    kernels::scale(Element::fp32, rounded.element(), factor, values.size(), values.data(),
+                   rounded.data(), stream_.get());
+  }
+  void widen(NarrowView rounded, View values) override {
+    kernels::convert(rounded.element(), Element::fp32, values.size(), rounded.data(), values.data(),
+                     stream_.get());
   }
 
  private:

@@ -135,9 +135,7 @@ void* Binder::place_of(const Operand& operand, const void* weights, void* gradie
 float* Binder::ones(int count) {
   auto* data = reinterpret_cast<float*>(keep(count * sizeof(float)));
   const std::vector<float> values(count, 1.f);
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-  check(cudaMemcpy(data, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+  write_and_wait(data, values.data(), values.size() * sizeof(float));
   return data;
 }
 

@@ -17,17 +17,12 @@ Buffer DeviceMemory::allocate(std::size_t count) {
 
 void DeviceMemory::read(View from, std::span<float> to) const {
   expects(from.size() == to.size(), "Memory::read: as many numbers");
-  if (to.empty()) return;
-  check(cudaMemcpy(to.data(), from.data(), to.size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  read_and_wait(to.data(), from.data(), to.size_bytes());
 }
 
 void DeviceMemory::write(std::span<const float> from, View to) const {
   expects(from.size() == to.size(), "Memory::write: as many numbers");
-  if (from.empty()) return;
-  check(cudaMemcpy(to.data(), from.data(), from.size_bytes(), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
-  // From pageable memory it may still be under way.
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  write_and_wait(to.data(), from.data(), from.size_bytes());
 }
 
 }  // namespace ringtrain::cuda

@@ -62,7 +62,11 @@ bool is_done(const Event& event) {
 DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* raw = nullptr;
-  check(cudaMalloc(&raw, bytes), sized("GPU memory", bytes));
+  const cudaError_t code = cudaMalloc(&raw, bytes);
+  if (code == cudaErrorMemoryAllocation)
+    throw Error(Exit::usage, sized("GPU memory", bytes),
+                "there is not enough left; a smaller --batch needs less");
+  check(code, sized("GPU memory", bytes));
   data_ = UniqueHandle<void*, cudaFree>(raw);
 }
 
@@ -73,16 +77,30 @@ PinnedBytes::PinnedBytes(std::size_t bytes) : size_(bytes) {
   data_ = UniqueHandle<void*, cudaFreeHost>(raw);
 }
 
+void write_and_wait(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+void read_and_wait(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+}
+
 Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
   // Thread local: NCCL's own thread makes calls that would end a global capture.
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
   cudaGraph_t raw = nullptr;
   try {
     queue();
-  } catch (...) {
+  } catch (const std::exception& failure) {
     static_cast<void>(cudaStreamEndCapture(stream, &raw));
     const Recording broken(raw);
-    throw;
+    throw Error("capture the step as a CUDA graph",
+                std::string(failure.what()) + "; --no-graph trains without");
   }
   check(cudaStreamEndCapture(stream, &raw), "cudaStreamEndCapture");
   const Recording recording(raw);

@@ -58,6 +58,11 @@ class PinnedBytes {
   std::size_t size_ = 0;
 };
 
+/// Copies between GPU and host behind all that is queued, and waits until it is there. cudaMemcpy
+/// alone does neither: our streams do not wait for the default stream, nor it for them.
+void write_and_wait(void* to, const void* from, std::size_t bytes);
+void read_and_wait(void* to, const void* from, std::size_t bytes);
+
 /// What `queue` puts on `stream`, and on streams that it lets follow that and joins again, as one
 /// unit that launches fast. Other threads may use CUDA meanwhile.
 Graph capture(cudaStream_t stream, const std::function<void()>& queue);

@@ -18,12 +18,17 @@ CudaSnapshot::CudaSnapshot(const std::vector<View>& state, cudaStream_t compute)
       compute_(compute),
       copies_(make_stream()),
       taken_(make_event()),
-      copied_(make_event()),
-      copy_(total(state) * sizeof(float)) {}
+      copied_(make_event()) {}
 
 CudaSnapshot::~CudaSnapshot() {
   static_cast<void>(cudaStreamSynchronize(copies_.get()));
   for (const auto& [data, bytes] : pinned_) static_cast<void>(cudaHostUnregister(data));
+}
+
+void CudaSnapshot::release() {
+  check(cudaStreamSynchronize(copies_.get()), "cudaStreamSynchronize");
+  for (const auto& [data, bytes] : pinned_) check(cudaHostUnregister(data), "cudaHostUnregister");
+  pinned_.clear();
 }
 
 // Registering costs milliseconds, so it is done once for each of the few slots. Memory that cannot
@@ -38,6 +43,7 @@ void CudaSnapshot::pin(std::span<float> target) {
 
 void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
+  if (copy_.size() == 0) copy_ = DeviceBytes(total(state_) * sizeof(float));  // ranks that save
   for (const std::span<float>& target : targets) pin(target);
   // The copy before has left copy_: done() was asked for.
   auto* to = reinterpret_cast<float*>(copy_.data());

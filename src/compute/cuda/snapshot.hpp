@@ -15,6 +15,7 @@ class CudaSnapshot final : public GpuSnapshot {
 
   void start(std::span<const std::span<float>> targets) override;
   bool done() override;
+  void release() override;
 
  private:
   void pin(std::span<float> target);

@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::chrono::seconds longest_step(300);
 
+// loss_scale() is these three.
+using State = kernels::UpdateState;
+static_assert(offsetof(State, good_steps) == offsetof(State, loss_scale) + sizeof(float) &&
+              offsetof(State, skipped) == offsetof(State, good_steps) + sizeof(float));
+
 DeviceBytes narrow_copy(const View& parameters, Element element) {
   return DeviceBytes(element == Element::fp32 ? 0 : parameters.size() * bytes_of(element));
 }
@@ -50,8 +55,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
       copies_(make_stream()) {
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
-  check(cudaMemcpy(decays_.data(), settings.decays.data(), decays_.size(), cudaMemcpyHostToDevice),
-        "cudaMemcpy");
+  write_and_wait(decays_.data(), settings.decays.data(), decays_.size());
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
   for (Slot& slot : batches_)
@@ -108,7 +112,7 @@ void CudaTraining::reset() {
   }
   Record start{};
   start.update.loss_scale = site_.element == Element::fp16 ? settings_.first_loss_scale : 1;
-  check(cudaMemcpy(record_.data(), &start, sizeof start, cudaMemcpyHostToDevice), "cudaMemcpy");
+  write_and_wait(record_.data(), &start, sizeof start);
   refresh();
 }
 
@@ -216,9 +220,8 @@ void CudaTraining::queue_update() {
   mark(summed);
   kernels::UpdateState* state = update_state();
   const kernels::StepScalars* scalars = &program_.numbers()->update;
-  kernels::mark_not_finite(Element::fp32, 1, sums_.all.data(), state, site_.stream);  // the loss
-  kernels::mark_not_finite(Element::fp32, gradients().size(), gradients().data(), state,
-                           site_.stream);
+  // The loss and BatchNorm's statistics, too.
+  kernels::mark_not_finite(Element::fp32, sums_.all.size(), sums_.all.data(), state, site_.stream);
   kernels::prepare_update(settings_.rule, scalars, state, site_.stream);
   kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars, state,
                   site_.stream);
@@ -260,8 +263,11 @@ void CudaTraining::wait_for(const Event& event) const {
     sums_.check();
     const auto waited = Clock::now() - start;
     if (waited > longest_step)
-      throw Error("training on the GPU",
-                  fmt::format("a step is not over after {} s", longest_step.count()));
+      throw Error(
+          Exit::stuck, "training on the GPU",
+          fmt::format("a step is not over after {} s; another rank may be gone, or wait for "
+                      "its data",
+                      longest_step.count()));
     if (waited > std::chrono::microseconds(50))
       std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
@@ -283,8 +289,6 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
   kernels::StepHead head;
   std::memcpy(&head, record.results, sizeof head);
   const auto& t = record.times;
-  const bool lowest = site_.element != Element::fp16 || settings_.loss_scale.interval == 0 ||
-                      record.update.loss_scale <= settings_.loss_scale.least;
   GpuOutcome outcome{.step = pending.step,
                      .loss = head.loss,
                      .l2_loss = record.update.squares / 2,
@@ -299,7 +303,7 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .backward_s = seconds(t[forward_done], t[backward_done]),
                      .exposed_s = seconds(t[backward_done], t[summed]),
                      .update_s = seconds(t[summed], t[done])};
-  outcome.not_finite = !std::isfinite(head.loss) || (outcome.skipped && lowest);
+  outcome.not_finite = !std::isfinite(head.loss) || record.update.hopeless != 0;
   return outcome;
 }
 

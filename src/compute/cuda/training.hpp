@@ -18,7 +18,7 @@ class CudaTraining final : public GpuTraining {
   ~CudaTraining() override;
 
   std::vector<std::pair<std::string, View>> slots() const override { return slots_; }
-  View loss_scale() const override { return {&record_at()->update.loss_scale, 2}; }
+  View loss_scale() const override { return {&record_at()->update.loss_scale, 3}; }
   void reset() override;
   void refresh() override;
   void queue(const Batch& batch, const GpuBatchNumbers& numbers) override;

@@ -81,6 +81,36 @@ TEST_CASE("cuda kernels: elements are converted with rounding to the nearest") {
   CHECK(y.read() == expected.read());
 }
 
+TEST_CASE("cuda kernels: elements are scaled before they are rounded, once") {
+  const Element to = any_element();
+  const std::size_t count = GENERATE(1, 4, 7, 64);
+  CAPTURE(to, count);
+  DeviceTensor x(Element::fp32, count), y(to, count), expected(to, count);
+  std::vector<double> values(count);
+  Philox random(2, Purpose::initialise);
+  for (double& v : values) v = random.normal();
+  x.write(values);
+  for (double& v : values) v = 3 * static_cast<float>(v);
+  expected.write(values);
+
+  run_twice({y.bytes()}, [&](auto& queue) {
+    work::scale(Element::fp32, to, 3, count, x.data(), y.data(), queue);
+  });
+
+  CHECK(y.read() == expected.read());
+}
+
+TEST_CASE("cuda kernels: what is too large for fp16 once scaled becomes infinite") {
+  DeviceTensor x(Element::fp32, 4), y(Element::fp16, 4);
+  x.write(std::vector<double>{32000, 33000, -33000, 1});
+
+  run_twice({y.bytes()}, [&](auto& queue) {
+    work::scale(Element::fp32, Element::fp16, 2, 4, x.data(), y.data(), queue);
+  });
+
+  CHECK(y.read() == std::vector<double>{64000, INFINITY, -INFINITY, 2});
+}
+
 TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
   const Element element = any_element();
   const int channels = any_channels(), batch = GENERATE(1, 3, 700);

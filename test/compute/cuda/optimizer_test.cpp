@@ -274,3 +274,20 @@ TEST_CASE("cuda kernels: a fixed loss scale stays") {
   CHECK(state->loss_scale == 1);
   CHECK(state->skipped == 1);
 }
+
+TEST_CASE("update: young averages count the updates that were made, not the steps") {
+  RuleSettings settings = plain(Rule::adam);
+  settings.ema = 0.999;
+  UpdateState three{}, five{};
+  three.loss_scale = five.loss_scale = 1;
+  five.skipped = 2;
+  const StepScalars after_three{3, 0.1, 1}, after_five{5, 0.1, 1};
+  KernelQueue queue = KernelQueue::one_way();
+
+  work::prepare_update(settings, &after_three, &three, queue);
+  work::prepare_update(settings, &after_five, &five, queue);
+
+  CHECK(three.factors.lr == five.factors.lr);
+  CHECK(three.factors.root_scale == five.factors.root_scale);
+  CHECK(three.factors.average_rate == five.factors.average_rate);
+}

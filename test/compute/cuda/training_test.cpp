@@ -1,8 +1,11 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
 #include <catch2/catch.hpp>
 
+#include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/kernels/optimizer.hpp"
 #include "compute/cuda/runtime.hpp"
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/narrow_communicator.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -40,18 +43,31 @@ OptimizerSettings optimizer_settings(const Graph& graph) {
   return o;
 }
 
-// Sums of two ranks with the same batch: all is doubled, on a stream of their own.
-class TwinSums {
+// Two ranks with the same batch: sums are doubles, and averages halves that are doubled, as NCCL's,
+// on a stream of their own.
+class Twins final : public Communicator {
  public:
-  explicit TwinSums(void* compute) : compute_(static_cast<cudaStream_t>(compute)) {}
+  Twins(void* compute, Memory& memory)
+      : memory_(memory), compute_(static_cast<cudaStream_t>(compute)) {}
 
-  void start(View values) {
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  Memory& memory() override { return memory_; }
+  void broadcast(View, int) override {}
+  void start_sum(View v) override {
     cuda::follow(stream_.get(), produced_, compute_);
-    cuda::kernels::accumulate(values.size(), values.data(), values.data(), stream_.get());
+    cuda::kernels::accumulate(v.size(), v.data(), v.data(), stream_.get());
   }
-  void finish() { cuda::follow(compute_, summed_, stream_.get()); }
+  void start_average(NarrowView v) override {
+    cuda::follow(stream_.get(), produced_, compute_);
+    cuda::kernels::scale(v.element(), v.element(), 0.5f, v.size(), v.data(), v.data(),
+                         stream_.get());
+    cuda::kernels::add(v.element(), v.size(), v.data(), v.data(), v.data(), false, stream_.get());
+  }
+  void finish() override { cuda::follow(compute_, summed_, stream_.get()); }
 
  private:
+  Memory& memory_;
   const cudaStream_t compute_;
   const cuda::Stream stream_ = cuda::make_stream();
   const cuda::Event produced_ = cuda::make_event(), summed_ = cuda::make_event();
@@ -59,6 +75,7 @@ class TwinSums {
 
 struct Wish {
   Element element = Element::fp32;
+  Element gradient_dtype = Element::fp32;  // between twins
   bool graph = true, accumulates = false, twins = false;
   float first_loss_scale = 1024;
   std::int32_t interval = 2000;
@@ -75,7 +92,10 @@ struct GpuRig {
         sums(memory.allocate(head + graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
         batch_statistics(memory.allocate(graph.statistic_count())),
-        twins(backend->stream()) {
+        twins(backend->stream(), memory),
+        narrow(make_narrow(wish.gradient_dtype)),
+        reducer(narrow ? *narrow : static_cast<Communicator&>(twins), sums, 1),
+        summed_as_twins(wish.twins) {
     std::vector<float> first(graph.parameter_count()), running(graph.statistic_count());
     initialise(graph, 1, first, running);
     memory.write(first, parameters);
@@ -86,22 +106,17 @@ struct GpuRig {
                                                     }),
                                       {parameters, sums.view().slice(head, graph.parameter_count()),
                                        statistics, batch_statistics},
-                                      5, step_sums(wish.twins), settings(wish));
+                                      5, step_sums(), settings(wish));
   }
 
-  GpuStepSums step_sums(bool as_twins) {
-    if (!as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
-    return {sums, head,
-            [this](std::size_t first) {
-              twins.start(sums.view().slice(first, summed_from - first));
-              summed_from = first;
-            },
-            [this] {
-              twins.start(sums.view().slice(0, summed_from));
-              twins.finish();
-              summed_from = sums.view().size();
-            },
-            [] {}};
+  std::unique_ptr<Communicator> make_narrow(Element element) {
+    if (element == Element::fp32) return nullptr;
+    return std::make_unique<NarrowCommunicator>(twins, *backend, element, sums, head);
+  }
+  GpuStepSums step_sums() {
+    if (!summed_as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
+    return {sums, head, [this](std::size_t first) { reducer.final_from(first); },
+            [this] { reducer.finish(); }, [] {}};
   }
   GpuTrainingSettings settings(const Wish& wish) const {
     const OptimizerSettings o = optimizer_settings(graph);
@@ -153,9 +168,10 @@ struct GpuRig {
   Memory& memory;
   std::size_t head;
   Buffer parameters, sums, statistics, batch_statistics;
-  TwinSums twins;
-  std::size_t summed_from = sums.view().size();
-  bool summed_as_twins = false;
+  Twins twins;
+  const std::unique_ptr<Communicator> narrow;
+  GradientReducer reducer;
+  const bool summed_as_twins;
   std::unique_ptr<GpuTraining> training;
   std::vector<GpuOutcome> outcomes;
 };
@@ -277,7 +293,6 @@ TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
     CAPTURE(micro, seed);
     host_gpu::set_seed(seed);
     GpuRig alone({.accumulates = micro > 1}), twins({.accumulates = micro > 1, .twins = true});
-    twins.summed_as_twins = true;
 
     for (int step = 0; step < 4; ++step) {
       alone.step(step, micro);
@@ -291,6 +306,63 @@ TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
     CHECK(twins.outcomes.back().loss == Approx(alone.outcomes.back().loss));
     CHECK(host_gpu::complaints() == none);
   }
+}
+
+TEST_CASE("cuda training: gradients that travel in 16 bits are the fp32 ones, rounded") {
+  const auto element = GENERATE(Element::fp16, Element::bf16);
+  const int micro = GENERATE(1, 2);
+  CAPTURE(name_of(element), micro);
+  host_gpu::set_seed(1);
+  const auto exact = state_after(1, {.accumulates = micro > 1}, micro);
+
+  const auto rounded =
+      state_after(1, {.gradient_dtype = element, .accumulates = micro > 1, .twins = true}, micro);
+
+  const double rounding = relative_norm(rounded[3], exact[3]);  // of momentum, the gradients
+  CHECK(rounding < (element == Element::fp16 ? 5e-4 : 4e-3));
+  CHECK(rounding > 1e-5);
+  CHECK(rounded[1] == exact[1]);  // statistics travel in fp32
+  CHECK(host_gpu::complaints() == none);
+}
+
+TEST_CASE("cuda training: gradients in 16 bits are waited for, and wait") {
+  const auto [element, micro] =
+      GENERATE(table<Element, int>({{Element::fp16, 1}, {Element::bf16, 2}}));
+  CAPTURE(name_of(element), micro);
+  host_gpu::set_seed(1);
+  Wish wish{.gradient_dtype = element, .accumulates = micro > 1, .twins = true};
+  const auto exact = state_after(4, {.accumulates = micro > 1}, micro);
+
+  const auto state = state_after(4, wish, micro);
+
+  CHECK(relative_norm(state[0], exact[0]) < (element == Element::fp16 ? 1e-3 : 1e-2));
+  for (const std::uint64_t seed : {2, 3, 4, 5}) {
+    host_gpu::set_seed(seed);
+    wish.graph = seed != 5;
+    CHECK(state_after(4, wish, micro) == state);
+    CHECK(host_gpu::complaints() == none);
+  }
+}
+
+TEST_CASE("cuda training: gradients that overflow on their way lower the loss scale") {
+  const auto gradient_dtype = GENERATE(Element::fp32, Element::fp16);
+  CAPTURE(name_of(gradient_dtype));
+  const bool overflows = gradient_dtype == Element::fp16;
+  host_gpu::set_seed(4);
+  const float scale = 350000;  // one rank's gradients are finite in fp16, and two ranks' are not
+  GpuRig rig({.element = Element::fp16,
+              .gradient_dtype = gradient_dtype,
+              .twins = true,
+              .first_loss_scale = scale});
+  const auto before = rig.read_state();
+
+  rig.step(0);
+  rig.finish();
+
+  CHECK(rig.outcomes[0].skipped == overflows);
+  CHECK(rig.outcomes[0].loss_scale == (overflows ? scale / 2 : scale));
+  CHECK((rig.read_state()[0] == before[0]) == overflows);
+  CHECK(std::isfinite(rig.outcomes[0].loss));
 }
 
 TEST_CASE("cuda training: a step whose gradients overflow updates nothing and halves the scale") {
@@ -320,7 +392,7 @@ TEST_CASE("cuda training: the scale grows after an interval of good steps") {
 
   CHECK(rig.outcomes[0].loss_scale == 256);
   CHECK(rig.outcomes[1].loss_scale == 512);
-  CHECK(rig.read(rig.training->loss_scale()) == std::vector<float>{512, 1});
+  CHECK(rig.read(rig.training->loss_scale()) == std::vector<float>{512, 1, 0});
 }
 
 TEST_CASE("cuda training: a loss that is no number is told") {
@@ -384,8 +456,9 @@ TEST_CASE("cuda training: a snapshot is of its step, while training goes on") {
 
 TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own",
           "[simulated]") {
+  const auto gradient_dtype = GENERATE(Element::fp32, Element::bf16);
   host_gpu::set_seed(9);
-  GpuRig rig({.element = Element::fp16});
+  GpuRig rig({.element = Element::fp16, .gradient_dtype = gradient_dtype, .twins = true});
   for (int step = 0; step < 4; ++step) rig.step(step);
   const host_gpu::Counts before = host_gpu::counts();
 

@@ -20,6 +20,12 @@ void add(Element element, std::size_t count, const void* a, const void* b, void*
   work::add(element, count, a, b, y, relu, queue);
 }
 
+void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
+           cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::scale(from, to, factor, count, x, y, queue);
+}
+
 void convert(Element from, Element to, std::size_t count, const void* x, void* y,
              cudaStream_t stream) {
   StreamQueue queue(stream);

@@ -19,6 +19,9 @@ void relu_backward(Element element, std::size_t count, const void* y, const void
 /// y = relu?(a + b)
 void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
          cudaStream_t stream);
+/// y = factor * x, rounded to another element type; buffers of different types do not overlap.
+void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
+           cudaStream_t stream);
 /// Rounds to another element type; the buffers do not overlap.
 void convert(Element from, Element to, std::size_t count, const void* x, void* y,
              cudaStream_t stream);

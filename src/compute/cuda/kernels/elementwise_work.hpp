@@ -71,25 +71,34 @@ void add(Element element, std::size_t count, const void* a, const void* b, void*
 }
 
 template <class From, class To, int w>
-struct Convert {
+struct Scale {
   const From* x;
   To* y;
+  float factor;
   constexpr void operator()(std::uint32_t item) const {
-    store(y + std::size_t(item) * w, load<w>(x + std::size_t(item) * w));
+    auto v = load<w>(x + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) v[i] *= factor;
+    store(y + std::size_t(item) * w, v);
   }
 };
 
 // fp32 packs are the widest: w of them must fit in 16 bytes.
 template <class Queue>
-void convert(Element from, Element to, std::size_t count, const void* x, void* y, Queue& queue) {
+void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
+           Queue& queue) {
   const bool wide = is_wide(Element::fp32, {count}, {x, y});
   with_type(from, [&]<class From>(From) {
     with_type_and_width(to, wide, [&]<class To>(To, auto width) {
       constexpr int w = width > 1 ? 4 : 1;
-      queue.items(Convert<From, To, w>{static_cast<const From*>(x), static_cast<To*>(y)},
+      queue.items(Scale<From, To, w>{static_cast<const From*>(x), static_cast<To*>(y), factor},
                   count / w);
     });
   });
+}
+
+template <class Queue>
+void convert(Element from, Element to, std::size_t count, const void* x, void* y, Queue& queue) {
+  scale(from, to, 1, count, x, y, queue);
 }
 
 // One thread computes whole Philox blocks of four words wherever it handles four elements or more.

@@ -17,7 +17,7 @@ namespace ringtrain::cuda::kernels {
 
 /// What the host says of a step. It is copied to the device before the step is launched.
 struct StepScalars {
-  std::int64_t step;  ///< updates before this one
+  std::int64_t step;  ///< steps before this one, with those that were skipped
   double learning_rate;
   double gradient_scale;  ///< multiplies gradients, besides 1 / loss scale
 };
@@ -31,8 +31,9 @@ struct UpdateFactors {
 struct UpdateState {
   float loss_scale;         ///< what the losses of the next step are multiplied by
   float good_steps;         ///< since the scale last changed; a whole number
+  float skipped;            ///< steps without an update so far; a whole number
   std::int32_t not_finite;  ///< this step has a gradient that is infinite or no number
-  std::int64_t skipped;     ///< steps without an update, because of that
+  std::int32_t hopeless;    ///< and no lower scale is left to try
   double squares;           ///< sum of decay * w^2 over this step's updates, before them
   UpdateFactors factors;
 };

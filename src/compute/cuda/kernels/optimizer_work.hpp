@@ -71,7 +71,9 @@ struct PrepareUpdate {
   const StepScalars* scalars;
   UpdateState* state;
   constexpr void operator()(std::uint32_t) const {
-    const Number step = static_cast<Number>(scalars->step), young = (1 + step) / (10 + step);
+    // Of updates made: a step that was skipped made none.
+    const Number step = static_cast<Number>(scalars->step) - static_cast<Number>(state->skipped);
+    const Number young = (1 + step) / (10 + step);
     const bool adam = settings.rule == Rule::adam || settings.rule == Rule::adamw;
     const Number bias1 = adam ? 1 - std::pow(settings.beta1, step + 1) : 1;
     const Number bias2 = adam ? 1 - std::pow(settings.beta2, step + 1) : 1;
@@ -115,7 +117,9 @@ struct FinishUpdate {
   LossScaleSettings settings;
   UpdateState* state;
   constexpr void operator()(std::uint32_t) const {
-    state->skipped += state->not_finite;
+    state->skipped += static_cast<float>(state->not_finite);
+    const bool lowest = settings.interval == 0 || state->loss_scale <= settings.least;
+    state->hopeless = state->not_finite && lowest;
     if (settings.interval == 0) return;
     state->good_steps = state->not_finite ? 0 : state->good_steps + 1;
     if (state->not_finite) change_scale(settings.backoff);

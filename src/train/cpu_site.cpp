@@ -16,7 +16,7 @@ class CpuSite final : public Site {
  public:
   CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session);
 
-  std::string title() const override { return ""; }
+  std::vector<std::string> notes() const override { return {}; }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return state_; }
   StateCopy& state_copy() override { return copy_; }

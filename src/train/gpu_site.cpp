@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -9,8 +9,10 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/narrow_communicator.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "train/agreement.hpp"
+#include "train/cache_folder.hpp"
 #include "train/gpu_trainer.hpp"
 #include "train/network.hpp"
 #include "train/option_values.hpp"
@@ -48,6 +50,38 @@ GpuTrainingSettings settings_of(const Plan& plan) {
   return settings;
 }
 
+GpuSettings gpu_settings(const Plan& plan, int device) {
+  const Options& o = plan.options;
+  return {.device = device,
+          .element = element_of(o.precision),
+          .deterministic = o.deterministic,
+          .autotune = o.autotune,
+          .cache_folder = cache_folder()};
+}
+
+// Of a rank's engines, for the user.
+std::vector<std::string> told(const GpuEngines& engines) {
+  std::vector<std::string> lines = engines.notes;
+  if (engines.timed > 0)
+    lines.push_back(
+        fmt::format("autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
+                    "requests known from earlier runs",
+                    engines.plans, engines.timed, engines.seconds, engines.known));
+  else if (engines.known > 0)
+    lines.push_back(
+        fmt::format("engines for {} requests to cuDNN are known from earlier runs", engines.known));
+  if (!engines.dropped.empty())
+    lines.push_back(fmt::format("autotune: {} plans failed, such as {}", engines.dropped.size(),
+                                engines.dropped.front()));
+  return lines;
+}
+
+// One fingerprint where all ranks have chosen alike. The list is whole on rank 0 only.
+std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine) {
+  if (std::ranges::count(ranks, mine) == std::ssize(ranks)) return mine;
+  return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
+}
+
 std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
                                         int device) {
   CommunicatorOptions options;
@@ -60,11 +94,7 @@ class GpuSite final : public Site {
  public:
   GpuSite(const Plan& plan, const MpiSession& session, int device);
 
-  std::string title() const override {
-    const bool exact = backend_->element() != Element::fp32;
-    return fmt::format("GPU of rank 0: {}; computing in {}{}", backend_->title(),
-                       name_of(backend_->element()), exact ? "" : " (convolutions in tf32)");
-  }
+  std::vector<std::string> notes() const override;
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }
@@ -117,11 +147,12 @@ class GpuSite final : public Site {
   std::unique_ptr<Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
+  std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
 GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
     : plan_(plan),
-      backend_(make_gpu_backend(device, element_of(plan.options.precision))),
+      backend_(make_gpu_backend(gpu_settings(plan, device))),
       communicator_(make_sums(session, *backend_, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
@@ -144,7 +175,18 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   copy_.emplace(backend_->make_snapshot(state_->buffers()));
+  const std::string mine = backend_->engines().fingerprint;
+  engines_ = fingerprint_of(session.gather(mine), mine);
   connect(session);
+}
+
+std::vector<std::string> GpuSite::notes() const {
+  const bool exact = backend_->element() != Element::fp32;
+  std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
+                                             backend_->title(), name_of(backend_->element()),
+                                             exact ? "" : " (convolutions in tf32)")};
+  for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
+  return lines;
 }
 
 // The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
@@ -188,7 +230,8 @@ std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
 }
 
 std::string GpuSite::plans() const {
-  return fmt::format(R"({{"precision":"{}"}})", name_of(backend_->element()));
+  return fmt::format(R"({{"precision":"{}","engines":"{}"}})", name_of(backend_->element()),
+                     engines_);
 }
 
 }  // namespace

@@ -338,7 +338,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Site> site = plan.options.device == Device::cuda
                                          ? make_gpu_site(plan, session)
                                          : make_cpu_site(plan, threads, session);
-  if (!site->title().empty()) output->note(site->title());
+  for (const std::string& line : site->notes()) output->note(line);
   Job job(plan, *site, session, *output);
   return job.run(writer);
 }

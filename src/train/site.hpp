@@ -20,8 +20,8 @@ class Site {
  public:
   virtual ~Site() = default;
 
-  /// What it is, for the user; empty where that is told elsewhere.
-  virtual std::string title() const = 0;
+  /// What the user should know of it before training, line by line.
+  virtual std::vector<std::string> notes() const = 0;
   virtual Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;
   virtual StateCopy& state_copy() = 0;

@@ -4,7 +4,7 @@ set -u
 cpu=$(realpath "$1") gpu=$(realpath "$2") bad=0
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-export OMP_NUM_THREADS=1
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache
 
 run() { # BINARY ARGUMENTS...
   local binary=$1
@@ -23,6 +23,7 @@ state() { "$cpu" --inspect "$1" | tail -n 1; }
 last_loss() { sed -n 's/.*step 20, loss = \([0-9.]*\) .*/\1/p' log; }
 near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; }
 is() { [ "$1" = "$2" ]; }
+lacks() { ! has "$1"; }
 has() { grep -qE -- "$1" log; }
 
 run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0
@@ -67,6 +68,27 @@ check "a CPU goes on: exit code $?" test $? -eq 0
 check "a CPU goes on: what changed is told" has "precision: fp16 -> auto"
 run "$gpu" --model mlp --steps 24 --eval-every 0 --checkpoint-dir whole
 check "a GPU goes on: exit code $?" test $? -eq 0
+
+# Engines are timed once, then known, also without --autotune. All are the same loops: the bits stay.
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir deterministic --deterministic
+check "--deterministic: exit code $?" test $? -eq 0
+check "nothing is kept without --autotune" test ! -e cache
+run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir tuned --autotune
+check "--autotune: exit code $?" test $? -eq 0
+check "--autotune: told" has "autotune: [1-9][0-9]* plans of [1-9][0-9]* requests .* 0 requests known"
+check "--autotune: kept" test -s "$(ls cache/ringtrain/engines-cudnn*-sm90-simulated_H100.json)"
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir tuned
+check "known engines: exit code $?" test $? -eq 0
+check "known engines: told" has "engines for [1-9][0-9]* requests to cuDNN are known"
+check "known engines: the same as before" lacks "going on with"
+check "known engines: same bits" is "$(state tuned/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
+run "$gpu" --model mlp --steps 21 --eval-every 0 --checkpoint-dir tuned --deterministic
+check "other engines: told" has "going on with .*engines"
+echo damaged >"$(ls cache/ringtrain/*)"
+run "$gpu" --model mlp --steps 1 --eval-every 0 --autotune
+check "a damaged cache: exit code $?" test $? -eq 0
+check "a damaged cache: told once" is "$(grep -c "passed over" log)" 1
+check "a damaged cache: timed anew" has "0 requests known"
 
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir several --accumulate 2 --optimizer adamw --ema 0.9
 check "--accumulate: exit code $?" test $? -eq 0

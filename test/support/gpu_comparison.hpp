@@ -39,7 +39,7 @@ class GpuComparison {
 
   /// Runs both and checks every result by its norm.
   void check(double fp32_tolerance = 1e-5) {
-    const auto backend = make_gpu_backend(0, element_);
+    const auto backend = make_gpu_backend({.element = element_});
     Memory& memory = backend->memory();
     const Buffer parameters = memory.allocate(schedule_.parameters),
                  gradients = memory.allocate(schedule_.parameters),

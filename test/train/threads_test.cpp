@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "ringtrain/base/error.hpp"
+#include "support/variable.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;
@@ -36,28 +37,6 @@ ThreadPlan plan_of(const std::vector<Cpu>& cpus, int rank, int ranks) {
   place.local_size = ranks;
   return plan_threads(place);
 }
-
-/// Sets a variable for the life of the object; nullptr removes it.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    set(value);
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  ~Variable() { set(old_ ? old_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) {
-    if (value != nullptr)
-      ::setenv(name_, value, 1);
-    else
-      ::unsetenv(name_);
-  }
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 constexpr std::array launcher_variables = {"OMPI_COMM_WORLD_LOCAL_RANK",
                                            "OMPI_COMM_WORLD_LOCAL_SIZE",

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/element.hpp"
@@ -15,6 +16,29 @@ namespace ringtrain {
 struct StatisticsMomentum {
   std::size_t end = 0;
   float momentum = 0;
+};
+
+/// Which GPU computes, and how.
+struct GpuSettings {
+  int device = 0;  ///< CUDA's number
+  Element element = Element::fp16;
+  bool deterministic = false;  ///< only engines of cuDNN's that give the same bits every time
+  /// Whether compile() and make_training() time cuDNN's proposals and keep the fastest.
+  bool autotune = false;
+  /// Where choices are kept for later runs, which follow them also without autotune; empty:
+  /// nowhere.
+  std::string cache_folder = {};
+};
+
+/// How cuDNN's engines were chosen, so far.
+struct GpuEngines {
+  std::size_t timed = 0;             ///< requests whose proposals were timed
+  std::size_t known = 0;             ///< requests that an earlier run had timed
+  std::size_t plans = 0;             ///< proposals that were timed
+  double seconds = 0;                ///< which that took
+  std::vector<std::string> dropped;  ///< proposals that could not be executed, and why
+  std::vector<std::string> notes;    ///< what is wrong with the cache
+  std::string fingerprint;           ///< of all choices: other choices round differently
 };
 
 struct GpuTrainingSettings {
@@ -114,6 +138,7 @@ class GpuBackend : public Backend, public Rounding {
   virtual Element element() const = 0;
   /// What it is, for the user: "NVIDIA H100 80GB HBM3, 79 GiB".
   virtual std::string title() const = 0;
+  virtual GpuEngines engines() const = 0;
   virtual std::unique_ptr<GpuTraining> make_training(const Schedule& schedule,
                                                      const Buffers& buffers, std::uint64_t seed,
                                                      const GpuStepSums& sums,
@@ -122,9 +147,9 @@ class GpuBackend : public Backend, public Rounding {
   virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
 };
 
-/// `device`: CUDA's number. Makes it this thread's. Throws Error (usage) where there is no driver,
-/// no such GPU, none that is new enough, or no CUDA in the build.
-std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element);
+/// Makes the GPU this thread's. Throws Error (usage) where there is no driver, no such GPU, none
+/// that is new enough, or no CUDA in the build.
+std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings);
 
 /// GPUs that this process can use; why there are none, else.
 struct GpusHere {

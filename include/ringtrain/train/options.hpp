@@ -50,7 +50,7 @@ struct Options {
   Device device = Device::automatic;
   Precision precision = Precision::automatic;
   std::optional<int> threads;
-  bool deterministic = false, no_graph = false;
+  bool deterministic = false, autotune = false, no_graph = false;
 
   std::optional<OptimizerKind> optimizer;
   std::optional<double> lr;

@@ -1,28 +1,54 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/device.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/launches.hpp"
 #include "compute/cuda/snapshot.hpp"
 #include "compute/cuda/training.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::cuda {
 namespace {
 
 constexpr int oldest_gpu = 75;  // compute capability
 
+cudaDeviceProp properties_of(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return properties;
+}
+
+EngineScope scope_of(const GpuSettings& settings) {
+  const cudaDeviceProp gpu = properties_of(settings.device);
+  return {cudnnGetVersion(), gpu.name, 10 * gpu.major + gpu.minor, settings.deterministic};
+}
+
+std::string fingerprint(const Engines& engines) {
+  std::string all;
+  for (const auto& [request, answer] : engines.answers())
+    if (answer.engine)
+      all += fmt::format("{}\n{}\n{}\n{}\n", request.first, request.second, answer.engine->place,
+                         answer.engine->name);
+  return hex(hash_text(all));
+}
+
 class CudaBackend final : public GpuBackend {
  public:
-  explicit CudaBackend(Element element)
-      : element_(element),
+  explicit CudaBackend(const GpuSettings& settings)
+      : settings_(settings),
         stream_(make_stream()),
         runner_(make_cudnn_runner(stream_.get())),
-        engines_(runner_->device()) {}
+        cache_(settings.cache_folder, scope_of(settings)),
+        engines_(runner_->device(), {settings.deterministic, runner_->compiles()}, &cache_),
+        tuner_(engines_, *runner_, cache_, stream_.get()) {}
 
   std::string name() const override { return "cuda"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
-    return cuda::supports(schedule, step, element_, engines_);
+    return cuda::supports(schedule, step, element(), engines_);
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
@@ -31,8 +57,9 @@ class CudaBackend final : public GpuBackend {
   Memory& memory() override { return memory_; }
 
   void* stream() const override { return stream_.get(); }
-  Element element() const override { return element_; }
+  Element element() const override { return settings_.element; }
   std::string title() const override;
+  GpuEngines engines() const override;
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
                                              const GpuTrainingSettings& settings) override {
@@ -51,21 +78,35 @@ class CudaBackend final : public GpuBackend {
   }
 
  private:
-  CudaProgram::Site site() { return {element_, engines_, *runner_, stream_.get()}; }
+  CudaProgram::Site site() {
+    return {element(), engines_, *runner_, stream_.get(), settings_.autotune ? &tuner_ : nullptr};
+  }
 
-  const Element element_;
+  const GpuSettings settings_;
   DeviceMemory memory_;
   const Stream stream_;
   const std::unique_ptr<CudnnRunner> runner_;
+  EngineCache cache_;
   mutable Engines engines_;  // remembers cuDNN's answers
+  Autotuner tuner_;
 };
 
 std::string CudaBackend::title() const {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  const cudaDeviceProp properties = properties_of(settings_.device);
   return fmt::format("{}, {} GiB", properties.name, properties.totalGlobalMem >> 30);
+}
+
+GpuEngines CudaBackend::engines() const {
+  const Autotuner::Report& report = tuner_.report();
+  const auto known = std::ranges::count(engines_.answers(), Answer::Source::cache,
+                                        [](const auto& entry) { return entry.second.source; });
+  return {.timed = report.requests,
+          .known = static_cast<std::size_t>(known),
+          .plans = report.plans,
+          .seconds = report.seconds,
+          .dropped = report.dropped,
+          .notes = cache_.notes(),
+          .fingerprint = fingerprint(engines_)};
 }
 
 void expect_usable(int device) {
@@ -86,14 +127,14 @@ void expect_usable(int device) {
 
 namespace ringtrain {
 
-std::unique_ptr<GpuBackend> make_gpu_backend(int device, Element element) {
+std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings) {
   const GpusHere here = gpus_here();
-  if (device >= here.count)
-    throw Error(Exit::usage, fmt::format("GPU {}", device),
+  if (settings.device >= here.count)
+    throw Error(Exit::usage, fmt::format("GPU {}", settings.device),
                 here.count == 0 ? here.why : fmt::format("this process sees {}", here.count));
-  cuda::expect_usable(device);
-  cuda::check(cudaSetDevice(device), "cudaSetDevice");
-  return std::make_unique<cuda::CudaBackend>(element);
+  cuda::expect_usable(settings.device);
+  cuda::check(cudaSetDevice(settings.device), "cudaSetDevice");
+  return std::make_unique<cuda::CudaBackend>(settings);
 }
 
 GpusHere gpus_here() {

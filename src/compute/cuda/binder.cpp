@@ -157,17 +157,23 @@ Action Binder::cudnn(const Request& request, const void* weights, void* gradient
   const Answer& answer = engines_.ask(request);
   if (!answer.engine) throw Error("plan " + request.pattern + ", " + request.shape, answer.why);
   engine_calls_.push_back(
-      std::make_unique<EngineCall>(EngineCall{&*answer.engine, request.graph(), {}, {}, {}, {}}));
+      std::make_unique<EngineCall>(request.key(), &*answer.engine, request.graph()));
   EngineCall& call = *engine_calls_.back();
   for (const OperationGraph::Value& value : call.graph.values()) {
     call.data.push_back(value.operand ? place_of(*value.operand, weights, gradient) : nullptr);
     align(call, call.data.size() - 1);
   }
-  reserve(answer.engine->workspace);
   return [this, &call] { queue(call); };
 }
 
+std::vector<EngineUse> Binder::engine_uses() const {
+  std::vector<EngineUse> uses;
+  for (const auto& call : engine_calls_) uses.push_back({call->request, &call->graph, call->data});
+  return uses;
+}
+
 void Binder::complete() {
+  for (const auto& call : engine_calls_) reserve(call->engine->workspace);
   workspace_ = DeviceBytes(workspace_bytes_);
   for (const auto& call : engine_calls_)
     call->run = runner_.bind(*call->engine, call->graph, call->data, workspace_.data());

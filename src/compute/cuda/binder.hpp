@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/batch_block.hpp"
 #include "compute/cuda/convolution.hpp"
 #include "compute/cuda/cudnn_runner.hpp"
@@ -80,7 +81,10 @@ class Binder {
   /// Weights and their gradient lie where these say, unless null.
   Action cudnn(const Request& request, const void* weights = nullptr, void* gradient = nullptr);
 
-  /// After the last step was bound: allocates the workspace, binds engines to it.
+  /// What cuDNN is to do, on which memory. Valid as long as the binder.
+  std::vector<EngineUse> engine_uses() const;
+  /// After the last step was bound and engines were chosen: allocates the workspace, binds engines
+  /// to it.
   void complete();
   std::size_t bytes() const { return bytes_ + workspace_.size(); }
 
@@ -91,7 +95,8 @@ class Binder {
     std::size_t bytes;
   };
   struct EngineCall {
-    const Engine* engine;
+    RequestKey request;
+    const Engine* engine;  // the answer's, whichever that is once the program is complete
     OperationGraph graph;
     std::vector<void*> data;
     std::vector<Detour> before, after;

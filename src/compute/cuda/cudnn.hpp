@@ -46,6 +46,9 @@ constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendHeurMode_t) {
 constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendBehaviorNote_t) {
   return CUDNN_TYPE_BEHAVIOR_NOTE;
 }
+constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendNumericalNote_t) {
+  return CUDNN_TYPE_NUMERICAL_NOTE;
+}
 constexpr cudnnBackendAttributeType_t attribute_type(cudnnHandle_t) { return CUDNN_TYPE_HANDLE; }
 constexpr cudnnBackendAttributeType_t attribute_type(Address) { return CUDNN_TYPE_VOID_PTR; }
 constexpr cudnnBackendAttributeType_t attribute_type(cudnnBackendDescriptor_t) {

@@ -25,6 +25,7 @@ class LibraryRunner final : public CudnnRunner {
     device.finalize();
     return device;
   }
+  bool compiles() const override { return true; }
   std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
                              std::span<void* const> data, void* workspace) override;
 

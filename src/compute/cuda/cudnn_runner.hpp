@@ -16,6 +16,8 @@ class CudnnRunner {
   virtual ~CudnnRunner() = default;
   /// cuDNN's description of this GPU.
   virtual Descriptor device() const = 0;
+  /// Whether engines that are compiled at run time can run here.
+  virtual bool compiles() const = 0;
   /// What queues one run of `engine`, which was chosen for `graph`: `data` is the device memory of
   /// each of graph.values(), null for those without operand. `engine`, memory and this object
   /// outlive the result, whose calls throw Error when cuDNN refuses.

@@ -50,42 +50,104 @@ bool compiled_at_run_time(const Descriptor& engine) {
   return std::ranges::count(notes, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) > 0;
 }
 
-std::optional<Engine> plan_of(const Descriptor& configuration, const Descriptor& device) {
+bool allowed(const Descriptor& engine, const EngineRules& rules) {
+  const auto notes = engine.read<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                              CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  const auto has = [&](auto note) { return std::ranges::count(notes, note) > 0; };
+  return (rules.compiled || !compiled_at_run_time(engine)) &&
+         !has(CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION) &&
+         !(rules.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
+}
+
+// Where and how plans are made.
+struct PlanSite {
+  const Descriptor& device;
+  EngineRules rules;
+};
+
+std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place,
+                              const PlanSite& site) {
   const Descriptor engine = engine_of(configuration);
-  if (compiled_at_run_time(engine)) return std::nullopt;
+  if (!allowed(engine, site.rules)) return std::nullopt;
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
-      .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+      .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, site.device);
   if (!plan.accepts()) return std::nullopt;
   const auto index = engine.read<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX).at(0);
   const auto workspace = plan.read<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
   return Engine{fmt::format("cudnn engine {}", index), static_cast<std::size_t>(workspace),
-                std::move(plan)};
+                std::move(plan), place};
+}
+
+// Calls `is_last(configuration, place)` for one proposal after the other until it is true.
+template <class F>
+void go_through_proposals(const Descriptor& graph, const Descriptor& device, F is_last) {
+  std::size_t place = 0;
+  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (const Descriptor& configuration : proposals(mode, graph, device))
+      if (is_last(configuration, place++)) return;
+}
+
+std::optional<Engine> first_choice(const Descriptor& graph, const PlanSite& site) {
+  std::optional<Engine> engine;
+  go_through_proposals(graph, site.device, [&](const Descriptor& proposal, std::size_t place) {
+    engine = plan_of(proposal, place, {site.device, {site.rules.deterministic, false}});
+    return engine.has_value();
+  });
+  return engine;
 }
 
 }  // namespace
 
-std::optional<Engine> choose_engine(const Descriptor& graph, const Descriptor& device) {
-  for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (const Descriptor& configuration : proposals(mode, graph, device))
-      if (auto engine = plan_of(configuration, device)) return engine;
-  return std::nullopt;
-}
-
 const Answer& Engines::ask(const Request& request) {
-  const auto [place, is_new] = answers_.try_emplace({request.pattern, request.shape});
+  const auto [place, is_new] = answers_.try_emplace(request.key());
   if (is_new) place->second = find(request);
   return place->second;
 }
 
+std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor& graph) const {
+  const Choice* const choice = known_ == nullptr ? nullptr : known_->find(request);
+  std::optional<Engine> engine;
+  if (choice == nullptr) return engine;
+  go_through_proposals(graph, device_, [&](const Descriptor& proposal, std::size_t place) {
+    if (place == choice->place) engine = plan_of(proposal, place, {device_, rules_});
+    return place == choice->place;
+  });
+  if (engine && engine->name != choice->engine) engine.reset();
+  return engine;
+}
+
 Answer Engines::find(const Request& request) const {
   try {
-    Answer answer{choose_engine(describe(request.graph()), device_), ""};
-    if (!answer.engine) answer.why = "no precompiled engine";
-    return answer;
+    const Descriptor graph = describe(request.graph());
+    auto first = first_choice(graph, {device_, rules_});
+    // Whether there is an engine must not depend on a file: all ranks make the same schedule.
+    if (!first)
+      return {std::nullopt, rules_.deterministic ? "no precompiled engine that is deterministic"
+                                                 : "no precompiled engine"};
+    if (auto engine = known(request.key(), graph))
+      return {std::move(engine), "", Answer::Source::cache};
+    return {std::move(first), ""};
   } catch (const Error& refusal) {
     return {std::nullopt, refusal.what()};
   }
+}
+
+std::vector<Engine> Engines::candidates(const OperationGraph& graph, std::size_t most,
+                                        std::size_t workspace) const {
+  std::vector<Engine> found;
+  const auto add = [&](const Descriptor& proposal, std::size_t place) {
+    auto engine = plan_of(proposal, place, {device_, rules_});
+    if (engine && engine->workspace <= workspace) found.push_back(std::move(*engine));
+    return found.size() == most;
+  };
+  go_through_proposals(describe(graph), device_, add);
+  return found;
+}
+
+void Engines::choose(const RequestKey& request, Engine engine) {
+  answers_.at(request).engine = std::move(engine);
+  keep(request);
 }
 
 }  // namespace ringtrain::cuda

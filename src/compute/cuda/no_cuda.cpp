@@ -13,7 +13,7 @@ std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element) {
   throw Error(Exit::usage, "plan for " + model.name, why);
 }
 
-std::unique_ptr<GpuBackend> make_gpu_backend(int, Element) {
+std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings&) {
   throw Error(Exit::usage, "train on a GPU", why);
 }
 

@@ -54,6 +54,7 @@ void CudaProgram::bind_steps() {
     } catch (const Error& failure) {
       throw Error(fmt::format("step {} ({})", s, name_of(schedule_.steps[s])), failure.what());
     }
+  if (site_.tuner != nullptr) site_.tuner->tune(binder_.engine_uses());
   binder_.complete();
 }
 

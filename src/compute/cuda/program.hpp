@@ -15,6 +15,7 @@ class CudaProgram final : public Program {
     Engines& engines;
     CudnnRunner& runner;
     cudaStream_t stream;
+    Autotuner* tuner = nullptr;  ///< chooses engines in the program's memory; null: heuristics do
   };
   /// `narrow_parameters`: the rounded copy of the parameters that the steps read, kept up to date
   /// by the caller; null: run() rounds them anew. `loss_scale`: on the GPU; null: 1.

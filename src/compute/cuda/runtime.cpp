@@ -34,6 +34,18 @@ Event make_event() {
   return Event(raw);
 }
 
+Event make_timed_event() {
+  cudaEvent_t raw = nullptr;
+  check(cudaEventCreateWithFlags(&raw, cudaEventDefault), "cudaEventCreateWithFlags");
+  return Event(raw);
+}
+
+double microseconds(const Event& from, const Event& to) {
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, from.get(), to.get()), "cudaEventElapsedTime");
+  return 1000. * ms;
+}
+
 void follow(cudaStream_t later, const Event& through, cudaStream_t earlier) {
   check(cudaEventRecord(through.get(), earlier), "cudaEventRecord");
   check(cudaStreamWaitEvent(later, through.get(), 0), "cudaStreamWaitEvent");

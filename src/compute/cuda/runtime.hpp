@@ -22,6 +22,10 @@ using Graph = UniqueHandle<cudaGraphExec_t, cudaGraphExecDestroy>;
 Stream make_stream();
 /// For order only: it has no time.
 Event make_event();
+/// Two of which have a time between them.
+Event make_timed_event();
+/// Between two that were reached. Throws what went wrong before them.
+double microseconds(const Event& from, const Event& to);
 /// `later` goes on behind what `earlier` has queued so far.
 void follow(cudaStream_t later, const Event& through, cudaStream_t earlier);
 

@@ -11,6 +11,7 @@
 #include "support/random_batch.hpp"
 #include "support/shrink.hpp"
 #include "support/some_parameters.hpp"
+#include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
 
@@ -84,14 +85,13 @@ struct Buffered {
   Buffer parameters, gradients, statistics, batch_statistics;
 };
 
-Outcome run_gpu(const Graph& graph, Mode mode, Element element, const Batch& batch, bool fuse) {
-  const auto backend = make_gpu_backend(0, element);
-  const Buffered b(graph, backend->memory());
+Outcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch& batch, bool fuse) {
+  const Buffered b(graph, backend.memory());
   const Schedule schedule = make_schedule(
       graph, batch_size, mode, 0.1f,
-      [&](const Schedule& s, const Step& step) { return backend->supports(s, step); }, fuse);
+      [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, fuse);
   const auto program =
-      backend->compile(schedule, {b.parameters, b.gradients, b.statistics, b.batch_statistics}, 7);
+      backend.compile(schedule, {b.parameters, b.gradients, b.statistics, b.batch_statistics}, 7);
   std::size_t known = graph.parameter_count();
   const StepResult result = program->run(batch, sample_weight, [&](std::size_t first) {
     CHECK(first < known);
@@ -101,8 +101,27 @@ Outcome run_gpu(const Graph& graph, Mode mode, Element element, const Batch& bat
   return {result, b.read(b.gradients), b.read(b.batch_statistics)};
 }
 
+Outcome run_gpu(const Graph& graph, Mode mode, const GpuSettings& settings, const Batch& batch,
+                bool fuse) {
+  return run_gpu(graph, mode, *make_gpu_backend(settings), batch, fuse);
+}
+
+// Of few engines, for tests that run each of them often.
+Graph small_network() {
+  const Initialiser initial{Initialiser::Kind::normal, 0.3};
+  GraphBuilder g;
+  TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
+  for (const char* name : {"1", "2"}) {
+    x = g.convolution(name, x, {.channels = 8, .height = 3, .width = 3, .initial = initial});
+    x = g.relu(g.batch_norm(std::string("bn") + name, x, {}));
+  }
+  g.loss(g.matrix_product("fc", g.global_pool(x), 10, initial, 0.0, true));
+  return std::move(g).finish();
+}
+
 // Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
 Graph network(const std::string& name) {
+  if (name == "small") return small_network();
   const Graph whole = make_model(name, 10).graph;
   if (name == "resnet50") return Shrunk(whole, 64, 8).graph();
   if (name == "resnet18") return Shrunk(whole, 32, 8).graph();
@@ -121,14 +140,15 @@ Errors errors_of(const Outcome& actual, const Outcome& exact) {
 
 // Rounding to 16 bits grows through BatchNorm layers, differently in each network. A fused program
 // may round elsewhere, but not be much worse than one whose every kernel is tested alone.
-void check_agrees(const std::string& name, Mode mode, Element element) {
+void check_agrees(const std::string& name, Mode mode, const GpuSettings& settings) {
+  const Element element = settings.element;
   const Graph graph = network(name);
   const Shape image = graph.tensors[graph.nodes[0].output];
   const Batch batch = random_batch(batch_size, image.height, image.width, image.channels, 10);
   host_gpu::set_seed(3);
 
-  const Outcome fused = run_gpu(graph, mode, element, batch, true);
-  const Outcome apart = run_gpu(graph, mode, element, batch, false);
+  const Outcome fused = run_gpu(graph, mode, settings, batch, true);
+  const Outcome apart = run_gpu(graph, mode, settings, batch, false);
 
   const Outcome exact = run_reference(graph, mode, batch);
   const Errors error = errors_of(fused, exact), other = errors_of(apart, exact);
@@ -153,5 +173,59 @@ TEST_CASE("cuda program: networks agree with the reference") {
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   CAPTURE(name, mode == Mode::training, name_of(element));
 
-  check_agrees(name, mode, element);
+  check_agrees(name, mode, {.element = element});
+}
+
+TEST_CASE("cuda program: with engines that were timed a network agrees with the reference") {
+  const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  const bool deterministic = GENERATE(false, true);
+
+  check_agrees("small", Mode::training,
+               {.element = element, .deterministic = deterministic, .autotune = true});
+}
+
+TEST_CASE("cuda program: engines are timed before the first step, once and for later runs",
+          "[simulated]") {
+  const TemporaryFolder folder;
+  GpuSettings settings{.element = Element::fp16, .cache_folder = folder.path()};
+  const Graph graph = small_network();
+  const Batch batch = random_batch(batch_size, 8, 8, 3, 10);
+  const auto run = [&](GpuBackend& backend) {
+    host_gpu::set_seed(3);
+    return run_gpu(graph, Mode::training, backend, batch, true);
+  };
+  const auto plain = make_gpu_backend(settings);
+  const Outcome expected = run(*plain);
+  const std::size_t engines_a_step = host_gpu::counts().engines;
+  // The later the proposal, the faster.
+  host_gpu::set_engine_time([](const std::string&, std::size_t place) {
+    return std::uint64_t(2000 - 20 * std::min<std::size_t>(place, 90));
+  });
+  settings.autotune = true;
+
+  const auto tuned = make_gpu_backend(settings);
+  const Outcome outcome = run(*tuned);
+  const GpuEngines engines = tuned->engines();
+
+  CHECK(outcome.gradients == expected.gradients);  // all engines are the same loops
+  CHECK(outcome.result.loss == expected.result.loss);
+  CHECK(engines.timed > 4);
+  CHECK(engines.plans > engines.timed);
+  CHECK(engines.known == 0);
+  CHECK(engines.dropped.empty());
+  CHECK(engines.notes.empty());
+  CHECK(engines.fingerprint != plain->engines().fingerprint);
+  CHECK(host_gpu::counts().engines == engines_a_step + engines.plans);  // warm-ups
+  CHECK(host_gpu::complaints() == std::vector<std::string>{});
+
+  for (const bool autotune : {true, false}) {
+    settings.autotune = autotune;
+    const auto later = make_gpu_backend(settings);
+    CHECK(run(*later).gradients == expected.gradients);
+    CHECK(later->engines().plans == 0);
+    CHECK(later->engines().known == engines.timed);
+    CHECK(later->engines().fingerprint == engines.fingerprint);
+    CHECK(host_gpu::counts().engines == engines_a_step);
+  }
+  host_gpu::set_engine_time({});
 }

@@ -85,7 +85,7 @@ struct Wish {
 struct GpuRig {
   explicit GpuRig(const Wish& wish)
       : graph(network()),
-        backend(make_gpu_backend(0, wish.element)),
+        backend(make_gpu_backend({.element = wish.element})),
         memory(backend->memory()),
         head(head_results + padded(graph.statistic_count())),
         parameters(memory.allocate(graph.parameter_count())),

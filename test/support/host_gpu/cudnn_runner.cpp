@@ -1,4 +1,6 @@
 #include "compute/cuda/cudnn_runner.hpp"
+
+#include <algorithm>
 #include <cstring>
 
 #include "compute/cuda/device.hpp"
@@ -46,12 +48,17 @@ void check_memory(Device& gpu, const std::string& engine, const std::vector<Exte
   }
 }
 
+std::uint64_t time_of(Device& gpu, const std::string& engine, std::size_t place) {
+  return gpu.engine_time ? gpu.engine_time(engine, place) : 20 - std::min<std::size_t>(place, 20);
+}
+
 /// Runs the graphs that engines were chosen for.
 class HostRunner final : public CudnnRunner {
  public:
   explicit HostRunner(cudaStream_t stream) : stream_(stream) {}
 
   Descriptor device() const override { return describe_device(device_json("h100")); }
+  bool compiles() const override { return false; }  // that needs the driver
   std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
                              std::span<void* const> data, void* workspace) override;
 
@@ -70,9 +77,14 @@ std::function<void()> HostRunner::bind(const Engine& engine, const OperationGrap
     if (bytes > 0) std::memset(workspace, 0xff, bytes);
     host_gpu::interpret(graph, pointers);
   };
-  return [stream = stream_, run] {
+  return [stream = stream_, run, name = engine.name, place = engine.place] {
     const cudaError_t code = host_gpu::call([&](Device& device) {
-      return device.submit(stream, "cudnn engine", run, &host_gpu::Counts::engines);
+      const std::uint64_t us = time_of(device, name, place);
+      const auto timed = [&device, run, us] {
+        device.scheduler.take(us);
+        run();
+      };
+      return device.submit(stream, "cudnn engine", timed, &host_gpu::Counts::engines);
     });
     if (code != cudaSuccess) throw Error("cudnnBackendExecute", cudaGetErrorString(code));
   };

@@ -79,6 +79,12 @@ void set_seed(std::uint64_t seed) {
   gpu.complaints.clear();
 }
 
+void set_engine_time(EngineTime time) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.engine_time = std::move(time);
+}
+
 Counts counts() {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);

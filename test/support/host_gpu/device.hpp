@@ -20,6 +20,7 @@ class Device {
   Scheduler scheduler;
   Memory memory;
   Counts counts;
+  EngineTime engine_time;
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
   cudaError_t last_error = cudaSuccess;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ struct Counts {
   std::size_t live_bytes = 0;  ///< of device memory now, whatever the seed
 };
 Counts counts();
+
+/// Microseconds that a run of a cuDNN engine takes, beside the one of every operation; by the
+/// engine's name and its place among cuDNN's proposals. Throws Error where it cannot be executed.
+using EngineTime = std::function<std::uint64_t(const std::string& name, std::size_t place)>;
+/// Of runs that are queued from now on. Empty, as at first: the later its place, the faster is one.
+void set_engine_time(EngineTime time);
 
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.

@@ -14,6 +14,7 @@ namespace ringtrain::host_gpu {
 
 Counts counts() { return {}; }
 void set_seed(std::uint64_t) {}
+void set_engine_time(EngineTime) {}
 std::vector<std::string> complaints() { return {}; }
 
 }  // namespace ringtrain::host_gpu

@@ -1,0 +1,99 @@
+#include "compute/cuda/autotuner.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+constexpr int runs_a_sample = 4, samples = 5;
+constexpr double never = std::numeric_limits<double>::infinity();
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+void Autotuner::tune(const std::vector<EngineUse>& uses) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const EngineUse& use : uses)
+    if (engines_.answers().at(use.request).source == Answer::Source::heuristics) decide(use);
+  workspace_ = DeviceBytes();
+  cache_.save();
+  report_.seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Memory that others need later is not known here.
+std::size_t Autotuner::workspace_limit() const {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return std::min(settings_.most_workspace, workspace_.size() + free / 2);
+}
+
+void Autotuner::decide(const EngineUse& use) {
+  ++report_.requests;
+  std::vector<Engine> candidates =
+      engines_.candidates(*use.graph, settings_.most_candidates, workspace_limit());
+  Engine* fastest = nullptr;
+  double best = never;
+  for (Engine& engine : candidates) {
+    const double us = time(engine, use, best);
+    if (us >= best) continue;
+    best = us;
+    fastest = &engine;
+  }
+  if (fastest == nullptr) return engines_.keep(use.request);
+  cache_.add(use.request, {fastest->place, fastest->name, best, fastest->workspace});
+  engines_.choose(use.request, std::move(*fastest));
+}
+
+double Autotuner::time(const Engine& engine, const EngineUse& use, double best) try {
+  ++report_.plans;
+  if (workspace_.size() < engine.workspace) {
+    workspace_ = DeviceBytes();
+    workspace_ = DeviceBytes(engine.workspace);
+  }
+  return median_time(runner_.bind(engine, *use.graph, use.data, workspace_.data()), best);
+} catch (const Error& failure) {
+  drop(engine, use, failure.what());
+  return never;
+}
+
+// As graphs, as training runs them: else small kernels would be as slow as the host launches them.
+double Autotuner::median_time(const std::function<void()>& run, double best) const {
+  run();  // libraries load what they need
+  const Graph graph = capture(stream_, [&] {
+    for (int i = 0; i < runs_a_sample; ++i) run();
+  });
+  check(cudaGraphUpload(graph.get(), stream_), "cudaGraphUpload");
+  const Event begin = make_timed_event(), end = make_timed_event();
+  std::vector<double> times;
+  while (times.size() < samples) {
+    check(cudaEventRecord(begin.get(), stream_), "cudaEventRecord");
+    check(cudaGraphLaunch(graph.get(), stream_), "cudaGraphLaunch");
+    check(cudaEventRecord(end.get(), stream_), "cudaEventRecord");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    times.push_back(microseconds(begin, end) / runs_a_sample);
+    if (times.back() > settings_.too_slow * best) break;
+  }
+  return median(std::move(times));
+}
+
+void Autotuner::drop(const Engine& engine, const EngineUse& use, std::string_view why) {
+  report_.dropped.push_back(fmt::format("{}, {}: proposal {}, {}: {}", use.request.first,
+                                        use.request.second, engine.place, engine.name, why));
+  // What it has queued uses memory that goes now; and CUDA answers the next launch with its error.
+  static_cast<void>(cudaGetLastError());
+  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,63 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compute/cuda/cudnn_runner.hpp"
+#include "compute/cuda/engine.hpp"
+#include "compute/cuda/runtime.hpp"
+
+namespace ringtrain::cuda {
+
+/// A request and the memory that a program has for it.
+struct EngineUse {
+  RequestKey request;
+  const OperationGraph* graph;
+  std::span<void* const> data;  ///< as CudnnRunner::bind() takes it
+};
+
+/// Times cuDNN's proposals on the GPU, so that `engines` answers with the fastest.
+class Autotuner {
+ public:
+  struct Settings {
+    std::size_t most_candidates = 20;                   ///< of a request
+    std::size_t most_workspace = std::size_t(1) << 30;  ///< bytes, and half of what is free
+    double too_slow = 3;                                ///< times the best, to be given up
+  };
+  struct Report {
+    std::size_t requests = 0, plans = 0;  ///< timed
+    double seconds = 0;
+    std::vector<std::string> dropped;  ///< plans that could not be executed, and why
+  };
+
+  /// All outlive this object; `cache` remembers the choices.
+  Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream,
+            Settings settings)
+      : engines_(engines), runner_(runner), cache_(cache), stream_(stream), settings_(settings) {}
+  Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream)
+      : Autotuner(engines, runner, cache, stream, {}) {}
+
+  /// Decides each request that is undecided: that no earlier run and no earlier call has timed.
+  /// Overwrites what the requests write. Waits. Engines bound before stay what they are. Throws
+  /// Error where the GPU can do nothing more.
+  void tune(const std::vector<EngineUse>& uses);
+  const Report& report() const { return report_; }
+
+ private:
+  void decide(const EngineUse& use);
+  std::size_t workspace_limit() const;
+  /// Infinite for an engine that cannot be executed.
+  double time(const Engine& engine, const EngineUse& use, double best);
+  double median_time(const std::function<void()>& run, double best) const;
+  void drop(const Engine& engine, const EngineUse& use, std::string_view why);
+
+  Engines& engines_;
+  CudnnRunner& runner_;
+  EngineCache& cache_;
+  const cudaStream_t stream_;
+  const Settings settings_;
+  DeviceBytes workspace_;  // of the candidates
+  Report report_;
+};
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,81 @@
+// Which of cuDNN's proposals may be used.
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "compute/cuda/device.hpp"
+#include "compute/cuda/launches.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::cuda;
+
+namespace {
+
+constexpr std::size_t any = std::size_t(1) << 40;
+
+Schedule schedule_of(const std::string& model, Mode mode, Element element, Engines& engines) {
+  const Model made = make_model(model, default_classes(model));
+  return make_schedule(made.graph, 256, mode, 0.1f, [&](const Schedule& s, const Step& step) {
+    return supports(s, step, element, engines);
+  });
+}
+
+Engines engines_of(const EngineRules& rules) {
+  return Engines(describe_device(device_json("h100")), rules);
+}
+
+// Of a 3x3 convolution of 64 channels on 32 images of 28x28 pixels.
+Request weight_gradient(Element element) {
+  Schedule s;
+  s.tensors = {{32, 28, 28, 64}, {32, 28, 28, 64}};
+  s.parameters = 3 * 3 * 64 * 64;
+  s.batch = 32;
+  const Window window{3, 3, 1, 1, 1, 1, 1, 1};
+  return request(s, ConvolutionWeightGradient{window, 0, 1, {0, s.parameters}}, element);
+}
+
+std::vector<std::size_t> places(const Engines& engines, const Request& request) {
+  std::vector<std::size_t> places;
+  for (const Engine& engine : engines.candidates(request.graph(), 1000, any))
+    places.push_back(engine.place);
+  return places;
+}
+
+}  // namespace
+
+TEST_CASE("every step of every model has a plan that gives the same bits every time") {
+  const auto element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
+  Engines engines = engines_of({.deterministic = true});
+  for (const std::string& model : model_names())
+    for (const Mode mode : {Mode::training, Mode::evaluation}) {
+      CAPTURE(model, mode == Mode::training, name_of(element));
+      const Schedule schedule = schedule_of(model, mode, element, engines);
+      Launches launches(schedule, element, engines);
+
+      for (const Step& step : schedule.steps) CHECK_FALSE(launches.of(step).empty());
+    }
+}
+
+TEST_CASE("engines that add in any order are passed over when bits must repeat") {
+  // In 16 bits, those of cuDNN 9.19 also round their sums, so that they are never used.
+  const Request request = weight_gradient(Element::fp32);
+  const auto all = places(engines_of({}), request);
+
+  const auto repeating = places(engines_of({.deterministic = true}), request);
+
+  CHECK_FALSE(repeating.empty());
+  CHECK(repeating.size() < all.size());
+  CHECK(std::ranges::includes(all, repeating));
+}
+
+TEST_CASE("the first choice is the first of the candidates") {
+  const bool deterministic = GENERATE(false, true);
+  Engines engines = engines_of({.deterministic = deterministic});
+  const Request request = weight_gradient(Element::fp16);
+
+  const auto all = places(engines, request);
+
+  CHECK(engines.ask(request).engine->place == all.at(0));
+  CHECK(std::ranges::is_sorted(all));
+}

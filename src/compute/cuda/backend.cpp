@@ -43,7 +43,7 @@ class CudaBackend final : public GpuBackend {
         stream_(make_stream()),
         runner_(make_cudnn_runner(stream_.get())),
         cache_(settings.cache_folder, scope_of(settings)),
-        engines_(runner_->device(), {settings.deterministic, runner_->compiles()}, &cache_),
+        engines_(runner_->target(), {settings.deterministic, runner_->compiles()}, &cache_),
         tuner_(engines_, *runner_, cache_, stream_.get()) {}
 
   std::string name() const override { return "cuda"; }

@@ -19,12 +19,7 @@ class LibraryRunner final : public CudnnRunner {
     check(cudnnSetStream(handle_.get(), stream), "cudnnSetStream");
   }
 
-  Descriptor device() const override {
-    Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    device.set(CUDNN_ATTR_DEVICEPROP_HANDLE, handle_.get());
-    device.finalize();
-    return device;
-  }
+  PlanTarget target() const override { return PlanTarget(handle_.get()); }
   bool compiles() const override { return true; }
   std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
                              std::span<void* const> data, void* workspace) override;

@@ -14,8 +14,8 @@ namespace ringtrain::cuda {
 class CudnnRunner {
  public:
   virtual ~CudnnRunner() = default;
-  /// cuDNN's description of this GPU.
-  virtual Descriptor device() const = 0;
+  /// This GPU, to plan for. Plans die before this object.
+  virtual PlanTarget target() const = 0;
   /// Whether engines that are compiled at run time can run here.
   virtual bool compiles() const = 0;
   /// What queues one run of `engine`, which was chosen for `graph`: `data` is the device memory of

@@ -12,11 +12,11 @@ namespace {
 
 // What the heuristics propose for the graph, best first.
 std::vector<Descriptor> proposals(cudnnBackendHeurMode_t mode, const Descriptor& graph,
-                                  const Descriptor& device) {
+                                  const PlanTarget& target) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
-      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode)
-      .set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device);
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  if (target.device) heuristics.set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.device);
   if (!heuristics.accepts()) return {};
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
@@ -61,7 +61,7 @@ bool allowed(const Descriptor& engine, const EngineRules& rules) {
 
 // Where and how plans are made.
 struct PlanSite {
-  const Descriptor& device;
+  const PlanTarget& target;
   EngineRules rules;
 };
 
@@ -70,8 +70,11 @@ std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place
   const Descriptor engine = engine_of(configuration);
   if (!allowed(engine, site.rules)) return std::nullopt;
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration)
-      .set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, site.device);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  if (site.target.device)
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *site.target.device);
+  else
+    plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, site.target.handle);
   if (!plan.accepts()) return std::nullopt;
   const auto index = engine.read<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX).at(0);
   const auto workspace = plan.read<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
@@ -81,17 +84,17 @@ std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place
 
 // Calls `is_last(configuration, place)` for one proposal after the other until it is true.
 template <class F>
-void go_through_proposals(const Descriptor& graph, const Descriptor& device, F is_last) {
+void go_through_proposals(const Descriptor& graph, const PlanTarget& target, F is_last) {
   std::size_t place = 0;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (const Descriptor& configuration : proposals(mode, graph, device))
+    for (const Descriptor& configuration : proposals(mode, graph, target))
       if (is_last(configuration, place++)) return;
 }
 
 std::optional<Engine> first_choice(const Descriptor& graph, const PlanSite& site) {
   std::optional<Engine> engine;
-  go_through_proposals(graph, site.device, [&](const Descriptor& proposal, std::size_t place) {
-    engine = plan_of(proposal, place, {site.device, {site.rules.deterministic, false}});
+  go_through_proposals(graph, site.target, [&](const Descriptor& proposal, std::size_t place) {
+    engine = plan_of(proposal, place, {site.target, {site.rules.deterministic, false}});
     return engine.has_value();
   });
   return engine;
@@ -109,8 +112,8 @@ std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor
   const Choice* const choice = known_ == nullptr ? nullptr : known_->find(request);
   std::optional<Engine> engine;
   if (choice == nullptr) return engine;
-  go_through_proposals(graph, device_, [&](const Descriptor& proposal, std::size_t place) {
-    if (place == choice->place) engine = plan_of(proposal, place, {device_, rules_});
+  go_through_proposals(graph, target_, [&](const Descriptor& proposal, std::size_t place) {
+    if (place == choice->place) engine = plan_of(proposal, place, {target_, rules_});
     return place == choice->place;
   });
   if (engine && engine->name != choice->engine) engine.reset();
@@ -119,8 +122,8 @@ std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor
 
 Answer Engines::find(const Request& request) const {
   try {
-    const Descriptor graph = describe(request.graph());
-    auto first = first_choice(graph, {device_, rules_});
+    const Descriptor graph = describe(request.graph(), target_.handle);
+    auto first = first_choice(graph, {target_, rules_});
     // Whether there is an engine must not depend on a file: all ranks make the same schedule.
     if (!first)
       return {std::nullopt, rules_.deterministic ? "no precompiled engine that is deterministic"
@@ -137,11 +140,11 @@ std::vector<Engine> Engines::candidates(const OperationGraph& graph, std::size_t
                                         std::size_t workspace) const {
   std::vector<Engine> found;
   const auto add = [&](const Descriptor& proposal, std::size_t place) {
-    auto engine = plan_of(proposal, place, {device_, rules_});
+    auto engine = plan_of(proposal, place, {target_, rules_});
     if (engine && engine->workspace <= workspace) found.push_back(std::move(*engine));
     return found.size() == most;
   };
-  go_through_proposals(describe(graph), device_, add);
+  go_through_proposals(describe(graph, target_.handle), target_, add);
   return found;
 }
 

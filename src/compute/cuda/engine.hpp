@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compute/cuda/cudnn.hpp"
+#include "compute/cuda/device.hpp"
 #include "compute/cuda/engine_cache.hpp"
 #include "compute/cuda/operation_graph.hpp"
 
@@ -49,8 +50,8 @@ struct Answer {
 class Engines {
  public:
   /// `known`: choices of earlier runs, which are taken where they still hold; outlives this object.
-  explicit Engines(Descriptor device, EngineRules rules = {}, const EngineCache* known = nullptr)
-      : device_(std::move(device)), rules_(rules), known_(known) {}
+  explicit Engines(PlanTarget target, EngineRules rules = {}, const EngineCache* known = nullptr)
+      : target_(std::move(target)), rules_(rules), known_(known) {}
 
   /// The known choice, or the first choice of the heuristics of which a plan can be made. That is
   /// never an engine that is compiled at run time: those need the driver, so that the answer would
@@ -73,7 +74,7 @@ class Engines {
   Answer find(const Request& request) const;
   std::optional<Engine> known(const RequestKey& request, const Descriptor& graph) const;
 
-  const Descriptor device_;
+  const PlanTarget target_;
   const EngineRules rules_;
   const EngineCache* const known_;
   Answers answers_;

@@ -165,7 +165,7 @@ std::vector<Descriptor> tensor_descriptors(const OperationGraph& graph) {
 
 }  // namespace
 
-Descriptor describe(const OperationGraph& graph) {
+Descriptor describe(const OperationGraph& graph, cudnnHandle_t handle) {
   const std::vector<Descriptor> tensors = tensor_descriptors(graph);
   std::vector<Descriptor> operations;
   std::vector<cudnnBackendDescriptor_t> raw;
@@ -177,6 +177,7 @@ Descriptor describe(const OperationGraph& graph) {
   }
   Descriptor d(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   d.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, std::span<const cudnnBackendDescriptor_t>(raw));
+  if (handle != nullptr) d.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, handle);
   d.finalize();
   return d;
 }

@@ -5,7 +5,8 @@
 namespace ringtrain::cuda {
 
 /// cuDNN's description of `graph`. The identifier of a tensor is 1 more than its index in values().
-/// Throws Error where cuDNN does not accept it.
-Descriptor describe(const OperationGraph& graph);
+/// Throws Error where cuDNN does not accept it. `handle`: of the GPU that it is for; null: none
+/// here.
+Descriptor describe(const OperationGraph& graph, cudnnHandle_t handle = nullptr);
 
 }  // namespace ringtrain::cuda

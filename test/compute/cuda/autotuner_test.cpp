@@ -33,7 +33,7 @@ struct Tuning {
   explicit Tuning(const std::filesystem::path& folder = {}, Autotuner::Settings settings = {})
       : cache(folder, {cudnnGetVersion(), "simulated", 90, false}),
         runner(make_cudnn_runner(stream)),
-        engines(runner->device(), {}, &cache),
+        engines(runner->target(), {}, &cache),
         tuner(engines, *runner, cache, stream, settings) {
     host_gpu::set_seed(1);
     for (const OperationGraph::Value& value : graph.values()) {

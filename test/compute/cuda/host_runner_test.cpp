@@ -218,7 +218,7 @@ TEST_CASE("host_gpu: what cuDNN forbids of memory is complained about") {
 TEST_CASE("host_gpu: its device is one that cuDNN plans for") {
   const ConvolutionProblem problem{{3, 3, 1, 1, 1, 1, 1, 1}, {8, 14, 14, 64}, {8, 14, 14, 64}};
   const GpuStream stream;
-  Engines engines(make_cudnn_runner(stream)->device());
+  Engines engines(make_cudnn_runner(stream)->target());
   const ConvolutionForward step{problem.window, x, y, problem.w()};
 
   CHECK(engines.ask(request(problem.schedule(), step, Element::fp16, true)).engine);

@@ -57,7 +57,7 @@ class HostRunner final : public CudnnRunner {
  public:
   explicit HostRunner(cudaStream_t stream) : stream_(stream) {}
 
-  Descriptor device() const override { return describe_device(device_json("h100")); }
+  PlanTarget target() const override { return describe_device(device_json("h100")); }
   bool compiles() const override { return false; }  // that needs the driver
   std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
                              std::span<void* const> data, void* workspace) override;

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import time
 import traceback
+from pathlib import Path
 
 import records
 from stage import FAILED, SKIPPED, Finding, Outcome
@@ -31,7 +32,7 @@ def run(command, log, seconds):
     with open(log, "w+", errors="replace") as output:
         process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True,
-                                   env={**os.environ, **AS_ROOT})
+                                   env={**os.environ, "XDG_CACHE_HOME": str(Path(log).parent.parent / "cache"), **AS_ROOT})
         outcome = Outcome()
         try:
             outcome.code = process.wait(seconds)

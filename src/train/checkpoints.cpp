@@ -79,14 +79,15 @@ bool Checkpoints::settle(double timeout_s) {
 
 void Checkpoints::finish(const Position& position, double timeout_s) {
   if (writer_.idle()) return;
-  const std::chrono::duration<double> timeout(timeout_s);
   Stopwatch watch;
   const bool copied = settle(timeout_s);
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
   const bool handed_over = under_way || (copied && save_last(position, timeout_s));
-  state_.release();
-  report_events(writer_.close(timeout - std::chrono::duration<double>(watch.lap())));
+  if (copied) state_.release();
+  // At least a moment: what was handed over just now may be durable already.
+  const std::chrono::duration<double> rest(std::max(timeout_s - watch.lap(), 0.0));
+  report_events(writer_.close(rest));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)
     throw Error(Exit::storage, "final checkpoint",

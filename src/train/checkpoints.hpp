@@ -29,8 +29,9 @@ class Checkpoints {
   /// Waits until the copy under way is handed over, so that what comes may take long: whether it
   /// was, in time.
   bool settle(double timeout_s);
-  /// The save at the end of training: waits until it is durable, or `timeout_s` at most. Throws
-  /// Error(Exit::storage) when it did not become durable.
+  /// The save at the end of training: waits until it is durable, or `timeout_s` at most for the
+  /// copy and as long again for a free slot. Throws Error(Exit::storage) when it did not become
+  /// durable.
   void finish(const Position& position, double timeout_s);
 
   /// Seconds that offer() took so far.

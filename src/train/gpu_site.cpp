@@ -117,10 +117,13 @@ class GpuSite final : public Site {
   // What training does not wait for.
   class Copy final : public StateCopy {
    public:
+    /// null: on a rank that does not save.
     explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
     void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
-    bool done() override { return snapshot_->done(); }
-    void release() override { snapshot_->release(); }
+    bool done() override { return !snapshot_ || snapshot_->done(); }
+    void release() override {
+      if (snapshot_) snapshot_->release();
+    }
 
    private:
     std::unique_ptr<GpuSnapshot> snapshot_;
@@ -174,7 +177,8 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
   state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots());
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
-  copy_.emplace(backend_->make_snapshot(state_->buffers()));
+  const bool saves = session.rank() == 0 && !plan.options.checkpoint_dir.empty();
+  copy_.emplace(saves ? backend_->make_snapshot(state_->buffers()) : nullptr);
   const std::string mine = backend_->engines().fingerprint;
   engines_ = fingerprint_of(session.gather(mine), mine);
   connect(session);

@@ -143,7 +143,7 @@ class GpuBackend : public Backend, public Rounding {
                                                      const Buffers& buffers, std::uint64_t seed,
                                                      const GpuStepSums& sums,
                                                      const GpuTrainingSettings& settings) = 0;
-  /// The views outlive it.
+  /// The views outlive it. Takes as much GPU memory as they do.
   virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
 };
 

@@ -24,12 +24,20 @@ double median(std::vector<double> values) {
 
 void Autotuner::tune(const std::vector<EngineUse>& uses) {
   const auto start = std::chrono::steady_clock::now();
-  for (const EngineUse& use : uses)
-    if (engines_.answers().at(use.request).source == Answer::Source::heuristics) decide(use);
+  const auto elapsed = [start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (const EngineUse& use : uses) {
+    if (engines_.answers().at(use.request).source != Answer::Source::heuristics) continue;
+    if (report_.seconds + elapsed() > settings_.most_seconds) {
+      ++report_.left;
+      continue;
+    }
+    decide(use);
+    cache_.save();  // a run that is killed meanwhile leaves what it knows
+  }
   workspace_ = DeviceBytes();
-  cache_.save();
-  report_.seconds +=
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report_.seconds += elapsed();
 }
 
 // Memory that others need later is not known here.
@@ -43,6 +51,7 @@ void Autotuner::decide(const EngineUse& use) {
   ++report_.requests;
   std::vector<Engine> candidates =
       engines_.candidates(*use.graph, settings_.most_candidates, workspace_limit());
+  static_cast<void>(cudaGetLastError());  // of plans that were refused
   Engine* fastest = nullptr;
   double best = never;
   for (Engine& engine : candidates) {
@@ -93,7 +102,10 @@ void Autotuner::drop(const Engine& engine, const EngineUse& use, std::string_vie
                                         use.request.second, engine.place, engine.name, why));
   // What it has queued uses memory that goes now; and CUDA answers the next launch with its error.
   static_cast<void>(cudaGetLastError());
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (const cudaError_t code = cudaStreamSynchronize(stream_); code != cudaSuccess)
+    throw Error("--autotune",
+                fmt::format("the GPU can do nothing more after {} ({}); train without --autotune",
+                            report_.dropped.back(), cudaGetErrorString(code)));
 }
 
 }  // namespace ringtrain::cuda

@@ -23,9 +23,11 @@ class Autotuner {
     std::size_t most_candidates = 20;                   ///< of a request
     std::size_t most_workspace = std::size_t(1) << 30;  ///< bytes, and half of what is free
     double too_slow = 3;                                ///< times the best, to be given up
+    double most_seconds = 60;                           ///< of all calls; what is left stays
   };
   struct Report {
     std::size_t requests = 0, plans = 0;  ///< timed
+    std::size_t left = 0;                 ///< requests for which no time was left
     double seconds = 0;
     std::vector<std::string> dropped;  ///< plans that could not be executed, and why
   };
@@ -38,8 +40,8 @@ class Autotuner {
       : Autotuner(engines, runner, cache, stream, {}) {}
 
   /// Decides each request that is undecided: that no earlier run and no earlier call has timed.
-  /// Overwrites what the requests write. Waits. Engines bound before stay what they are. Throws
-  /// Error where the GPU can do nothing more.
+  /// Each choice is saved at once. Overwrites what the requests write. Waits. Engines bound before
+  /// stay what they are. Throws Error where the GPU can do nothing more.
   void tune(const std::vector<EngineUse>& uses);
   const Report& report() const { return report_; }
 

@@ -66,7 +66,7 @@ struct PlanSite {
 };
 
 std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place,
-                              const PlanSite& site) {
+                              const PlanSite& site) try {
   const Descriptor engine = engine_of(configuration);
   if (!allowed(engine, site.rules)) return std::nullopt;
   Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -80,6 +80,8 @@ std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place
   const auto workspace = plan.read<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE).at(0);
   return Engine{fmt::format("cudnn engine {}", index), static_cast<std::size_t>(workspace),
                 std::move(plan), place};
+} catch (const std::exception&) {
+  return std::nullopt;  // a proposal that cannot be read is none
 }
 
 // Calls `is_last(configuration, place)` for one proposal after the other until it is true.
@@ -128,8 +130,11 @@ Answer Engines::find(const Request& request) const {
     if (!first)
       return {std::nullopt, rules_.deterministic ? "no precompiled engine that is deterministic"
                                                  : "no precompiled engine"};
-    if (auto engine = known(request.key(), graph))
-      return {std::move(engine), "", Answer::Source::cache};
+    try {
+      if (auto engine = known(request.key(), graph))
+        return {std::move(engine), "", Answer::Source::cache};
+    } catch (const Error&) {  // the first is there
+    }
     return {std::move(first), ""};
   } catch (const Error& refusal) {
     return {std::nullopt, refusal.what()};

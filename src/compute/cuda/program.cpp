@@ -52,7 +52,9 @@ void CudaProgram::bind_steps() {
       if (reads_images) inputs_.push_back(std::move(action));
       actions_.push_back(reads_images ? Action() : std::move(action));
     } catch (const Error& failure) {
-      throw Error(fmt::format("step {} ({})", s, name_of(schedule_.steps[s])), failure.what());
+      const std::string step = fmt::format("step {} ({})", s, name_of(schedule_.steps[s]));
+      if (failure.code() == Exit::internal) throw Error(step, failure.what());
+      throw Error(failure.code(), step, failure.what());
     }
   if (site_.tuner != nullptr) site_.tuner->tune(binder_.engine_uses());
   binder_.complete();

@@ -96,11 +96,10 @@ Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
   cudaGraph_t raw = nullptr;
   try {
     queue();
-  } catch (const std::exception& failure) {
+  } catch (...) {
     static_cast<void>(cudaStreamEndCapture(stream, &raw));
     const Recording broken(raw);
-    throw Error("capture the step as a CUDA graph",
-                std::string(failure.what()) + "; --no-graph trains without");
+    throw;
   }
   check(cudaStreamEndCapture(stream, &raw), "cudaStreamEndCapture");
   const Recording recording(raw);

@@ -18,7 +18,8 @@ CudaSnapshot::CudaSnapshot(const std::vector<View>& state, cudaStream_t compute)
       compute_(compute),
       copies_(make_stream()),
       taken_(make_event()),
-      copied_(make_event()) {}
+      copied_(make_event()),
+      copy_(total(state) * sizeof(float)) {}
 
 CudaSnapshot::~CudaSnapshot() {
   static_cast<void>(cudaStreamSynchronize(copies_.get()));
@@ -43,7 +44,6 @@ void CudaSnapshot::pin(std::span<float> target) {
 
 void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
-  if (copy_.size() == 0) copy_ = DeviceBytes(total(state_) * sizeof(float));  // ranks that save
   for (const std::span<float>& target : targets) pin(target);
   // The copy before has left copy_: done() was asked for.
   auto* to = reinterpret_cast<float*>(copy_.data());

@@ -24,7 +24,7 @@ class CudaSnapshot final : public GpuSnapshot {
   const cudaStream_t compute_;
   const Stream copies_;
   const Event taken_, copied_;
-  DeviceBytes copy_;
+  const DeviceBytes copy_;
   std::map<float*, std::size_t> pinned_;
 };
 

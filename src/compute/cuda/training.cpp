@@ -154,11 +154,18 @@ void CudaTraining::launch(bool first, bool last) {
   if (!settings_.graph || !launched_[which]) {
     queue_steps(first, last);
   } else {
-    if (graphs_[which].get() == nullptr)
-      graphs_[which] = capture(site_.stream, [&] { queue_steps(first, last); });
+    if (graphs_[which].get() == nullptr) graphs_[which] = capture_steps(first, last);
     check(cudaGraphLaunch(graphs_[which].get(), site_.stream), "cudaGraphLaunch");
   }
   launched_[which] = true;
+}
+
+Graph CudaTraining::capture_steps(bool first, bool last) try {
+  return capture(site_.stream, [&] { queue_steps(first, last); });
+} catch (const Error& failure) {
+  if (failure.code() != Exit::internal) throw;  // that of another rank, say
+  throw Error("capture the step as a CUDA graph",
+              std::string(failure.what()) + "; --no-graph trains without");
 }
 
 void CudaTraining::queue_steps(bool first, bool last) {

@@ -56,6 +56,7 @@ class CudaTraining final : public GpuTraining {
   kernels::UpdateBuffers update_buffers() const;
   void bring_batch(const Batch& batch, const GpuBatchNumbers& numbers);
   void launch(bool first, bool last);
+  Graph capture_steps(bool first, bool last);
   void queue_steps(bool first, bool last);
   void queue_sums(std::size_t first);
   void queue_update();

@@ -41,6 +41,8 @@ InputRecipe input_of(const Model& model) {
   input.mirror = recipe.flip;
   input.brightness = {-recipe.brightness, recipe.brightness};
   input.contrast = {recipe.least_contrast, recipe.most_contrast};
+  input.saturation = {recipe.least_saturation, recipe.most_saturation};
+  input.hue = {-recipe.hue, recipe.hue};
   if (recipe.evaluation_fraction < 1)
     input.central_fraction = static_cast<float>(recipe.evaluation_fraction);
   return input;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <functional>
 
 #include "ringtrain/base/error.hpp"
 
@@ -20,6 +21,7 @@ TEST_CASE("zoo: parameter counts are the published ones") {
       {"resnet50", 25'557'032},
       {"resnet101", 44'549'160},
       {"resnet152", 60'192'808},
+      {"inception_v3", 27'145'970},
   }));
   CAPTURE(name);
 
@@ -30,6 +32,9 @@ TEST_CASE("zoo: multiply-adds of one image are the published ones") {
   CHECK(make_model("cifar10_cnn", 10).graph.multiply_adds() / 1e6 == Approx(18.5).epsilon(0.01));
   CHECK(make_model("resnet50", 1000).graph.multiply_adds() / 1e9 == Approx(4.089).epsilon(0.001));
   CHECK(make_model("resnet50", 1000).training_flops() / 1e9 == Approx(24.3).epsilon(0.002));
+  const Model inception = make_model("inception_v3", 1000);  // with the auxiliary head
+  CHECK(inception.graph.multiply_adds() / 1e9 == Approx(5.713 + 0.0057).epsilon(0.0003));
+  CHECK(inception.training_flops() / 1e9 == Approx(34.3).epsilon(0.002));
 }
 
 TEST_CASE("zoo: names are torchvision's") {
@@ -43,6 +48,45 @@ TEST_CASE("zoo: names are torchvision's") {
   CHECK(std::ranges::count(names, "layer4.2.bn3.bias") == 1);
   CHECK(names.back() == "fc.bias");
   CHECK(graph.statistics.size() == 53);
+}
+
+TEST_CASE("zoo: inception_v3 has slim's parts in slim's sizes") {
+  const Graph graph = make_model("inception_v3", 1001).graph;
+  const auto parameters = [&](int classes, auto&& wanted) {
+    std::size_t count = 0;
+    for (const Parameter& p : make_model("inception_v3", classes).graph.parameters)
+      if (wanted(p.name)) count += p.count();
+    return count;
+  };
+  const auto auxiliary = [](const std::string& name) { return name.starts_with("AuxLogits."); };
+
+  CHECK(parameters(1000, std::not_fn(auxiliary)) == 23'817'352);
+  CHECK(parameters(1001, std::not_fn(auxiliary)) == 23'819'401);
+  CHECK(parameters(1001, auxiliary) == 3'326'569);
+  CHECK(graph.parameters.size() == 196);
+  CHECK(graph.statistic_count() == 36'224);
+  // torchvision's BatchNorms have a gamma of as many values as there are means.
+  CHECK(make_model("inception_v3", 1000).graph.parameter_count() + 36'224 / 2 == 27'161'264);
+}
+
+TEST_CASE("zoo: inception_v3's blocks have the published extents") {
+  const Graph graph = make_model("inception_v3", 1001).graph;
+  std::vector<Shape> joined;
+  for (const Node& node : graph.nodes)
+    if (std::holds_alternative<Beside>(node.operation) && node.inputs.size() > 2)
+      joined.push_back(graph.tensors[node.output]);
+
+  CHECK(joined == std::vector<Shape>{{1, 35, 35, 256},
+                                     {1, 35, 35, 288},
+                                     {1, 35, 35, 288},
+                                     {1, 17, 17, 768},
+                                     {1, 17, 17, 768},
+                                     {1, 17, 17, 768},
+                                     {1, 17, 17, 768},
+                                     {1, 17, 17, 768},
+                                     {1, 8, 8, 1280},
+                                     {1, 8, 8, 2048},
+                                     {1, 8, 8, 2048}});
 }
 
 TEST_CASE("zoo: cifar10_cnn decays local3 and local4 only") {

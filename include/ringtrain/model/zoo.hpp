@@ -30,6 +30,8 @@ struct Recipe {
   bool flip = true;
   float brightness = 0;  ///< +- grey levels of 0..255
   float least_contrast = 1, most_contrast = 1;
+  float least_saturation = 1, most_saturation = 1;
+  float hue = 0;  ///< +- parts of the colour circle
   double evaluation_fraction = 1;  ///< of each side, cropped from the centre
 };
 

@@ -38,6 +38,7 @@ constexpr Entry entries[] = {
     {"resnet50", 1000, imagenet_resnet<50>},
     {"resnet101", 1000, imagenet_resnet<101>},
     {"resnet152", 1000, imagenet_resnet<152>},
+    {"inception_v3", 1001, make_inception_v3},
 };
 
 const Entry& entry(const std::string& name) {

@@ -50,10 +50,16 @@ class CpuSite final : public Site {
   };
 
   View initial();
-  std::unique_ptr<Program> compile(Mode mode, View parameters);
+  std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
   HostTrainer::Parts parts(GradientReducer& reducer) {
-    return {*training_, sums_,     batch_statistics_, statistics_, plan_.model.graph.statistics,
-            reducer,    optimizer_};
+    return {*training_,
+            sums_,
+            batch_statistics_,
+            statistics_,
+            averaged_statistics_,
+            plan_.model.graph.statistics,
+            reducer,
+            optimizer_};
   }
 
   const Plan& plan_;
@@ -61,7 +67,7 @@ class CpuSite final : public Site {
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
   const std::unique_ptr<Backend> backend_;
-  Buffer parameters_, statistics_, batch_statistics_;
+  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   StepSums sums_;
   Optimizer optimizer_;
   TrainingState state_;
@@ -79,16 +85,20 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),
+      averaged_statistics_(memory_.allocate(averaged_statistics(plan))),
       batch_statistics_(memory_.allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
       optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_),
-      state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots()),
+      state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
+             averaged_statistics_),
       copy_(state_),
       reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
       no_sums_(*alone_, sums_.all()) {
-  training_ = compile(Mode::training, parameters_);
-  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()));
+  const bool averaged = averaged_statistics_.view().size() > 0;
+  training_ = compile(Mode::training, parameters_, statistics_);
+  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
+                        averaged ? averaged_statistics_ : statistics_);
 }
 
 // The optimizer's moving average starts from the first parameters, so these come before it.
@@ -96,13 +106,14 @@ View CpuSite::initial() {
   const FirstValues first = first_values(plan_);
   memory_.write(first.parameters, parameters_);
   memory_.write(first.statistics, statistics_);
+  if (averaged_statistics_.view().size() > 0) memory_.write(first.statistics, averaged_statistics_);
   return parameters_;
 }
 
-std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters) {
+std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View statistics) {
   const View gradients = mode == Mode::training ? sums_.gradients() : View();
   return backend_->compile(make_schedule(plan_, *backend_, mode),
-                           {parameters, gradients, statistics_, batch_statistics_},
+                           {parameters, gradients, statistics, batch_statistics_},
                            plan_.options.seed);
 }
 

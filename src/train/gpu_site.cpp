@@ -35,12 +35,13 @@ std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
   return momenta;
 }
 
-GpuTrainingSettings settings_of(const Plan& plan) {
+GpuTrainingSettings settings_of(const Plan& plan, View averaged_statistics) {
   const OptimizerSettings& o = plan.optimizer;
   GpuTrainingSettings settings;
   settings.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
   settings.decays = decay_segments(o, plan.model.graph.parameter_count());
   settings.momenta = momenta_of(plan.model.graph);
+  settings.averaged_statistics = averaged_statistics;
   settings.accumulates = plan.options.accumulate > 1;
   settings.graph = !plan.options.no_graph;
   // Gradients are divided by the samples of all ranks, so they are smaller by as much.
@@ -131,6 +132,9 @@ class GpuSite final : public Site {
 
   void write_first_values();
   void connect(const MpiSession& session);
+  View evaluated_statistics() const {
+    return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
+  }
   Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
@@ -141,7 +145,7 @@ class GpuSite final : public Site {
   const Plan& plan_;
   const std::unique_ptr<GpuBackend> backend_;
   const std::unique_ptr<Communicator> communicator_;
-  Buffer parameters_, statistics_, batch_statistics_;
+  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   StepSums sums_;
   const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
@@ -159,6 +163,7 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
       communicator_(make_sums(session, *backend_, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
+      averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
@@ -167,14 +172,15 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
       schedule_(make_schedule(plan, *backend_, Mode::training)) {
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
-                                      settings_of(plan));
+                                      settings_of(plan, averaged_statistics_));
   View evaluated = parameters_;
   for (const auto& [name, values] : training_->slots())
     if (name == "ema") evaluated = values;
-  evaluation_ =
-      backend_->compile(make_schedule(plan, *backend_, Mode::evaluation),
-                        {evaluated, View(), statistics_, batch_statistics_}, plan.options.seed);
-  state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots());
+  evaluation_ = backend_->compile(make_schedule(plan, *backend_, Mode::evaluation),
+                                  {evaluated, View(), evaluated_statistics(), batch_statistics_},
+                                  plan.options.seed);
+  state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots(),
+                 averaged_statistics_);
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   const bool saves = session.rank() == 0 && !plan.options.checkpoint_dir.empty();
@@ -206,6 +212,8 @@ void GpuSite::write_first_values() {
   const FirstValues first = first_values(plan_);
   backend_->memory().write(first.parameters, parameters_);
   backend_->memory().write(first.statistics, statistics_);
+  if (averaged_statistics_.view().size() > 0)
+    backend_->memory().write(first.statistics, averaged_statistics_);
 }
 
 std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
@@ -229,7 +237,8 @@ std::vector<Optimizer::Slot> GpuSite::slots() const {
 std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
   GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
   return std::make_unique<GpuTrainer>(
-      backend_->make_training(schedule_, buffers(), plan_.options.seed, none, settings_of(plan_)),
+      backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
+                              settings_of(plan_, averaged_statistics_)),
       plan_.trainer());
 }
 

@@ -77,6 +77,9 @@ void HostTrainer::update(double learning_rate) {
   for (const Statistic& norm : parts_.statistics)
     for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
       *running += norm.momentum * (*batch - *running);
+  if (parts_.averaged_statistics.size() > 0)
+    move_average(parts_.averaged_statistics, parts_.running_statistics,
+                 parts_.optimizer.average_decay());
 }
 
 }  // namespace ringtrain

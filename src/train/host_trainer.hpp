@@ -15,8 +15,9 @@ class HostTrainer final : public Trainer {
   struct Parts {
     Program& program;
     StepSums& sums;
-    View batch_statistics;    ///< written by the program
-    View running_statistics;  ///< updated here
+    View batch_statistics;     ///< written by the program
+    View running_statistics;   ///< updated here
+    View averaged_statistics;  ///< their moving average, updated here; empty: there is none
     const std::vector<Statistic>& statistics;
     GradientReducer& reducer;
     Optimizer& optimizer;

@@ -18,6 +18,10 @@ FirstValues first_values(const Plan& plan) {
   return values;
 }
 
+std::size_t averaged_statistics(const Plan& plan) {
+  return plan.optimizer.ema > 0 ? plan.model.graph.statistic_count() : 0;
+}
+
 std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums) {
   std::vector<std::size_t> places;
   for (const std::size_t first : finality(training))

@@ -15,6 +15,9 @@ struct FirstValues {
 };
 FirstValues first_values(const Plan& plan);
 
+/// Numbers of BatchNorm's running statistics that a moving average is kept of: all or none.
+std::size_t averaged_statistics(const Plan& plan);
+
 /// Where gradients become final in a step of `training`, as places of `sums`; without the front.
 std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums);
 

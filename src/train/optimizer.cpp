@@ -119,6 +119,8 @@ std::optional<View> Optimizer::average() const {
   return slots_.back().values;
 }
 
+double Optimizer::average_decay() const { return ema_decay(settings_.ema, now_.step); }
+
 void Optimizer::begin(const UpdateScalars& scalars) {
   now_ = scalars;
   const double updates = static_cast<double>(now_.step) + 1;

@@ -38,8 +38,11 @@ struct Subject {
   // Parameters, gradients, their sum over several batches, slots, and gradients rounded for others.
   double state_bytes() const {
     const std::size_t rounded = gradient_dtype == Element::fp32 ? 0 : bytes_of(gradient_dtype);
-    return double(parameters()) * double((2 + accumulates + slots()) * sizeof(float) + rounded);
+    return double(parameters()) * double((2 + accumulates + slots()) * sizeof(float) + rounded) +
+           double(statistic_buffers() * model.graph.statistic_count() * sizeof(float));
   }
+  // The running ones and their average, those of the batch, and their sums over the ranks.
+  std::size_t statistic_buffers() const { return 3 + averaged; }
   // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy.
   double update_bytes(Element element) const {
     const std::size_t fp32 = (1 + 2 * (1 + slots())) * sizeof(float);

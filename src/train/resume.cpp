@@ -49,6 +49,9 @@ std::optional<std::size_t> find_tensor(const CheckpointFile& file, const std::st
   return found - tensors.begin();
 }
 
+// "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
+std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
+
 // The state as `file` has it; with what it need not have as it is.
 std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
                                             Wanted wanted) {
@@ -57,9 +60,8 @@ std::vector<std::vector<float>> read_values(const CheckpointFile& file, const Tr
   for (const TensorPlace& place : state.layout().tensors) {
     const TensorInfo& info = place.info;
     auto source = find_tensor(file, info.name, info);
-    if (wanted == Wanted::evaluated && info.name.starts_with("weights/"))
-      if (const auto average = find_tensor(file, "ema/" + info.name.substr(8), info))
-        source = average;
+    if (wanted == Wanted::evaluated)
+      if (const auto average = find_tensor(file, averaged_name(info.name), info)) source = average;
     if (!source && is_needed(info))
       throw Error(Exit::incompatible_checkpoint, file.path().string(),
                   "has no " + describe(info) + ", which this model needs");

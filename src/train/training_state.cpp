@@ -7,13 +7,14 @@
 namespace ringtrain {
 
 TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
-                             const std::vector<Optimizer::Slot>& slots)
+                             const std::vector<Optimizer::Slot>& slots, View averaged_statistics)
     : memory_(memory) {
   place_parameters(graph, "weights/", parameters);
-  place_statistics(graph, statistics);
+  place_statistics(graph, "statistics/", statistics);
   for (const Optimizer::Slot& slot : slots)
     place_parameters(graph, slot.name == "ema" ? "ema/" : "optimizer/" + slot.name + "/",
                      slot.values);
+  if (averaged_statistics.size() > 0) place_statistics(graph, "ema/", averaged_statistics);
 }
 
 void TrainingState::place_parameters(const Graph& graph, const std::string& folder, View buffer) {
@@ -29,11 +30,11 @@ void TrainingState::place_parameters(const Graph& graph, const std::string& fold
   layout_.buffers.push_back(buffer.size());
 }
 
-void TrainingState::place_statistics(const Graph& graph, View buffer) {
+void TrainingState::place_statistics(const Graph& graph, const std::string& folder, View buffer) {
   const auto ranges = graph.statistics_ranges();
   for (std::size_t s = 0; s < ranges.size(); ++s) {
     const auto& [name, channels, momentum] = graph.statistics[s];
-    const std::string path = "statistics/" + name;
+    const std::string path = folder + name;
     layout_.tensors.push_back(
         {{path + ".running_mean", {channels}}, buffers_.size(), ranges[s].first});
     layout_.tensors.push_back(

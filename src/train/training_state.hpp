@@ -14,9 +14,10 @@ namespace ringtrain {
 /// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
 class TrainingState {
  public:
-  /// `memory`: where all of it lies; outlives this object.
+  /// `memory`: where all of it lies; outlives this object. `averaged_statistics` is empty where the
+  /// run has no moving average.
   TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
-                const std::vector<Optimizer::Slot>& slots);
+                const std::vector<Optimizer::Slot>& slots, View averaged_statistics = {});
 
   /// One more tensor, of one extent, called `name` in checkpoints.
   void add(const std::string& name, View values);
@@ -32,7 +33,7 @@ class TrainingState {
 
  private:
   void place_parameters(const Graph& graph, const std::string& folder, View buffer);
-  void place_statistics(const Graph& graph, View buffer);
+  void place_statistics(const Graph& graph, const std::string& folder, View buffer);
 
   Memory& memory_;
   std::vector<View> buffers_;

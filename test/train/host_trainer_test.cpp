@@ -31,6 +31,7 @@ struct Rig {
         communicator(make_communicator("solo", session)),
         parameters(memory.allocate(graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
+        averaged_statistics(memory.allocate(settings.ema > 0 ? graph.statistic_count() : 0)),
         batch_statistics(memory.allocate(graph.statistic_count())),
         sums(memory, graph.parameter_count(), graph.statistic_count()),
         reducer(*communicator, sums.all(), 64) {
@@ -41,8 +42,8 @@ struct Rig {
                                              [](const Schedule&, const Step&) { return true; }),
                                {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
-        HostTrainer::Parts{*program, sums, batch_statistics, statistics, graph.statistics, reducer,
-                           *optimizer},
+        HostTrainer::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
+                           graph.statistics, reducer, *optimizer},
         TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
         Position{});
     LoaderOptions options;
@@ -62,7 +63,7 @@ struct Rig {
   Graph graph;
   std::unique_ptr<Dataset> data;
   std::unique_ptr<Communicator> communicator;
-  Buffer parameters, statistics, batch_statistics;
+  Buffer parameters, statistics, averaged_statistics, batch_statistics;
   StepSums sums;
   GradientReducer reducer;
   std::optional<Optimizer> optimizer;
@@ -97,6 +98,20 @@ TEST_CASE("Trainer: running statistics move towards the batch's by the momentum"
   const float* batch = rig.batch_statistics.view().data();
   CHECK(running[0] == Approx(0.1 * batch[0]));
   CHECK(running[4] == Approx(0.9 + 0.1 * batch[4]));
+}
+
+TEST_CASE("Trainer: the moving average covers running statistics") {
+  Rig rig(4, 1, {.ema = 0.5});
+  float* averaged = rig.averaged_statistics.view().data();
+  const float* running = rig.statistics.view().data();
+
+  rig.trainer->step(*rig.loader, {});  // keeps 1/10 of the average
+  const float first = averaged[4];
+  const float expected = 0.9f * running[4];
+  rig.trainer->step(*rig.loader, {});  // keeps 2/11
+
+  CHECK(first == Approx(expected));
+  CHECK(averaged[4] == Approx(first + 9. / 11 * (running[4] - first)));
 }
 
 TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {

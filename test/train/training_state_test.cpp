@@ -13,10 +13,11 @@ TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count());
   const Buffer statistics = memory.allocate(graph.statistic_count());
+  const Buffer averaged = memory.allocate(graph.statistic_count());
   const Buffer gradients = memory.allocate(graph.parameter_count());
   const Optimizer optimizer({.ema = 0.9}, parameters, gradients, memory);
 
-  const TrainingState state(graph, memory, parameters, statistics, optimizer.slots());
+  const TrainingState state(graph, memory, parameters, statistics, optimizer.slots(), averaged);
 
   std::set<std::string> names;
   std::vector<std::vector<int>> covered;
@@ -26,13 +27,14 @@ TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
     for (std::size_t i = 0; i < element_count(tensor.info); ++i)
       ++covered[tensor.buffer][tensor.offset + i];
   }
-  CHECK(covered.size() == 4);  // parameters, statistics, momentum, moving average
+  CHECK(covered.size() == 5);  // parameters, statistics, momentum, moving average of both
   for (const auto& buffer : covered)
     CHECK(std::ranges::all_of(buffer, [](int times) { return times == 1; }));
   CHECK(names.contains("weights/layer1.0.conv1.weight"));
   CHECK(names.contains("optimizer/momentum/fc.bias"));
   CHECK(names.contains("ema/fc.weight"));
   CHECK(names.contains("statistics/bn1.running_var"));
+  CHECK(names.contains("ema/bn1.running_var"));
 }
 
 TEST_CASE("TrainingState: copies out and back without loss") {

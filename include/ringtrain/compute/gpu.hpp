@@ -45,6 +45,8 @@ struct GpuTrainingSettings {
   RuleSettings rule;
   std::vector<DecaySegment> decays;  ///< ascending, covering all parameters
   std::vector<StatisticsMomentum> momenta;
+  /// Follows the running statistics as the moving average follows the parameters; empty: nothing.
+  View averaged_statistics = {};
   LossScaleSettings loss_scale;  ///< of fp16; other types need none
   /// Of fp16. It multiplies gradients of sums weighted by GpuBatchNumbers::sample_weight.
   float first_loss_scale = 65536;

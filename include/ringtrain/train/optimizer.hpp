@@ -68,6 +68,8 @@ class Optimizer {
   const std::vector<Slot>& slots() const { return slots_; }
   /// The moving average of the parameters, if there is one.
   std::optional<View> average() const;
+  /// What the average keeps of itself in the step that begin() started.
+  double average_decay() const;
 
  private:
   void add_slot(const char* name, float start, Memory& memory);

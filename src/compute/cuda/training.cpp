@@ -238,6 +238,9 @@ void CudaTraining::queue_update() {
                           buffers_.statistics.data() + first, momentum, state, site_.stream);
     first = end;
   }
+  const View averaged = settings_.averaged_statistics;
+  kernels::move_average(averaged.size(), buffers_.statistics.data(), averaged.data(), state,
+                        site_.stream);
   LossScaleSettings scale = settings_.loss_scale;
   if (site_.element != Element::fp16) scale.interval = 0;
   kernels::finish_update(scale, state, site_.stream);

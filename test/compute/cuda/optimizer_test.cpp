@@ -201,6 +201,8 @@ TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it wa
   CHECK(device.slot1 == std::vector<float>(size));
   CHECK(device.average == start);
   CHECK(running[0] == 1);
+  work::move_average(1, batch.data(), running.data(), device.state.get(), queue);
+  CHECK(running[0] == 1);
 
   values[at] = 1;
   device.gradients.write(values);

@@ -91,6 +91,7 @@ struct GpuRig {
         parameters(memory.allocate(graph.parameter_count())),
         sums(memory.allocate(head + graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
+        averaged_statistics(memory.allocate(graph.statistic_count())),
         batch_statistics(memory.allocate(graph.statistic_count())),
         twins(backend->stream(), memory),
         narrow(make_narrow(wish.gradient_dtype)),
@@ -100,6 +101,7 @@ struct GpuRig {
     initialise(graph, 1, first, running);
     memory.write(first, parameters);
     memory.write(running, statistics);
+    memory.write(running, averaged_statistics);
     training = backend->make_training(make_schedule(graph, batch_size, Mode::training, 0.1f,
                                                     [this](const Schedule& s, const Step& step) {
                                                       return backend->supports(s, step);
@@ -124,6 +126,7 @@ struct GpuRig {
     s.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
     s.decays = decay_segments(o, graph.parameter_count());
     s.momenta = {{graph.statistic_count(), 0.1f}};
+    s.averaged_statistics = averaged_statistics;
     s.accumulates = wish.accumulates;
     s.graph = wish.graph;
     s.first_loss_scale = wish.first_loss_scale;
@@ -155,6 +158,7 @@ struct GpuRig {
   std::vector<View> state() const {
     std::vector<View> views{parameters, statistics, training->loss_scale()};
     for (const auto& [name, view] : training->slots()) views.push_back(view);
+    views.push_back(averaged_statistics);
     return views;
   }
   std::vector<std::vector<float>> read_state() const {
@@ -167,7 +171,7 @@ struct GpuRig {
   std::unique_ptr<GpuBackend> backend;
   Memory& memory;
   std::size_t head;
-  Buffer parameters, sums, statistics, batch_statistics;
+  Buffer parameters, sums, statistics, averaged_statistics, batch_statistics;
   Twins twins;
   const std::unique_ptr<Communicator> narrow;
   GradientReducer reducer;
@@ -178,7 +182,7 @@ struct GpuRig {
 
 struct Expected {
   std::vector<double> loss;
-  std::vector<float> parameters, statistics, average;
+  std::vector<float> parameters, statistics, averaged_statistics, average;
 };
 
 // The same steps with the reference backend and the host's optimizer.
@@ -188,8 +192,10 @@ Expected train_on_host(int steps, int micro) {
   const Buffer parameters = memory.allocate(graph.parameter_count()),
                gradients = memory.allocate(graph.parameter_count()),
                statistics = memory.allocate(graph.statistic_count()),
+               averaged_statistics = memory.allocate(graph.statistic_count()),
                batch_statistics = memory.allocate(graph.statistic_count());
   initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  std::ranges::copy(statistics.view().host(), averaged_statistics.view().data());
   Optimizer optimizer(optimizer_settings(graph), parameters, gradients, memory);
   const auto program = make_reference_backend()->compile(
       make_schedule(graph, batch_size, Mode::training, 0.1f,
@@ -214,10 +220,12 @@ Expected train_on_host(int steps, int micro) {
     expected.loss.push_back(loss + optimizer.l2_loss());
     for (std::size_t i = 0; i < mean.size(); ++i)
       statistics.view().data()[i] += 0.1f * (mean[i] - statistics.view().data()[i]);
+    move_average(averaged_statistics, statistics, optimizer.average_decay());
   }
   const auto copy = [](View v) { return std::vector<float>(v.host().begin(), v.host().end()); };
   expected.parameters = copy(parameters);
   expected.statistics = copy(statistics);
+  expected.averaged_statistics = copy(averaged_statistics);
   expected.average = copy(*optimizer.average());
   return expected;
 }
@@ -252,6 +260,7 @@ TEST_CASE("cuda training: steps are the host's, in outcomes and state") {
   }
   CHECK(relative_norm(rig.read(rig.parameters), expected.parameters) < 1e-4);
   CHECK(relative_norm(rig.read(rig.statistics), expected.statistics) < 1e-4);
+  CHECK(relative_norm(rig.read(rig.averaged_statistics), expected.averaged_statistics) < 1e-4);
   CHECK(relative_norm(rig.read(rig.training->slots().back().second), expected.average) < 1e-4);
   CHECK(host_gpu::complaints() == none);
 }

@@ -36,6 +36,11 @@ void move_average(std::size_t count, const float* values, float* average, float 
   StreamQueue queue(stream);
   work::move_average(count, values, average, rate, state, queue);
 }
+void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+                  cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::move_average(count, values, average, state, queue);
+}
 
 void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream) {
   StreamQueue queue(stream);

@@ -72,6 +72,9 @@ void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range ra
 /// average += rate * (values - average), unless the step is not finite: BatchNorm's statistics.
 void move_average(std::size_t count, const float* values, float* average, float rate,
                   const UpdateState* state, cudaStream_t stream);
+/// The same at the rate of the parameters' moving average: the average of running statistics.
+void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+                  cudaStream_t stream);
 /// Adapts the loss scale and counts a step that was skipped.
 void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream);
 

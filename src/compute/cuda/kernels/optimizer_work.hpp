@@ -113,6 +113,21 @@ void move_average(std::size_t count, const float* values, float* average, float 
   queue.items(MoveAverage{values, average, rate, state}, count);
 }
 
+struct MoveAverageAlike {
+  const float* values;
+  float* average;
+  const UpdateState* state;
+  constexpr void operator()(std::uint32_t i) const {
+    if (!state->not_finite) average[i] += state->factors.average_rate * (values[i] - average[i]);
+  }
+};
+
+template <class Queue>
+void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+                  Queue& queue) {
+  if (count > 0) queue.items(MoveAverageAlike{values, average, state}, count);
+}
+
 struct FinishUpdate {
   LossScaleSettings settings;
   UpdateState* state;

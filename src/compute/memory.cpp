@@ -33,4 +33,14 @@ Buffer HostMemory::allocate(std::size_t count) {
   return Buffer(View(raw, count), [](float* data) { std::free(data); });
 }
 
+Buffer ReservedMemory::allocate(std::size_t count) {
+  const std::size_t bytes = std::max<std::size_t>(count, 1) * sizeof(float);
+  void* raw = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED)
+    throw Error(fmt::format("reserve {} MiB", bytes >> 20), "out of addresses");
+  return Buffer(View(static_cast<float*>(raw), count),
+                [bytes](float* data) { ::munmap(data, bytes); });
+}
+
 }  // namespace ringtrain

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <thread>
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
@@ -18,6 +20,7 @@ namespace {
 constexpr int gpu_batch = 256;           // unless the user says otherwise: enough to fill a GPU
 constexpr double launch_seconds = 2e-6;  // the least that a kernel takes within a captured graph
 constexpr double mega = 1e6, giga = 1e9;
+constexpr double program_bytes = 80e6;
 
 // The planned model and what surrounds its schedule.
 struct Subject {
@@ -48,9 +51,10 @@ struct Subject {
     const std::size_t fp32 = (1 + 2 * (1 + slots())) * sizeof(float);
     return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
   }
-  Schedule schedule(const Supports& supports) const {
-    return make_schedule(model.graph, batch, Mode::training, label_smoothing, supports);
+  Schedule schedule(const Supports& supports, Mode mode = Mode::training) const {
+    return make_schedule(model.graph, batch, mode, label_smoothing, supports);
   }
+  double batch_bytes() const { return double(batch) * double(model.input.features()); }
 };
 
 Subject subject_of(const Options& o, std::optional<int> usual_batch) {
@@ -151,18 +155,44 @@ std::string gpu_report(const Options& o) {
          speed_text(s, plan, gpu, element);
 }
 
+// Batches that a loader holds, one for training and one for evaluation.
+double loader_bytes(const Subject& s, const Options& o) {
+  const auto threads =
+      o.data_threads ? unsigned(*o.data_threads) : std::thread::hardware_concurrency();
+  return 2 * (threads + 2) * s.batch_bytes();
+}
+
+// Two slots, each of the parameters, the optimizer's slots and the statistics.
+double checkpoint_bytes(const Subject& s) {
+  const double statistics = double(1 + s.averaged) * double(s.model.graph.statistic_count());
+  return 2 * sizeof(float) * (double(s.parameters() * (1 + s.slots())) + statistics);
+}
+
 std::string cpu_report(const Options& o) {
   const auto backend = make_onednn_backend();
   const Subject s = subject_of(o, std::nullopt);
-  const Schedule schedule =
-      s.schedule([&](const Schedule& at, const Step& step) { return backend->supports(at, step); });
-  std::vector<std::size_t> bytes;
-  for (const Shape& shape : schedule.tensors) bytes.push_back(shape.elements() * sizeof(float));
-  return fmt::format("{} on this CPU: training, fp32, {} images a step\n", s.model.name, s.batch) +
-         "memory\n" + memory_line("activations", double(plan_memory(schedule, bytes).bytes)) +
-         memory_line("weights, gradients, optimizer", s.state_bytes()) +
-         fmt::format("{} steps; without oneDNN's workspace and copies of weights\n",
-                     schedule.steps.size());
+  const auto needs = [&](Mode mode) {
+    return host_needs(s.schedule(
+        [&](const Schedule& at, const Step& step) { return backend->supports(at, step); }, mode));
+  };
+  const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
+  const double saves = o.checkpoint_dir.empty() ? 0 : checkpoint_bytes(s);
+  const double rows[] = {double(training.activations),
+                         double(training.workspace),
+                         double(evaluation.activations + evaluation.workspace),
+                         s.state_bytes(),
+                         loader_bytes(s, o),
+                         saves,
+                         program_bytes};
+  return fmt::format("{} on this CPU: a rank's training, fp32, {} images a step\n", s.model.name,
+                     s.batch) +
+         "memory\n" + memory_line("activations", rows[0]) +
+         memory_line("workspace of oneDNN", rows[1]) +
+         memory_line("evaluation's activations and workspace", rows[2]) +
+         memory_line("weights, gradients, optimizer", rows[3]) + memory_line("batches", rows[4]) +
+         memory_line("two slots for checkpoints", rows[5]) +
+         memory_line("the program and its libraries, about", rows[6]) +
+         memory_line("in all", std::accumulate(std::begin(rows), std::end(rows), 0.0));
 }
 
 }  // namespace

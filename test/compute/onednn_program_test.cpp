@@ -259,3 +259,13 @@ TEST_CASE("onednn: a backward step without its forward step is refused", "[onedn
 
   CHECK_THROWS_AS(Job(schedule), Error);
 }
+
+TEST_CASE("onednn: what a program will need is known without making it", "[onednn]") {
+  const Schedule schedule = convolutions_of_many_networks();
+
+  const HostNeeds needs = host_needs(schedule);
+
+  CHECK(needs.activations > 0);
+  CHECK(needs.workspace > 0);
+  CHECK(needs.activations + needs.workspace == Job(schedule).program->bytes());
+}

@@ -30,6 +30,25 @@ TEST_CASE("plan: a CPU's memory is described without data") {
   CHECK_THAT(report, Contains("64 images a step") && Contains("0.003 GB"));
 }
 
+TEST_CASE("plan: checkpoint slots are two copies of the state") {
+  Options o = planned("resnet20", std::nullopt);
+  const std::string without = plan_report(o);
+  o.checkpoint_dir = "somewhere";
+
+  const std::string with = plan_report(o);
+
+  // 2 slots of 269,722 parameters and momenta and 1,376 statistics of 4 bytes.
+  CHECK_THAT(without, Contains("two slots for checkpoints                        0.000 GB"));
+  CHECK_THAT(with, Contains("two slots for checkpoints                        0.004 GB"));
+}
+
+TEST_CASE("plan: what does not fit is planned all the same") {
+  Options o = planned("resnet50", std::nullopt);
+  o.batch = 16'384;
+
+  CHECK_THAT(plan_report(o), Contains("16384 images a step") && Contains("in all"));
+}
+
 TEST_CASE("plan: gradients that are rounded for other ranks take memory") {
   Options o = planned("resnet20", std::nullopt);
   o.gradient_dtype = Element::bf16;

@@ -60,6 +60,15 @@ std::unique_ptr<Backend> make_reference_backend();
 /// oneDNN on this host's CPUs, with as many threads as OpenMP has.
 std::unique_ptr<Backend> make_onednn_backend();
 
+/// Bytes that a program of oneDNN's takes besides the flat buffers.
+struct HostNeeds {
+  std::size_t activations = 0;
+  std::size_t workspace = 0;  ///< scratch memory, weights in oneDNN's formats, what backward needs
+};
+/// Plans `schedule` for this host's CPUs as make_onednn_backend()->compile() does, without taking
+/// the memory.
+HostNeeds host_needs(const Schedule& schedule);
+
 /// The backends that can run here, by name: "reference", "onednn".
 std::vector<std::string> available_backends();
 std::unique_ptr<Backend> make_backend(const std::string& name);

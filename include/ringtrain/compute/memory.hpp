@@ -40,4 +40,11 @@ class HostMemory final : public Memory {
   Buffer allocate(std::size_t count) override;
 };
 
+/// Addresses of the host with no memory behind them until they are touched, then zeroed: for plans
+/// of what does not fit.
+class ReservedMemory final : public Memory {
+ public:
+  Buffer allocate(std::size_t count) override;
+};
+
 }  // namespace ringtrain

@@ -55,8 +55,11 @@ Action plan_if_any(const Kind& kind, Planner& planner) {
 
 class PlannedProgram final : public OnednnProgram {
  public:
-  PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa)
-      : schedule_(schedule),
+  /// `memory` gives activations and workspace.
+  PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa,
+                 Memory& memory)
+      : memory_(memory),
+        schedule_(schedule),
         tensors_(choose_layouts(schedule, block_of(isa))),
         final_from_(finality(schedule)),
         step_seconds_(schedule.steps.size()) {
@@ -65,7 +68,8 @@ class PlannedProgram final : public OnednnProgram {
   }
 
   StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
-  std::size_t bytes() const override { return bytes_; }
+  std::size_t bytes() const override { return needs_.activations + needs_.workspace; }
+  const HostNeeds& needs() const { return needs_; }
 
   const std::vector<std::string>& implementations() const override { return implementations_; }
   std::span<const double> step_seconds() const override { return step_seconds_; }
@@ -76,9 +80,9 @@ class PlannedProgram final : public OnednnProgram {
  private:
   void place_tensors();
   void plan_steps(const Buffers& buffers, std::uint64_t seed, Isa isa);
-  Buffer allocate(std::size_t bytes);
   void check(const Batch& batch) const;
 
+  Memory& memory_;
   const Schedule schedule_;
   std::vector<Tensor> tensors_;
   const std::vector<std::size_t> final_from_;
@@ -87,19 +91,19 @@ class PlannedProgram final : public OnednnProgram {
   std::vector<Buffer> kept_;
   std::vector<Action> actions_;
   std::vector<std::string> implementations_;
-  std::size_t bytes_ = 0;
+  HostNeeds needs_;
 };
 
-Buffer PlannedProgram::allocate(std::size_t bytes) {
-  bytes_ += bytes;
-  return HostMemory().allocate((bytes + sizeof(float) - 1) / sizeof(float));
+Buffer allocate(Memory& memory, std::size_t bytes) {
+  return memory.allocate((bytes + sizeof(float) - 1) / sizeof(float));
 }
 
 void PlannedProgram::place_tensors() {
   std::vector<std::size_t> sizes;
   for (const Tensor& tensor : tensors_) sizes.push_back(tensor.elements() * sizeof(float));
   const MemoryPlan places = plan_memory(schedule_, sizes);
-  arena_ = allocate(places.bytes);
+  needs_.activations = places.bytes;
+  arena_ = allocate(memory_, places.bytes);
   for (std::size_t id = 0; id < tensors_.size(); ++id)
     tensors_[id].data = arena_.view().data() + places.offset[id] / sizeof(float);
 }
@@ -113,10 +117,11 @@ void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa 
       return std::visit([&](const auto& kind) { return plan_if_any(kind, planner); }, step);
     }));
   }
-  scratch_ = allocate(planner.scratch_bytes());
+  needs_.workspace = planner.scratch_bytes();
+  scratch_ = allocate(memory_, planner.scratch_bytes());
   planner.finish(reinterpret_cast<std::byte*>(scratch_.view().data()));
   kept_ = planner.take_kept();
-  for (const Buffer& buffer : kept_) bytes_ += buffer.view().size() * sizeof(float);
+  for (const Buffer& buffer : kept_) needs_.workspace += buffer.view().size() * sizeof(float);
   implementations_ = planner.take_implementations();
 }
 
@@ -185,7 +190,7 @@ class OnednnBackend final : public Backend {
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
-    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa());
+    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa(), memory_);
   }
   Memory& memory() override { return memory_; }
 
@@ -199,5 +204,13 @@ class OnednnBackend final : public Backend {
 namespace ringtrain {
 
 std::unique_ptr<Backend> make_onednn_backend() { return std::make_unique<onednn::OnednnBackend>(); }
+
+HostNeeds host_needs(const Schedule& schedule) {
+  ReservedMemory memory;
+  const Buffer parameters = memory.allocate(schedule.parameters),
+               statistics = memory.allocate(schedule.statistics);
+  const Buffers buffers{parameters, parameters, statistics, statistics};
+  return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), memory).needs();
+}
 
 }  // namespace ringtrain

@@ -58,6 +58,8 @@ ParameterId GraphBuilder::parameter(Parameter parameter) {
 }
 
 TensorId GraphBuilder::input(int height, int width, int channels, ImageInput how) {
+  expects(!how.clip || how.normalisation == Normalisation::mean_deviation,
+          "images that are clipped are normalised by mean and deviation");
   return add("input", std::move(how), {}, {1, height, width, channels});
 }
 

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "compute/reference/state.hpp"
-#include "ringtrain/compute/distort.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::reference;
@@ -118,23 +117,4 @@ TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(
 
   CHECK(s[0][0] == Approx(-3 / std::sqrt(5.0)));
   CHECK(s[0][7] == 0);
-}
-
-TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
-  const std::vector<double> image{10, 20, 30, 200, 100, 50};
-  const auto distorted = [&](Distortion d) {
-    std::vector<double> result = image;
-    distort<double>(d, result, 3);
-    return result;
-  };
-
-  CHECK(distorted({}) == image);
-  CHECK(distorted({.brightness = 5})[3] == 205);
-  CHECK(distorted({.contrast = 0.5f})[0] == Approx(57.5));
-  CHECK(distorted({.saturation = 0})[4] == Approx(200));
-  // A third of the circle carries red to green, to blue, to red.
-  const auto turned = distorted({.hue = 1 / 3.f});
-  CHECK(turned[3] == Approx(50).epsilon(1e-4));
-  CHECK(turned[4] == Approx(200).epsilon(1e-4));
-  CHECK(turned[5] == Approx(100).epsilon(1e-4));
 }

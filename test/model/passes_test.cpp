@@ -184,6 +184,28 @@ TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask"
   }
 }
 
+TEST_CASE("passes: images are distorted and clipped in training only") {
+  GraphBuilder g;
+  const ImageInput how{.mean = {0.5f}, .deviation = {0.5f}, .distort = true, .clip = true};
+  g.loss(g.matrix_product("fc", g.input(2, 2, 1, how), 2, {}, 0.0, true));
+  const Graph graph = std::move(g).finish();
+
+  for (const Mode mode : {Mode::training, Mode::evaluation}) {
+    const Schedule s = make_schedule(graph, 2, mode, 0, everything);
+    const auto& input = std::get<Input>(s.steps.front());
+    CHECK(input.distort == (mode == Mode::training));
+    CHECK(input.clip == (mode == Mode::training));
+  }
+}
+
+TEST_CASE("passes: images that are standardised cannot be clipped") {
+  GraphBuilder g;
+
+  CHECK_THROWS_WITH(
+      g.input(2, 2, 1, {.normalisation = Normalisation::standardise_image, .clip = true}),
+      Catch::Contains("mean and deviation"));
+}
+
 TEST_CASE("passes: a layer that does not fit says which and why") {
   GraphBuilder g;
   const TensorId x = g.input(4, 4, 3, {});

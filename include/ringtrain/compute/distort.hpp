@@ -13,13 +13,13 @@ namespace ringtrain {
 template <class T>
 constexpr void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
   const T value = std::max({red, green, blue}), range = value - std::min({red, green, blue});
-  if (!(range > 0) || !(value > 0)) return;
+  if (!(range > 0)) return;
   T hue = value == red     ? (green - blue) / range
           : value == green ? (blue - red) / range + 2
                            : (red - green) / range + 4;  // in sixths of the circle
   hue += 6 * turn;
   hue -= 6 * std::floor(hue / 6);
-  const T saturation = std::min(range / value * factor, T(1));
+  const T saturation = value > 0 ? std::min(range / value * factor, T(1)) : T(0);
   // Smith 1978, "Color gamut transform pairs", without branches.
   const auto channel = [&](T n) {
     const T k = n + hue >= 6 ? n + hue - 6 : n + hue;
@@ -47,6 +47,12 @@ void distort(const Distortion& d, std::span<T> image, int channels) {
     for (std::size_t i = c; i < image.size(); i += channels)
       image[i] = (image[i] - mean) * d.contrast + mean;
   }
+}
+
+/// Cuts off what distortions carried out of the scale 0..255.
+template <class T>
+constexpr T clipped(T v) {
+  return std::clamp(v, T(0), T(255));
 }
 
 }  // namespace ringtrain

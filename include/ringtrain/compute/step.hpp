@@ -26,6 +26,7 @@ struct Input {
   Normalisation normalisation = Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
   bool distort = false;  ///< apply Batch::distortions
+  bool clip = false;     ///< then cut off what left 0..255; only with mean_deviation
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.y, Access::write);

@@ -48,6 +48,7 @@ struct ImageInput {  // none
   Normalisation normalisation = Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
   bool distort = false;
+  bool clip = false;  ///< what distortions carry out of 0..255; only with mean_deviation
 };
 struct Convolution {  // x
   Window window;

@@ -47,6 +47,7 @@ Action plan(const Input& step, Planner& planner) {
       const std::span image(images.in(frame) + this_thread() * features, features);
       std::copy_n(frame.batch.images.data() + n * features, features, image.data());
       if (step.distort) distort(frame.batch.distortions[n], image, y.shape.channels);
+      if (step.clip) std::ranges::transform(image, image.begin(), clipped<float>);
       if (y.block > 1) std::fill_n(y.data + n * y.image(), y.image(), 0.f);
       const Line whole = standardise ? standardising(image) : Line{};
       for (int c = 0; c < y.shape.channels; ++c)

@@ -61,7 +61,8 @@ class Lowering {
   }
 
   void lower(const Node& n, const ImageInput& o) {
-    push(Input{n.output, o.normalisation, o.mean, o.deviation, o.distort && training()});
+    const bool distort = o.distort && training();
+    push(Input{n.output, o.normalisation, o.mean, o.deviation, distort, o.clip && distort});
   }
   void lower(const Node& n, const Convolution& o) {
     push(ConvolutionForward{o.window, n.inputs[0], n.output, parameters_[o.w], range(o.b)});

@@ -43,6 +43,7 @@ InputOperands operands(Element element, const Shape& s, int y_channels, const Ba
                   {},
                   y,
                   moments.data()};
+  o.clip = step.clip;
   std::ranges::copy(step.mean, o.mean);
   std::ranges::copy(step.deviation, o.deviation);
   return o;
@@ -66,11 +67,12 @@ TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the ref
   const int channels = GENERATE(1, 3, 5), height = GENERATE(7, 60);
   const auto kind = GENERATE(Normalisation::standardise_image, Normalisation::mean_deviation);
   const bool distort = GENERATE(false, true);
+  const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
   const int padded = std::max(channels, GENERATE(0, 4, 8));  // as it is, or padded
-  CAPTURE(element, channels, height, distort, padded);
+  CAPTURE(element, channels, height, distort, clip, padded);
   const Shape s{5, height, 5, channels};
   const Batch batch = images(s);
-  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), distort};
+  const Input step{0, kind, numbers(channels, 0.4f), numbers(channels, 0.3f), distort, clip};
   KernelCase c(element, {s, {5, height, 5, padded}}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
@@ -92,8 +94,12 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
   const Shape x{5, height, width, channels};
   const StoredForm form{window, x, result_of(window, x, 1), true, 16};
   const Batch batch = images(x);
-  const Input step{0, Normalisation::mean_deviation, numbers(channels, 0.4f),
-                   numbers(channels, 0.3f), distort};
+  const Input step{0,
+                   Normalisation::mean_deviation,
+                   numbers(channels, 0.4f),
+                   numbers(channels, 0.3f),
+                   distort,
+                   distort};
   KernelCase c(element, {x, form.stored_x()}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
@@ -131,4 +137,7 @@ TEST_CASE("cuda kernels: input that has no such form is refused") {
   refused(9, 9, false);
   refused(5, 16, true);
   refused(3, 8, true);
+  o.clip = true;
+  o.normalisation = Normalisation::standardise_image;
+  refused(3, 3, false);
 }

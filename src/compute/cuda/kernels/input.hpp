@@ -34,6 +34,7 @@ struct InputOperands {
   int width = 0;  ///< of an image; for blocks, as all that follows
   int stored_height = 0, stored_width = 0;
   int top = 0, left = 0;  ///< padding of the convolution that reads y
+  bool clip = false;      ///< cut off what distortions carried out of 0..255; for mean_deviation
 };
 /// The Input step: distorts and normalises images; channels that they do not have are zero. All
 /// pointers are the device's, y aligned to a pixel. Queues on `stream` and returns; throws Error

@@ -116,7 +116,7 @@ struct NormalPixel {
   }
   constexpr float normal(std::size_t sample, int c, float v) const {
     if (o.normalisation == Normalisation::mean_deviation)
-      return (v / 255 - o.mean[c]) / o.deviation[c];
+      return ((o.clip ? clipped(v) : v) / 255 - o.mean[c]) / o.deviation[c];
     return (v - o.moments[sample].whole) * o.moments[sample].inverse;
   }
 };
@@ -219,6 +219,8 @@ void normalise_pixels(const InputOperands& o, Queue& queue) {
 
 template <class Queue>
 void input(const InputOperands& o, Queue& queue) {
+  expects(!o.clip || o.normalisation == Normalisation::mean_deviation,
+          "input: moments are of images that are not clipped");
   const Moments moments{o};
   if (o.distortions || o.normalisation == Normalisation::standardise_image)
     queue.blocks(moments, moments.launch());

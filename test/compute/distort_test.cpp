@@ -1,0 +1,61 @@
+#include "ringtrain/compute/distort.hpp"
+
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "compute/reference/state.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
+  const std::vector<double> image{10, 20, 30, 200, 100, 50};
+  const auto distorted = [&](Distortion d) {
+    std::vector<double> result = image;
+    distort<double>(d, result, 3);
+    return result;
+  };
+
+  CHECK(distorted({}) == image);
+  CHECK(distorted({.brightness = 5})[3] == 205);
+  CHECK(distorted({.contrast = 0.5f})[0] == Approx(57.5));
+  CHECK(distorted({.saturation = 0})[4] == Approx(200));
+  // A third of the circle carries red to green, to blue, to red.
+  const auto turned = distorted({.hue = 1 / 3.f});
+  CHECK(turned[3] == Approx(50).epsilon(1e-4));
+  CHECK(turned[4] == Approx(200).epsilon(1e-4));
+  CHECK(turned[5] == Approx(100).epsilon(1e-4));
+}
+
+// The expected numbers are TensorFlow's: test/parity/distort_against_tensorflow.py.
+TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's") {
+  struct Case {
+    Distortion distortion;
+    std::vector<double> expected;
+  };
+  const auto [distortion, expected] = GENERATE(
+      values<Case>({{{-20, 1.5f, 0.5f, -0.2f},
+                     {0, 0, 0, 205.583, 94.083, 200.542, 255, 255, 106.792, 255, 255, 255, 0, 0, 0,
+                      153.083, 255, 185.542}},
+                    {{32, 0.5f, 1.5f, 0.2f},
+                     {81.658, 86.81, 109.5, 111.158, 186.81, 82, 55.158, 181.671, 222, 196.158,
+                      211.81, 219.5, 71.608, 88.31, 94.5, 146.158, 94.31, 214.5}},
+                    {{-25, 0.6f, 1.3f, 0.05f},
+                     {26.533, 42.156, 36.221, 131.533, 108.056, 33.221, 26.533, 179.556, 78.409,
+                      161.533, 176.556, 168.221, 13.333, 28.356, 20.021, 38.533, 88.656, 162.221}},
+                    {{-32, 1.2f, 0.8f, -0.1f},
+                     {0, 0, 0, 182.307, 35.4, 80.333, 143.667, 245.4, 7.133, 242.307, 239.4,
+                      245.933, 0, 0, 0, 86.307, 227.4, 205.133}}}));
+  Batch batch;
+  batch.images = {10, 20, 30, 200, 100, 50, 0, 255, 7, 250, 250, 250, 3, 2, 1, 90, 180, 240};
+  batch.labels = {0};
+  batch.distortions = {distortion};
+  Schedule schedule;
+  schedule.tensors = {{1, 2, 3, 3}};
+  reference::State s(schedule, 1);
+  s.batch = &batch;
+
+  run(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true}, s);
+
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    CHECK(255 * s[0][i] == Approx(expected[i]).margin(0.01));
+}

@@ -134,6 +134,12 @@ const CheckpointMetadata& CheckpointFile::metadata() const { return opened_->ind
 const std::string& CheckpointFile::run_id() const { return opened_->index.run_id; }
 const std::vector<TensorInfo>& CheckpointFile::tensors() const { return opened_->tensors; }
 
+std::optional<std::size_t> CheckpointFile::find(const TensorInfo& tensor) const {
+  const auto found = std::ranges::find(tensors(), tensor);
+  if (found == tensors().end()) return std::nullopt;
+  return found - tensors().begin();
+}
+
 std::uint64_t CheckpointFile::state_hash() const {
   std::vector<std::uint64_t> hashes;
   for (const StoredTensor& tensor : opened_->index.tensors) hashes.push_back(tensor.hash);

@@ -57,6 +57,10 @@ void add_model_and_data(Table& t, Options& o) {
   t.group("model");
   t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all"}, any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
+  t.add(
+      o.init_from,
+      {"init-from", "FILE.h5", "start from a checkpoint's weights and running statistics", "none"},
+      any_text());
 
   t.group("data");
   t.add(o.data,

@@ -224,10 +224,13 @@ void Parser::check_checkpoint_options() const {
     need(name, saves, "nothing is saved without --checkpoint-dir DIR; add it");
   need("resume", saves || o.resume.from != Resume::From::newest,
        "auto looks for checkpoints in --checkpoint-dir DIR; add it, or name a file");
-  const bool loads =
-      o.resume.from == Resume::From::file || (saves && o.resume.from == Resume::From::newest);
+  need("init-from", o.resume.from != Resume::From::file,
+       "starts a training, --resume FILE goes on with one; give one of them");
+  const bool loads = !o.init_from.empty() || o.resume.from == Resume::From::file ||
+                     (saves && o.resume.from == Resume::From::newest);
   if (o.eval_only && !loads)
-    throw usage("--eval-only", "nothing to evaluate: add --checkpoint-dir DIR or --resume FILE");
+    throw usage("--eval-only",
+                "nothing to evaluate: add --checkpoint-dir DIR, --resume FILE or --init-from FILE");
 }
 
 Command Parser::parse(int argc, const char* const* argv) try {

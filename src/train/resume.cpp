@@ -40,15 +40,6 @@ std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFil
   return result;
 }
 
-// The file's tensor called `name`, of the same shape as `like`; nothing where it has none.
-std::optional<std::size_t> find_tensor(const CheckpointFile& file, const std::string& name,
-                                       const TensorInfo& like) {
-  const auto& tensors = file.tensors();
-  const auto found = std::ranges::find(tensors, TensorInfo{name, like.shape});
-  if (found == tensors.end()) return std::nullopt;
-  return found - tensors.begin();
-}
-
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
 
@@ -59,9 +50,9 @@ std::vector<std::vector<float>> read_values(const CheckpointFile& file, const Tr
   auto values = state.copy();
   for (const TensorPlace& place : state.layout().tensors) {
     const TensorInfo& info = place.info;
-    auto source = find_tensor(file, info.name, info);
+    auto source = file.find(info);
     if (wanted == Wanted::evaluated)
-      if (const auto average = find_tensor(file, averaged_name(info.name), info)) source = average;
+      if (const auto average = file.find({averaged_name(info.name), info.shape})) source = average;
     if (!source && is_needed(info))
       throw Error(Exit::incompatible_checkpoint, file.path().string(),
                   "has no " + describe(info) + ", which this model needs");

@@ -13,6 +13,7 @@
 #include "train/checkpoints.hpp"
 #include "train/evaluator.hpp"
 #include "train/identity.hpp"
+#include "train/init_from.hpp"
 #include "train/measure_baseline.hpp"
 #include "train/option_values.hpp"
 #include "train/plan.hpp"
@@ -29,9 +30,10 @@ Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
   return {{"build", program_hash()},
           {"options", canonical_config(o)},
-          {"run", fmt::format("--eval-every {}{}{}{}", o.eval_every,
-                              o.eval_only ? " --eval-only" : "", o.baseline ? " --baseline" : "",
-                              o.require_efficiency ? " --require-efficiency" : "")},
+          {"run",
+           fmt::format("--eval-every {}{}{}{}{}", o.eval_every, o.eval_only ? " --eval-only" : "",
+                       o.init_from.empty() ? "" : " --init-from", o.baseline ? " --baseline" : "",
+                       o.require_efficiency ? " --require-efficiency" : "")},
           {"training data", hex(plan.training->manifest_hash())},
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
@@ -66,11 +68,13 @@ class Job {
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
   void open_checkpoints(WriterProcess& writer);
   /// Goes on from a checkpoint, where there is one.
-  void resume(const Resume& how);
+  bool resume(const Resume& how);
+  /// Takes the weights of another training, where there is one.
+  bool start_from(const std::string& file);
   int train();
   int exit_code() const;
   int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
-  int evaluate_only();
+  int evaluate_only(bool loaded);
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
   const Graph& graph() const { return plan_.model.graph; }
@@ -101,18 +105,20 @@ class Job {
   int signal_ = 0;  // that ends the job, on all ranks
 };
 
-void Job::resume(const Resume& how) {
+bool Job::resume(const Resume& how) {
   const auto say = [this](const std::string& line) { output_.note(line); };
   const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
   const auto resumed =
       ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
                         site_.state(), site_.communicator(), session_, say);
-  if (!resumed) return;
+  if (!resumed) return false;
   start_ = {resumed->metadata.step, resumed->metadata.position};
   if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
     checkpoint_writer_.protect(resumed->file);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
-  if (options().eval_only) return;  // the rest is about what training makes of it
+  if (!options().init_from.empty())
+    output_.note("--init-from is for the start of training: not used");
+  if (options().eval_only) return true;  // the rest is about what training makes of it
   for (const std::string& change : changes_since(resumed->metadata.config))
     output_.note("changed since that checkpoint: " + change);
   if (resumed->metadata.plans != site_.plans())
@@ -122,13 +128,21 @@ void Job::resume(const Resume& how) {
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
                              resumed->metadata.world_size, session_.size()));
+  return true;
+}
+
+bool Job::start_from(const std::string& file) {
+  if (file.empty()) return false;
+  const Heads heads = options().eval_only ? Heads::must_fit : Heads::may_differ;
+  output_.note(init_from(file, heads, graph(), site_.state(), site_.communicator(), session_));
+  return true;
 }
 
 int Job::run(WriterProcess& writer) {
   if (!options().eval_only) open_checkpoints(writer);
-  resume(options().resume);
+  const bool loaded = resume(options().resume) || start_from(options().init_from);
   if (options().baseline) compare_with_one_rank();
-  const int code = options().eval_only ? evaluate_only() : train();
+  const int code = options().eval_only ? evaluate_only(loaded) : train();
   site_.close();
   return code;
 }
@@ -286,11 +300,11 @@ void Job::stop_for(int signal) {
   signal_ = signal;
 }
 
-int Job::evaluate_only() {
-  if (start_.step == 0)
+int Job::evaluate_only(bool loaded) {
+  if (!loaded)
     session_.fail_together(
-        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE or "
-        "--checkpoint-dir",
+        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
+        "--init-from FILE or --checkpoint-dir",
         Exit::usage);
   log_.emplace(output_, plan_, start_, session_.rank());
   evaluate_at(start_);

@@ -63,6 +63,10 @@ run "$gpu" --model mlp --eval-only --resume whole/step-0000000020.h5
 on_gpu=$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)
 run "$cpu" --device cpu --model mlp --eval-only --resume whole/step-0000000020.h5
 check "evaluation: the CPU agrees" near "$on_gpu" "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" 0.5
+run "$gpu" --model mlp --seed 2 --eval-only --init-from whole/step-0000000020.h5
+check "--init-from: the same evaluation" is "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" "$on_gpu"
+run "$gpu" --model mlp --seed 2 --steps 1 --lr 0 --eval-every 0 --init-from whole/step-0000000020.h5
+check "--init-from: training starts there" is "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" "$on_gpu"
 run "$cpu" --device cpu --model mlp --steps 22 --eval-every 0 --checkpoint-dir whole
 check "a CPU goes on: exit code $?" test $? -eq 0
 check "a CPU goes on: what changed is told" has "precision: fp16 -> auto"

@@ -75,6 +75,11 @@ echo hello >text.h5
 expect 2 75 "text.h5" --checkpoint-dir text.h5 --data shapes --model mlp --steps 1
 "$train" --quiet --model mlp --data shapes --batch 4 --steps 2 --eval-every 0 --checkpoint-dir good >/dev/null 2>&1
 expect 2 65 "of another model .mlp.: has weights/fc1.weight" --model resnet20 --data shapes --steps 1 --checkpoint-dir good
+expect 2 65 "--init-from good/step-0000000002.h5: of another model .mlp.: has no weights/conv1.weight" --model resnet20 --data shapes \
+  --steps 1 --init-from good/step-0000000002.h5
+expect 2 65 "has weights/fc3.weight .10,128., needed is .11,128." --model mlp --classes 11 --data shapes --eval-only \
+  --init-from good/step-0000000002.h5
+expect 2 66 "nosuch.h5" --model mlp --data shapes --steps 1 --init-from nosuch.h5
 mkdir damaged && for s in 2; do head -c 3000 good/step-0000000002.h5 >damaged/step-0000000002.h5; done
 expect 2 66 "damaged" --model mlp --data shapes --steps 3 --checkpoint-dir damaged
 expect 2 66 "nosuch.h5" --model mlp --data shapes --resume nosuch.h5

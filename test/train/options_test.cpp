@@ -40,6 +40,8 @@ std::string refusal(const std::string& line) {
 
 const std::vector<std::string> valid = {"--model resnet50",
                                         "--classes 7",
+                                        "--init-from f.h5",
+                                        "--eval-only --init-from f.h5",
                                         "--data images:/d",
                                         "--data-threads 3",
                                         "--seed 9",
@@ -211,6 +213,7 @@ TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--eval-only --checkpoint-dir d --resume never"),
              Contains("nothing to evaluate"));
   CHECK_THAT(refusal("--eval-only --resume f --baseline"), Contains("--baseline"));
+  CHECK_THAT(refusal("--init-from f --resume g"), Contains("--init-from") && Contains("--resume"));
   CHECK_THAT(refusal("--require-efficiency 0.9"), Contains("--baseline"));
   CHECK_THAT(refusal("--quiet --progress on"), Contains("--quiet"));
   CHECK(refusal("--quiet --progress auto") == "accepted");

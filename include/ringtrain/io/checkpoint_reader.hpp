@@ -27,6 +27,8 @@ class CheckpointFile {
   const CheckpointMetadata& metadata() const;
   const std::string& run_id() const;
   const std::vector<TensorInfo>& tensors() const;
+  /// The place in tensors() of one with this name and shape.
+  std::optional<std::size_t> find(const TensorInfo& tensor) const;
   std::uint64_t state_hash() const;
 
   /// Reads all bytes; throws Error(Exit::no_valid_checkpoint) naming every part that is damaged.

@@ -35,6 +35,7 @@ struct Resume {
 struct Options {
   std::string model = "cifar10_cnn";
   std::optional<int> classes;
+  std::string init_from;  ///< a checkpoint; empty: weights are drawn
 
   std::string data = "shapes";
   std::optional<int> data_threads;

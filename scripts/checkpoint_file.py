@@ -1,0 +1,90 @@
+"""Reads checkpoints and writes new ones, as docs/checkpoint_format.md describes them. Needs h5py, numpy and xxhash from PyPI."""
+import json
+import os
+import struct
+
+import h5py
+import numpy as np
+import xxhash
+
+HEADER_BYTES = 96
+MAGIC = b"\x89rtckp\r\n"
+NUMBERS = ("step", "epoch", "position", "seed", "world_size", "global_batch")
+TEXTS = ("model", "config", "optimizer", "plans")
+
+
+def read(path):
+    """Model, step and {name: fp32 array}. Hashes are not looked at: `train --inspect` does that."""
+    tensors = {}
+
+    def take(name, item):
+        if isinstance(item, h5py.Dataset) and not name.startswith("metadata/"):
+            tensors[name] = item[()]
+
+    with h5py.File(path) as file:
+        file.visititems(take)
+        return file["metadata/model"][()].decode(), int(file["metadata/step"][()]), tensors
+
+
+def digest(data):
+    return xxhash.xxh64_hexdigest(data)
+
+
+def index_text(metadata, rows):
+    return json.dumps({"metadata": metadata, "tensors": rows}, separators=(",", ":")).encode()
+
+
+def row(name, array, offset, hash_of_bytes):
+    return {"name": name, "shape": list(array.shape), "offset": offset, "xxh64": hash_of_bytes}
+
+
+def user_block_bytes(metadata, tensors):
+    widest = [row(name, array, 2**64 - 1, "0" * 16) for name, array in tensors.items()]
+    needed = HEADER_BYTES + len(index_text(metadata, widest))
+    return max(4096, 1 << (needed - 1).bit_length())
+
+
+def write_hdf5(path, metadata, tensors, user_block):
+    """Each tensor's offset in the file."""
+    with h5py.File(path, "w", libver=("v108", "v108"), userblock_size=user_block, alignment_threshold=1024, alignment_interval=64) as file:
+        for name in NUMBERS:
+            file.create_dataset(f"metadata/{name}", data=np.uint64(metadata[name]))
+        file.create_dataset("metadata/model_hash", data=np.uint64(int(metadata["model_hash"], 16)))
+        for name in TEXTS:
+            text = metadata[name].encode() or b"\0"
+            file.create_dataset(f"metadata/{name}", data=np.array(text, h5py.string_dtype("utf-8", len(text))))
+        return {name: file.create_dataset(name, data=array).id.get_offset() for name, array in tensors.items()}
+
+
+def header(user_block, length, index, outside_hash, run_id):
+    front = MAGIC + struct.pack("<IIQQQ", 1, user_block, length, len(index), int(outside_hash, 16))
+    rest = index.ljust(user_block - HEADER_BYTES, b"\0")
+    run = run_id.encode()[:39].ljust(40, b"\0")
+    return front + struct.pack("<QQ", int(digest(front + rest), 16), int(digest(run), 16)) + run + rest
+
+
+def outside(body, user_block, rows):
+    """The bytes from the user block on that belong to no tensor."""
+    position, parts = 0, []
+    for entry in sorted(rows, key=lambda r: r["offset"]):
+        first = entry["offset"] - user_block
+        parts.append(body[position:first])
+        position = first + 4 * int(np.prod(entry["shape"]))
+    return b"".join(parts + [body[position:]])
+
+
+def write(path, model, tensors, run_id):
+    """A checkpoint of step 0 that `train --init-from` takes. `tensors`: by name, with its folder; stored as fp32."""
+    tensors = {name: np.ascontiguousarray(array, "<f4") for name, array in tensors.items()}
+    metadata = dict.fromkeys(NUMBERS, 0) | dict.fromkeys(TEXTS, "") | {"model": model, "model_hash": "0" * 16, "world_size": 1, "buckets": []}
+    user_block = user_block_bytes(metadata, tensors)
+    temporary = f"{path}.tmp"
+    offsets = write_hdf5(temporary, metadata, tensors, user_block)
+    rows = [row(name, array, offsets[name], digest(array.tobytes())) for name, array in tensors.items()]
+    with open(temporary, "r+b") as file:
+        file.seek(user_block)
+        body = file.read()
+        length = user_block + len(body)
+        file.seek(0)
+        file.write(header(user_block, length, index_text(metadata, rows), digest(outside(body, user_block, rows)), run_id))
+    os.replace(temporary, path)

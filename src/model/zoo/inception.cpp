@@ -165,7 +165,8 @@ Model make_inception_v3(int classes) {
                          {.normalisation = Normalisation::mean_deviation,
                           .mean = {0.5f, 0.5f, 0.5f},
                           .deviation = {0.5f, 0.5f, 0.5f},
-                          .distort = true});
+                          .distort = true,
+                          .clip = true});
   x = b.stem(x);
   x = b.block_a("Mixed_5b.", x, 32);
   x = b.block_a("Mixed_5c.", x, 64);

@@ -1,6 +1,6 @@
-"""against_torch.py STEPS_ON_DEMAND [PYTHON]: our training step against PyTorch's on this host's CPUs, in windows that
-alternate between living processes; prints the ratio of examples per second, its median and spread. PYTHON is an
-interpreter with torch."""
+"""against_torch.py STEPS_ON_DEMAND [PYTHON [MODEL:BATCH...]]: our training step against PyTorch's on this host's CPUs,
+in windows that alternate between living processes; prints the ratio of examples per second, its median and spread.
+PYTHON is an interpreter with torch, and torchvision for ImageNet's networks."""
 import statistics
 import subprocess
 import sys
@@ -8,12 +8,14 @@ from pathlib import Path
 
 ours, python = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else sys.executable
 peer = str(Path(__file__).with_name("torch_on_demand.py"))
-batch, window_s, rounds = 128, 0.7, 9
+networks = sys.argv[3:] or ["cifar10_cnn:128", "resnet20:128"]
+window_s, rounds = 0.7, 9
 modes = ["eager", "eager-channels_last", "compile", "compile-channels_last"]
 
 
 class Worker:
-    def __init__(self, *command):
+    def __init__(self, batch, *command):
+        self.batch = batch
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def seconds(self, steps):
@@ -21,11 +23,11 @@ class Worker:
         return float(self.process.stdout.readline())
 
     def warm(self):
-        self.seconds(3)
-        self.steps = max(1, round(window_s / (self.seconds(3) / 3)))
+        self.seconds(2)
+        self.steps = max(1, round(window_s / (self.seconds(2) / 2)))
 
     def rate(self):
-        return self.steps * batch / self.seconds(self.steps)
+        return self.steps * self.batch / self.seconds(self.steps)
 
     def end(self):
         self.process.stdin.close()
@@ -37,18 +39,18 @@ def spread(values):
     return middle, 1.4826 * statistics.median(abs(v - middle) for v in values)
 
 
-print(f"batch {batch}, {rounds} pairs of windows of {window_s} s; ratio = our examples/s over PyTorch's")
-for name in ("cifar10_cnn", "resnet20"):
+print(f"{rounds} pairs of windows of {window_s} s; ratio = our examples/s over PyTorch's")
+for name, batch in (network.split(":") for network in networks):
     for threads in ("1", "2"):
-        us = Worker(ours, name, str(batch), threads)
+        us = Worker(int(batch), ours, name, batch, threads)
         us.warm()
         for mode in modes:
-            them = Worker(python, peer, name, str(batch), threads, mode)
+            them = Worker(int(batch), python, peer, name, batch, threads, mode)
             them.warm()
             pairs = [(us.rate(), them.rate()) for _ in range(rounds)]
             ratio, deviation = spread([a / b for a, b in pairs])
             our_rate, their_rate = (statistics.median(side) for side in zip(*pairs))
-            print(f"{name:12} {threads} threads, {mode:22}: ours {our_rate:6.0f}, torch {their_rate:6.0f}, "
+            print(f"{name:12} batch {batch}, {threads} threads, {mode:22}: ours {our_rate:6.4g}, torch {their_rate:6.4g}, "
                   f"ratio {ratio:.2f} +- {deviation:.2f}", flush=True)
             them.end()
         us.end()

@@ -15,14 +15,33 @@ from torch_networks import Cifar10Cnn, ResNet
 torch.set_num_threads(threads)
 torch.manual_seed(1)
 
-model, extent = (Cifar10Cnn(), 24) if name == "cifar10_cnn" else (ResNet(3), 32)
+
+def make():
+    """The network and the extent of its input."""
+    if name == "cifar10_cnn":
+        return Cifar10Cnn(), 24
+    if name == "resnet20":
+        return ResNet(3), 32
+    import torchvision
+    if name == "inception_v3":
+        return torchvision.models.inception_v3(init_weights=False, num_classes=10), 299
+    return getattr(torchvision.models, name)(num_classes=10), 224
+
+
+def loss_function(a, b):
+    logits = model(a)
+    if name != "inception_v3":
+        return F.cross_entropy(logits, b)
+    return F.cross_entropy(logits.logits, b) + 0.4 * F.cross_entropy(logits.aux_logits, b)
+
+
+model, extent = make()
 layout = torch.channels_last if mode.endswith("channels_last") else torch.contiguous_format
 model = model.train().to(memory_format=layout)
 x = torch.randn(batch, 3, extent, extent).to(memory_format=layout)
 y = torch.randint(0, 10, (batch,))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0 if name == "cifar10_cnn" else 0.9)
-loss_of = torch.compile(lambda a, b: F.cross_entropy(model(a), b)) if mode.startswith("compile") else (
-    lambda a, b: F.cross_entropy(model(a), b))
+loss_of = torch.compile(loss_function) if mode.startswith("compile") else loss_function
 for line in sys.stdin:
     start = time.perf_counter()
     for _ in range(int(line)):

@@ -1,5 +1,5 @@
 // Where the time of a training step goes on this host's CPUs, by kind of step.
-// usage: step_bench cifar10_cnn|resnet20 [batch [runs [each]]]; `each` lists every step.
+// usage: step_bench [MODEL [BATCH [RUNS [each]]]]; `each` lists every step.
 // OMP_NUM_THREADS sets the threads.
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "compute/onednn/program.hpp"
-#include "ringtrain/base/philox.hpp"
-#include "support/networks.hpp"
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
 #include "support/random_batch.hpp"
 
 using namespace ringtrain;
@@ -41,15 +41,17 @@ void print_kinds(const Schedule& schedule, const std::vector<std::vector<double>
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "cifar10_cnn";
   const int batch = argc > 2 ? std::stoi(argv[2]) : 128, steps = argc > 3 ? std::stoi(argv[3]) : 20;
-  const Schedule schedule =
-      name == "resnet20" ? networks::resnet20(batch) : networks::cifar10_cnn(batch);
+  const Graph graph = make_model(name, default_classes(name)).graph;
   const auto backend = make_onednn_backend();
+  const auto supports = [&](const Schedule& at, const Step& step) {
+    return backend->supports(at, step);
+  };
+  const Schedule schedule = make_schedule(graph, batch, Mode::training, 0, supports);
   Buffer parameters = backend->memory().allocate(schedule.parameters),
          gradients = backend->memory().allocate(schedule.parameters),
          statistics = backend->memory().allocate(schedule.statistics),
          batch_statistics = backend->memory().allocate(schedule.statistics);
-  Philox random(2, Purpose::initialise);
-  for (float& v : parameters.view().host()) v = static_cast<float>(0.05 * random.normal());
+  initialise(graph, 1, parameters.view().host(), statistics.view().host());
   const auto program =
       backend->compile(schedule, {parameters, gradients, statistics, batch_statistics}, 1);
   const auto& onednn = dynamic_cast<const onednn::OnednnProgram&>(*program);

@@ -21,6 +21,7 @@ constexpr int gpu_batch = 256;           // unless the user says otherwise: enou
 constexpr double launch_seconds = 2e-6;  // the least that a kernel takes within a captured graph
 constexpr double mega = 1e6, giga = 1e9;
 constexpr double program_bytes = 80e6;
+constexpr int gpu_batches = 4;  // three on their way to training steps, one to evaluation
 
 // The planned model and what surrounds its schedule.
 struct Subject {
@@ -53,6 +54,11 @@ struct Subject {
   }
   Schedule schedule(const Supports& supports, Mode mode = Mode::training) const {
     return make_schedule(model.graph, batch, mode, label_smoothing, supports);
+  }
+  // What a checkpoint holds: parameters, slots and running statistics.
+  double checkpoint_bytes() const {
+    const double statistics = double(1 + averaged) * double(model.graph.statistic_count());
+    return sizeof(float) * (double(parameters()) * double(1 + slots()) + statistics);
   }
   double batch_bytes() const { return double(batch) * double(model.input.features()); }
 };
@@ -138,17 +144,29 @@ std::string gpu_report(const Options& o) {
   const Element element = element_of(o.precision);
   const auto planner = make_gpu_planner(gpu, element);
   const Subject s = subject_of(o, gpu_batch);
-  const Schedule schedule =
-      s.schedule([&](const Schedule& at, const Step& step) { return planner->supports(at, step); });
-  const GpuPlan plan = planner->plan(schedule);
+  const auto schedule_of = [&](Mode mode) {
+    return s.schedule(
+        [&](const Schedule& at, const Step& step) { return planner->supports(at, step); }, mode);
+  };
+  const Schedule schedule = schedule_of(Mode::training);
+  const GpuPlan plan = planner->plan(schedule),
+                evaluation = planner->plan(schedule_of(Mode::evaluation));
 
   const double weights = s.state_bytes() + double(plan.weights + plan.vectors);
-  const double in_all = double(plan.activations + plan.workspace) + weights;
+  const double evaluated = double(evaluation.activations + evaluation.workspace +
+                                  evaluation.weights + evaluation.vectors);
+  const double batches = gpu_batches * s.batch_bytes();
+  const double copy = o.checkpoint_dir.empty() ? 0 : s.checkpoint_bytes();
+  const double in_all =
+      double(plan.activations + plan.workspace) + weights + evaluated + batches + copy;
   return fmt::format("{} on {} (described, not here): training, {}, {} images a step\n",
                      s.model.name, gpu.title, name_of(element), s.batch) +
          "memory\n" + memory_line("activations", double(plan.activations)) +
          memory_line("weights, gradients, optimizer", weights) +
-         memory_line("workspace of cuDNN", double(plan.workspace)) + memory_line("in all", in_all) +
+         memory_line("workspace of cuDNN", double(plan.workspace)) +
+         memory_line("evaluation's activations and workspace", evaluated) +
+         memory_line("batches", batches) + memory_line("copy of the state for checkpoints", copy) +
+         memory_line("in all", in_all) +
          memory_line(in_all > gpu.memory_bytes ? "MORE than the GPU has" : "the GPU has",
                      gpu.memory_bytes) +
          traffic_table(plan, schedule, s.update_bytes(element)) + fusion_table(plan) +
@@ -162,12 +180,6 @@ double loader_bytes(const Subject& s, const Options& o) {
   return 2 * (threads + 2) * s.batch_bytes();
 }
 
-// Two slots, each of the parameters, the optimizer's slots and the statistics.
-double checkpoint_bytes(const Subject& s) {
-  const double statistics = double(1 + s.averaged) * double(s.model.graph.statistic_count());
-  return 2 * sizeof(float) * (double(s.parameters() * (1 + s.slots())) + statistics);
-}
-
 std::string cpu_report(const Options& o) {
   const auto backend = make_onednn_backend();
   const Subject s = subject_of(o, std::nullopt);
@@ -176,7 +188,7 @@ std::string cpu_report(const Options& o) {
         [&](const Schedule& at, const Step& step) { return backend->supports(at, step); }, mode));
   };
   const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
-  const double saves = o.checkpoint_dir.empty() ? 0 : checkpoint_bytes(s);
+  const double saves = o.checkpoint_dir.empty() ? 0 : 2 * s.checkpoint_bytes();
   const double rows[] = {double(training.activations),
                          double(training.workspace),
                          double(evaluation.activations + evaluation.workspace),

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 
@@ -68,26 +67,23 @@ bool Checkpoints::hand_over() {
   return true;
 }
 
-bool Checkpoints::settle(double timeout_s) {
-  const Stopwatch watch;
+bool Checkpoints::settle(const Deadline& deadline) {
   while (!hand_over()) {
-    if (watch.elapsed() > timeout_s) return false;
+    if (deadline.over()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return true;
 }
 
-void Checkpoints::finish(const Position& position, double timeout_s) {
+void Checkpoints::finish(const Position& position, const Deadline& deadline) {
   if (writer_.idle()) return;
-  Stopwatch watch;
-  const bool copied = settle(timeout_s);
+  const bool copied = settle(deadline);
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
-  const bool handed_over = under_way || (copied && save_last(position, timeout_s));
+  const bool handed_over = under_way || (copied && save_last(position, deadline));
   if (copied) state_.release();
-  // At least a moment: what was handed over just now may be durable already.
-  const std::chrono::duration<double> rest(std::max(timeout_s - watch.lap(), 0.0));
-  report_events(writer_.close(rest));
+  // Asked once in any case: what was handed over just now may be durable already.
+  report_events(writer_.close(deadline.left()));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)
     throw Error(Exit::storage, "final checkpoint",
@@ -95,17 +91,17 @@ void Checkpoints::finish(const Position& position, double timeout_s) {
                        : "its copy out of the GPU did not end in time");
 }
 
-bool Checkpoints::save_last(const Position& position, double timeout_s) {
-  bool copied = false;
+bool Checkpoints::save_last(const Position& position, const Deadline& deadline) {
   const auto copy = [&](SnapshotBuffers slot) {
-    const Stopwatch watch;
     state_.start(slot);
-    while (!(copied = state_.done()) && watch.elapsed() < timeout_s)
+    while (!state_.done()) {
+      if (deadline.over())
+        throw Error(Exit::storage, "final checkpoint",
+                    "its copy out of the GPU did not end in time");
       std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (!copied)
-      throw Error(Exit::storage, "final checkpoint", "its copy out of the GPU did not end in time");
+    }
   };
-  return writer_.save(metadata(position), copy, std::chrono::duration<double>(timeout_s));
+  return writer_.save(metadata(position), copy, deadline.left());
 }
 
 CheckpointMetadata Checkpoints::metadata(const Position& position) const {

@@ -5,6 +5,7 @@
 
 #include "ringtrain/io/checkpoint_writer.hpp"
 #include "ringtrain/train/options.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 #include "train/state_copy.hpp"
 #include "train/trainer.hpp"
 
@@ -27,12 +28,11 @@ class Checkpoints {
   /// The same whether one is due or not.
   void save(const Position& position);
   /// Waits until the copy under way is handed over, so that what comes may take long: whether it
-  /// was, in time.
-  bool settle(double timeout_s);
-  /// The save at the end of training: waits until it is durable, or `timeout_s` at most for the
-  /// copy and as long again for a free slot. Throws Error(Exit::storage) when it did not become
-  /// durable.
-  void finish(const Position& position, double timeout_s);
+  /// was, by the deadline.
+  bool settle(const Deadline& deadline);
+  /// The save at the end of training: waits until it is durable. Throws Error(Exit::storage) when
+  /// it is not by the deadline.
+  void finish(const Position& position, const Deadline& deadline);
 
   /// Seconds that offer() took so far.
   double stalled_s() const { return stalled_s_; }
@@ -42,7 +42,7 @@ class Checkpoints {
   bool due(const Position& position) const;
   bool start(const Position& position);
   bool hand_over();
-  bool save_last(const Position& position, double timeout_s);
+  bool save_last(const Position& position, const Deadline& deadline);
   void report_events(std::vector<SaveEvent> events);
 
   CheckpointWriter writer_;

@@ -220,17 +220,17 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     step(trainer, loader, checkpoints);
     if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
     finish_steps(trainer);
-    checkpoints.settle(options().final_save_timeout_s);
+    checkpoints.settle(Deadline(options().final_save_timeout_s));
     if (!stopping_) evaluate_at(trainer.position());
   }
   finish_steps(trainer);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
-  checkpoints.settle(options().final_save_timeout_s);
+  checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
     evaluate_at(trainer.position());
   if (stopping_) output_.note(ending(signal_, trainer.position()));
-  checkpoints.finish(trainer.position(), options().final_save_timeout_s);
+  checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
   log_->finish(trainer.position(), session_);
   return exit_code();
 }

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <chrono>
 
 namespace ringtrain {
@@ -17,6 +18,21 @@ class Stopwatch {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
+};
+
+/// A moment after which nothing is waited for any longer.
+class Deadline {
+ public:
+  explicit Deadline(double in_s) : in_s_(in_s) {}
+  /// Never negative.
+  std::chrono::duration<double> left() const {
+    return std::chrono::duration<double>(std::max(in_s_ - watch_.elapsed(), 0.0));
+  }
+  bool over() const { return left().count() == 0; }
+
+ private:
+  double in_s_;
+  Stopwatch watch_;
 };
 
 }  // namespace ringtrain

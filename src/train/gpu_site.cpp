@@ -38,7 +38,8 @@ std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
 GpuTrainingSettings settings_of(const Plan& plan, View averaged_statistics) {
   const OptimizerSettings& o = plan.optimizer;
   GpuTrainingSettings settings;
-  settings.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
+  settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
+                   o.epsilon, o.ema,      o.trust_coefficient};
   settings.decays = decay_segments(o, plan.model.graph.parameter_count());
   settings.momenta = momenta_of(plan.model.graph);
   settings.averaged_statistics = averaged_statistics;

@@ -46,7 +46,25 @@ void apply(OptimizerKind kind, const kernels::Part& part, const kernels::Factors
     case OptimizerKind::adam:
     case OptimizerKind::adamw:
       return kernels::adam(part, factors);
+    case OptimizerKind::lars:
+      return kernels::lars(part, factors);
   }
+}
+
+/// The Euclidean length of `range`; the same bits for any number of threads. `squares`: one a
+/// chunk.
+double norm(View values, Range range, std::span<double> squares) {
+  for_chunks(range.first, range.end(), [&](std::size_t chunk, Range part) {
+    squares[chunk] = kernels::sum_of_squares(values.data() + part.first, part.count);
+  });
+  const std::size_t first = range.first / chunk_size;
+  const auto used = squares.subspan(first, chunks_of(range.end()) - first);
+  return std::sqrt(std::accumulate(used.begin(), used.end(), 0.0));
+}
+
+Range common(Range a, Range b) {
+  const std::size_t first = std::max(a.first, b.first), end = std::min(a.end(), b.end());
+  return {first, end > first ? end - first : 0};
 }
 
 }  // namespace
@@ -57,7 +75,10 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
       parameters_(parameters),
       gradients_(gradients),
       segments_(decay_segments(settings, parameters.size())),
-      squares_(chunks_of(parameters.size())) {
+      covered_(segments_.size()),
+      ratios_(segments_.size(), 1.0),
+      squares_(chunks_of(parameters.size())),
+      norms_(squares_.size()) {
   expects(parameters.size() == gradients.size(), "Optimizer: a gradient for each parameter");
   add_rule_slots(memory);
   if (settings_.ema > 0) add_slot("ema", 0, memory);
@@ -76,6 +97,7 @@ void Optimizer::add_rule_slots(Memory& memory) {
       break;
     case OptimizerKind::momentum:
     case OptimizerKind::nesterov:
+    case OptimizerKind::lars:
       add_slot("momentum", 0, memory);
       break;
     case OptimizerKind::rmsprop:
@@ -94,15 +116,16 @@ std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings,
                                          std::size_t parameters) {
   std::vector<DecaySegment> segments;
   std::size_t covered = 0;
-  const auto cover = [&](std::size_t end, double decay) {
-    if (end > covered) segments.push_back({end, decay});
+  const auto cover = [&](std::size_t end, double decay, bool scaled = false) {
+    if (end > covered) segments.push_back({end, decay, scaled});
     covered = end;
   };
   for (const WeightDecay& decay : settings.decays) {
     expects(decay.range.first >= covered && decay.range.end() <= parameters,
             "Optimizer: decaying ranges ascend, do not overlap and lie inside the parameters");
     cover(decay.range.first, 0);
-    cover(decay.range.end(), settings.weight_decay * decay.factor);
+    cover(decay.range.end(), settings.weight_decay * decay.factor,
+          settings.kind == OptimizerKind::lars);
   }
   cover(parameters, 0);
   return segments;
@@ -127,12 +150,40 @@ void Optimizer::begin(const UpdateScalars& scalars) {
   bias1_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta1, updates) : 1;
   bias2_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta2, updates) : 1;
   std::ranges::fill(squares_, 0.0);
+  std::ranges::fill(covered_, 0);
 }
 
 void Optimizer::update(Range summed) {
   parameters_.slice(summed);  // throws when it is not inside
-  const auto work = [&](std::size_t chunk, Range range) { squares_[chunk] += update_chunk(range); };
-  for_chunks(summed.first, summed.end(), work);
+  if (settings_.kind == OptimizerKind::lars)
+    update_tensors(summed);
+  else
+    update_now(summed);
+}
+
+void Optimizer::update_tensors(Range summed) {
+  std::size_t first = 0;
+  for (std::size_t s = 0; s < segments_.size(); first = segments_[s++].end) {
+    const Range tensor{first, segments_[s].end - first}, part = common(tensor, summed);
+    if (part.count == 0) continue;
+    if (!segments_[s].scaled) {
+      update_now(part);
+    } else if ((covered_[s] += part.count) == tensor.count) {
+      ratios_[s] = trust_ratio(tensor, segments_[s].decay);
+      update_now(tensor);
+    }
+  }
+}
+
+double Optimizer::trust_ratio(Range tensor, double decay) {
+  const double w = norm(parameters_, tensor, norms_);
+  const double g = now_.gradient_scale * norm(gradients_, tensor, norms_);
+  return w > 0 && g > 0 ? settings_.trust_coefficient * w / (g + decay * w) : 1;
+}
+
+void Optimizer::update_now(Range range) {
+  const auto work = [&](std::size_t chunk, Range part) { squares_[chunk] += update_chunk(part); };
+  for_chunks(range.first, range.end(), work);
 }
 
 /// Returns the decay-weighted squares of the parameters before the update.
@@ -143,13 +194,13 @@ double Optimizer::update_chunk(Range chunk) const {
     const Range range{first, std::min(segment->end, chunk.end()) - first};
     if (segment->decay != 0)
       squares += segment->decay * kernels::sum_of_squares(parameters_.data() + first, range.count);
-    update_segment(range, segment->decay);
+    update_segment(range, static_cast<std::size_t>(segment - segments_.begin()));
     first = range.end();
   }
   return squares;
 }
 
-void Optimizer::update_segment(Range range, double decay) const {
+void Optimizer::update_segment(Range range, std::size_t segment) const {
   float* w = parameters_.data() + range.first;
   apply(settings_.kind,
         {.w = w,
@@ -157,7 +208,7 @@ void Optimizer::update_segment(Range range, double decay) const {
          .slot0 = slot_values(0, range.first),
          .slot1 = slot_values(1, range.first),
          .size = range.count},
-        factors(decay));
+        factors(segment));
   if (const auto ema = average())
     kernels::move_average(ema->data() + range.first, w, range.count,
                           static_cast<float>(1 - ema_decay(settings_.ema, now_.step)));
@@ -167,12 +218,13 @@ float* Optimizer::slot_values(std::size_t slot, std::size_t first) const {
   return slot < slots_.size() ? slots_[slot].values.data() + first : nullptr;
 }
 
-kernels::Factors Optimizer::factors(double decay) const {
+kernels::Factors Optimizer::factors(std::size_t segment) const {
+  const double decay = segments_[segment].decay;
   const auto single = [](double value) { return static_cast<float>(value); };
   const bool decoupled = settings_.kind == OptimizerKind::adamw;
   return {.scale = single(now_.gradient_scale),
           .decay = decoupled ? 0.0f : single(decay),
-          .lr = single(now_.learning_rate / bias1_),
+          .lr = single(now_.learning_rate * ratios_[segment] / bias1_),
           .momentum = single(settings_.momentum),
           .mean_square_decay = single(settings_.mean_square_decay),
           .beta1 = single(settings_.beta1),

@@ -68,6 +68,17 @@ namespace ringtrain::kernels {
   }
 }
 
+[[gnu::target_clones("avx512f", "avx2", "default")]] void lars(Part part, Factors f) {
+  float* __restrict w = part.w, * __restrict m = part.slot0;
+  const float* __restrict g = part.g;
+#pragma omp simd
+  for (std::size_t i = 0; i < part.size; ++i) {
+    const float d = f.scale * g[i] + f.decay * w[i];
+    m[i] = f.momentum * m[i] + f.lr * d;
+    w[i] -= m[i];
+  }
+}
+
 [[gnu::target_clones("avx512f", "avx2", "default")]] void move_average(float* average,
                                                                        const float* values,
                                                                        std::size_t size,

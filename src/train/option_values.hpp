@@ -48,8 +48,8 @@ inline constexpr std::array names_of<Allreduce> = {"auto", "ring", "mpi", "nccl"
 template <>
 inline constexpr std::array names_of<ShowProgress> = {"auto", "on", "off"};
 template <>
-inline constexpr std::array names_of<OptimizerKind> = {"sgd",     "momentum", "nesterov",
-                                                       "rmsprop", "adam",     "adamw"};
+inline constexpr std::array names_of<OptimizerKind> = {"sgd",  "momentum", "nesterov", "rmsprop",
+                                                       "adam", "adamw",    "lars"};
 
 /// `names` with `separator` between them.
 template <class Names>

@@ -56,8 +56,12 @@ OptimizerSettings optimizer_of(const Options& o, const Model& model) {
   settings.ema = *o.ema;
   if (settings.kind == OptimizerKind::rmsprop) settings.epsilon = 1;
   const auto ranges = model.graph.parameter_ranges();
-  for (std::size_t p = 0; p < ranges.size(); ++p)
-    if (model.graph.parameters[p].decay) settings.decays.push_back({ranges[p], 1});
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const Parameter& parameter = model.graph.parameters[p];
+    const bool weight = parameter.role == Parameter::Role::weight;
+    if (settings.kind == OptimizerKind::lars ? weight : parameter.decay)
+      settings.decays.push_back({ranges[p], parameter.decay ? 1.0 : 0.0});
+  }
   return settings;
 }
 
@@ -137,6 +141,16 @@ TrainerSettings Plan::trainer() const {
 
 std::size_t Plan::bucket_bytes() const {
   return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
+}
+
+std::vector<std::string> Plan::hints() const {
+  constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
+  if (options.eval_only || global_batch <= large || optimizer.kind == OptimizerKind::lars)
+    return {};
+  return {fmt::format(
+      "hint: {} images a step; above {}, --optimizer lars with a rate of its own (--lr) trains "
+      "large networks better",
+      global_batch, large)};
 }
 
 LoaderOptions Plan::loader(Split split) const {

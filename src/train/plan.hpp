@@ -30,6 +30,8 @@ struct Plan {
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
   std::size_t bucket_bytes() const;
+  /// What the user should know of the plan before training, line by line.
+  std::vector<std::string> hints() const;
   /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not
   /// move when a resumed run has another global batch.
   bool done(const Position& position) const;

@@ -35,7 +35,7 @@ struct Subject {
 
   // fp32 numbers a parameter that the optimizer keeps beside it.
   std::size_t slots() const {
-    constexpr std::size_t by_kind[] = {0, 1, 1, 2, 2, 2};
+    constexpr std::size_t by_kind[] = {0, 1, 1, 2, 2, 2, 1};
     return by_kind[static_cast<std::size_t>(optimizer)] + averaged;
   }
   std::size_t parameters() const { return model.graph.parameter_count(); }

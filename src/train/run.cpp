@@ -176,10 +176,10 @@ Checkpoints Job::make_checkpoints() {
   constant.config = config_;
   constant.plans = site_.plans();
   constant.buckets = site_.bucket_bounds();
-  constant.optimizer =
-      fmt::format(R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{}}})",
-                  plan_.optimizer.momentum, plan_.optimizer.mean_square_decay,
-                  plan_.optimizer.beta1, plan_.optimizer.beta2, plan_.optimizer.epsilon);
+  constant.optimizer = fmt::format(
+      R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
+      plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
+      plan_.optimizer.beta2, plan_.optimizer.epsilon, plan_.optimizer.trust_coefficient);
   return {std::move(checkpoint_writer_),
           site_.state_copy(),
           constant,
@@ -349,6 +349,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   };
   const Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
+  for (const std::string& line : plan.hints()) output->note(line);
   const std::unique_ptr<Site> site = plan.options.device == Device::cuda
                                          ? make_gpu_site(plan, session)
                                          : make_cpu_site(plan, threads, session);

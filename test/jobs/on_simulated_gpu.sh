@@ -96,6 +96,14 @@ check "a damaged cache: timed anew" has "0 requests known"
 
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir several --accumulate 2 --optimizer adamw --ema 0.9
 check "--accumulate: exit code $?" test $? -eq 0
+run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0 --optimizer lars --lr 20
+host=$(last_loss)
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir lars --optimizer lars --lr 20 --precision fp32
+check "lars: the loss is the CPU's" near "$host" "$(last_loss)" 0.05
+run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir lars_parts --optimizer lars --lr 20 --precision fp32
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir lars_parts --optimizer lars --lr 20 --precision fp32
+check "lars: resumed, the same bits" is "$(state lars_parts/step-0000000020.h5)" "$(state lars/step-0000000020.h5)"
+
 run "$gpu" --model mlp --steps 6 --eval-every 0 --lr 1000000 --warmup-epochs 0 --precision fp32
 check "a loss that is no number: exit code $?" test $? -eq 76
 

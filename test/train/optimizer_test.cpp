@@ -56,6 +56,8 @@ struct Oracle {
         first = 0.9 * first + lr * g / std::sqrt(second + epsilon);
         w = w - first;
         break;
+      case lars:  // lars_test.cpp
+        break;
       case adam:
       case adamw: {  // Kingma and Ba, algorithm 1; Loshchilov and Hutter, algorithm 2
         first = 0.9 * first + (1 - 0.9) * g;

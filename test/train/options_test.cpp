@@ -182,8 +182,8 @@ TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK_THAT(refusal("--plan --gradient-dtype fp16"), Contains("--plan-device"));
   CHECK(refusal("--device cpu --gradient-dtype fp32") == "accepted");
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
-  CHECK_THAT(refusal("--optimizer lars"),
-             Contains("sgd, momentum, nesterov, rmsprop, adam, adamw"));
+  CHECK_THAT(refusal("--optimizer larch"),
+             Contains("sgd, momentum, nesterov, rmsprop, adam, adamw, lars"));
   CHECK_THAT(refusal("--batch 0"), Contains("whole number from 1 to 1000000"));
   CHECK_THAT(refusal("--batch 1000001"), Contains("whole number"));
   CHECK_THAT(refusal("--batch 3.5"), Contains("whole number"));

@@ -50,6 +50,33 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
   CHECK(plan.model.classes == 10);
 }
 
+TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
+  Options o = options("cifar10_cnn");
+  o.optimizer = OptimizerKind::lars;
+
+  const auto decays = make_plan(o, 1, 0, 1).optimizer.decays;
+
+  std::vector<double> factors;
+  for (const WeightDecay& decay : decays) factors.push_back(decay.factor);
+  CHECK(factors == std::vector<double>{0, 0, 1, 1, 0});  // local3 and local4 decay
+  CHECK(decays[0].range.count == 64 * 5 * 5 * 3);
+}
+
+TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is taken") {
+  Options o = options("mlp");
+  o.data = "synthetic";
+  const auto hints = [&](int batch, OptimizerKind kind) {
+    o.global_batch = batch;
+    o.optimizer = kind;
+    return make_plan(o, 1, 0, 1).hints();
+  };
+
+  CHECK(hints(8192, OptimizerKind::momentum).empty());
+  REQUIRE(hints(8193, OptimizerKind::momentum).size() == 1);
+  CHECK(hints(8193, OptimizerKind::momentum)[0].find("8193 images") != std::string::npos);
+  CHECK(hints(8193, OptimizerKind::lars).empty());
+}
+
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
   const auto rate = [](const std::string& model, int ranks) {
     return *make_plan(options(model), 1, 0, ranks).options.lr;

@@ -3,20 +3,25 @@
 
 namespace ringtrain {
 
-/// How a gradient becomes a change of its parameter; TensorFlow's rmsprop.
-enum class Rule { sgd, momentum, nesterov, rmsprop, adam, adamw };
+/// How a gradient becomes a change of its parameter; TensorFlow's rmsprop; lars of You, Gitman and
+/// Ginsburg (2017), algorithm 1: momentum that holds the rate, and a rate for each tensor.
+enum class Rule { sgd, momentum, nesterov, rmsprop, adam, adamw, lars };
 
 struct RuleSettings {
   Rule rule;
   double momentum, mean_square_decay, beta1, beta2;
-  double epsilon;  ///< inside the root for rmsprop, outside for adam and adamw
-  double ema;      ///< limit of the moving average's decay; 0: there is none
+  double epsilon;                    ///< inside the root for rmsprop, outside for adam and adamw
+  double ema;                        ///< limit of the moving average's decay; 0: there is none
+  double trust_coefficient = 0.001;  ///< lars
 };
 
-/// Parameters up to `end`, from where the segment before ended, decay by `decay`.
+/// Parameters up to `end`, from where the segment before ended, decay by `decay`. For lars, those
+/// that are `scaled` are one tensor w with gradient g, whose rate is multiplied by its trust ratio:
+/// trust coefficient * |w| / (|g| + decay * |w|), or 1 where |w| or |g| is 0.
 struct DecaySegment {
   std::uint64_t end;
   double decay;
+  bool scaled = false;
 };
 
 /// How the loss scale follows the gradients: times `backoff` after a step that was skipped, times

@@ -16,7 +16,8 @@ struct Factors;
 using OptimizerKind = Rule;
 
 /// Parameters that decay: their factor multiplies the weight decay. What no range covers (by
-/// recipe: biases, BatchNorm) does not decay.
+/// recipe: biases, BatchNorm) does not decay. For lars each is one tensor with a trust ratio: a
+/// weight, with the factor 0 where it does not decay.
 struct WeightDecay {
   Range range;
   double factor = 1;
@@ -24,13 +25,14 @@ struct WeightDecay {
 
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::momentum;
-  double momentum = 0.9;           ///< momentum, nesterov, rmsprop
+  double momentum = 0.9;           ///< momentum, nesterov, rmsprop, lars
   double mean_square_decay = 0.9;  ///< rmsprop
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;    ///< added inside the root by rmsprop, outside by adam and adamw
   double weight_decay = 0;  ///< L2, added to the gradient; adamw decays the weights instead
   std::vector<WeightDecay> decays = {};  ///< ascending, disjoint
   double ema = 0;  ///< limit of ema_decay(); 0: no moving average of the parameters
+  double trust_coefficient = 0.001;  ///< lars
 };
 
 /// What one update depends on besides the buffers.
@@ -58,7 +60,8 @@ class Optimizer {
   void reset();
   /// Starts a step: update() covers each parameter once before the next begin().
   void begin(const UpdateScalars& scalars);
-  /// Updates the parameters of `summed` from their gradients, which it leaves as they are.
+  /// Updates the parameters of `summed` from their gradients, which it leaves as they are. lars
+  /// waits with a tensor until all of it is summed: its gradients stay as they are until then.
   void update(Range summed);
   /// weight_decay / 2 * sum of factor * w^2 over what update() covered in this step, as it was
   /// before; to be added to the mean cross-entropy. Zero for adamw, whose decay is no loss. The
@@ -74,10 +77,13 @@ class Optimizer {
  private:
   void add_slot(const char* name, float start, Memory& memory);
   void add_rule_slots(Memory& memory);
+  void update_tensors(Range summed);
+  void update_now(Range range);
   double update_chunk(Range chunk) const;
-  void update_segment(Range range, double decay) const;
+  void update_segment(Range range, std::size_t segment) const;
+  double trust_ratio(Range tensor, double decay);
   float* slot_values(std::size_t slot, std::size_t first) const;
-  kernels::Factors factors(double decay) const;
+  kernels::Factors factors(std::size_t segment) const;
 
   OptimizerSettings settings_;
   View parameters_, gradients_;
@@ -85,7 +91,10 @@ class Optimizer {
   std::vector<Slot> slots_;
   std::vector<float> starts_;  // of the slots but "ema"
   std::vector<DecaySegment> segments_;
-  std::vector<double> squares_;  // factor * w^2 of each chunk, in this step
+  std::vector<std::size_t> covered_;  // parameters of each segment, in this step; lars
+  std::vector<double> ratios_;        // of each segment, in this step: 1 but for lars
+  std::vector<double> squares_;       // factor * w^2 of each chunk, in this step
+  std::vector<double> norms_;         // of each chunk, for one norm after the other
   UpdateScalars now_;
   double bias1_ = 1, bias2_ = 1;  // adam's corrections for moments that start at zero
 };

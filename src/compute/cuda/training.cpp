@@ -47,7 +47,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
       narrow_parameters_(narrow_copy(buffers.parameters, site.element)),
       record_(sizeof(Record)),
       decays_(settings.decays.size() * sizeof(DecaySegment)),
-      workspace_(kernels::update_workspace()),
+      workspace_(kernels::update_workspace(settings.decays.size())),
       program_(schedule, buffers, seed, site,
                site.element == Element::fp32 ? buffers.parameters.data()
                                              : static_cast<void*>(narrow_parameters_.data()),
@@ -88,6 +88,7 @@ void CudaTraining::add_slots() {
       break;
     case Rule::momentum:
     case Rule::nesterov:
+    case Rule::lars:
       add_slot("momentum");
       break;
     case Rule::rmsprop:
@@ -230,6 +231,7 @@ void CudaTraining::queue_update() {
   // The loss and BatchNorm's statistics, too.
   kernels::mark_not_finite(Element::fp32, sums_.all.size(), sums_.all.data(), state, site_.stream);
   kernels::prepare_update(settings_.rule, scalars, state, site_.stream);
+  kernels::measure_tensors(settings_.rule, update_buffers(), state, site_.stream);
   kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars, state,
                   site_.stream);
   std::size_t first = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t size = 2500;  // several blocks, the last in part
 constexpr float loss_scale = 1024;
 constexpr double gradient_scale = 0.5;
-constexpr std::size_t most_blocks = work::Update<float, __half>::most_blocks;
+constexpr std::size_t most_blocks = work::most_update_blocks;
 
 std::vector<float> random_floats(std::size_t count, std::uint64_t stream) {
   Philox random(stream, Purpose::initialise);
@@ -35,8 +35,10 @@ struct Device {
   RuleSettings settings;
   std::vector<float> parameters, slot0, slot1, average;
   DeviceTensor gradients, copy;
-  std::vector<DecaySegment> segments{{3, 0}, {1001, 0.01}, {1003, 0}, {2000, 0.005}, {size, 0}};
-  std::vector<double> workspace = std::vector<double>(most_blocks, NAN);
+  std::vector<DecaySegment> segments{
+      {3, 0}, {1001, 0.01, true}, {1003, 0}, {2000, 0.005, true}, {size, 0}};
+  std::vector<double> workspace =
+      std::vector<double>(most_blocks + 5 * (1 + 2 * work::tensor_parts), NAN);
   std::unique_ptr<UpdateState> state = fresh_state(loss_scale);
   std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   UpdateBuffers buffers{};
@@ -50,7 +52,8 @@ struct Device {
         gradients(gradient, size),
         copy(copied, size) {
     const bool one = rule.rule != Rule::sgd;
-    const bool two = one && rule.rule != Rule::momentum && rule.rule != Rule::nesterov;
+    const bool two =
+        rule.rule == Rule::rmsprop || rule.rule == Rule::adam || rule.rule == Rule::adamw;
     buffers = {parameters.data(),
                gradients.data(),
                gradient,
@@ -74,6 +77,7 @@ struct Device {
                 work::mark_not_finite(buffers.gradient_element, size, gradients.data(), state.get(),
                                       queue);
                 work::prepare_update(settings, scalars.get(), state.get(), queue);
+                work::measure_tensors(settings, buffers, state.get(), queue);
                 for (const Range range : {Range{1027, size - 1027}, Range{1026, 1}, Range{6, 1020},
                                           Range{2, 4}, Range{1, 1}, Range{0, 1}, Range{7, 0}})
                   work::update(settings, buffers, range, scalars.get(), state.get(), queue);
@@ -82,7 +86,8 @@ struct Device {
 };
 
 RuleSettings rule_settings(const OptimizerSettings& s, Rule rule) {
-  return {rule, s.momentum, s.mean_square_decay, s.beta1, s.beta2, s.epsilon, s.ema};
+  return {rule,      s.momentum, s.mean_square_decay, s.beta1, s.beta2,
+          s.epsilon, s.ema,      s.trust_coefficient};
 }
 
 RuleSettings plain(Rule rule) { return rule_settings({}, rule); }
@@ -104,7 +109,8 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
                                            {OptimizerKind::nesterov, Rule::nesterov},
                                            {OptimizerKind::rmsprop, Rule::rmsprop},
                                            {OptimizerKind::adam, Rule::adam},
-                                           {OptimizerKind::adamw, Rule::adamw}}));
+                                           {OptimizerKind::adamw, Rule::adamw},
+                                           {OptimizerKind::lars, Rule::lars}}));
   const auto [gradient, copied] =
       GENERATE(table<Element, Element>({{Element::fp32, Element::fp32},
                                         {Element::fp32, Element::fp16},

@@ -25,6 +25,12 @@ void prepare_update(const RuleSettings& settings, const StepScalars* scalars, Up
   work::prepare_update(settings, scalars, state, queue);
 }
 
+void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
+                     const UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::measure_tensors(settings, buffers, state, queue);
+}
+
 void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
             const StepScalars* scalars, UpdateState* state, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -47,6 +53,9 @@ void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaSt
   work::finish_update(settings, state, queue);
 }
 
-std::size_t update_workspace() { return work::Update<float, __half>::most_blocks * sizeof(double); }
+std::size_t update_workspace(std::size_t segments) {
+  const std::size_t tensors = segments * (1 + std::size_t(work::tensor_parts) * 2);
+  return (work::most_update_blocks + tensors) * sizeof(double);
+}
 
 }  // namespace ringtrain::cuda::kernels

@@ -9,8 +9,8 @@
 #include "ringtrain/compute/view.hpp"
 
 // One update of the parameters, entirely on the device, so that a captured graph can contain it:
-//   begin_update; mark_not_finite on every summed gradient and loss; prepare_update; update on
-//   every range; finish_update.
+//   begin_update; mark_not_finite on every summed gradient and loss; prepare_update;
+//   measure_tensors; update on every range; finish_update.
 // All pointers are the device's. All calls queue on `stream` and return; they throw Error when a
 // launch fails. The rules are those of the optimizer on the host, element by element.
 namespace ringtrain::cuda::kernels {
@@ -43,15 +43,15 @@ struct UpdateBuffers {
   float* parameters;
   const void* gradients;
   Element gradient_element;
-  float *slot0, *slot1;          ///< momentum | mean_square, momentum | adam_m, adam_v
+  float *slot0, *slot1;          ///< momentum (also lars) | mean_square, momentum | adam_m, adam_v
   float* average;                ///< null: none
   void* copy;                    ///< parameters rounded for the next step; null: none
   Element copy_element;          ///< fp16 or bf16; the gradients', unless those are fp32
   const DecaySegment* segments;  ///< ascending, covering all parameters
   std::uint32_t segment_count;
-  double* workspace;  ///< update_workspace() bytes
+  double* workspace;  ///< update_workspace(segment_count) bytes
 };
-std::size_t update_workspace();
+std::size_t update_workspace(std::size_t segments);
 
 /// Clears what is of one step.
 void begin_update(UpdateState* state, cudaStream_t stream);
@@ -64,6 +64,9 @@ void mark_not_finite(Element element, std::size_t count, const void* gradients, 
 /// Computes state->factors, once a step.
 void prepare_update(const RuleSettings& settings, const StepScalars* scalars, UpdateState* state,
                     cudaStream_t stream);
+/// For lars: the trust ratios, from all summed gradients, into the workspace.
+void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
+                     const UpdateState* state, cudaStream_t stream);
 /// In one pass over `range`: unscale, decay, the rule, moving average, copy, and decay * w^2 into
 /// state->squares, in a fixed order. Changes nothing when the step is not finite. The gradients
 /// stay as they are.

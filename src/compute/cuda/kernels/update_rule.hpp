@@ -10,10 +10,17 @@ struct Parameter {
   float w, g, slot0, slot1;
 };
 
-/// The rules, one parameter at a time. `decay` and `shrink` as in SegmentDecay.
+/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking. And, lars,
+/// how fast they move.
+struct SegmentDecay {
+  float decay, shrink, rate;
+  double square;  ///< what w^2 is multiplied by in the L2 loss
+};
+
+/// The rules, one parameter at a time.
 template <class Factors>
-constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, float decay, float shrink) {
-  const float d = f.scale * p.g + decay * p.w;
+constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, const SegmentDecay& segment) {
+  const float d = f.scale * p.g + segment.decay * p.w;
   switch (rule) {
     case Rule::sgd:
       p.w -= f.lr * d;
@@ -35,15 +42,13 @@ constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, float decay
     case Rule::adamw:
       p.slot0 = f.beta1 * p.slot0 + (1 - f.beta1) * d;
       p.slot1 = f.beta2 * p.slot1 + (1 - f.beta2) * (d * d);
-      p.w = shrink * p.w - f.lr * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
+      p.w = segment.shrink * p.w - f.lr * p.slot0 / (std::sqrt(p.slot1) * f.root_scale + f.epsilon);
+      return;
+    case Rule::lars:
+      p.slot0 = f.momentum * p.slot0 + segment.rate * d;
+      p.w -= p.slot0;
       return;
   }
 }
-
-/// How the parameters of a segment decay: through the gradient, or, adamw, by shrinking.
-struct SegmentDecay {
-  float decay, shrink;
-  double square;  ///< what w^2 is multiplied by in the L2 loss
-};
 
 }  // namespace ringtrain::cuda::kernels::work

@@ -2,6 +2,7 @@
 #include "compute/cuda/kernels/geometry.hpp"
 #include "compute/cuda/kernels/lanes.hpp"
 #include "compute/cuda/kernels/optimizer.hpp"
+#include "compute/cuda/kernels/trust_ratio_work.hpp"
 #include "compute/cuda/kernels/update_rule.hpp"
 
 // The update of optimizer.hpp for any queue: StreamQueue, or a CPU's in tests.
@@ -12,7 +13,7 @@ namespace ringtrain::cuda::kernels::work {
 template <class Gradient, class Copy>
 struct Update {
   static constexpr int width = 4;
-  static constexpr std::uint32_t most_blocks = 1024;
+  static constexpr std::uint32_t most_blocks = most_update_blocks;
   Rule rule;
   UpdateBuffers buffers;
   std::uint64_t first, end;  // of the range
@@ -59,7 +60,7 @@ struct Update {
       if (index >= buffers.segments[segment].end) decay = decay_of(segment = segment_of(index));
       if (!whole) load_one(index, group[i]);
       squares += decay.square * group[i].w * group[i].w;
-      apply_rule(rule, group[i], state->factors, decay.decay, decay.shrink);
+      apply_rule(rule, group[i], state->factors, decay);
       if (!whole) store_one(index, group[i]);
     }
     if (whole) store_group(at, group);
@@ -79,8 +80,10 @@ struct Update {
   template <class Number = double>
   constexpr SegmentDecay decay_of(std::uint32_t segment) const {
     const Number decay = buffers.segments[segment].decay;
-    if (rule != Rule::adamw) return {static_cast<float>(decay), 1, decay};
-    return {0, static_cast<float>(1 - scalars->learning_rate * decay), 0};
+    const Number ratio = rule == Rule::lars ? ratios_in(buffers)[segment] : 1;
+    const float rate = static_cast<float>(scalars->learning_rate * ratio);
+    if (rule != Rule::adamw) return {static_cast<float>(decay), 1, rate, decay};
+    return {0, static_cast<float>(1 - scalars->learning_rate * decay), rate, 0};
   }
   constexpr void load_group(std::uint64_t at, Parameter* group) const {
     const auto w = load<width>(buffers.parameters + at);

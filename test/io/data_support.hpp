@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -36,10 +37,16 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 Image gradient_image(Extent extent, int seed = 0);
 
 enum class JpegKind { rgb, grey, progressive, many_scans, cmyk, ycck };
+inline constexpr std::array all_jpeg_kinds{JpegKind::rgb,         JpegKind::grey,
+                                           JpegKind::progressive, JpegKind::many_scans,
+                                           JpegKind::cmyk,        JpegKind::ycck};
 /// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
 Bytes encode_jpeg(const Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
 
 enum class PngKind { rgb, grey, grey_16, rgb_16, rgb_alpha, palette, grey_1, interlaced };
+inline constexpr std::array all_png_kinds{PngKind::rgb,    PngKind::grey,      PngKind::grey_16,
+                                          PngKind::rgb_16, PngKind::rgb_alpha, PngKind::palette,
+                                          PngKind::grey_1, PngKind::interlaced};
 Bytes encode_png(const Image& image, PngKind kind = PngKind::rgb);
 
 /// Largest difference of two images' values; 256 when their extents differ.

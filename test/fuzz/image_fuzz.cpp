@@ -1,0 +1,40 @@
+// Any bytes as an image: opened, cropped, decoded and scaled, or refused with Undecodable.
+#include "io/decoder.hpp"
+#include "io/framing.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr std::uint64_t max_pixels = 1 << 18;
+constexpr Extent output{24, 20};
+
+/// The input decides about the crop, too: its length keys what is drawn.
+Framing framing_for(std::size_t size, Extent full) {
+  const Crop crop = size % 4 == 0 ? Crop::none : Crop::random_resized;
+  const InputRecipe recipe{
+      .output = output, .crop = crop, .mirror = true, .central_fraction = 0.875f};
+  Philox random(size, Purpose::augment);
+  return training_framing(recipe, full, random);
+}
+
+void load(std::span<const std::uint8_t> bytes) {
+  const auto decoder = make_image_decoder(max_pixels);
+  Image image;
+  std::vector<std::uint8_t> result(output.pixels() * Image::channels);
+  const Extent full = decoder->open(bytes);
+  const Framing framing = framing_for(bytes.size(), full);
+  decoder->pixels(least_extent(framing, full), image);
+  Renderer().run(image.view(), full, framing, output, result.data());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  try {
+    load({bytes, size});
+  } catch (const Undecodable&) {
+    return 0;
+  }
+  return 0;
+}

@@ -101,8 +101,8 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
   const Framing framing =
       random ? training_framing(recipe, full, *random) : evaluation_framing(recipe, full);
   if (random) batch.distortions[place] = draw_distortion(recipe, *random);
-  const ImageView pixels = reader_->pixels(least_extent(framing, full));
-  renderer_.run(pixels, full, framing, recipe.output, image_at(batch, place).data());
+  const Portion pixels = reader_->pixels(need_of(framing, full, recipe.output));
+  renderer_.run(pixels, framing, recipe.output, image_at(batch, place).data());
 }
 
 }  // namespace ringtrain

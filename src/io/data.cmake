@@ -12,7 +12,8 @@ set(IO_DATA_SOURCES
   loader.cpp
   png_decoder.cpp
   resize.cpp
+  resize_rows.cpp
   sample_order.cpp
   shapes.cpp)
 # vector loops, without the threads of OpenMP
-set_source_files_properties(resize.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)
+set_source_files_properties(resize_rows.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)

@@ -27,7 +27,8 @@ const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images"}
 
 Image Dataset::read(std::uint64_t sample) const {
   const auto one = reader();
-  const ImageView view = one->pixels(one->open(sample));
+  const Extent extent = one->open(sample);
+  const ImageView view = one->pixels({.extent = extent}).pixels;
   return {view.extent, {view.pixels.begin(), view.pixels.end()}};
 }
 

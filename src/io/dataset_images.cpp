@@ -146,9 +146,8 @@ class ImagesReader final : public SampleReader {
     read_file(path_, bytes_);
     return naming(path_, [&] { return decoder_->open(bytes_); });
   }
-  ImageView pixels(Extent at_least) override {
-    naming(path_, [&] { decoder_->pixels(at_least, image_); });
-    return image_.view();
+  Portion pixels(const Need& need) override {
+    return naming(path_, [&] { return decoder_->pixels(need, image_); });
   }
 
  private:

@@ -14,7 +14,7 @@ class ShapesReader final : public SampleReader {
     draw_shape(split_, sample, image_);
     return image_.extent;
   }
-  ImageView pixels(Extent) override { return image_.view(); }
+  Portion pixels(const Need&) override { return {image_.view()}; }
 
  private:
   Split split_;

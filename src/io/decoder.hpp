@@ -21,13 +21,13 @@ class Decoder {
   virtual ~Decoder() = default;
   /// Reads the header of an encoded image, which must stay where it is until pixels() is done.
   virtual Extent open(std::span<const std::uint8_t> bytes) = 0;
-  /// Decodes the image just opened into `image`, reduced where that saves work, but never below
-  /// `at_least` in either direction. Once only.
-  virtual void pixels(Extent at_least, Image& image) = 0;
+  /// Decodes what is needed of the image just opened; `memory` keeps it. Once only.
+  virtual Portion pixels(const Need& need, Image& memory) = 0;
 };
 
 /// JPEG: baseline and progressive; grey, YCbCr, RGB, CMYK and YCCK. A warning of the library
-/// (damaged or missing data) makes the image undecodable. Reduces by 2, 4 or 8.
+/// (damaged or missing data) makes the image undecodable. Reduces by 2, 4 or 8; the pixels needed
+/// are, to the bit, those that decoding all of the image gives.
 std::unique_ptr<Decoder> make_jpeg_decoder(std::uint64_t max_pixels);
 /// PNG: all colour types and depths. 16 bits are scaled to 8; alpha is dropped, the colour stored
 /// beside it shows.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 namespace ringtrain {
 namespace {
@@ -79,6 +80,22 @@ Window shown_part(const Framing& framing, Extent output) {
   return {top, left, {std::max(bottom - top, 0), std::max(right - left, 0)}};
 }
 
+/// One axis of a framing: [start, start + length) of the image is scaled to `scaled`.
+struct Side {
+  double start, length;
+  int scaled;
+};
+
+/// The first of the image's `size` pixels that outputs [begin, begin + count) are made of, with one
+/// to spare, and how many there are.
+std::pair<int, int> reach(const Side& side, int begin, int count, int size) {
+  const double scale = side.length / side.scaled, around = std::max(scale, 1.0) + 1;
+  const double first = side.start + begin * scale - around;
+  const double end = side.start + (begin + count) * scale + around;
+  const int from = std::clamp(static_cast<int>(std::floor(first)), 0, size - 1);
+  return {from, std::clamp(static_cast<int>(std::ceil(end)), from + 1, size) - from};
+}
+
 bool is_whole(double value) { return value == std::floor(value); }
 
 bool is_plain_copy(const Framing& framing, const Box& box) {
@@ -126,20 +143,23 @@ Distortion draw_distortion(const InputRecipe& recipe, Philox& random) {
   return drawn;
 }
 
-Extent least_extent(const Framing& framing, Extent full) {
-  const auto least = [](int side, int scaled, double part) {
-    return std::min(side, static_cast<int>(std::ceil(side * (scaled / part))));
-  };
-  return {least(full.height, framing.scaled.height, framing.box.height),
-          least(full.width, framing.scaled.width, framing.box.width)};
+Need need_of(const Framing& framing, Extent full, Extent output) {
+  const Window part = shown_part(framing, output);
+  const auto [top, height] = reach({framing.box.top, framing.box.height, framing.scaled.height},
+                                   part.top, part.extent.height, full.height);
+  const auto [left, width] = reach({framing.box.left, framing.box.width, framing.scaled.width},
+                                   part.left, part.extent.width, full.width);
+  const double scale = std::min(framing.box.height / framing.scaled.height,
+                                framing.box.width / framing.scaled.width);
+  return {top, left, {height, width}, std::max(1, static_cast<int>(scale / 2))};
 }
 
-void Renderer::run(const ImageView& image, Extent full, const Framing& framing, Extent output,
+void Renderer::run(const Portion& portion, const Framing& framing, Extent output,
                    std::uint8_t* out) {
-  const double down = static_cast<double>(image.extent.height) / full.height;
-  const double across = static_cast<double>(image.extent.width) / full.width;
-  const Box box{framing.box.left * across, framing.box.top * down, framing.box.width * across,
-                framing.box.height * down};
+  const ImageView& image = portion.pixels;
+  const double by = portion.reduction;
+  const Box box{framing.box.left / by - portion.left, framing.box.top / by - portion.top,
+                framing.box.width / by, framing.box.height / by};
   const Window part = shown_part(framing, output);
   const std::size_t stride = std::size_t(output.width) * Image::channels;
   if (part.extent != output) std::memset(out, 0, output.height * stride);

@@ -21,17 +21,15 @@ Framing evaluation_framing(const InputRecipe& recipe, Extent image);
 Framing training_framing(const InputRecipe& recipe, Extent image, Philox& random);
 Distortion draw_distortion(const InputRecipe& recipe, Philox& random);
 
-/// The least extent that an image of extent `full` can be delivered in so that the framing does
-/// not enlarge what was reduced.
-Extent least_extent(const Framing& framing, Extent full);
+/// What rendering the framing needs of an image of extent `full`. A reduced image is still twice as
+/// large as what is made of it, as Pillow's thumbnails are: less would show.
+Need need_of(const Framing& framing, Extent full, Extent output);
 
 /// Renders framings; one a thread.
 class Renderer {
  public:
-  /// Writes an output.height x output.width image to `out`. `framing` was made for an image of
-  /// extent `full`; `image` is that image or a reduction of it.
-  void run(const ImageView& image, Extent full, const Framing& framing, Extent output,
-           std::uint8_t* out);
+  /// Writes an output.height x output.width image to `out`, from what need_of() asks for or more.
+  void run(const Portion& image, const Framing& framing, Extent output, std::uint8_t* out);
 
  private:
   Resizer resizer_;

@@ -31,7 +31,7 @@ class ImageDecoder final : public Decoder {
     current_ = &of_format(bytes);
     return current_->open(bytes);
   }
-  void pixels(Extent at_least, Image& image) override { current_->pixels(at_least, image); }
+  Portion pixels(const Need& need, Image& image) override { return current_->pixels(need, image); }
 
  private:
   Decoder& of_format(std::span<const std::uint8_t> bytes) {

@@ -46,13 +46,31 @@ bool is_cmyk(const jpeg_decompress_struct& info) {
   return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
 }
 
-/// The largest reduction that libjpeg makes in the transform and that keeps `at_least`.
-unsigned reduction(Extent full, Extent at_least) {
-  const auto reduced = [](int side, int by) { return (side + by - 1) / by; };
+/// The largest reduction that libjpeg makes in the transform and that is allowed.
+int reduction_within(int allowed) {
   for (const int by : {8, 4, 2})
-    if (reduced(full.height, by) >= at_least.height && reduced(full.width, by) >= at_least.width)
-      return static_cast<unsigned>(by);
+    if (by <= allowed) return by;
   return 1;
+}
+
+/// Rows and columns of the reduced image.
+struct Cut {
+  JDIMENSION top, bottom, left, right;
+};
+
+// Colours are interpolated between columns, and where the library cuts it takes the first and last
+// column for the image's edge: so it has to cut some further out.
+constexpr int margin = 4;
+
+Cut cut_of(const Need& need, int reduction, const jpeg_decompress_struct& info) {
+  const auto within = [](int at, JDIMENSION side) {
+    return std::min(static_cast<JDIMENSION>(std::max(at, 0)), side);
+  };
+  const int bottom = (need.top + need.extent.height + reduction - 1) / reduction;
+  const int right = (need.left + need.extent.width + reduction - 1) / reduction;
+  return {within(need.top / reduction, info.output_height), within(bottom, info.output_height),
+          within(need.left / reduction - margin, info.output_width),
+          within(right + margin, info.output_width)};
 }
 
 /// Product of two fractions of 255, rounded.
@@ -75,12 +93,13 @@ class JpegDecoder final : public Decoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   Extent open(std::span<const std::uint8_t> bytes) override;
-  void pixels(Extent at_least, Image& image) override;
+  Portion pixels(const Need& need, Image& memory) override;
 
  private:
   template <class Calls>
   void guarded(Calls calls);
-  void read_rows(std::uint8_t* pixels);
+  void cut_columns(Cut& cut);
+  void read_rows(const Cut& cut, std::uint8_t* pixels);
 
   const std::uint64_t max_pixels_;
   std::size_t size_ = 0;
@@ -121,32 +140,48 @@ Extent JpegDecoder::open(std::span<const std::uint8_t> bytes) {
   return {static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
 }
 
-void JpegDecoder::pixels(Extent at_least, Image& image) {
-  const Extent full{static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+Portion JpegDecoder::pixels(const Need& need, Image& memory) {
+  const int reduction = reduction_within(need.reduction);
   info_.out_color_space = is_cmyk(info_) ? JCS_CMYK : JCS_RGB;
   info_.scale_num = 1;
-  info_.scale_denom = reduction(full, at_least);
+  info_.scale_denom = static_cast<unsigned>(reduction);
   guarded([&] { jpeg_start_decompress(&info_); });
-  image.reshape({static_cast<int>(info_.output_height), static_cast<int>(info_.output_width)});
+  Cut cut = cut_of(need, reduction, info_);
+  guarded([&] { cut_columns(cut); });
+  memory.reshape({static_cast<int>(cut.bottom - cut.top), static_cast<int>(info_.output_width)});
+  const Portion portion{memory.view(), static_cast<int>(cut.top), static_cast<int>(cut.left),
+                        reduction};
   if (!is_cmyk(info_)) {
-    guarded([&] { read_rows(image.pixels.data()); });
-    return;
+    guarded([&] { read_rows(cut, memory.pixels.data()); });
+    return portion;
   }
-  cmyk_.resize(image.extent.pixels() * 4);
-  guarded([&] { read_rows(cmyk_.data()); });
-  convert_cmyk(cmyk_, info_.saw_Adobe_marker, image.pixels.data());
+  cmyk_.resize(memory.extent.pixels() * 4);
+  guarded([&] { read_rows(cut, cmyk_.data()); });
+  convert_cmyk(cmyk_, info_.saw_Adobe_marker, memory.pixels.data());
+  return portion;
 }
 
-void JpegDecoder::read_rows(std::uint8_t* pixels) {
+// The library can only cut at its blocks, so it moves the left side out.
+void JpegDecoder::cut_columns(Cut& cut) {
+  if (cut.right - cut.left == info_.output_width) return;
+  JDIMENSION width = cut.right - cut.left;
+  jpeg_crop_scanline(&info_, &cut.left, &width);
+}
+
+void JpegDecoder::read_rows(const Cut& cut, std::uint8_t* pixels) {
   const std::size_t row = std::size_t(info_.output_width) * info_.output_components;
-  while (info_.output_scanline < info_.output_height) {
+  if (cut.top > 0) jpeg_skip_scanlines(&info_, cut.top);
+  while (info_.output_scanline < cut.bottom) {
     std::array<JSAMPROW, 8> rows;
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      rows[i] =
-          pixels + std::min<std::size_t>(info_.output_scanline + i, info_.output_height - 1) * row;
-    jpeg_read_scanlines(&info_, rows.data(), rows.size());
+    const std::size_t left = std::min<std::size_t>(cut.bottom - info_.output_scanline, rows.size());
+    for (std::size_t i = 0; i < left; ++i)
+      rows[i] = pixels + (info_.output_scanline - cut.top + i) * row;
+    jpeg_read_scanlines(&info_, rows.data(), static_cast<JDIMENSION>(left));
   }
-  jpeg_finish_decompress(&info_);
+  if (cut.bottom == info_.output_height)
+    jpeg_finish_decompress(&info_);
+  else
+    jpeg_abort_decompress(&info_);
 }
 
 }  // namespace

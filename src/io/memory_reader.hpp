@@ -12,7 +12,7 @@ class MemoryReader final : public SampleReader {
     current_ = data_.image(sample);
     return current_.extent;
   }
-  ImageView pixels(Extent) override { return current_; }
+  Portion pixels(const Need&) override { return {current_}; }
 
  private:
   const Data& data_;

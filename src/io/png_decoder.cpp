@@ -51,7 +51,7 @@ class PngDecoder final : public Decoder {
  public:
   explicit PngDecoder(std::uint64_t max_pixels) : max_pixels_(max_pixels) {}
   Extent open(std::span<const std::uint8_t> bytes) override;
-  void pixels(Extent at_least, Image& image) override;
+  Portion pixels(const Need& need, Image& memory) override;
 
  private:
   template <class Calls>
@@ -89,7 +89,8 @@ Extent PngDecoder::open(std::span<const std::uint8_t> bytes) {
   return full;
 }
 
-void PngDecoder::pixels(Extent, Image& image) {
+// PNG has no ends to begin or stop at but the first and the last.
+Portion PngDecoder::pixels(const Need&, Image& image) {
   guarded([&] {
     png_set_expand(png_->read);  // palettes, fewer than 8 bits and transparent colours
     png_set_scale_16(png_->read);
@@ -107,6 +108,7 @@ void PngDecoder::pixels(Extent, Image& image) {
     png_read_image(png_->read, rows_.data());
     png_read_end(png_->read, nullptr);
   });
+  return {image.view()};
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "io/resize_rows.hpp"
 #include "ringtrain/io/image.hpp"
 
 namespace ringtrain {
@@ -17,26 +18,21 @@ struct Window {
   Extent extent;
 };
 
-/// Which source pixels, from `first` on, make up each output pixel of one axis, and with what
-/// weights (fixed point, `taps` an output).
-struct AxisFilter {
-  int taps = 0;
-  std::vector<int> first, count;
-  std::vector<std::int32_t> weights;
-  std::vector<double> exact;  // of the output being planned
-};
-
 /// Scales images with a triangle filter that widens with the reduction, so that it is bilinear
 /// enlarging and anti-aliased reducing: Pillow's BILINEAR, to the bit. Keeps its tables and rows.
 class Resizer {
  public:
+  explicit Resizer(const RowKernels& kernels = usable_row_kernels().front()) : kernels_(kernels) {}
+
   /// Writes `window` of `box` of `image` scaled to `scaled`, row after row of `stride` bytes. The
   /// window lies within `scaled`, the box within the image. `mirrored` turns the window around.
   void run(const ImageView& image, const Box& box, Extent scaled, const Window& window,
            bool mirrored, std::uint8_t* out, std::size_t stride);
 
  private:
+  RowKernels kernels_;
   AxisFilter across_, down_;
+  std::vector<double> exact_;       // weights of the output being planned
   std::vector<std::uint8_t> rows_;  // the source rows in use, scaled across
   std::vector<std::int32_t> sums_;  // of one output row
 };

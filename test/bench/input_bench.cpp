@@ -41,7 +41,7 @@ double reading_rate(const Dataset& data) {
   const auto reader = data.reader();
   std::uint64_t sample = 0;
   return rate_of([&] {
-    for (int i = 0; i < batch_size; ++i) reader->pixels(reader->open(sample++ % data.size()));
+    for (int i = 0; i < batch_size; ++i) reader->pixels({.extent = reader->open(sample++ % data.size())});
     return std::uint64_t{batch_size};
   });
 }

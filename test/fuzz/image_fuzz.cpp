@@ -24,8 +24,8 @@ void load(std::span<const std::uint8_t> bytes) {
   std::vector<std::uint8_t> result(output.pixels() * Image::channels);
   const Extent full = decoder->open(bytes);
   const Framing framing = framing_for(bytes.size(), full);
-  decoder->pixels(least_extent(framing, full), image);
-  Renderer().run(image.view(), full, framing, output, result.data());
+  const Portion pixels = decoder->pixels(need_of(framing, full, output), image);
+  Renderer().run(pixels, framing, output, result.data());
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ class CountingReader final : public SampleReader {
     image_ = data_.image(sample);
     return image_.extent;
   }
-  ImageView pixels(Extent) override { return image_.view(); }
+  Portion pixels(const Need&) override { return {image_.view()}; }
 
  private:
   const CountingDataset& data_;

@@ -147,7 +147,7 @@ TEST_CASE("images: an unreadable file is an error of its sample alone, with path
   const auto reader = images->reader();
   const auto why = [&](std::uint64_t sample) -> std::string {
     try {
-      reader->pixels(reader->open(sample));
+      reader->pixels({.extent = reader->open(sample)});
     } catch (const UnreadableSample& failure) {
       return failure.what();
     }

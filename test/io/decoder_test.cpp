@@ -6,6 +6,7 @@
 #include <string>
 
 #include "io/data_support.hpp"
+#include "ringtrain/base/philox.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
@@ -15,11 +16,11 @@ namespace {
 
 constexpr std::uint64_t plenty = 1 << 20;
 
-Image decoded(std::span<const std::uint8_t> bytes, Extent at_least = {1 << 20, 1 << 20}) {
+Image decoded(std::span<const std::uint8_t> bytes, int reduction = 1) {
   const auto decoder = make_image_decoder(plenty);
-  decoder->open(bytes);
+  const Extent extent = decoder->open(bytes);
   Image image;
-  decoder->pixels(at_least, image);
+  decoder->pixels({.extent = extent, .reduction = reduction}, image);
   return image;
 }
 
@@ -38,6 +39,36 @@ Image red_as_grey(Image image) {
   for (std::size_t i = 0; i < image.pixels.size(); ++i)
     image.pixels[i] = image.pixels[i - i % Image::channels];
   return image;
+}
+
+/// Values that follow no rule, in which every block and column differs.
+Image noisy_image(Extent extent) {
+  Image image = gradient_image(extent);
+  Philox random(7, Purpose::synthetic);
+  for (auto& value : image.pixels) value = static_cast<std::uint8_t>(value / 2 + random.below(100));
+  return image;
+}
+
+Need random_need(Extent full, int reduction, Philox& random) {
+  const auto below = [&](int bound) { return static_cast<int>(random.below(bound)); };
+  const int top = below(full.height), left = below(full.width);
+  return {top, left, {1 + below(full.height - top), 1 + below(full.width - left)}, reduction};
+}
+
+/// How many of the needed values the part lacks or has otherwise than the whole, reduced alike.
+int differences(const Portion& part, const Need& need, const Image& whole) {
+  const int by = part.reduction, bottom = need.top + need.extent.height;
+  const Extent got = part.pixels.extent;
+  int wrong = 0;
+  for (int y = need.top / by; y * by < bottom; ++y)
+    for (int x = need.left / by; x * by < need.left + need.extent.width; ++x) {
+      const int row = y - part.top, column = x - part.left;
+      if (row < 0 || row >= got.height || column < 0 || column >= got.width) return 1 << 30;
+      for (int c = 0; c < Image::channels; ++c)
+        wrong += part.pixels.pixels[(row * got.width + column) * 3 + c] !=
+                 whole.pixels[(y * whole.extent.width + x) * 3 + c];
+    }
+  return wrong;
 }
 
 const Image picture = gradient_image({37, 53});
@@ -95,18 +126,32 @@ TEST_CASE("decode: PNG palettes and single bits become colours") {
   }
 }
 
-TEST_CASE("decode: a JPEG is reduced as far as it stays large enough, and no further") {
+TEST_CASE("decode: a JPEG is reduced by the largest power of two that is allowed") {
   const Bytes bytes = encode_jpeg(gradient_image({100, 203}));
 
-  CHECK(decoded(bytes, {100, 203}).extent == Extent{100, 203});
-  CHECK(decoded(bytes, {51, 100}).extent == Extent{100, 203});
-  CHECK(decoded(bytes, {50, 102}).extent == Extent{50, 102});
-  CHECK(decoded(bytes, {1, 102}).extent == Extent{50, 102});
-  CHECK(decoded(bytes, {1, 103}).extent == Extent{100, 203});
-  CHECK(decoded(bytes, {50, 1}).extent == Extent{50, 102});
-  CHECK(decoded(bytes, {51, 1}).extent == Extent{100, 203});
-  CHECK(decoded(bytes, {25, 30}).extent == Extent{25, 51});
-  CHECK(decoded(bytes, {1, 1}).extent == Extent{13, 26});
+  CHECK(decoded(bytes, 1).extent == Extent{100, 203});
+  CHECK(decoded(bytes, 2).extent == Extent{50, 102});
+  CHECK(decoded(bytes, 3).extent == Extent{50, 102});
+  CHECK(decoded(bytes, 7).extent == Extent{25, 51});
+  CHECK(decoded(bytes, 100).extent == Extent{13, 26});
+}
+
+TEST_CASE("decode: a part of a JPEG is, to the bit, that part of the whole") {
+  const auto kind = GENERATE(JpegKind::rgb, JpegKind::progressive, JpegKind::grey, JpegKind::cmyk);
+  const int reduction = GENERATE(1, 2, 4, 8);
+  CAPTURE(static_cast<int>(kind), reduction);
+  const Bytes bytes = encode_jpeg(noisy_image({97, 203}), kind, 90);
+  const Image whole = decoded(bytes, reduction);
+  const auto decoder = make_image_decoder(plenty);
+  Image image;
+  Philox random(1, Purpose::synthetic);
+
+  for (int i = 0; i < 60; ++i) {
+    const Need need = random_need({97, 203}, reduction, random);
+    decoder->open(bytes);
+    const Portion part = decoder->pixels(need, image);
+    REQUIRE(differences(part, need, whole) == 0);
+  }
 }
 
 TEST_CASE("decode: a decoder goes on after damaged images, with the same result") {
@@ -116,9 +161,10 @@ TEST_CASE("decode: a decoder goes on after damaged images, with the same result"
 
   for (const Bytes& good : {good_jpeg, good_png}) {
     const auto cut = std::span(good).first(good.size() / 2);
-    CHECK_THROWS_AS((decoder->open(cut), decoder->pixels(picture.extent, image)), Undecodable);
+    CHECK_THROWS_AS((decoder->open(cut), decoder->pixels({.extent = picture.extent}, image)),
+                    Undecodable);
     decoder->open(good);
-    decoder->pixels(picture.extent, image);
+    decoder->pixels({.extent = picture.extent}, image);
     CHECK(image.pixels == decoded(good).pixels);
   }
 }
@@ -161,12 +207,12 @@ TEST_CASE("decode: no byte of a JPEG or PNG can be flipped to crash") {
       bytes[i] = static_cast<std::uint8_t>(bytes[i] ^ flip);
       try {
         decoder->open(bytes);
-        decoder->pixels(small.extent, image);
+        decoder->pixels({.extent = small.extent}, image);
       } catch (const Undecodable&) {
       }
     }
   decoder->open(good);
-  decoder->pixels(small.extent, image);
+  decoder->pixels({.extent = small.extent}, image);
   CHECK(image.extent == small.extent);
 }
 

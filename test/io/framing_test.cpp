@@ -15,7 +15,7 @@ Image rendered(const Image& image, const Framing& framing, Extent output) {
   Image result;
   result.reshape(output);
   std::ranges::fill(result.pixels, std::uint8_t{171});  // a recycled batch is not black
-  Renderer().run(image.view(), image.extent, framing, output, result.pixels.data());
+  Renderer().run({image.view()}, framing, output, result.pixels.data());
   return result;
 }
 
@@ -167,12 +167,54 @@ TEST_CASE("framing: distortions fill their ranges and are neutral where there ar
   CHECK(brightest > 60);
 }
 
-TEST_CASE("framing: a reduced image is enough as long as nothing reduced is enlarged") {
-  const Framing half{{0, 0, 100, 200}, {100, 50}};
+TEST_CASE("framing: what is needed of an image lies around what is shown") {
+  // 200 x 400 pixels at half their size, of which 20 x 30 outputs from (10, 50) on are shown.
+  const Need need = need_of({{0, 0, 400, 200}, {100, 200}, 10, 50}, {200, 400}, {20, 30});
 
-  CHECK(least_extent(half, {200, 100}) == Extent{100, 50});
-  CHECK(least_extent({{0, 0, 20, 20}, {100, 100}}, {200, 200}) == Extent{200, 200});
-  CHECK(least_extent({{50, 50, 100, 100}, {50, 50}}, {200, 200}) == Extent{100, 100});
+  CHECK(need.top == 20 - 3);
+  CHECK(need.left == 100 - 3);
+  CHECK(need.extent == Extent{40 + 6, 60 + 6});
+  CHECK(need.reduction == 1);
+}
+
+TEST_CASE("framing: what is needed ends with the image, and has a pixel where nothing is shown") {
+  const Need all = need_of({{0, 0, 5, 5}, {5, 5}, -3, -3}, {5, 5}, {20, 20});
+  const Need none = need_of({{0, 0, 5, 5}, {5, 5}, 9, -30}, {5, 5}, {20, 20});
+
+  CHECK(all.extent == Extent{5, 5});
+  CHECK((none.extent.height >= 1 && none.extent.width >= 1));
+}
+
+TEST_CASE("framing: a reduced image is still twice as large as what is made of it") {
+  const auto reduction = [](Extent scaled) {
+    return need_of({{50, 50, 800, 400}, scaled}, {500, 900}, scaled).reduction;
+  };
+
+  CHECK(reduction({400, 800}) == 1);
+  CHECK(reduction({101, 100}) == 1);
+  CHECK(reduction({100, 100}) == 2);
+  CHECK(reduction({1000, 10}) == 1);
+  CHECK(reduction({20, 40}) == 10);
+}
+
+TEST_CASE("framing: a part renders to the picture that the whole gives") {
+  const Image full = gradient_image({60, 90});
+  const InputRecipe recipe{.output = {24, 20}, .crop = Crop::random_resized, .mirror = true};
+  for (std::uint64_t sample = 0; sample < 100; ++sample) {
+    Philox random = random_of(sample);
+    const Framing framing = training_framing(recipe, full.extent, random);
+    const Need need = need_of(framing, full.extent, recipe.output);
+    Image part, seen;
+    part.reshape(need.extent);
+    seen.reshape(recipe.output);
+    for (int y = 0; y < need.extent.height; ++y)
+      std::copy_n(&full.pixels[((need.top + y) * 90 + need.left) * 3], need.extent.width * 3,
+                  &part.pixels[y * need.extent.width * 3]);
+
+    Renderer().run({part.view(), need.top, need.left}, framing, recipe.output, seen.pixels.data());
+
+    REQUIRE(seen.pixels == rendered(full, framing, recipe.output).pixels);
+  }
 }
 
 TEST_CASE("framing: a reduction renders to nearly the same picture") {
@@ -185,7 +227,7 @@ TEST_CASE("framing: a reduction renders to nearly the same picture") {
   Image from_reduced;
   from_reduced.reshape({32, 24});
 
-  Renderer().run(reduced.view(), full.extent, framing, {32, 24}, from_reduced.pixels.data());
+  Renderer().run({reduced.view(), 0, 0, 2}, framing, {32, 24}, from_reduced.pixels.data());
 
   CHECK(largest_difference(rendered(full, framing, {32, 24}).view(), from_reduced.view()) <= 2);
 }

@@ -329,7 +329,7 @@ class TroubledReader final : public SampleReader {
     image_.reshape({2, 2});
     return image_.extent;
   }
-  ImageView pixels(Extent) override { return image_.view(); }
+  Portion pixels(const Need&) override { return {image_.view()}; }
 
  private:
   const TroubledDataset& data_;

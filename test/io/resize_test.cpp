@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "ringtrain/base/philox.hpp"
+
 using namespace ringtrain;
 
 namespace {
@@ -20,11 +22,11 @@ Image pattern(Extent extent) {
 }
 
 Image resized(const Image& image, const Box& box, Extent scaled, const Window& window,
-              bool mirrored = false) {
+              bool mirrored = false, const RowKernels& kernels = usable_row_kernels().front()) {
   Image result;
   result.reshape(window.extent);
-  Resizer().run(image.view(), box, scaled, window, mirrored, result.pixels.data(),
-                std::size_t(window.extent.width) * Image::channels);
+  Resizer(kernels).run(image.view(), box, scaled, window, mirrored, result.pixels.data(),
+                       std::size_t(window.extent.width) * Image::channels);
   return result;
 }
 
@@ -83,6 +85,29 @@ TEST_CASE("resize: equals Pillow's BILINEAR to the bit") {
   CHECK(fingerprint(resized(odd, {1.5, 0.25, 8.25, 12.25}, {7, 8})) == 0x9a02589bc0f1d22c);
   const Image large = pattern({50, 33});
   CHECK(fingerprint(resized(large, whole(large), {8, 24})) == 0xbfe87a89ad7311dc);
+}
+
+TEST_CASE("resize: every processor's loops make the same, narrow images and odd windows too") {
+  const RowKernels kernels = GENERATE(from_range(usable_row_kernels()));
+  CAPTURE(kernels.name);
+  const RowKernels plain = plain_row_kernels();
+  Philox random(3, Purpose::synthetic);
+  const auto below = [&](int bound) { return static_cast<int>(random.below(bound)); };
+  for (int i = 0; i < 300; ++i) {
+    const Image image = pattern({1 + below(40), 1 + below(40)});
+    const Extent scaled{1 + below(30), 1 + below(30)};
+    const int top = below(scaled.height), left = below(scaled.width);
+    const Window window{
+        top, left, {1 + below(scaled.height - top), 1 + below(scaled.width - left)}};
+    const double width = 1 + below(image.extent.width), height = 1 + below(image.extent.height);
+    const Box box{(image.extent.width - width) / 2, image.extent.height - height, width, height};
+    const bool mirrored = i % 2 == 1;
+
+    const Image result = resized(image, box, scaled, window, mirrored, kernels);
+
+    CAPTURE(image.extent.height, image.extent.width, width, height);
+    REQUIRE(result.pixels == resized(image, box, scaled, window, mirrored, plain).pixels);
+  }
 }
 
 TEST_CASE("resize: an image at its own size is itself") {

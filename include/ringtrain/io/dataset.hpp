@@ -25,9 +25,9 @@ class SampleReader {
   virtual ~SampleReader() = default;
   /// Makes `sample` the current one and returns its extent. Throws UnreadableSample.
   virtual Extent open(std::uint64_t sample) = 0;
-  /// The current sample, valid until the next open(). It may come scaled down, where that saves
-  /// work, but never below `at_least` in either direction. Throws UnreadableSample.
-  virtual ImageView pixels(Extent at_least) = 0;
+  /// What is needed of the current sample, valid until the next open(). What is not needed may stay
+  /// unread, and damage there unnoticed. Throws UnreadableSample.
+  virtual Portion pixels(const Need& need) = 0;
 };
 
 /// Labelled images, read in any order by any number of threads. Its extent, names and labels are

@@ -18,6 +18,22 @@ struct ImageView {
   std::span<const std::uint8_t> pixels;
 };
 
+/// What someone needs of an image: `extent` of its pixels from (top, left) on, which lie in it. They
+/// may come reduced: `reduction` x `reduction` of them as one.
+struct Need {
+  int top = 0, left = 0;
+  Extent extent;
+  int reduction = 1;
+};
+
+/// What they get, of at least what they need: the first pixel of `pixels` is the (top, left)-th of
+/// the image reduced by `reduction`, so it shows the original from reduction * (top, left) on.
+struct Portion {
+  ImageView pixels;
+  int top = 0, left = 0;
+  int reduction = 1;
+};
+
 /// An image that owns its pixels.
 struct Image {
   static constexpr int channels = 3;

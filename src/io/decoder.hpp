@@ -26,13 +26,15 @@ class Decoder {
 };
 
 /// JPEG: baseline and progressive; grey, YCbCr, RGB, CMYK and YCCK. A warning of the library
-/// (damaged or missing data) makes the image undecodable. Reduces by 2, 4 or 8; the pixels needed
+/// (damaged or missing data, where it is needed) makes the image undecodable, one that costs no
+/// pixel (bytes too many between two parts) does not. Reduces by 2, 4 or 8; the pixels needed
 /// are, to the bit, those that decoding all of the image gives.
 std::unique_ptr<Decoder> make_jpeg_decoder(std::uint64_t max_pixels);
 /// PNG: all colour types and depths. 16 bits are scaled to 8; alpha is dropped, the colour stored
 /// beside it shows.
 std::unique_ptr<Decoder> make_png_decoder(std::uint64_t max_pixels);
-/// Any of the formats above, told by content, never by name. Orientation tags are not followed.
+/// Any of the formats above, told by content, never by name. Orientation tags are not
+/// followed, as the published recipes do not.
 std::unique_ptr<Decoder> make_image_decoder(std::uint64_t max_pixels);
 
 /// Throws Undecodable for an image of no pixels or more than `max_pixels`.

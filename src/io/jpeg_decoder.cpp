@@ -3,6 +3,8 @@
 // jpeglib.h needs size_t and FILE declared before it.
 #include <fmt/core.h>
 #include <jpeglib.h>
+// jerror.h needs what jpeglib.h declares.
+#include <jerror.h>
 
 #include <algorithm>
 #include <array>
@@ -29,9 +31,15 @@ struct Escape {
   std::longjmp(escape->target, 1);
 }
 
-// Level -1 is damaged data; the others are traces.
+// Remarks on data that takes nothing from the pixels: bytes between two parts that belong to
+// neither, a version or colour transform of later years.
+bool is_harmless(int code) {
+  return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM;
+}
+
+// Level -1 is a warning; the others are traces.
 void on_message(j_common_ptr info, int level) {
-  if (level < 0) leave(info);
+  if (level < 0 && !is_harmless(info->err->msg_code)) leave(info);
 }
 
 void on_progress(j_common_ptr info) {

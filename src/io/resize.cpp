@@ -50,6 +50,12 @@ void plan(const Axis& axis, int taps, std::vector<double>& exact, AxisFilter& fi
 
 int rounded_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
+/// Memory for `size` values, which stays: giving back and taking again would clear it each time.
+template <class T>
+void grow(std::vector<T>& memory, std::size_t size) {
+  if (memory.size() < size) memory.resize(size);
+}
+
 }  // namespace
 
 void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const Window& window,
@@ -66,8 +72,8 @@ void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const W
   const int first = down_.first.front(), end = down_.first.back() + down_.taps;
   const std::size_t row = std::size_t(width) * Image::channels;
   const std::size_t source_row = std::size_t(image.extent.width) * Image::channels;
-  rows_.resize((end - first) * row);
-  sums_.resize(row + 1);
+  grow(rows_, (end - first) * row);
+  grow(sums_, row + 1);
   for (int i = first; i < end; ++i) {
     const bool last = i + 1 == y.source;
     const auto across = fits && !last ? kernels_.across : plain_row_kernels().across;

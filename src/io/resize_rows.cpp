@@ -1,6 +1,7 @@
 #include "io/resize_rows.hpp"
 
 #include <algorithm>
+#include <span>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -62,16 +63,17 @@ void down_anywhere(const WeightedRows& rows, std::int32_t* sums, std::uint8_t* o
 #if defined(__x86_64__)
 // Two pixels at a time: six numbers of eight, each times its pixel's weight. Of the sum four are
 // stored; the next output goes over the fourth.
-[[gnu::target("avx2")]] void across_avx2(const AxisFilter& filter, const std::uint8_t* row,
-                                         std::int32_t* sums, std::uint8_t* out) {
+[[gnu::target("avx2"), gnu::always_inline]] inline void across_loop(std::span<const int> firsts,
+                                                                    const std::int32_t* weight,
+                                                                    int taps,
+                                                                    const std::uint8_t* row,
+                                                                    std::int32_t* sum) {
   const __m256i each_weight = _mm256_setr_epi32(0, 0, 0, 1, 1, 1, 1, 1);
   const __m256i second_pixel = _mm256_setr_epi32(3, 4, 5, 5, 5, 5, 5, 5);
-  const std::int32_t* weight = filter.weights.data();
-  std::int32_t* sum = sums;
-  for (const int first : filter.first) {
+  for (const int first : firsts) {
     const std::uint8_t* pixel = row + std::size_t(first) * channels;
     __m256i both = _mm256_setzero_si256();
-    for (int k = 0; k < filter.taps; k += 2, pixel += 2 * channels, weight += 2) {
+    for (int k = 0; k < taps; k += 2, pixel += 2 * channels, weight += 2) {
       const __m256i weights = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weight));
       const __m256i values = _mm256_cvtepu8_epi32(_mm_loadu_si64(pixel));
       both = _mm256_add_epi32(
@@ -81,6 +83,18 @@ void down_anywhere(const WeightedRows& rows, std::int32_t* sums, std::uint8_t* o
     _mm_storeu_si128(reinterpret_cast<__m128i*>(sum), _mm256_castsi256_si128(both));
     sum += channels;
   }
+}
+
+// The usual numbers of taps have a loop of their own, without the inner one.
+[[gnu::target("avx2")]] void across_avx2(const AxisFilter& filter, const std::uint8_t* row,
+                                         std::int32_t* sums, std::uint8_t* out) {
+  const std::int32_t* weights = filter.weights.data();
+  if (filter.taps == 2)
+    across_loop(filter.first, weights, 2, row, sums);
+  else if (filter.taps == 4)
+    across_loop(filter.first, weights, 4, row, sums);
+  else
+    across_loop(filter.first, weights, filter.taps, row, sums);
   round_loop(sums, out, filter.first.size() * channels);
 }
 

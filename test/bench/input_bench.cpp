@@ -1,47 +1,80 @@
-// What input costs: opening a data set, reading its samples, and the loader with augmentation.
-// Usage: input_bench SPEC [SIDE] [none|random|resized] [THREADS]
+// What input costs: opening a data set, and the loader with each way of cropping, interleaved; for
+// images:DIR also next to libjpeg alone, decoding every pixel of the files that it can read.
+// Usage: input_bench SPEC [SIDE [THREADS [ROUNDS]]]
 #include <fmt/core.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <string_view>
 
+#include "bench/bare_jpeg.hpp"
 #include "ringtrain/io/loader.hpp"
 
 using namespace ringtrain;
-using Clock = std::chrono::steady_clock;
 
 namespace {
 
-constexpr double enough_s = 3;
-constexpr int batch_size = 64;
+constexpr double enough_s = 0.5;
+constexpr int batch_size = 16;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+/// Of all threads together, so that it means little what else the machine does.
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
-/// Images a second that `work` makes; it returns how many each call made.
+/// Images a second and core that `work` makes; it returns how many each call made.
 template <class Work>
 double rate_of(Work work) {
   work();
   std::uint64_t images = 0;
-  const auto start = Clock::now();
-  while (seconds_since(start) < enough_s) images += work();
-  return static_cast<double>(images) / seconds_since(start);
+  const double start = cpu_seconds();
+  while (cpu_seconds() - start < enough_s) images += work();
+  return static_cast<double>(images) / (cpu_seconds() - start);
 }
 
-InputRecipe recipe_of(int side, std::string_view crop) {
-  InputRecipe recipe{.output = {side, side}, .mirror = crop != "none"};
-  if (crop == "random") recipe.crop = Crop::random, recipe.padding = side / 8;
-  if (crop == "resized") recipe.crop = Crop::random_resized;
-  return recipe;
+struct Contender {
+  std::string name;
+  std::function<double()> rate;
+  std::vector<double> rates = {};
+};
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + std::ssize(values) / 2);
+  return values[values.size() / 2];
+}
+
+using Files = std::vector<std::vector<std::uint8_t>>;
+
+/// The JPEG files of images:DIR; none of another specification.
+Files jpeg_files(std::string_view spec) {
+  Files files;
+  if (!spec.starts_with("images:")) return files;
+  const auto home = std::filesystem::path(spec.substr(7)) / "train";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(home)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::vector<std::uint8_t> bytes{std::istreambuf_iterator<char>(file), {}};
+    if (bytes.size() > 2 && bytes[0] == 0xFF && bytes[1] == 0xD8) files.push_back(std::move(bytes));
+  }
+  return files;
+}
+
+double bare_rate(const Files& files) {
+  return rate_of([&] {
+    for (const auto& bytes : files) bare_decode(bytes);
+    return files.size();
+  });
 }
 
 double reading_rate(const Dataset& data) {
   const auto reader = data.reader();
   std::uint64_t sample = 0;
   return rate_of([&] {
-    for (int i = 0; i < batch_size; ++i) reader->pixels({.extent = reader->open(sample++ % data.size())});
+    for (int i = 0; i < batch_size; ++i)
+      reader->pixels({.extent = reader->open(sample++ % data.size())});
     return std::uint64_t{batch_size};
   });
 }
@@ -53,18 +86,39 @@ double loading_rate(const Dataset& data, const InputRecipe& recipe, int threads)
   return rate_of([&] { return static_cast<std::uint64_t>(loader.next()->size()); });
 }
 
+std::vector<Contender> contenders(const Dataset& data, const Files& files, int side, int threads) {
+  const Extent output{side, side};
+  const auto loading = [&data, threads](const InputRecipe& recipe) {
+    return [&data, recipe, threads] { return loading_rate(data, recipe, threads); };
+  };
+  std::vector<Contender> all;
+  if (!files.empty()) all.push_back({"libjpeg alone", [&] { return bare_rate(files); }});
+  all.push_back({"read whole", [&] { return reading_rate(data); }});
+  all.push_back({"central 87.5 %", loading({.output = output, .central_fraction = 0.875f})});
+  all.push_back({"random window",
+                 loading({.output = output, .crop = Crop::random, .padding = 4, .mirror = true})});
+  all.push_back({"random resized",
+                 loading({.output = output, .crop = Crop::random_resized, .mirror = true})});
+  return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return fmt::print("usage: {} SPEC [SIDE] [CROP] [THREADS]\n", argv[0]), 2;
-  const int side = argc > 2 ? std::atoi(argv[2]) : 32;
-  const std::string_view crop = argc > 3 ? argv[3] : "random";
-  const int threads = argc > 4 ? std::atoi(argv[4]) : 1;
+  if (argc < 2) return fmt::print("usage: {} SPEC [SIDE [THREADS [ROUNDS]]]\n", argv[0]), 2;
+  const auto number = [&](int i, int other) { return argc > i ? std::atoi(argv[i]) : other; };
+  const int side = number(2, 32), threads = number(3, 1), rounds = number(4, 7);
 
-  const auto start = Clock::now();
+  const double start = cpu_seconds();
   const auto data = open_dataset(argv[1], Split::training, {.extent = {side, side}});
-  fmt::print("{}: opened in {:.3f} s\n", data->description(), seconds_since(start));
-  fmt::print("  read at full size, one thread   {:10.0f} images/s\n", reading_rate(*data));
-  fmt::print("  loader, {}x{} {}, {} thread(s)  {:10.0f} images/s\n", side, side, crop, threads,
-             loading_rate(*data, recipe_of(side, crop), threads));
+  fmt::print("{}: opened in {:.3f} s of a core\n", data->description(), cpu_seconds() - start);
+  const Files files = jpeg_files(argv[1]);
+  auto all = contenders(*data, files, side, threads);
+  for (int round = 0; round < rounds; ++round)
+    for (Contender& one : all) one.rates.push_back(one.rate());
+  fmt::print("images a second and core to {}x{}, {} thread(s), median of {} rounds\n", side, side,
+             threads, rounds);
+  for (const Contender& one : all)
+    fmt::print("  {:16} {:7.0f}   {:.2f} of the first\n", one.name, median(one.rates),
+               median(one.rates) / median(all.front().rates));
 }

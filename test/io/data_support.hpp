@@ -36,10 +36,10 @@ void write_text(const std::filesystem::path& path, std::string_view text);
 /// An image whose values differ by place and channel, smooth enough for JPEG.
 Image gradient_image(Extent extent, int seed = 0);
 
-enum class JpegKind { rgb, grey, progressive, many_scans, cmyk, ycck };
-inline constexpr std::array all_jpeg_kinds{JpegKind::rgb,         JpegKind::grey,
-                                           JpegKind::progressive, JpegKind::many_scans,
-                                           JpegKind::cmyk,        JpegKind::ycck};
+enum class JpegKind { rgb, grey, progressive, many_scans, arithmetic, cmyk, ycck };
+inline constexpr std::array all_jpeg_kinds{
+    JpegKind::rgb,        JpegKind::grey, JpegKind::progressive, JpegKind::many_scans,
+    JpegKind::arithmetic, JpegKind::cmyk, JpegKind::ycck};
 /// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
 Bytes encode_jpeg(const Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
 

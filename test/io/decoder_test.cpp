@@ -71,12 +71,21 @@ int differences(const Portion& part, const Need& need, const Image& whole) {
   return wrong;
 }
 
+/// Where the frame header begins: a marker, its length, bits a value, height, width.
+std::size_t frame_header(const Bytes& baseline_jpeg) {
+  const std::array<std::uint8_t, 2> marker{0xFF, 0xC0};
+  const auto at = std::ranges::search(baseline_jpeg, marker).begin();
+  REQUIRE(at != baseline_jpeg.end());
+  return static_cast<std::size_t>(at - baseline_jpeg.begin());
+}
+
 const Image picture = gradient_image({37, 53});
 
 }  // namespace
 
 TEST_CASE("decode: JPEG of every colour space comes close to what was encoded") {
-  const auto kind = GENERATE(JpegKind::rgb, JpegKind::progressive, JpegKind::cmyk, JpegKind::ycck);
+  const auto kind = GENERATE(JpegKind::rgb, JpegKind::progressive, JpegKind::arithmetic,
+                             JpegKind::cmyk, JpegKind::ycck);
   CAPTURE(static_cast<int>(kind));
 
   const Image image = decoded(encode_jpeg(picture, kind));
@@ -181,6 +190,49 @@ TEST_CASE("decode: an image cut anywhere is undecodable") {
   CHECK(complaint(bytes) == "");
 }
 
+TEST_CASE("decode: where a JPEG is cut matters to those that need what is missing") {
+  const Bytes bytes = encode_jpeg(noisy_image({200, 100}));
+  const auto cut = std::span(bytes).first(bytes.size() / 2);
+  const auto decoder = make_image_decoder(plenty);
+  Image image;
+
+  decoder->open(cut);
+  const Need upper{20, 10, {50, 40}};
+  CHECK(differences(decoder->pixels(upper, image), upper, decoded(bytes)) == 0);
+  decoder->open(cut);
+  CHECK_THROWS_WITH(decoder->pixels({120, 10, {50, 40}}, image), Contains("near byte"));
+}
+
+TEST_CASE("decode: a camera's note that it was turned is not followed") {
+  Bytes turned = encode_jpeg(picture);
+  const std::vector<std::uint8_t> note{
+      0xFF, 0xE1, 0, 34, 'E', 'x', 'i', 'f', 0, 0,                     // a segment of 34 bytes
+      'M',  'M',  0, 42, 0,   0,   0,   8,   0, 1,                     // a table of one entry:
+      0x01, 0x12, 0, 3,  0,   0,   0,   1,   0, 6, 0, 0, 0, 0, 0, 0};  // orientation 6
+  turned.insert(turned.begin() + 2, note.begin(), note.end());
+
+  CHECK(decoded(turned).pixels == decoded(encode_jpeg(picture)).pixels);
+}
+
+TEST_CASE("decode: bytes too many between a JPEG's parts take nothing from it") {
+  Bytes padded = encode_jpeg(picture);
+  padded.insert(padded.end() - 2, {1, 2, 3, 4});
+  Bytes followed = encode_jpeg(picture);
+  followed.insert(followed.end(), {1, 2, 3, 4});
+
+  CHECK(decoded(padded).pixels == decoded(encode_jpeg(picture)).pixels);
+  CHECK(decoded(followed).pixels == decoded(encode_jpeg(picture)).pixels);
+}
+
+TEST_CASE("decode: kinds of JPEG that the library lacks are named") {
+  Bytes deep = encode_jpeg(picture), lossless = encode_jpeg(picture);
+  deep[frame_header(deep) + 4] = 12;
+  lossless[frame_header(lossless) + 1] = 0xC3;
+
+  CHECK_THAT(complaint(deep), Contains("precision 12"));
+  CHECK_THAT(complaint(lossless), Contains("0xc3"));
+}
+
 TEST_CASE("decode: damage is named") {
   Bytes bad_huffman = encode_jpeg(gradient_image({64, 64}));
   std::fill(bad_huffman.end() - 40, bad_huffman.end() - 2, std::uint8_t{0xFE});
@@ -218,9 +270,9 @@ TEST_CASE("decode: no byte of a JPEG or PNG can be flipped to crash") {
 
 TEST_CASE("decode: too many pixels are refused at the header") {
   Bytes huge_jpeg = encode_jpeg(picture);
-  const std::array<std::uint8_t, 2> frame{0xFF, 0xC0};
-  const auto at = std::search(huge_jpeg.begin(), huge_jpeg.end(), frame.begin(), frame.end());
-  for (int i = 5; i < 9; i += 2) at[i] = 65500 >> 8, at[i + 1] = 65500 & 255;
+  const std::size_t at = frame_header(huge_jpeg);
+  for (std::size_t i = at + 5; i < at + 9; i += 2)
+    huge_jpeg[i] = 65500 >> 8, huge_jpeg[i + 1] = 65500 & 255;
   const auto decoder = make_image_decoder(plenty);
 
   CHECK_THROWS_WITH(decoder->open(huge_jpeg), Contains("65500 x 65500 pixels"));

@@ -54,6 +54,7 @@ Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
   if (kind == JpegKind::ycck) jpeg_set_colorspace(&info, JCS_YCCK);
   jpeg_set_quality(&info, quality, TRUE);
   if (kind == JpegKind::progressive) jpeg_simple_progression(&info);
+  info.arith_code = kind == JpegKind::arithmetic;
   const auto scans = many_scans();
   if (kind == JpegKind::many_scans) {
     info.scan_info = scans.data();

@@ -16,8 +16,9 @@ std::vector<Lifetime> lifetimes(const Schedule& schedule) {
   std::vector<Lifetime> result(schedule.tensors.size());
   for (std::size_t s = 0; s < schedule.steps.size(); ++s)
     for_each_tensor(schedule.steps[s], [&](TensorId id, Access) {
-      result[id].first = std::min(result[id].first, s);
-      result[id].last = s;
+      Lifetime& life = result[schedule.place_of(id).of];
+      life.first = std::min(life.first, s);
+      life.last = s;
     });
   return result;
 }
@@ -52,6 +53,7 @@ MemoryPlan plan_memory(const Schedule& schedule, std::span<const std::size_t> by
                                            [&](TensorId p) { return plan.offset[p]; }),
                   id);
   }
+  for (const auto& [id, place] : schedule.slices) plan.offset[id] = plan.offset[place.of];
   return plan;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -323,9 +324,18 @@ std::vector<BatchNormSums> reductions_of(const Step& step);
 /// The parameter ranges whose gradients `step` writes.
 std::vector<ParameterRange> gradients_written(const Step& step);
 
+/// Where a tensor lies in the memory of tensor `of`: from channel `first` on.
+struct Slice {
+  TensorId of = no_tensor;
+  int first = 0;
+};
+
 /// What a Program executes, in this order. Pure data, independent of any backend.
 struct Schedule {
   std::vector<Shape> tensors;
+  /// Tensors without memory of their own: what is written to one is written to those channels of
+  /// another, and the reverse. No slice is of a slice. The others of its channels stay as they are.
+  std::map<TensorId, Slice> slices = {};
   std::vector<int> vectors = {};  ///< extent of each per-channel vector
   std::vector<Step> steps;
   /// The first step of the backward pass; steps.size() for an evaluation.
@@ -333,6 +343,13 @@ struct Schedule {
   std::size_t parameters = 0;  ///< elements of the flat parameter and gradient buffers
   std::size_t statistics = 0;  ///< elements of the flat statistics buffer
   int batch = 0;
+
+  /// Where a tensor lies: in itself unless it is a slice.
+  Slice place_of(TensorId id) const {
+    const auto found = slices.find(id);
+    return found == slices.end() ? Slice{id, 0} : found->second;
+  }
+  bool is_slice(TensorId id) const { return slices.contains(id); }
 };
 
 /// For each step, the smallest `first` such that every gradient from `first` on is final once this

@@ -49,7 +49,13 @@ Schedule fuse_convolutions(Schedule schedule, const Supports& supports);
 /// agrees: both branches of a ResNet stage's first block.
 Schedule pair_batch_norms(Schedule schedule, const Supports& supports);
 
-/// Lets elementwise backward steps write over an input that dies in them.
+/// Makes concatenations, and the slices of their gradients, cost nothing, where `supports` agrees
+/// that all steps that touch an input, or a slice, can work on a Slice of the whole
+/// (Schedule::slices): a Concat or ChannelSlice then is no step. Of a concatenation, those inputs
+/// are still copied for which it does not.
+Schedule join_in_place(Schedule schedule, const Supports& supports);
+
+/// Lets elementwise backward steps write over an input that dies in them. No slice is one.
 Schedule reuse_in_place(Schedule schedule);
 
 /// All passes in order. `fuse` = false leaves out the fusions, for comparison.

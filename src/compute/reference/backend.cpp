@@ -6,6 +6,7 @@ namespace ringtrain::reference {
 
 State::State(const Schedule& schedule, std::uint64_t dropout_seed)
     : shapes(schedule.tensors),
+      slices(schedule.slices),
       parameters(schedule.parameters),
       gradients(schedule.parameters),
       statistics(schedule.statistics),
@@ -15,8 +16,29 @@ State::State(const Schedule& schedule, std::uint64_t dropout_seed)
   for (const int extent : schedule.vectors) vectors.emplace_back(extent);
 }
 
+namespace {
+
+// Calls f(element of the slice, element of the tensor that it is part of).
+template <class F>
+void for_each_element(TensorId id, const Slice& place, State& s, F f) {
+  const std::size_t channels = s.shape(id).channels, all = s.shape(place.of).channels;
+  for (std::size_t i = 0; i < s[id].size(); ++i)
+    f(s[id][i], s[place.of][i / channels * all + place.first + i % channels]);
+}
+
+}  // namespace
+
 void run(const Step& step, State& state) {
+  const auto with_slices = [&](Access wanted, auto f) {
+    for_each_tensor(step, [&](TensorId id, Access access) {
+      const auto slice = state.slices.find(id);
+      if (access == wanted && slice != state.slices.end())
+        for_each_element(id, slice->second, state, f);
+    });
+  };
+  with_slices(Access::read, [](double& own, const double& there) { own = there; });
   std::visit([&](const auto& kind) { run(kind, state); }, step);
+  with_slices(Access::write, [](const double& own, double& there) { there = own; });
 }
 
 namespace {

@@ -10,7 +10,8 @@
 namespace ringtrain::reference {
 
 /// Everything a step may read or write, in double precision; tensors are dense, height, width and
-/// channels from slow to fast. Tests set and read it directly.
+/// channels from slow to fast. A slice's own values are those that the last step saw in it. Tests
+/// set and read it directly.
 struct State {
   struct Moments {
     std::vector<double> mean, variance;
@@ -22,6 +23,7 @@ struct State {
   std::vector<double>& operator[](TensorId id) { return tensors[id]; }
 
   std::vector<Shape> shapes;
+  std::map<TensorId, Slice> slices;
   std::vector<std::vector<double>> tensors, vectors;
   std::vector<double> parameters, gradients, statistics, batch_statistics;
   std::map<TensorId, Moments> moments;  ///< of each BatchNormForward, by its input
@@ -61,7 +63,8 @@ void run(const BatchNormApply&, State&);
 void run(const BatchNormBackwardReduce&, State&);
 void run(const BatchNormBackwardApply&, State&);
 
-/// Executes any step.
+/// Executes any step. What it reads of slices comes from the tensors that they are part of, and what
+/// it writes goes there.
 void run(const Step& step, State& state);
 
 }  // namespace ringtrain::reference

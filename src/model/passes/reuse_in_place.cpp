@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
@@ -25,14 +27,17 @@ Schedule reuse_in_place(Schedule schedule) {
   const Uses uses(schedule);
   std::vector<TensorId> place(schedule.tensors.size());
   for (std::size_t id = 0; id < place.size(); ++id) place[id] = static_cast<TensorId>(id);
-  // A tensor renamed to its input's name dies where the last reader of either is.
+  // A tensor renamed to its input's name dies where the last reader of either, or of a slice, is.
   std::vector<std::size_t> last(place.size(), 0);
-  for (std::size_t id = 0; id < place.size(); ++id)
-    if (!uses.readers[id].empty()) last[id] = uses.readers[id].back();
+  for (std::size_t id = 0; id < place.size(); ++id) {
+    std::size_t& end = last[schedule.place_of(static_cast<TensorId>(id)).of];
+    if (!uses.readers[id].empty()) end = std::max(end, uses.readers[id].back());
+  }
 
   for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s) {
     const auto [in, out] = through(schedule.steps[s]);
     if (in == no_tensor || out == no_tensor) continue;
+    if (schedule.is_slice(in) || schedule.is_slice(out)) continue;
     const TensorId at = place[in];
     if (last[at] != s) continue;
     place[out] = at;
@@ -40,6 +45,7 @@ Schedule reuse_in_place(Schedule schedule) {
   }
   for (Step& step : schedule.steps)
     for_each_tensor(step, [&](TensorId& id, Access) { id = place[id]; });
+  for (auto& [id, slice] : schedule.slices) slice.of = place[slice.of];
   return schedule;
 }
 

@@ -90,6 +90,12 @@ std::vector<ParameterRange> gradients_written(const Step& step) {
       step);
 }
 
+bool touches_slice(const Schedule& schedule, const Step& step) {
+  bool found = false;
+  for_each_tensor(step, [&](TensorId id, Access) { found = found || schedule.is_slice(id); });
+  return found;
+}
+
 std::vector<std::size_t> finality(const Schedule& schedule) {
   // Walking backward from the last step, the ranges still to be written reach up to
   // `unwritten_end`; everything from there on is final after the step before.

@@ -16,12 +16,6 @@ namespace {
 const Supports everything = [](const Schedule&, const Step&) { return true; };
 const Supports nothing = [](const Schedule&, const Step&) { return false; };
 
-bool touches_slice(const Schedule& schedule, const Step& step) {
-  bool found = false;
-  for_each_tensor(step, [&](TensorId id, Access) { found = found || schedule.is_slice(id); });
-  return found;
-}
-
 // All but slices.
 bool whole_tensors(const Schedule& schedule, const Step& step) {
   return !touches_slice(schedule, step);

@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "compute/cuda/kernels/lanes.hpp"
 #include "compute/cuda/program.hpp"
 #include "compute/reference/state.hpp"
@@ -19,12 +21,12 @@ class GpuComparison {
                 std::size_t statistics = 0)
       : element_(element),
         first_written_(first_written),
-        count_(static_cast<TensorId>(tensors.size())) {
+        count_(static_cast<TensorId>(tensors.size())),
+        steps_(steps) {
     schedule_.tensors = std::move(tensors);
     schedule_.parameters = parameters;
     schedule_.statistics = statistics;
     schedule_.batch = schedule_.tensors[0].batch;
-    keep_all(steps);
     batch_.labels.resize(schedule_.batch);
     for (int n = 0; n < schedule_.batch; ++n) {
       batch_.samples.push_back(100 + n);
@@ -37,8 +39,15 @@ class GpuComparison {
   /// Applied to every random value: to make ties, say.
   void map_inputs(float (*map)(float)) { map_ = map; }
 
+  /// Their extents; unless set, there are none.
+  void set_vectors(std::vector<int> extents) { schedule_.vectors = std::move(extents); }
+  /// Makes `id` part of a random tensor, which is then a result, too: in other channels it stays as
+  /// it was.
+  void lay(TensorId id, Slice place) { schedule_.slices[id] = place; }
+
   /// Runs both and checks every result by its norm.
   void check(double fp32_tolerance = 1e-5) {
+    keep_all();
     const auto backend = make_gpu_backend({.element = element_});
     Memory& memory = backend->memory();
     const Buffer parameters = memory.allocate(schedule_.parameters),
@@ -58,7 +67,7 @@ class GpuComparison {
     const auto& cuda = dynamic_cast<const cuda::CudaProgram&>(*program);
     for (TensorId id = 0; id < first_written_; ++id) {
       fill(state[id], id);
-      write(cuda, id, state[id]);
+      if (!schedule_.is_slice(id)) write(cuda, id, state[id]);
     }
 
     const StepResult result = program->run(batch_, state.sample_weight, nullptr);
@@ -67,7 +76,8 @@ class GpuComparison {
     const double tolerance = element_ == Element::fp32   ? fp32_tolerance
                              : element_ == Element::fp16 ? 1e-2
                                                          : 3e-2;
-    for (TensorId id = first_written_; id < count_; ++id) {
+    for (TensorId id = 0; id < count_; ++id) {
+      if (schedule_.is_slice(id) || (id < first_written_ && !has_slices(id))) continue;
       CAPTURE(id);
       CHECK(relative_norm(read(cuda, id), state[id]) < tolerance);
     }
@@ -82,16 +92,22 @@ class GpuComparison {
   static constexpr std::uint64_t seed = 7;
 
   // Steps that touch every tensor before and after, so that none gives its memory to another.
-  void keep_all(const std::vector<Step>& steps) {
+  void keep_all() {
     std::vector<Step> touch;
     for (TensorId id = 0; id < count_; ++id) {
       schedule_.tensors.push_back(schedule_.tensors[id]);
+      if (schedule_.is_slice(id)) continue;
       touch.push_back(Add{id, id, count_ + id});
     }
     schedule_.steps = touch;
-    schedule_.steps.insert(schedule_.steps.end(), steps.begin(), steps.end());
+    schedule_.steps.insert(schedule_.steps.end(), steps_.begin(), steps_.end());
     schedule_.steps.insert(schedule_.steps.end(), touch.begin(), touch.end());
     schedule_.backward = touch.size();
+  }
+
+  bool has_slices(TensorId id) const {
+    return std::ranges::any_of(schedule_.slices,
+                               [&](const auto& slice) { return slice.second.of == id; });
   }
 
   // With numbers that the element type holds.
@@ -127,6 +143,7 @@ class GpuComparison {
   const Element element_;
   Schedule schedule_;
   TensorId first_written_, count_;
+  std::vector<Step> steps_;
   Batch batch_;
   float (*map_)(float) = [](float v) { return v; };
 };

@@ -352,6 +352,9 @@ struct Schedule {
   bool is_slice(TensorId id) const { return slices.contains(id); }
 };
 
+/// Whether `step` reads or writes slices.
+bool touches_slice(const Schedule& schedule, const Step& step);
+
 /// For each step, the smallest `first` such that every gradient from `first` on is final once this
 /// step and all before it are done.
 std::vector<std::size_t> finality(const Schedule& schedule);

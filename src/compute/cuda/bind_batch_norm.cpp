@@ -15,13 +15,14 @@ kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const Activation& 
           .channels = b.channels(x),
           .x = b.at(x),
           .y = b.at(y),
-          .y_pitch = b.channels(x),
+          .y_pitch = b.pitch(y),
           .scale = b.vector(how.scale),
           .bias = b.vector(how.bias),
           .residual = b.at(how.residual),
           .residual_scale = b.vector(how.residual_scale),
           .residual_bias = b.vector(how.residual_bias),
-          .relu = how.relu};
+          .relu = how.relu,
+          .x_pitch = b.pitch(x)};
 }
 
 Action evaluation(const BatchNormForward& s, Binder& b) {
@@ -89,7 +90,8 @@ kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& ho
           .g_scale = b.vector(how.g_scale),
           .x_scale = b.vector(how.x_scale),
           .shift = b.vector(how.shift),
-          .workspace = nullptr};
+          .workspace = nullptr,
+          .x_pitch = b.pitch(how.x)};
 }
 
 Action bind(const BatchNormForward& s, Binder& b) {
@@ -110,7 +112,7 @@ Action bind(const BatchNormForward& s, Binder& b) {
   reserve_sums(s.x, b);
   return [&b, sums, finish, applied] {
     kernels::batch_norm_statistics(applied.element, applied.pixels, applied.channels, applied.x,
-                                   sums, b.floats(), b.stream());
+                                   applied.x_pitch, sums, b.floats(), b.stream());
     kernels::batch_norm_finalize(finish, b.stream());
     kernels::batch_norm_apply(applied, b.stream());
   };
@@ -132,6 +134,7 @@ Action bind(const BatchNormBackward& s, Binder& b) {
                        .count = b.pixels(s.x)},
                       b);
   reduced.dy = b.at(s.dy);
+  reduced.dy_pitch = b.pitch(s.dy);
   reduced.scale = from.scale;
   reduced.bias = from.bias;
   reduced.mean = from.mean;
@@ -152,8 +155,9 @@ Action bind(const BatchNormBackward& s, Binder& b) {
 Action bind(const BatchNormStatistics& s, Binder& b) {
   reserve_sums(s.x, b);
   return [&b, pixels = b.pixels(s.x), channels = b.channels(s.x), x = b.at(s.x),
-          sums = b.vector(s.sums)] {
-    kernels::batch_norm_statistics(b.element(), pixels, channels, x, sums, b.floats(), b.stream());
+          pitch = b.pitch(s.x), sums = b.vector(s.sums)] {
+    kernels::batch_norm_statistics(b.element(), pixels, channels, x, pitch, sums, b.floats(),
+                                   b.stream());
   };
 }
 
@@ -183,14 +187,16 @@ Action bind(const BatchNormApply& s, Binder& b) {
 Action bind(const BatchNormBackwardReduce& s, Binder& b) {
   kernels::BatchNormBackwardReduceOperands operands = reduce_operands(s.how, b);
   operands.dy = b.at(s.dy);
+  operands.dy_pitch = b.pitch(s.dy);
   reserve_sums(s.how.x, b);
   return [&b, operands] { run(operands, b); };
 }
 
 Action bind(const BatchNormBackwardApply& s, Binder& b) {
   const kernels::BatchNormBackwardApplyOperands operands{
-      b.element(), b.pixels(s.x),       b.channels(s.x),     b.at(s.g),        b.at(s.x),
-      b.at(s.dx),  b.vector(s.g_scale), b.vector(s.x_scale), b.vector(s.shift)};
+      b.element(),       b.pixels(s.x), b.channels(s.x),     b.at(s.g),
+      b.at(s.x),         b.at(s.dx),    b.vector(s.g_scale), b.vector(s.x_scale),
+      b.vector(s.shift), b.pitch(s.g),  b.pitch(s.x),        b.pitch(s.dx)};
   if (s.dx2 == no_tensor)
     return [&b, operands] { kernels::batch_norm_backward_apply(operands, b.stream()); };
   kernels::BatchNormBackwardApplyOperands second = operands;

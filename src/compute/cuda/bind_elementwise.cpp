@@ -43,25 +43,25 @@ Action bind(const Concat& s, Binder& b) {
   struct Part {
     const void* x;
     std::byte* y;
-    std::size_t channels;
+    std::size_t channels, pitch;
   };
   std::vector<Part> parts;
   auto* y = static_cast<std::byte*>(b.at(s.y));
   for (const TensorId x : s.x) {
-    parts.push_back({b.at(x), y, b.channels(x)});
+    parts.push_back({b.at(x), y, b.channels(x), b.pitch(x)});
     y += b.channels(x) * bytes_of(b.element());
   }
-  return [&b, parts, pixels = b.pixels(s.y), pitch = b.channels(s.y)] {
-    for (const auto& [x, y, channels] : parts)
-      kernels::copy_channels(b.element(), pixels, channels, x, channels, y, pitch, b.stream());
+  return [&b, parts, pixels = b.pixels(s.y), y_pitch = b.pitch(s.y)] {
+    for (const auto& [x, y, channels, pitch] : parts)
+      kernels::copy_channels(b.element(), pixels, channels, x, pitch, y, y_pitch, b.stream());
   };
 }
 
 Action bind(const ChannelSlice& s, Binder& b) {
   const auto* x = static_cast<const std::byte*>(b.at(s.x)) + s.first * bytes_of(b.element());
   return [&b, x, y = b.at(s.y), pixels = b.pixels(s.y), channels = b.channels(s.y),
-          pitch = b.channels(s.x)] {
-    kernels::copy_channels(b.element(), pixels, channels, x, pitch, y, channels, b.stream());
+          pitch = b.pitch(s.x), y_pitch = b.pitch(s.y)] {
+    kernels::copy_channels(b.element(), pixels, channels, x, pitch, y, y_pitch, b.stream());
   };
 }
 

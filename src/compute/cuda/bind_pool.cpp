@@ -7,7 +7,7 @@ namespace ringtrain::cuda {
 namespace {
 
 kernels::PoolOperands operands(const Window& window, TensorId x, TensorId y, const Binder& b) {
-  return {b.element(), window, b.shape(x), b.shape(y)};
+  return {b.element(), window, b.shape(x), b.shape(y), b.pitch(y)};
 }
 
 template <class Kind>

@@ -48,7 +48,8 @@ Binder::Binder(const Schedule& schedule, Element element, std::uint64_t seed, En
 }
 
 void* Binder::at(TensorId id) const {
-  return id == no_tensor ? nullptr : arena_.data() + tensor_offsets_[id];
+  if (id == no_tensor) return nullptr;
+  return arena_.data() + tensor_offsets_[id] + schedule_.place_of(id).first * bytes_of(element_);
 }
 
 const StoredImage* Binder::stored_image(TensorId id) const {

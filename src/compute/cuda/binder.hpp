@@ -49,6 +49,8 @@ class Binder {
   std::size_t elements(TensorId id) const { return shape(id).elements(); }
   /// Null for no_tensor.
   void* at(TensorId id) const;
+  /// Elements from pixel to pixel: more than its channels where a tensor is a slice.
+  std::size_t pitch(TensorId id) const { return channels(schedule_.place_of(id).of); }
   /// How an image is stored; null: as any other tensor.
   const StoredImage* stored_image(TensorId id) const;
 

@@ -41,6 +41,26 @@ Request about(const Shape& x, const Shape& y, Element e, std::string pattern,
   return {std::move(pattern), text_of(at, e), flops_of({}, from, to), [=] { return graph(at); }};
 }
 
+// The same question, where tensors of the step are slices of wider ones.
+Request on_slices(const Schedule& schedule, const Step& step, Request request) {
+  std::map<TensorId, std::int64_t> pitches;
+  int place = 0;
+  for_each_tensor(step, [&](TensorId id, Access) {
+    ++place;
+    if (!schedule.is_slice(id)) return;
+    pitches[id] = schedule.tensors[schedule.place_of(id).of].channels;
+    request.shape += fmt::format(", tensor {} of {} channels", place, pitches[id]);
+  });
+  if (pitches.empty()) return request;
+  request.pattern += ", on slices";
+  request.graph = [pitches, graph = std::move(request.graph)] {
+    OperationGraph g = graph();
+    g.set_pitches(pitches);
+    return g;
+  };
+  return request;
+}
+
 // relu?(x * scale + bias (+ residual (* scale + bias))), in the type of the activations throughout,
 // as cuDNN's engines want it.
 Tensor activate(OperationGraph& g, const Activation& how, Tensor x, const Shape& shape, Element e) {
@@ -240,26 +260,30 @@ std::vector<std::size_t> stored_bytes(const Schedule& schedule, Element element)
 Request request(const Schedule& schedule, const ConvolutionForward& s, Element e, bool fused) {
   const bool bias = fused && s.b, relu = fused && s.relu;
   if (!s.prologue && s.sums == no_vector)
-    return about(schedule, s.window, s.x, s.y, e, forward_pattern(bias, relu),
-                 [=](const Convolution& at) { return forward(s, at, bias, relu, e); });
-  return about(schedule, s.window, s.x, s.y, e,
-               (s.prologue ? name_of(*s.prologue) + " -> " : "") +
-                   forward_pattern(s.b.has_value(), s.relu) +
-                   (s.sums != no_vector ? " -> statistics" : ""),
-               [=](const Convolution& at) { return around_batch_norm(s, at, e); });
+    return on_slices(schedule, s,
+                     about(schedule, s.window, s.x, s.y, e, forward_pattern(bias, relu),
+                           [=](const Convolution& at) { return forward(s, at, bias, relu, e); }));
+  return on_slices(schedule, s,
+                   about(schedule, s.window, s.x, s.y, e,
+                         (s.prologue ? name_of(*s.prologue) + " -> " : "") +
+                             forward_pattern(s.b.has_value(), s.relu) +
+                             (s.sums != no_vector ? " -> statistics" : ""),
+                         [=](const Convolution& at) { return around_batch_norm(s, at, e); }));
 }
 
 Request request(const Schedule& schedule, const ConvolutionInputGradient& s, Element e) {
-  return about(schedule, s.window, s.epilogue ? s.epilogue->g : s.dx, s.dy, e,
-               "input gradient" + (s.epilogue ? name_of(*s.epilogue) : "") +
-                   (s.epilogue_of_residual ? " of both" : ""),
-               [=](const Convolution& at) { return input_gradient(s, at, e); });
+  return on_slices(schedule, s,
+                   about(schedule, s.window, s.epilogue ? s.epilogue->g : s.dx, s.dy, e,
+                         "input gradient" + (s.epilogue ? name_of(*s.epilogue) : "") +
+                             (s.epilogue_of_residual ? " of both" : ""),
+                         [=](const Convolution& at) { return input_gradient(s, at, e); }));
 }
 
 Request request(const Schedule& schedule, const ConvolutionWeightGradient& s, Element e) {
-  return about(schedule, s.window, s.x, s.dy, e,
-               (s.prologue ? name_of(*s.prologue) + " -> " : "") + "weight gradient",
-               [=](const Convolution& at) { return weight_gradient(s, at, e); });
+  return on_slices(schedule, s,
+                   about(schedule, s.window, s.x, s.dy, e,
+                         (s.prologue ? name_of(*s.prologue) + " -> " : "") + "weight gradient",
+                         [=](const Convolution& at) { return weight_gradient(s, at, e); }));
 }
 
 Request request(const Schedule& schedule, const MatrixProductForward& s, Element e, bool fused) {
@@ -279,12 +303,13 @@ Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, 
 }
 
 std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element e) {
+  const bool sliced = touches_slice(schedule, step);
   if (const auto* s = std::get_if<ConvolutionForward>(&step))
-    if (s->prologue || s->sums != no_vector) return request(schedule, *s, e, true);
+    if (s->prologue || s->sums != no_vector || sliced) return request(schedule, *s, e, true);
   if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
-    if (s->epilogue) return request(schedule, *s, e);
+    if (s->epilogue || sliced) return request(schedule, *s, e);
   if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
-    if (s->prologue) return request(schedule, *s, e);
+    if (s->prologue || sliced) return request(schedule, *s, e);
   return std::nullopt;
 }
 

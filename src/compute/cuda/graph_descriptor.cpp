@@ -147,9 +147,9 @@ Begun begin(const OperationGraph::Operation& operation) {
 
 std::vector<Descriptor> tensor_descriptors(const OperationGraph& graph) {
   std::vector<Descriptor> tensors;
-  for (const auto& [extents, element, operand] : graph.values()) {
+  for (const auto& [extents, element, operand, pitch] : graph.values()) {
     const auto [n, c, h, w] = extents;
-    const OperationGraph::Extents strides{h * w * c, 1, w * c, c};
+    const OperationGraph::Extents strides{h * w * pitch, 1, w * pitch, pitch};
     const auto identifier = static_cast<std::int64_t>(tensors.size() + 1);
     tensors.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR)
         .set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(element))

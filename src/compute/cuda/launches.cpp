@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compute/cuda/slices.hpp"
+
 namespace ringtrain::cuda {
 namespace {
 
@@ -48,6 +50,7 @@ bool has_kernel(const Step& step) {
 }  // namespace
 
 bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
+  if (!takes_slices(schedule, step, element)) return false;
   const std::optional<Request> fused = fused_request(schedule, step, element);
   return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
 }

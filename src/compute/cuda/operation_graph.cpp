@@ -4,13 +4,21 @@ namespace ringtrain::cuda {
 
 OperationGraph::Tensor OperationGraph::tensor(const Extents& extents, Element element,
                                               std::optional<Operand> operand) {
-  values_.push_back({extents, element, operand});
+  values_.push_back({extents, element, operand, extents[1]});
   return values_.size() - 1;
 }
 
 void OperationGraph::store(Tensor result, Operand operand) {
   values_[result].operand = operand;
   values_[result].element = io_;
+}
+
+void OperationGraph::set_pitches(const std::map<TensorId, std::int64_t>& pitches) {
+  for (Value& value : values_) {
+    if (!value.operand) continue;
+    const auto* tensor = std::get_if<TensorOperand>(&*value.operand);
+    if (tensor != nullptr && pitches.contains(tensor->id)) value.pitch = pitches.at(tensor->id);
+  }
 }
 
 OperationGraph::Tensor OperationGraph::pointwise(Kind kind, Tensor a, Tensor b) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -23,6 +24,7 @@ class OperationGraph {
     Extents extents;
     Element element;
     std::optional<Operand> operand;  ///< what it is in memory; none stays inside of the kernel
+    std::int64_t pitch;              ///< elements from pixel to pixel: more than C in a slice
   };
   enum class Kind {
     add,              // a, b, y
@@ -77,6 +79,8 @@ class OperationGraph {
   void batch_norm_sums(Tensor dy, Tensor x, const BatchNormVectors& vectors);
   /// The kernel also writes this result, in the graph's io type.
   void store(Tensor result, Operand operand);
+  /// These tensors are slices of wider ones.
+  void set_pitches(const std::map<TensorId, std::int64_t>& pitches);
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }

@@ -185,8 +185,9 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
 class OnednnBackend final : public Backend {
  public:
   std::string name() const override { return "onednn"; }
-  bool supports(const Schedule&, const Step& step) const override {
-    return std::visit([](const auto& kind) { return has_plan(kind); }, step);
+  bool supports(const Schedule& schedule, const Step& step) const override {
+    return !touches_slice(schedule, step) &&
+           std::visit([](const auto& kind) { return has_plan(kind); }, step);
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {

@@ -112,7 +112,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
                                     narrow.biases.data()};
 
   run_twice({bytes_of_values(n.vectors[sums])}, [&](auto& queue) {
-    work::batch_norm_statistics(element, s.pixels(), n.channels, n.c[0], n.vectors[sums].data(),
+    work::batch_norm_statistics(element, s.pixels(), n.channels, n.c[0], 0, n.vectors[sums].data(),
                                 n.workspace.data(), queue);
   });
   run_twice({bytes_of_values(n.vectors[scale]), bytes_of_values(n.vectors[bias]),
@@ -352,7 +352,7 @@ TEST_CASE("cuda kernels: statistics of many pixels keep their precision") {
   Norm n(Element::fp32, s, true, 1, 1, [](double v) { return v + 3; });
 
   KernelQueue queue = KernelQueue::one_way();
-  work::batch_norm_statistics(Element::fp32, s.pixels(), 64, n.c[0], n.vectors[sums].data(),
+  work::batch_norm_statistics(Element::fp32, s.pixels(), 64, n.c[0], 0, n.vectors[sums].data(),
                               n.workspace.data(), queue);
   reference::run(BatchNormStatistics{0, sums}, n.c.state);
 

@@ -119,9 +119,39 @@ Graph small_network() {
   return std::move(g).finish();
 }
 
+// Concatenations of all that a block of Inception joins, one of them nested.
+Graph blocks_of_branches() {
+  const Initialiser initial{Initialiser::Kind::normal, 0.3};
+  GraphBuilder g;
+  int layers = 0;
+  const auto unit = [&](TensorId x, int channels, int size = 1, int stride = 1) {
+    const std::string name = std::to_string(++layers);
+    x = g.convolution(name, x,
+                      {.channels = channels,
+                       .height = size,
+                       .width = size,
+                       .stride = stride,
+                       .initial = initial});
+    return g.relu(g.batch_norm("bn" + name, x, {.gamma = false}));
+  };
+  const GraphBuilder::PoolOptions same{.size = 3, .stride = 1, .padding = Padding::same};
+  TensorId x = g.input(12, 12, 3, {Normalisation::standardise_image, {}, {}, true});
+  x = unit(x, 16, 3);
+  x = g.beside({unit(x, 16), unit(unit(x, 8), 24, 3), unit(g.average_pool(x, same), 8)});
+  x = g.beside(
+      {unit(x, 16, 3, 2), g.max_pool(x, {.size = 3, .stride = 2, .padding = Padding::same})});
+  const TensorId middle = unit(x, 16);
+  x = g.beside(
+      {unit(x, 8), g.beside({unit(middle, 8, 3), unit(middle, 16)}),
+       g.relu(g.convolution("bare", x, {.channels = 8, .initial = initial, .bias = true}))});
+  g.loss(g.matrix_product("fc", g.global_pool(x), 10, initial, 0.0, true));
+  return std::move(g).finish();
+}
+
 // Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
 Graph network(const std::string& name) {
   if (name == "small") return small_network();
+  if (name == "branches") return blocks_of_branches();
   const Graph whole = make_model(name, 10).graph;
   if (name == "resnet50") return Shrunk(whole, 64, 8).graph();
   if (name == "resnet18") return Shrunk(whole, 32, 8).graph();
@@ -167,13 +197,28 @@ void check_agrees(const std::string& name, Mode mode, const GpuSettings& setting
 }  // namespace
 
 TEST_CASE("cuda program: networks agree with the reference") {
-  const std::string name =
-      GENERATE(as<std::string>(), "mlp", "cifar10_cnn", "resnet20", "resnet18", "resnet50");
+  const std::string name = GENERATE(as<std::string>(), "mlp", "cifar10_cnn", "resnet20", "resnet18",
+                                    "resnet50", "branches");
   const auto mode = GENERATE(Mode::training, Mode::evaluation);
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   CAPTURE(name, mode == Mode::training, name_of(element));
 
   check_agrees(name, mode, {.element = element});
+}
+
+TEST_CASE("cuda program: of concatenations, only what a convolution writes is copied") {
+  const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  const auto backend = make_gpu_backend({.element = element});
+  const Schedule s = make_schedule(
+      blocks_of_branches(), batch_size, Mode::training, 0.1f,
+      [&](const Schedule& s, const Step& step) { return backend->supports(s, step); });
+  const auto steps = [&](const std::string& name) {
+    return std::ranges::count_if(s.steps, [&](const Step& step) { return name_of(step) == name; });
+  };
+
+  CHECK(steps("Concat") == 1);
+  CHECK(steps("ChannelSlice") == 1);
+  CHECK(s.slices.size() == 19);
 }
 
 TEST_CASE("cuda program: with engines that were timed a network agrees with the reference") {

@@ -159,6 +159,79 @@ TEST_CASE("cuda step: LRN and dropout") {
       .check();
 }
 
+TEST_CASE("cuda step: pools and copies work on slices of wider tensors") {
+  const auto element = elements();
+  const Window window = GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{6, 8, 1, 1});
+  const int channels = sizes_of_channels(), first = GENERATE(0, 3, 8);
+  CAPTURE(name_of(element), window.height, channels, first);
+  enum : TensorId { all, dall, x, copied, dy, y, mean, dx, dmean, part };
+  const Shape xs{2, 6, 8, channels}, ys = after(window, xs, channels);
+  const auto wide = [&](const Shape& s) {
+    return Shape{s.batch, s.height, s.width, first + 2 * s.channels};
+  };
+  GpuComparison comparison(
+      element, {wide(ys), wide(ys), xs, wide(xs), ys, ys, ys, xs, xs, xs}, dy,
+      {MaxPoolForward{window, x, y}, AveragePoolForward{window, x, mean}, Concat{{x}, part},
+       MaxPoolBackward{window, x, y, dy, dx}, AveragePoolBackward{window, dy, dmean}});
+  comparison.map_inputs([](float v) { return std::round(v); });
+  comparison.lay(y, {all, first});
+  comparison.lay(mean, {all, first + channels});
+  comparison.lay(dy, {dall, first});
+  comparison.lay(part, {copied, first});
+
+  comparison.check();
+}
+
+TEST_CASE("cuda step: the pieces of BatchNorm work on slices of wider tensors") {
+  const auto element = elements();
+  const int channels = sizes_of_channels(), first = GENERATE(0, 3, 8);
+  const bool relu = GENERATE(true, false);
+  CAPTURE(name_of(element), channels, first, relu);
+  enum : TensorId { in, out, x, y, dy, dx, g };
+  enum : VectorId { sums, scale, bias, mean, inverse, g_scale, x_scale, shift };
+  const Shape narrow{2, 19, 17, channels}, wide{2, 19, 17, first + 2 * channels};
+  const std::size_t c = channels;
+  std::vector<Shape> tensors{wide, wide, narrow, narrow, narrow, narrow};
+  if (relu) tensors.push_back(narrow);
+  const BatchNormSums how{.x = x,
+                          .g = relu ? g : no_tensor,
+                          .relu = relu,
+                          .beta = {0, c},
+                          .count = narrow.pixels(),
+                          .scale = scale,
+                          .bias = bias,
+                          .mean = mean,
+                          .inverse_deviation = inverse,
+                          .g_scale = g_scale,
+                          .x_scale = x_scale,
+                          .shift = shift};
+  GpuComparison comparison(element, tensors, x,
+                           {BatchNormStatistics{x, sums},
+                            BatchNormFinalize{sums,
+                                              narrow.pixels(),
+                                              std::nullopt,
+                                              {0, c},
+                                              {0, 2 * c},
+                                              1e-3f,
+                                              true,
+                                              scale,
+                                              bias,
+                                              mean,
+                                              inverse},
+                            BatchNormApply{x, y, {.scale = scale, .bias = bias, .relu = relu}},
+                            BatchNormBackwardReduce{dy, how},
+                            BatchNormBackwardApply{relu ? g : dy, x, dx, g_scale, x_scale, shift}},
+                           c, 2 * c);
+  comparison.set_vectors(
+      {2 * channels, channels, channels, channels, channels, channels, channels, channels});
+  comparison.lay(x, {in, first});
+  comparison.lay(dy, {in, first + channels});
+  comparison.lay(y, {out, first});
+  comparison.lay(dx, {out, first + channels});
+
+  comparison.check(2e-5);
+}
+
 TEST_CASE("cuda step: softmax cross-entropy, padded samples and ties included") {
   const auto element = elements();
   const int classes = GENERATE(1, 5, 10, 1001);

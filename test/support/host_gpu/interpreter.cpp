@@ -23,22 +23,30 @@ std::size_t first_result(Kind kind) {
   }
 }
 
-std::size_t count_of(const OperationGraph::Value& value) {
+using Value = OperationGraph::Value;
+
+std::size_t count_of(const Value& value) {
   const auto& e = value.extents;
   return static_cast<std::size_t>(e[0] * e[1] * e[2] * e[3]);
 }
 
-void load(Element element, const void* from, std::vector<float>& to) {
-  with_type(element, [&]<class T>(T) {
+// Where element i lies, counted from the first.
+std::size_t place_of(const Value& value, std::size_t i) {
+  const auto channels = static_cast<std::size_t>(value.extents[1]);
+  return i / channels * static_cast<std::size_t>(value.pitch) + i % channels;
+}
+
+void load(const Value& value, const void* from, std::vector<float>& to) {
+  with_type(value.element, [&]<class T>(T) {
     const T* at = static_cast<const T*>(from);
-    for (float& v : to) v = static_cast<float>(*at++);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(at[place_of(value, i)]);
   });
 }
 
-void store(Element element, const std::vector<float>& from, void* to) {
-  with_type(element, [&]<class T>(T) {
+void store(const Value& value, const std::vector<float>& from, void* to) {
+  with_type(value.element, [&]<class T>(T) {
     T* at = static_cast<T*>(to);
-    for (const float v : from) *at++ = static_cast<T>(v);
+    for (std::size_t i = 0; i < from.size(); ++i) at[place_of(value, i)] = static_cast<T>(from[i]);
   });
 }
 
@@ -77,7 +85,8 @@ void run(const Operation& operation, const std::vector<Field*>& t) {
 }  // namespace
 
 std::size_t bytes_of(const OperationGraph::Value& value) {
-  return count_of(value) * ringtrain::bytes_of(value.element);
+  const std::size_t count = count_of(value);
+  return count == 0 ? 0 : (place_of(value, count - 1) + 1) * ringtrain::bytes_of(value.element);
 }
 
 std::vector<bool> results_of(const OperationGraph& graph) {
@@ -94,7 +103,7 @@ void interpret(const OperationGraph& graph, std::span<void* const> data) {
   std::vector<Field> fields;
   for (std::size_t i = 0; i < values.size(); ++i) {
     fields.push_back({values[i].extents, std::vector<float>(count_of(values[i]))});
-    if (!is_result[i]) load(values[i].element, data[i], fields[i].at);
+    if (!is_result[i]) load(values[i], data[i], fields[i].at);
   }
   for (const Operation& operation : graph.operations()) {
     std::vector<Field*> tensors;
@@ -104,7 +113,7 @@ void interpret(const OperationGraph& graph, std::span<void* const> data) {
       round_to(values[operation.tensors[i]].element, tensors[i]->at);
   }
   for (std::size_t i = 0; i < values.size(); ++i)
-    if (is_result[i] && values[i].operand) store(values[i].element, fields[i].at, data[i]);
+    if (is_result[i] && values[i].operand) store(values[i], fields[i].at, data[i]);
 }
 
 }  // namespace ringtrain::host_gpu

@@ -8,9 +8,10 @@ std::size_t batch_norm_workspace(std::size_t pixels, std::size_t channels) {
 }
 
 void batch_norm_statistics(Element element, std::size_t pixels, std::size_t channels, const void* x,
-                           float* sums, float* workspace, cudaStream_t stream) {
+                           std::size_t x_pitch, float* sums, float* workspace,
+                           cudaStream_t stream) {
   StreamQueue queue(stream);
-  work::batch_norm_statistics(element, pixels, channels, x, sums, workspace, queue);
+  work::batch_norm_statistics(element, pixels, channels, x, x_pitch, sums, workspace, queue);
 }
 
 void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream) {

@@ -5,9 +5,10 @@
 
 #include "ringtrain/compute/element.hpp"
 
-// Training BatchNorm in pieces. Activations are dense NHWC, pixels x channels, of `element`;
-// vectors are fp32, one number a channel, on the device; null where optional and not wanted. All
-// calls queue on `stream` and return; they throw Error when a launch fails.
+// Training BatchNorm in pieces. Activations are NHWC, pixels x channels, of `element`; a tensor
+// with a pitch, the elements from pixel to pixel, may be a slice of a wider one; pitch 0: dense.
+// The vectors are fp32, one number a channel, on the device; null where optional and not wanted.
+// All calls queue on `stream` and return; they throw Error when a launch fails.
 namespace ringtrain::cuda::kernels {
 
 /// Bytes of the workspace that statistics and backward reduce need. It is free for the next call on
@@ -16,7 +17,7 @@ std::size_t batch_norm_workspace(std::size_t pixels, std::size_t channels);
 
 /// sums[c] = sum of x, sums[channels + c] = sum of x^2, over all pixels. The same bits every time.
 void batch_norm_statistics(Element element, std::size_t pixels, std::size_t channels, const void* x,
-                           float* sums, float* workspace, cudaStream_t stream);
+                           std::size_t x_pitch, float* sums, float* workspace, cudaStream_t stream);
 
 struct BatchNormFinalizeOperands {
   std::size_t channels, count;  ///< `count`: pixels summed
@@ -49,12 +50,13 @@ struct BatchNormApplyOperands {
   Element element;
   std::size_t pixels, channels;
   const void* x;
-  void* y;              ///< may be x
-  std::size_t y_pitch;  ///< elements from pixel to pixel; more than `channels` writes a slice
+  void* y;  ///< may be x
+  std::size_t y_pitch;
   const float *scale, *bias;
   const void* residual;                         ///< optional, dense
   const float *residual_scale, *residual_bias;  ///< optional, both or none
   bool relu;
+  std::size_t x_pitch = 0;
 };
 /// y = relu?(x * scale + bias + residual * residual_scale + residual_bias)
 void batch_norm_apply(const BatchNormApplyOperands& operands, cudaStream_t stream);
@@ -69,6 +71,7 @@ struct BatchNormBackwardReduceOperands {
   float *dgamma /* optional */, *dbeta;
   float *g_scale, *x_scale, *shift;
   float* workspace;
+  std::size_t dy_pitch = 0, x_pitch = 0;
 };
 /// g = dy + skip?, zero where the ReLU was off: where y <= 0, or without y where
 /// x * scale + bias <= 0. dbeta = sum of g, dgamma = sum of g * (x - mean) * inverse_deviation, and
@@ -82,6 +85,7 @@ struct BatchNormBackwardApplyOperands {
   const void *g, *x;
   void* dx;  ///< may be g or x
   const float *g_scale, *x_scale, *shift;
+  std::size_t g_pitch = 0, x_pitch = 0, dx_pitch = 0;
 };
 /// dx = g_scale * g + x_scale * x + shift
 void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& operands, cudaStream_t stream);

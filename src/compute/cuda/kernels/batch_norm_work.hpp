@@ -19,20 +19,20 @@ template <class T, int w>
 struct StatisticsTerm {
   static constexpr int values = 2, width = w;
   const T* x;
-  std::size_t channels;
+  std::size_t pitch;
 
   struct Column {
     const T* x;
-    std::size_t channels;
+    std::size_t pitch;
     constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
-      const auto v = load<w>(x + pixel * channels);
+      const auto v = load<w>(x + pixel * pitch);
       for (int i = 0; i < w; ++i) {
         sums[0][i] += v[i];
         sums[1][i] += v[i] * v[i];
       }
     }
   };
-  constexpr Column column(std::uint32_t first) const { return {x + first, channels}; }
+  constexpr Column column(std::uint32_t first) const { return {x + first, pitch}; }
 };
 
 struct WriteSums {
@@ -47,9 +47,10 @@ struct WriteSums {
 
 template <class Queue>
 void batch_norm_statistics(Element element, std::size_t pixels, std::size_t channels, const void* x,
-                           float* sums, float* workspace, Queue& queue) {
-  with_type_and_width(element, is_wide(element, {channels}, {x}), [&]<class T>(T, auto width) {
-    const StatisticsTerm<T, width> term{static_cast<const T*>(x), channels};
+                           std::size_t x_pitch, float* sums, float* workspace, Queue& queue) {
+  const bool wide = is_wide(element, {channels, x_pitch}, {x});
+  with_type_and_width(element, wide, [&]<class T>(T, auto width) {
+    const StatisticsTerm<T, width> term{static_cast<const T*>(x), pitch_or(x_pitch, channels)};
     sum_pixels(pixels, channels, term, WriteSums{sums, small(channels)}, workspace, queue);
   });
 }
@@ -110,11 +111,11 @@ struct ApplyTerm {
   struct Column {
     const T *x, *residual;
     T* y;
-    std::size_t channels, y_pitch;
+    std::size_t channels, x_pitch, y_pitch;
     Lanes<w> scale, bias, residual_scale;
     bool relu;
     constexpr void run(std::uint32_t pixel) const {
-      auto v = load<w>(x + pixel * channels);
+      auto v = load<w>(x + pixel * x_pitch);
       for (int i = 0; i < w; ++i) v[i] = v[i] * scale[i] + bias[i];
       if (residual) {
         const auto r = load<w>(residual + pixel * channels);
@@ -132,7 +133,8 @@ struct ApplyTerm {
             o.residual ? static_cast<const T*>(o.residual) + first : nullptr,
             static_cast<T*>(o.y) + first,
             o.channels,
-            o.y_pitch,
+            pitch_or(o.x_pitch, o.channels),
+            pitch_or(o.y_pitch, o.channels),
             load_or<w>(o.scale, first, 1),
             bias,
             load_or<w>(o.residual_scale, first, 1),
@@ -142,7 +144,7 @@ struct ApplyTerm {
 
 template <class Queue>
 void batch_norm_apply(const BatchNormApplyOperands& o, Queue& queue) {
-  const bool wide = is_wide(o.element, {o.channels, o.y_pitch}, {o.x, o.y, o.residual});
+  const bool wide = is_wide(o.element, {o.channels, o.x_pitch, o.y_pitch}, {o.x, o.y, o.residual});
   with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
     map_pixels(o.pixels, o.channels, ApplyTerm<T, width>{o}, queue);
   });
@@ -156,13 +158,13 @@ struct BackwardTerm {
   struct Column {
     const T *dy, *skip, *x, *y;
     T* g;
-    std::size_t channels;
+    std::size_t channels, dy_pitch, x_pitch;
     Lanes<w> scale, bias, mean;
     bool relu;
     constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
       const std::size_t at = pixel * channels;
-      const auto input = load<w>(x + at);
-      auto gradient = load<w>(dy + at);
+      const auto input = load<w>(x + pixel * x_pitch);
+      auto gradient = load<w>(dy + pixel * dy_pitch);
       if (skip) {
         const auto more = load<w>(skip + at);
         for (int i = 0; i < w; ++i) gradient[i] += more[i];
@@ -190,6 +192,8 @@ struct BackwardTerm {
             o.y ? static_cast<const T*>(o.y) + first : nullptr,
             o.g ? static_cast<T*>(o.g) + first : nullptr,
             o.channels,
+            pitch_or(o.dy_pitch, o.channels),
+            pitch_or(o.x_pitch, o.channels),
             load_or<w>(o.scale, first, 1),
             load_or<w>(o.bias, first, 0),
             load_or<w>(o.mean, first, 0),
@@ -216,7 +220,8 @@ struct BackwardCoefficients {
 
 template <class Queue>
 void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& o, Queue& queue) {
-  const bool wide = is_wide(o.element, {o.channels}, {o.dy, o.skip, o.x, o.y, o.g});
+  const bool wide =
+      is_wide(o.element, {o.channels, o.dy_pitch, o.x_pitch}, {o.dy, o.skip, o.x, o.y, o.g});
   with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
     sum_pixels(o.pixels, o.channels, BackwardTerm<T, width>{o}, BackwardCoefficients{o},
                o.workspace, queue);
@@ -231,18 +236,19 @@ struct BackwardApplyTerm {
   struct Column {
     const T *g, *x;
     T* dx;
-    std::size_t channels;
+    std::size_t g_pitch, x_pitch, dx_pitch;
     Lanes<w> g_scale, x_scale, shift;
     constexpr void run(std::uint32_t pixel) const {
-      auto v = load<w>(g + pixel * channels);
-      const auto input = load<w>(x + pixel * channels);
+      auto v = load<w>(g + pixel * g_pitch);
+      const auto input = load<w>(x + pixel * x_pitch);
       for (int i = 0; i < w; ++i) v[i] = g_scale[i] * v[i] + (x_scale[i] * input[i] + shift[i]);
-      store(dx + pixel * channels, v);
+      store(dx + pixel * dx_pitch, v);
     }
   };
   constexpr Column column(std::uint32_t first) const {
     return {static_cast<const T*>(o.g) + first, static_cast<const T*>(o.x) + first,
-            static_cast<T*>(o.dx) + first,      o.channels,
+            static_cast<T*>(o.dx) + first,      pitch_or(o.g_pitch, o.channels),
+            pitch_or(o.x_pitch, o.channels),    pitch_or(o.dx_pitch, o.channels),
             load_or<w>(o.g_scale, first, 1),    load_or<w>(o.x_scale, first, 0),
             load_or<w>(o.shift, first, 0)};
   }
@@ -250,7 +256,8 @@ struct BackwardApplyTerm {
 
 template <class Queue>
 void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& o, Queue& queue) {
-  const bool wide = is_wide(o.element, {o.channels}, {o.g, o.x, o.dx});
+  const bool wide =
+      is_wide(o.element, {o.channels, o.g_pitch, o.x_pitch, o.dx_pitch}, {o.g, o.x, o.dx});
   with_type_and_width(o.element, wide, [&]<class T>(T, auto width) {
     map_pixels(o.pixels, o.channels, BackwardApplyTerm<T, width>{o}, queue);
   });

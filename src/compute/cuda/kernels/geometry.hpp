@@ -38,6 +38,12 @@ inline bool is_wide(Element element, std::initializer_list<std::size_t> extents,
          });
 }
 
+/// Elements from pixel to pixel of an NHWC tensor: its own channels, unless it is a slice of a
+/// wider one, whose channels `given` says.
+constexpr std::size_t pitch_or(std::size_t given, std::size_t channels) {
+  return given > 0 ? given : channels;
+}
+
 /// Narrows a count that kernels keep in 32 bits, leaving room to stride past it.
 inline std::uint32_t small(std::size_t count) {
   expects(count < (std::size_t(1) << 31), "cuda kernels: less than 2^31 pixels or vectors");

@@ -10,7 +10,9 @@ namespace ringtrain::cuda::kernels {
 struct PoolOperands {
   Element element;
   Window window;
-  Shape x_shape, y_shape;  ///< dense NHWC; the same channels
+  Shape x_shape, y_shape;  ///< NHWC of the same channels
+  /// Elements from pixel to pixel of y and its gradients, which may be slices; 0: dense, as x is.
+  std::size_t y_pitch = 0;
 };
 
 // All calls queue on `stream` and return; they throw Error when a launch fails. Backward passes

@@ -34,11 +34,13 @@ template <int w>
 struct PoolGeometry {
   Axis rows, columns;
   int channels;
+  std::size_t y_pitch;
 
   explicit constexpr PoolGeometry(const PoolOperands& o)
       : rows{o.x_shape.height, o.y_shape.height, o.window.height, o.window.stride_y, o.window.top},
         columns{o.x_shape.width, o.y_shape.width, o.window.width, o.window.stride_x, o.window.left},
-        channels(o.x_shape.channels) {}
+        channels(o.x_shape.channels),
+        y_pitch(pitch_or(o.y_pitch, o.x_shape.channels)) {}
 
   struct Place {
     int sample, row, column, channel;
@@ -61,7 +63,7 @@ struct PoolGeometry {
            at.channel;
   }
   constexpr std::size_t y_index(const Place& at, int row, int column) const {
-    return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * channels +
+    return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * y_pitch +
            at.channel;
   }
   /// Calls f(row, column) for the pixels of a window, in row order.
@@ -79,7 +81,7 @@ struct PoolGeometry {
 };
 
 inline bool is_wide_pool(const PoolOperands& o, std::initializer_list<const void*> pointers) {
-  return is_wide(o.element, {std::size_t(o.x_shape.channels)}, pointers);
+  return is_wide(o.element, {std::size_t(o.x_shape.channels), o.y_pitch}, pointers);
 }
 
 }  // namespace ringtrain::cuda::kernels::work

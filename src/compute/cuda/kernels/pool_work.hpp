@@ -45,6 +45,7 @@ template <class T, int w>
 struct GlobalAverage {
   const T* x;
   T* y;
+  std::size_t y_pitch;
   ChannelGrid grid;  // of one sample, one row block
   std::uint32_t samples;
 
@@ -88,7 +89,7 @@ struct GlobalAverage {
     Lanes<w> mean{};
     for (int i = 0; i < w; ++i)
       mean[i] = sums[i * grid.threads()] / static_cast<float>(grid.pixels);
-    store(y + sample * channels() + vector * w, mean);
+    store(y + sample * y_pitch + vector * w, mean);
   }
 };
 
@@ -101,7 +102,8 @@ inline bool is_global(const PoolOperands& o) {
 template <class T, int w, class Queue>
 void global_average(const PoolOperands& o, const T* x, T* y, Queue& queue) {
   const std::size_t pixels = std::size_t(o.x_shape.height) * o.x_shape.width;
-  const GlobalAverage<T, w> work{x, y, channel_grid(pixels, o.x_shape.channels / w, pixels, 1),
+  const GlobalAverage<T, w> work{x, y, pitch_or(o.y_pitch, o.x_shape.channels),
+                                 channel_grid(pixels, o.x_shape.channels / w, pixels, 1),
                                  small(o.x_shape.batch)};
   queue.blocks(work, work.launch());
 }

@@ -97,7 +97,8 @@ struct BatchNormStatistics {
     f(s.x, Access::read);
   }
 };
-/// From the `sums` over `count` pixels: inverse_deviation = 1 / sqrt(variance + epsilon),
+/// From the `sums` over `count` pixels, of which its channels are those from `first` on:
+/// inverse_deviation = 1 / sqrt(variance + epsilon),
 /// scale = gamma? * inverse_deviation, bias = beta - mean * scale. Also writes the batch
 /// statistics, as BatchNormForward does.
 struct BatchNormFinalize {
@@ -109,6 +110,7 @@ struct BatchNormFinalize {
   float epsilon = 1e-5f;
   bool unbiased = true;
   VectorId scale = no_vector, bias = no_vector, mean = no_vector, inverse_deviation = no_vector;
+  int first = 0;
   template <class S, class F>
   static void visit(S&, F) {}
 };

@@ -20,9 +20,17 @@ Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing);
 /// agrees and nothing else reads that input. Forward steps in, forward steps out.
 Schedule fuse_forward(Schedule schedule, const Supports& supports);
 
+/// Makes one convolution of several of one pixel that read the same tensor, have a BatchNorm behind
+/// each, and have their weights one behind the other in the flat buffer: x is read once, and its
+/// gradient is one. Their results become slices of one tensor (Schedule::slices), if `supports`
+/// agrees that the BatchNorms, forward and backward, can work there. Forward steps in, forward
+/// steps out.
+Schedule merge_convolutions(Schedule schedule, const Supports& supports);
+
 /// Appends the backward pass of forward steps: for each, in reverse, the weight gradient first, so
 /// that its sum over the ranks can start, then the input gradient. The gradient of the image is not
-/// computed. Gradients of one tensor from several steps are summed by Add.
+/// computed. Gradients of one tensor from several steps are summed by Add. The gradient of a slice
+/// is a slice of the gradient.
 Schedule differentiate(Schedule schedule);
 
 /// Makes the backward pass cheaper, on the same conditions as fuse_forward: a ReLU's mask moves

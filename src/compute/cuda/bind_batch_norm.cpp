@@ -165,7 +165,8 @@ Action bind(const BatchNormFinalize& s, Binder& b) {
   const auto channels = static_cast<std::size_t>(b.schedule().vectors[s.scale]);
   kernels::BatchNormFinalizeOperands operands = finalize(s, channels, b);
   operands.count = s.count;
-  operands.sums = b.vector(s.sums);
+  operands.sums = b.vector(s.sums) + s.first;
+  operands.sums_pitch = static_cast<std::size_t>(b.schedule().vectors[s.sums]) / 2;
   operands.scale = b.vector(s.scale);
   operands.bias = b.vector(s.bias);
   operands.mean = b.vector(s.mean);

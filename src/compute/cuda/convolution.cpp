@@ -303,13 +303,12 @@ Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, 
 }
 
 std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element e) {
-  const bool sliced = touches_slice(schedule, step);
   if (const auto* s = std::get_if<ConvolutionForward>(&step))
-    if (s->prologue || s->sums != no_vector || sliced) return request(schedule, *s, e, true);
+    if (s->prologue || s->sums != no_vector) return request(schedule, *s, e, true);
   if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
-    if (s->epilogue || sliced) return request(schedule, *s, e);
+    if (s->epilogue) return request(schedule, *s, e);
   if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
-    if (s->prologue || sliced) return request(schedule, *s, e);
+    if (s->prologue) return request(schedule, *s, e);
   return std::nullopt;
 }
 

@@ -26,12 +26,16 @@ Ids pitched(const Concat& s) {
   ids.push_back(s.y);
   return ids;
 }
+// cuDNN's fused engines read slices as they are; the others would make a copy unseen.
+Ids pitched(const ConvolutionForward& s) { return s.prologue ? Ids{s.x} : Ids{}; }
+Ids pitched(const ConvolutionWeightGradient& s) { return s.prologue ? Ids{s.x} : Ids{}; }
+Ids pitched(const ConvolutionInputGradient& s) { return s.epilogue ? Ids{s.epilogue->x} : Ids{}; }
 template <class Kind>
 Ids pitched(const Kind&) {
   return {};
 }
 
-bool is_convolution(const Step& step) {
+bool is_cudnn(const Step& step) {
   return std::holds_alternative<ConvolutionForward>(step) ||
          std::holds_alternative<ConvolutionInputGradient>(step) ||
          std::holds_alternative<ConvolutionWeightGradient>(step);
@@ -47,12 +51,12 @@ bool is_aligned(const Schedule& schedule, TensorId id, Element element) {
 
 bool takes_slices(const Schedule& schedule, const Step& step, Element element) {
   const Ids with_pitch = std::visit([](const auto& kind) { return pitched(kind); }, step);
-  const bool convolution = is_convolution(step);
+  const bool aligned_only = is_cudnn(step);
   bool fits = true;
-  for_each_tensor(step, [&](TensorId id, Access access) {
+  for_each_tensor(step, [&](TensorId id, Access) {
     if (!schedule.is_slice(id)) return;
-    fits = fits && (convolution ? access == Access::read && is_aligned(schedule, id, element)
-                                : std::ranges::count(with_pitch, id) > 0);
+    fits = fits && std::ranges::count(with_pitch, id) > 0 &&
+           (!aligned_only || is_aligned(schedule, id, element));
   });
   return fits;
 }

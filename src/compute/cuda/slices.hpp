@@ -5,8 +5,8 @@
 namespace ringtrain::cuda {
 
 /// Whether those tensors of `step` that are slices may be some: our kernels have a pitch for a few
-/// of their operands; a convolution may read slices that begin at 16 bytes, if cuDNN says so when
-/// it is asked. Written by one, cuDNN would make a copy unseen.
+/// of their operands; of convolutions, fused ones may read x there, where it begins at 16 bytes and
+/// cuDNN, when it is asked, has an engine.
 bool takes_slices(const Schedule& schedule, const Step& step, Element element);
 
 }  // namespace ringtrain::cuda

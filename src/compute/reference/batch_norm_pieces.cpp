@@ -65,12 +65,13 @@ void run(const BatchNormStatistics& step, State& s) {
 
 void run(const BatchNormFinalize& step, State& s) {
   const std::size_t channels = s.vectors[step.mean].size();
-  const auto& sums = s.vectors[step.sums];
+  const double* sums = s.vectors[step.sums].data() + step.first;
+  const double* squares = sums + s.vectors[step.sums].size() / 2;
   const auto count = static_cast<double>(step.count);
   const double correction = step.unbiased && count > 1 ? count / (count - 1) : 1;
   for (std::size_t c = 0; c < channels; ++c) {
     const double mean = sums[c] / count;
-    const double variance = std::max(sums[channels + c] / count - mean * mean, 0.0);
+    const double variance = std::max(squares[c] / count - mean * mean, 0.0);
     const double inverse = 1 / std::sqrt(variance + step.epsilon);
     const double scale = step.gamma ? inverse * s.parameters[step.gamma->first + c] : inverse;
     s.batch_statistics[step.statistics.first + c] = mean;

@@ -39,7 +39,18 @@ class Differentiation {
   TensorId like(TensorId id) {
     gradient_.push_back(no_tensor);
     wanted_.push_back(false);
-    return new_tensor(schedule_, Shape(schedule_.tensors[id]));
+    const TensorId result = new_tensor(schedule_, Shape(schedule_.tensors[id]));
+    if (schedule_.is_slice(id)) lay(result, schedule_.place_of(id));
+    return result;
+  }
+
+  // The gradient of a slice is that slice of the gradient.
+  void lay(TensorId gradient, const Slice& place) {
+    if (gradient_[place.of] == no_tensor) {
+      const TensorId whole = like(place.of);
+      gradient_[place.of] = whole;
+    }
+    schedule_.slices[gradient] = {gradient_[place.of], place.first};
   }
 
   // Adds dx to the gradient of x.

@@ -46,6 +46,40 @@ bool sum_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
   return true;
 }
 
+// The sums of a convolution that wrote slices for several BatchNorms; no_vector where it makes
+// none.
+VectorId sums_of_all(Schedule& schedule, ConvolutionForward& convolution,
+                     const Supports& supports) {
+  if (convolution.sums != no_vector) return convolution.sums;
+  ConvolutionForward fused = convolution;
+  fused.sums = new_vector(schedule, 2 * schedule.tensors[convolution.y].channels);
+  if (supports(schedule, fused))
+    convolution = fused;
+  else
+    schedule.vectors.pop_back();
+  return convolution.sums;
+}
+
+// Each of those BatchNorms takes its part of them.
+bool sum_slices_in_convolution(Schedule& schedule, std::size_t at, const Uses& uses,
+                               const Supports& supports) {
+  const auto* found = std::get_if<BatchNormStatistics>(&schedule.steps[at]);
+  if (!found || !schedule.is_slice(found->x)) return false;
+  const BatchNormStatistics statistics = *found;
+  const Slice place = schedule.place_of(statistics.x);
+  auto* convolution = written_by<ConvolutionForward>(schedule, uses, place.of);
+  if (!convolution || convolution->y != place.of) return false;
+  const VectorId sums = sums_of_all(schedule, *convolution, supports);
+  if (sums == no_vector) return false;
+  for (Step& step : schedule.steps)
+    if (auto* norm = std::get_if<BatchNormFinalize>(&step); norm && norm->sums == statistics.sums) {
+      norm->sums = sums;
+      norm->first = place.first;
+    }
+  erase_step(schedule, at);
+  return true;
+}
+
 // `step` with `apply` as its prologue; nullopt where it is none that has one and reads its result.
 std::optional<Step> with_prologue(Step step, const BatchNormApply& apply) {
   return std::visit(
@@ -197,8 +231,9 @@ bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
 }  // namespace
 
 Schedule fuse_convolutions(Schedule schedule, const Supports& supports) {
-  for (const Fusion fusion : {scale_residual, sum_in_convolution, activate_in_convolution,
-                              reduce_in<ConvolutionInputGradient>, reduce_in<MaxPoolBackward>})
+  for (const Fusion fusion :
+       {scale_residual, sum_in_convolution, sum_slices_in_convolution, activate_in_convolution,
+        reduce_in<ConvolutionInputGradient>, reduce_in<MaxPoolBackward>})
     while (fuse_one(schedule, fusion, supports)) {
     }
   return schedule;

@@ -9,7 +9,10 @@ Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smo
     return supports(tensors, step) || splits(tensors, step, supports);
   };
   Schedule schedule = lower(graph, batch, mode, label_smoothing);
-  if (fuse) schedule = fuse_forward(std::move(schedule), whole_or_pieces);
+  if (fuse) {
+    schedule = fuse_forward(std::move(schedule), whole_or_pieces);
+    schedule = merge_convolutions(std::move(schedule), whole_or_pieces);
+  }
   if (mode == Mode::evaluation)
     return fuse ? join_in_place(std::move(schedule), supports) : schedule;
   schedule = differentiate(std::move(schedule));

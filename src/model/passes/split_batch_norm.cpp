@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "model/passes/some_backward.hpp"
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
@@ -80,18 +81,12 @@ void replace(Schedule& schedule, std::size_t at, std::vector<Step> steps) {
   if (at < schedule.backward) schedule.backward += steps.size() - 1;
 }
 
-// A derivative with the shapes of the real one.
-BatchNormBackward some_backward(const BatchNormForward& norm) {
-  const TensorId y = norm.relu && norm.residual != no_tensor ? norm.y : no_tensor;
-  return {norm.x,    y,          norm.y,    no_tensor,    norm.x,
-          no_tensor, norm.gamma, norm.beta, norm.epsilon, norm.relu};
-}
-
 }  // namespace
 
 bool splits(const Schedule& schedule, const Step& step, const Supports& supports) {
   Schedule scratch;
   scratch.tensors = schedule.tensors;
+  scratch.slices = schedule.slices;
   scratch.vectors = schedule.vectors;
   if (const auto* norm = std::get_if<BatchNormForward>(&step))
     return norm->training && pieces_of(scratch, *norm, some_backward(*norm), supports);

@@ -30,6 +30,7 @@ struct BatchNormFinalizeOperands {
   Element narrow = Element::fp32;
   void *narrow_scale = nullptr, *narrow_bias = nullptr;  ///< optional: scale and bias, rounded to
                                                          ///< `narrow`, for cuDNN's prologues
+  std::size_t sums_pitch = 0;  ///< from a channel's sum to that of squares; 0: `channels`
 };
 /// From sums to what BatchNorm multiplies and adds, and what its backward wants.
 void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream);

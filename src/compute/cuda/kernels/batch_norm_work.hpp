@@ -69,7 +69,8 @@ struct Finalize {
   BatchNormFinalizeOperands o;
   constexpr void operator()(std::uint32_t c) const {
     const Number count = static_cast<Number>(o.count), mean = o.sums[c] / count;
-    const Number spread = o.sums[o.channels + c] / count - mean * mean;
+    const Number squares = o.sums[pitch_or(o.sums_pitch, o.channels) + c];
+    const Number spread = squares / count - mean * mean;
     const Number variance = spread > 0 ? spread : 0;
     const Number inverse = 1 / std::sqrt(variance + o.epsilon);
     const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;

@@ -118,7 +118,7 @@ TEST_CASE("onednn: a training step of cifar10_cnn and resnet20 agrees with the r
 }
 
 TEST_CASE("onednn: the number of threads changes no bit but of convolution weight gradients",
-          "[onednn]") {
+          "[onednn][many steps]") {
   const Schedule schedule = GENERATE(networks::cifar10_cnn(6), networks::resnet20(6));
   const int before = omp_get_max_threads();
   std::vector<std::vector<float>> gradients;
@@ -144,7 +144,7 @@ TEST_CASE("onednn: the number of threads changes no bit but of convolution weigh
   }
 }
 
-TEST_CASE("onednn: the same batch gives the same bits again", "[onednn]") {
+TEST_CASE("onednn: the same batch gives the same bits again", "[onednn][many steps]") {
   Job job(networks::resnet20(3));
 
   const double loss = job.run().loss;
@@ -216,7 +216,7 @@ TEST_CASE("onednn: running our own kernels allocates nothing", "[onednn]") {
   CHECK(allocations() == before);
 }
 
-TEST_CASE("onednn: memory in use does not grow from step to step", "[onednn]") {
+TEST_CASE("onednn: memory in use does not grow from step to step", "[onednn][many steps]") {
   Job job(networks::resnet20(2));
   job.run();
   job.run();

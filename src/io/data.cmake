@@ -1,19 +1,30 @@
 set(IO_DATA_SOURCES
   batch_filler.cpp
+  byte_source.cpp
+  crc32c.cpp
   dataset.cpp
   dataset_cifar10.cpp
   dataset_images.cpp
   dataset_shapes.cpp
   dataset_synthetic.cpp
+  dataset_tfrecord.cpp
+  each_shard.cpp
+  encoded_dataset.cpp
+  example.cpp
   file_bytes.cpp
   framing.cpp
   image_decoder.cpp
+  index_cache.cpp
   jpeg_decoder.cpp
   loader.cpp
   png_decoder.cpp
+  record_table.cpp
   resize.cpp
   resize_rows.cpp
   sample_order.cpp
-  shapes.cpp)
+  shapes.cpp
+  shard_files.cpp
+  sharded_dataset.cpp
+  tfrecord.cpp)
 # vector loops, without the threads of OpenMP
 set_source_files_properties(resize_rows.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)

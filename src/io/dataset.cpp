@@ -11,7 +11,7 @@
 namespace ringtrain {
 namespace {
 
-const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images"};
+const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images", "tfrecord"};
 
 [[noreturn]] void reject(std::string_view spec, std::string_view reason) {
   throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
@@ -19,7 +19,7 @@ const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images"}
 
 [[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
   reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
-                           "shapes, cifar10:DIR and images:DIR",
+                           "shapes, cifar10:DIR, images:DIR and tfrecord:DIR",
                            nearest(kind, kinds)));
 }
 
@@ -47,6 +47,7 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
   if (kind == "synthetic") return open_synthetic(split, options);
   if (kind == "shapes") return open_shapes(split);
   if (kind == "cifar10") return open_cifar10(directory, split);
+  if (kind == "tfrecord") return open_tfrecord(directory, split, options);
   return open_images(directory, split, options);
 }
 

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "io/datasets.hpp"
-#include "io/decoder.hpp"
 #include "io/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
@@ -71,7 +70,7 @@ class NameList {
   std::vector<std::size_t> ends_;
 };
 
-class Images final : public Dataset {
+class Images final : public EncodedDataset {
  public:
   /// Those of `home`, with the labels that the classes have in `training`.
   Images(const fs::path& home, const fs::path& training, const DatasetOptions& options);
@@ -79,22 +78,25 @@ class Images final : public Dataset {
   std::uint64_t size() const override { return files_.size(); }
   const std::vector<std::string>& class_names() const override { return names_; }
   int label(std::uint64_t sample) const override { return labels_[sample]; }
-  std::unique_ptr<SampleReader> reader() const override;
   std::string description() const override {
     return fmt::format("images: {} files of {} classes in {}", size(), classes(),
                        printable(home_.native()));
   }
   std::uint64_t manifest_hash() const override { return manifest_; }
 
+  std::span<const std::uint8_t> encoded(std::uint64_t sample,
+                                        std::vector<std::uint8_t>& buffer) const override {
+    read_file(path(sample), buffer);
+    return buffer;
+  }
+  std::string place(std::uint64_t sample) const override { return printable(path(sample)); }
+
+ private:
   std::string path(std::uint64_t sample) const {
     return (home_ / names_[labels_[sample]] / files_[sample]).native();
   }
-  std::uint64_t max_pixels() const { return max_pixels_; }
-
- private:
   void append(const fs::path& directory, int label);
 
-  const std::uint64_t max_pixels_;
   const fs::path home_;
   const std::vector<std::string> names_;
   NameList files_;
@@ -103,7 +105,7 @@ class Images final : public Dataset {
 };
 
 Images::Images(const fs::path& home, const fs::path& training, const DatasetOptions& options)
-    : max_pixels_(options.max_pixels), home_(home), names_(class_names_in(training)) {
+    : EncodedDataset(options.max_pixels), home_(home), names_(class_names_in(training)) {
   for (const std::string& name : class_names_in(home_)) {
     const auto known = std::ranges::lower_bound(names_, name);
     if (known == names_.end() || *known != name)
@@ -126,46 +128,10 @@ void Images::append(const fs::path& directory, int label) {
     fail(directory, "the class has no files (directories in it are not searched)");
 }
 
-/// Runs `decode`, naming the file when it is undecodable.
-template <class Decode>
-auto naming(const std::string& path, Decode decode) {
-  try {
-    return decode();
-  } catch (const Undecodable& failure) {
-    throw UnreadableSample("decode " + printable(path), failure.what());
-  }
-}
-
-class ImagesReader final : public SampleReader {
- public:
-  explicit ImagesReader(const Images& images)
-      : images_(images), decoder_(make_image_decoder(images.max_pixels())) {}
-
-  Extent open(std::uint64_t sample) override {
-    path_ = images_.path(sample);
-    read_file(path_, bytes_);
-    return naming(path_, [&] { return decoder_->open(bytes_); });
-  }
-  Portion pixels(const Need& need) override {
-    return naming(path_, [&] { return decoder_->pixels(need, image_); });
-  }
-
- private:
-  const Images& images_;
-  std::unique_ptr<Decoder> decoder_;
-  std::string path_;
-  std::vector<std::uint8_t> bytes_;
-  Image image_;
-};
-
-std::unique_ptr<SampleReader> Images::reader() const {
-  return std::make_unique<ImagesReader>(*this);
-}
-
 }  // namespace
 
-std::unique_ptr<Dataset> open_images(const std::string& directory, Split split,
-                                     const DatasetOptions& options) {
+std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
+                                            const DatasetOptions& options) {
   try {
     const fs::path training = training_home(directory);
     const fs::path home = split == Split::training ? training : evaluation_home(directory);

@@ -2,7 +2,7 @@
 #include <memory>
 #include <string>
 
-#include "ringtrain/io/dataset.hpp"
+#include "io/encoded_dataset.hpp"
 
 // One function for each kind that open_dataset() knows, each with a file of its own.
 namespace ringtrain {
@@ -14,7 +14,10 @@ std::unique_ptr<Dataset> open_shapes(Split split);
 /// CIFAR-10's binary version, held in memory.
 std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split);
 /// An image folder: <split>/<class>/<image>.
-std::unique_ptr<Dataset> open_images(const std::string& directory, Split split,
-                                     const DatasetOptions& options);
+std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
+                                            const DatasetOptions& options);
+/// Shards of tf.Examples: train-00000-of-01024, and validation-, val- or test- likewise.
+std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Split split,
+                                              const DatasetOptions& options);
 
 }  // namespace ringtrain

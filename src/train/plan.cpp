@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ringtrain/base/error.hpp"
+#include "train/cache_folder.hpp"
 #include "train/option_values.hpp"
 
 namespace ringtrain {
@@ -102,11 +103,14 @@ void set_length(Plan& plan) {
                             plan.epochs, plan.training->size(), most));
 }
 
-// Only `synthetic` has no extent and classes of its own: it takes the model's.
-DatasetOptions dataset_options(const Options& o) {
-  if (o.data != "synthetic") return {};
+DatasetOptions dataset_options(const Options& o, int threads, const Tell& tell) {
+  DatasetOptions data{.cache_folder = cache_folder(), .threads = threads, .tell = tell};
+  if (o.data != "synthetic") return data;
+  // It has no extent and classes of its own: it takes the model's.
   const Model model = make_model(o.model, o.classes.value_or(default_classes(o.model)));
-  return {.extent = input_of(model).natural(), .classes = model.classes};
+  data.extent = input_of(model).natural();
+  data.classes = model.classes;
+  return data;
 }
 
 void check_classes(const Plan& plan) {
@@ -184,7 +188,7 @@ void check_device(const Options& o) {
 
 }  // namespace
 
-Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
+Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell) {
   check_device(options);
   Plan plan;
   plan.options = options;
@@ -194,12 +198,12 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks) {
     plan.options.ema = 0;
   }
   plan.data_threads = options.data_threads.value_or(cpus);
-  const DatasetOptions data = dataset_options(options);
+  const DatasetOptions data = dataset_options(options, plan.data_threads, tell);
   plan.training = open_dataset(options.data, Split::training, data);
   plan.evaluation = open_dataset(options.data, Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
-                "no directory val/ or test/ beside it, which evaluation reads");
+                "no directory val/ or test/ beside it, and no shards for evaluation");
   plan.model = make_model(options.model, options.classes.value_or(plan.training->classes()));
   complete(plan.options, plan.model);
   check_classes(plan);

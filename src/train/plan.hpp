@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "ringtrain/io/dataset.hpp"
 #include "ringtrain/io/loader.hpp"
@@ -41,8 +43,13 @@ struct Plan {
   bool evaluation_due(const Position& position) const;
 };
 
+/// Takes lines for the user.
+using Tell = std::function<void(const std::string&)>;
+
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
 /// `cpus`: how many processors this rank has, for loader threads.
-Plan make_plan(const Options& options, int cpus, int rank, int ranks);
+Plan make_plan(
+    const Options& options, int cpus, int rank, int ranks,
+    const Tell& tell = [](const std::string&) {});
 
 }  // namespace ringtrain

@@ -213,7 +213,9 @@ int Job::train() {
 
 int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   if (!plan_.evaluation)
-    output_.note("training without evaluation: the data has no directory val/ or test/");
+    output_.note(
+        "training without evaluation: the data has no directory val/ or test/, and no "
+        "shards for evaluation");
   if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
   step_watch_.lap();
   while (!plan_.done(trainer.position()) && !stopping_) {
@@ -345,7 +347,8 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
-    return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size());
+    return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
+                     [&](const std::string& line) { output->note(line); });
   };
   const Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together

@@ -3,11 +3,15 @@ set(IO_DATA_TESTS
   dataset_cifar10_test.cpp
   dataset_images_test.cpp
   dataset_test.cpp
+  dataset_tfrecord_test.cpp
   decoder_test.cpp
+  each_shard_test.cpp
   encode_jpeg.cpp
   encode_png.cpp
   framing_test.cpp
   loader_test.cpp
   real_data_test.cpp
   resize_test.cpp
-  sample_order_test.cpp)
+  sample_order_test.cpp
+  tfrecord_support.cpp
+  tfrecord_test.cpp)

@@ -1,6 +1,7 @@
 #include "io/data_support.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -22,6 +23,15 @@ TempDirectory::TempDirectory() {
 TempDirectory::~TempDirectory() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+}
+
+OrdinaryUser::OrdinaryUser(const fs::path& home) : was_root_(::geteuid() == 0) {
+  fs::permissions(home, fs::perms(0755));
+  if (was_root_) check_errno(::seteuid(65534), "seteuid");
+}
+
+OrdinaryUser::~OrdinaryUser() {
+  if (was_root_) static_cast<void>(::seteuid(0));
 }
 
 void write_file(const fs::path& path, std::span<const std::uint8_t> bytes) {

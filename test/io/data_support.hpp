@@ -29,6 +29,18 @@ class TempDirectory {
   std::filesystem::path path_;
 };
 
+/// While it lives, root (who may read everything) is nobody, and may still enter `home`.
+class OrdinaryUser {
+ public:
+  explicit OrdinaryUser(const std::filesystem::path& home);
+  ~OrdinaryUser();
+  OrdinaryUser(const OrdinaryUser&) = delete;
+  OrdinaryUser& operator=(const OrdinaryUser&) = delete;
+
+ private:
+  const bool was_root_;
+};
+
 /// Writes a file and the directories above it.
 void write_file(const std::filesystem::path& path, std::span<const std::uint8_t> bytes);
 void write_text(const std::filesystem::path& path, std::string_view text);

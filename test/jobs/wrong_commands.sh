@@ -62,6 +62,11 @@ mkdir short && head -c 5000 /dev/urandom >short/data_batch_1.bin && cp short/dat
 expect 2 74 "data_batch_1.bin" --data cifar10:short
 mkdir labels && { printf '\x0b' && head -c 3072 /dev/zero; } >labels/data_batch_1.bin && cp labels/data_batch_1.bin labels/test_batch.bin
 expect 2 74 "label 11|11" --data cifar10:labels --batch 1 --steps 1
+expect 2 74 "nowhere" --data tfrecord:nowhere
+mkdir shards && echo "no shard" >shards/train-00000-of-00002
+expect 2 74 "train-00001-of-00002 is missing" --data tfrecord:shards
+cp shards/train-0000{0,1}-of-00002
+expect 2 74 "train-00000-of-00002: it ends at byte 9" --data tfrecord:shards
 mkdir -p empty/train/cat empty/train/dog empty/test/cat
 expect 2 74 "empty" --data images:empty
 mkdir -p alone/train/cat && echo "no picture" >alone/train/cat/1.jpg

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -60,12 +61,17 @@ struct DatasetOptions {
   int classes = 10;
   /// An image of more pixels is unreadable, found before memory is taken for it.
   std::uint64_t max_pixels = std::uint64_t{1} << 26;
+  /// Where indexes of shards are kept from run to run; empty: nowhere.
+  std::string cache_folder = {};
+  int threads = 1;  ///< that make an index
+  /// Is given lines for the user while a data set is opened, on the thread that opens it.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
 };
 
-/// Opens `synthetic`, `shapes`, `cifar10:DIR` or `images:DIR`. Throws Error(Exit::usage) for a
-/// specification that names nothing, Error(Exit::data) for data that cannot be trained on. Reads
-/// no file of another split, but for the class names. Null for the evaluation split of images that
-/// have neither val/ nor test/.
+/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR` or `tfrecord:DIR`. Throws
+/// Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data that
+/// cannot be trained on. Reads no file of another split, but for the class names. Null for the
+/// evaluation split of data that have none.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 

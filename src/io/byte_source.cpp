@@ -1,0 +1,72 @@
+#include "io/byte_source.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Holds what surrounds an image in its record.
+constexpr std::uint64_t window_bytes = 4096;
+
+[[noreturn]] void fail(const std::string& path, std::string_view reason) {
+  throw Error(Exit::data, "read " + printable(path), reason);
+}
+
+}  // namespace
+
+FileDescriptor open_to_read(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) throw std::system_error(errno, std::generic_category());
+  return file;
+}
+
+std::size_t read_at(const FileDescriptor& file, std::uint64_t offset,
+                    std::span<std::uint8_t> into) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const auto got = ::pread(file.get(), into.data() + done, into.size() - done,
+                             static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw std::system_error(errno, std::generic_category());
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+FileSource::FileSource(const std::string& path) try : path_(path), file_(open_to_read(path)) {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) < 0) throw std::system_error(errno, std::generic_category());
+  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  // Reading ahead would fetch the images in between. Only advice.
+  static_cast<void>(::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_RANDOM));
+} catch (const std::system_error& failure) {
+  fail(path, failure.what());
+}
+
+std::span<const std::uint8_t> FileSource::at(Part part) {
+  expects(part.size <= size_ && part.offset <= size_ - part.size, "a part lies within the file");
+  if (part.offset < start_ || part.end() > start_ + window_.size()) {
+    start_ = part.offset;
+    window_.resize(std::min(std::max(part.size, window_bytes), size_ - part.offset));
+    try {
+      window_.resize(read_at(file_, start_, window_));
+    } catch (const std::system_error& failure) {
+      fail(path_, fmt::format("{} at byte {}", failure.what(), start_));
+    }
+    if (window_.size() < part.size) fail(path_, "it became shorter while it was read");
+  }
+  return std::span(window_).subspan(part.offset - start_, part.size);
+}
+
+}  // namespace ringtrain

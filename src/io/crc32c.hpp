@@ -1,0 +1,12 @@
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace ringtrain {
+
+/// CRC-32C (Castagnoli), by the processor's instruction where it has one.
+std::uint32_t crc32c(std::span<const std::uint8_t> bytes);
+/// The same, on any processor.
+std::uint32_t crc32c_portable(std::span<const std::uint8_t> bytes);
+
+}  // namespace ringtrain

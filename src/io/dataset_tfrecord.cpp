@@ -1,0 +1,138 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "io/datasets.hpp"
+#include "io/decoder.hpp"
+#include "io/each_shard.hpp"
+#include "io/index_cache.hpp"
+#include "io/tfrecord.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::array<std::string_view, 3> endings{"", ".tfrecord", ".tfrecords"};
+constexpr std::array<std::string_view, 1> training_split{"train"};
+constexpr std::array<std::string_view, 3> evaluation_splits{"validation", "val", "test"};
+constexpr int least_threads = 8;  // they wait for the file system more than they compute
+
+struct Opened {
+  std::vector<ShardFile> files;
+  ShardIndex index;
+};
+
+TfrecordShard index_file(const std::string& path) {
+  FileSource file(path);
+  try {
+    return index_tfrecord(file);
+  } catch (const Undecodable& failure) {
+    throw Error(Exit::data, "read TFRecords in " + printable(path), failure.what());
+  }
+}
+
+/// Names of labels, from the first record that has one.
+std::vector<std::string> names_of(const std::vector<TfrecordShard>& shards) {
+  std::map<std::int32_t, std::string> names;
+  std::int32_t last = -1;
+  for (const TfrecordShard& shard : shards) {
+    names.insert(shard.class_names.begin(), shard.class_names.end());
+    for (const Record& record : shard.records) last = std::max(last, record.label);
+  }
+  std::vector<std::string> all;
+  for (std::int32_t label = 0; label <= last; ++label)
+    all.push_back(names.contains(label) ? names[label] : std::to_string(label));
+  return all;
+}
+
+ShardIndex make_index(const std::string& directory, const std::vector<ShardFile>& files,
+                      const DatasetOptions& options) {
+  std::vector<TfrecordShard> shards(files.size());
+  each_shard(
+      files.size(), std::max(options.threads, least_threads),
+      [&](std::size_t i) { shards[i] = index_file(directory + "/" + files[i].name); },
+      [&](std::size_t done) {
+        options.tell(fmt::format("indexing {}: {} of {} shards done", printable(directory), done,
+                                 files.size()));
+      });
+  ShardIndex index;
+  for (const TfrecordShard& shard : shards) {
+    auto& records = index.table.records;
+    records.insert(records.end(), shard.records.begin(), shard.records.end());
+    index.ends.push_back(records.size());
+  }
+  index.table.class_names = names_of(shards);
+  return index;
+}
+
+Opened open_split(const std::string& directory, std::span<const std::string_view> splits,
+                  const DatasetOptions& options) {
+  Opened opened{find_shards(directory, splits, endings), {}};
+  if (opened.files.empty()) return opened;
+  opened.index = cached_index(directory, opened.files, options,
+                              [&] { return make_index(directory, opened.files, options); });
+  return opened;
+}
+
+// The label of the first class. ImageNet's shards keep 0 for "background", of which there are no
+// images.
+std::int32_t first_label(const ShardIndex& training) {
+  const auto is_zero = [](const Record& record) { return record.label == 0; };
+  return std::ranges::any_of(training.table.records, is_zero) ? 0 : 1;
+}
+
+[[noreturn]] void fail_at_label(const std::string& directory, const Opened& opened,
+                                std::size_t record, std::int32_t first, std::size_t classes) {
+  const auto& [ends, table] = opened.index;
+  const auto shard = std::ranges::upper_bound(ends, record) - ends.begin();
+  throw Error(
+      Exit::data, "read TFRecords in " + printable(directory + "/" + opened.files[shard].name),
+      fmt::format("the record with data at byte {} has the label {}, but training has {} to "
+                  "{}; are the shards of one data set?",
+                  table.records[record].offset, table.records[record].label, first,
+                  classes + first - 1));
+}
+
+/// Makes classes of labels, as training has them.
+void count_from(std::int32_t first, std::vector<std::string> names, const std::string& directory,
+                Opened& opened) {
+  auto& records = opened.index.table.records;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (records[i].label < 0) continue;  // damaged
+    if (records[i].label < first || records[i].label - first >= std::ssize(names))
+      fail_at_label(directory, opened, i, first, names.size());
+    records[i].label -= first;
+  }
+  opened.index.table.class_names = std::move(names);
+}
+
+}  // namespace
+
+std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Split split,
+                                              const DatasetOptions& options) {
+  Opened training = open_split(directory, training_split, options);
+  if (training.files.empty())
+    throw Error(
+        Exit::data, "read TFRecords in " + printable(directory),
+        "no shards there; they are named train-00000-of-01024 and so on, and for evaluation "
+        "validation-00000-of-00128");
+  const std::int32_t first = first_label(training.index);
+  auto names = training.index.table.class_names;
+  if (names.empty())
+    throw Error(Exit::data, "read TFRecords in " + printable(directory),
+                "every record of training is damaged; copy the files again");
+  if (first > 0 && !names.empty()) names.erase(names.begin());
+  Opened opened = split == Split::training ? std::move(training)
+                                           : open_split(directory, evaluation_splits, options);
+  if (opened.files.empty()) return nullptr;
+  count_from(first, std::move(names), directory, opened);
+  auto data = make_sharded_dataset(
+      {"tfrecord", directory, std::move(opened.files), std::move(opened.index), unpack_tfrecord},
+      options.max_pixels);
+  if (split == Split::training)
+    options.tell(fmt::format("{}, labels from {}", data->description(), first));
+  return data;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,138 @@
+#include "io/index_cache.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "io/decoder.hpp"
+#include "io/file_bytes.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view magic = "ringtrain tfrecord index 1\n";
+
+// A cache is: magic, key, how many shards, the end of each, the table, which has a checksum; and
+// the checksum of what is before the table.
+std::uint64_t key_of(const fs::path& directory, const std::vector<ShardFile>& files) {
+  std::uint64_t key = hash_text(directory.native(), hash_text(magic));
+  for (const ShardFile& file : files)
+    key = hash_text(fmt::format("{} {} {}", file.name, file.bytes, file.modified_ns), key);
+  return key;
+}
+
+std::vector<std::uint64_t> head_of(const ShardIndex& index, std::uint64_t key) {
+  std::vector<std::uint64_t> head{key, index.ends.size()};
+  head.insert(head.end(), index.ends.begin(), index.ends.end());
+  head.push_back(hash_bytes(std::as_bytes(std::span(head))));
+  return head;
+}
+
+// Null where the file is damaged, of other data, or not there.
+std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::size_t shards) try {
+  std::vector<std::uint8_t> bytes;
+  read_file(file, bytes);
+  const std::size_t head_bytes = (shards + 3) * sizeof(std::uint64_t);
+  if (bytes.size() < magic.size() + head_bytes) return std::nullopt;
+  std::vector<std::uint64_t> head(shards + 3);
+  std::memcpy(head.data(), &bytes[magic.size()], head_bytes);
+  ShardIndex index{{head.begin() + 2, head.end() - 1}, {}};
+  if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0 || head != head_of(index, key))
+    return std::nullopt;
+  index.table = decode_table(std::span(bytes).subspan(magic.size() + head_bytes));
+  return index;
+} catch (const std::runtime_error&) {
+  return std::nullopt;
+}
+
+void write(std::ofstream& out, const auto& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  out.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+}
+
+void write_whole(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
+  std::ofstream out(file, std::ios::binary);
+  write(out, magic);
+  write(out, head_of(index, key));
+  write(out, encode_table(index.table));
+  if (!out.flush()) throw Error(Exit::storage, "write " + file.native(), "the file system refuses");
+}
+
+void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
+  // A process of the same number may run on another host.
+  const fs::path temporary = fmt::format("{}.{}-{:x}", file.native(), ::getpid(), ::gethostid());
+  try {
+    write_whole(temporary, index, key);
+    fs::rename(temporary, file);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    throw;
+  }
+}
+
+// Held until it is closed. Where a file system has no locks, each process makes its own index.
+FileDescriptor locked(const fs::path& file, const DatasetOptions& options) {
+  using namespace std::chrono_literals;
+  const std::string path = file.native() + ".lock";
+  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  check_errno(lock.get(), "open " + printable(path));
+  for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+       ++tries) {
+    if (tries == 50)
+      options.tell("waiting for another process to index the data; it holds " + printable(path));
+    std::this_thread::sleep_for(100ms);
+  }
+  return lock;
+}
+
+}  // namespace
+
+ShardIndex cached_index(const std::string& directory, const std::vector<ShardFile>& files,
+                        const DatasetOptions& options, const std::function<ShardIndex()>& make) {
+  if (options.cache_folder.empty()) return make();
+  const fs::path home = fs::absolute(directory).lexically_normal();
+  const std::uint64_t key = key_of(home, files);
+  const fs::path file =
+      fs::path(options.cache_folder) /
+      fmt::format("tfrecord-{}.index", hex(hash_text(files[0].name, hash_text(home.native()))));
+  const auto known = [&] { return load(file, key, files.size()); };
+  if (auto index = known()) return std::move(*index);
+
+  FileDescriptor lock;
+  std::string unkept;
+  try {
+    fs::create_directories(options.cache_folder);
+    lock = locked(file, options);
+  } catch (const std::exception& failure) {
+    unkept = failure.what();
+  }
+  if (auto index = known()) return std::move(*index);
+  ShardIndex index = make();
+  try {
+    if (unkept.empty()) save(file, index, key);
+  } catch (const std::exception& failure) {
+    unkept = failure.what();
+  }
+  if (!unkept.empty())
+    options.tell(fmt::format("the index of {} is not kept and will be made again at each start: {}",
+                             printable(directory), printable(unkept)));
+  return index;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,29 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ringtrain {
+
+/// One sample in a shard.
+struct Record {
+  std::uint64_t offset = 0;  ///< of its bytes, in the file
+  std::uint32_t bytes = 0;
+  std::int32_t label = 0;
+  friend bool operator==(const Record&, const Record&) = default;
+};
+
+/// Samples and the names of their classes.
+struct RecordTable {
+  std::vector<Record> records;
+  std::vector<std::string> class_names;
+};
+
+/// As bytes, with a checksum: docs/records_format.md.
+std::vector<std::uint8_t> encode_table(const RecordTable& table);
+/// Throws Undecodable for bytes that encode_table() did not make. What records say is not looked
+/// at.
+RecordTable decode_table(std::span<const std::uint8_t> bytes);
+
+}  // namespace ringtrain

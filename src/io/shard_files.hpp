@@ -1,0 +1,24 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringtrain {
+
+/// One file of a data set that is cut into <split>-00000-of-00008, -00001-of-00008 and so on.
+struct ShardFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::int64_t modified_ns = 0;
+};
+
+/// The shards of the first of `splits` that `directory` has any of, all of them and in order; empty
+/// where it has none. After the number a name ends with one of `endings`. Throws Error(Exit::data)
+/// where one is missing, empty or no file, or two sets are mixed.
+std::vector<ShardFile> find_shards(const std::string& directory,
+                                   std::span<const std::string_view> splits,
+                                   std::span<const std::string_view> endings);
+
+}  // namespace ringtrain

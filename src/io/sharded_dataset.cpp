@@ -1,0 +1,140 @@
+#include "io/sharded_dataset.hpp"
+
+#include <fmt/core.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "io/byte_source.hpp"
+#include "io/decoder.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::size_t files_to_keep_open() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
+}
+
+class ShardedDataset final : public EncodedDataset {
+ public:
+  ShardedDataset(ShardedData data, std::uint64_t max_pixels);
+
+  std::uint64_t size() const override { return records().size(); }
+  const std::vector<std::string>& class_names() const override {
+    return data_.index.table.class_names;
+  }
+  int label(std::uint64_t sample) const override { return std::max(0, records()[sample].label); }
+  std::string description() const override { return description_; }
+  std::uint64_t manifest_hash() const override { return manifest_; }
+  std::span<const std::uint8_t> encoded(std::uint64_t sample,
+                                        std::vector<std::uint8_t>& buffer) const override;
+  std::string place(std::uint64_t sample) const override {
+    const std::size_t shard = shard_of(sample);
+    return fmt::format("{}, record {} at byte {}", printable(path(shard)), sample - first_of(shard),
+                       records()[sample].offset);
+  }
+
+ private:
+  const std::vector<Record>& records() const { return data_.index.table.records; }
+  std::size_t shard_of(std::uint64_t sample) const {
+    return std::ranges::upper_bound(data_.index.ends, sample) - data_.index.ends.begin();
+  }
+  std::uint64_t first_of(std::size_t shard) const {
+    return shard == 0 ? 0 : data_.index.ends[shard - 1];
+  }
+  std::string path(std::size_t shard) const {
+    return data_.directory + "/" + data_.files[shard].name;
+  }
+  void check(std::size_t shard) const;
+  void open_first();
+  void read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into) const;
+  std::string describe() const;
+  std::uint64_t hash() const;
+
+  const ShardedData data_;
+  std::vector<FileDescriptor> open_;  // of the first shards
+  std::string description_;
+  std::uint64_t manifest_ = 0;
+};
+
+ShardedDataset::ShardedDataset(ShardedData data, std::uint64_t max_pixels)
+    : EncodedDataset(max_pixels), data_(std::move(data)) {
+  for (std::size_t shard = 0; shard < data_.files.size(); ++shard) check(shard);
+  open_first();
+  description_ = describe();
+  manifest_ = hash();
+}
+
+void ShardedDataset::check(std::size_t shard) const {
+  const std::uint64_t first = first_of(shard);
+  const std::uint64_t bytes = data_.files[shard].bytes;
+  for (std::uint64_t sample = first; sample < data_.index.ends[shard]; ++sample) {
+    const Record& record = records()[sample];
+    if (record.offset <= bytes && record.bytes <= bytes - record.offset && record.label >= -1 &&
+        record.label < classes())
+      continue;
+    throw Error(
+        Exit::data, "read " + printable(path(shard)),
+        fmt::format("record {} ({} bytes at byte {}, label {}) does not fit a file of {} "
+                    "bytes and {} classes; copy or make the file again",
+                    sample - first, record.bytes, record.offset, record.label, bytes, classes()));
+  }
+}
+
+void ShardedDataset::open_first() try {
+  const std::size_t kept = std::min(data_.files.size(), files_to_keep_open());
+  for (std::size_t shard = 0; shard < kept; ++shard) open_.push_back(open_to_read(path(shard)));
+} catch (const std::system_error& failure) {
+  throw Error(Exit::data, "read " + printable(path(open_.size())), failure.what());
+}
+
+std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
+                                                      std::vector<std::uint8_t>& buffer) const {
+  const Record& record = records()[sample];
+  buffer.resize(record.bytes);
+  try {
+    read(shard_of(sample), record.offset, buffer);
+    const auto image = data_.unpack(buffer);
+    if (image.empty()) throw Undecodable("the image is empty (0 bytes)");
+    return image;
+  } catch (const std::runtime_error& failure) {
+    throw UnreadableSample("read " + place(sample), failure.what());
+  }
+}
+
+void ShardedDataset::read(std::size_t shard, std::uint64_t offset,
+                          std::span<std::uint8_t> into) const {
+  const FileDescriptor opened = shard < open_.size() ? FileDescriptor() : open_to_read(path(shard));
+  const std::size_t got = read_at(shard < open_.size() ? open_[shard] : opened, offset, into);
+  if (got < into.size())
+    throw Undecodable(fmt::format("the file ends at byte {}: it became shorter", offset + got));
+}
+
+std::string ShardedDataset::describe() const {
+  std::vector<bool> seen(class_names().size());
+  for (const Record& record : records())
+    if (record.label >= 0) seen[record.label] = true;
+  const auto empty = std::ranges::count(seen, false);
+  return fmt::format("{}: {} images of {} classes{} in {} shard{} of {}", data_.kind, size(),
+                     classes(), empty == 0 ? "" : fmt::format(" ({} without images)", empty),
+                     data_.files.size(), data_.files.size() == 1 ? "" : "s",
+                     printable(data_.directory));
+}
+
+std::uint64_t ShardedDataset::hash() const {
+  std::uint64_t hash = hash_bytes(std::as_bytes(std::span(data_.index.ends)));
+  for (const ShardFile& file : data_.files) hash = hash_text(file.name, hash);
+  return hash_bytes(std::as_bytes(std::span(records())), hash);
+}
+
+}  // namespace
+
+std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint64_t max_pixels) {
+  return std::make_unique<ShardedDataset>(std::move(data), max_pixels);
+}
+
+}  // namespace ringtrain

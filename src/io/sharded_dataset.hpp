@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/encoded_dataset.hpp"
+#include "io/record_table.hpp"
+#include "io/shard_files.hpp"
+
+namespace ringtrain {
+
+/// Where the samples of a sharded data set are.
+struct ShardIndex {
+  std::vector<std::uint64_t> ends;  ///< for each shard, how many records it and those before have
+  RecordTable table;                ///< of all shards
+};
+
+/// Finds the encoded image in a record's bytes and verifies them. Throws Undecodable.
+using Unpack = std::span<const std::uint8_t> (*)(std::span<const std::uint8_t> record);
+
+struct ShardedData {
+  std::string kind;  ///< as `--data` names it
+  std::string directory;
+  std::vector<ShardFile> files;
+  ShardIndex index;  ///< labels are classes; -1 for a sample that unpack() refuses
+  Unpack unpack;
+};
+
+/// Reads one record a sample from its shard, by pread on any number of threads. Keeps as many files
+/// open as a quarter of what the process may; others are opened for each record. Throws
+/// Error(Exit::data) for records outside of their file.
+std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint64_t max_pixels);
+
+}  // namespace ringtrain

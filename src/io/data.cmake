@@ -5,6 +5,7 @@ set(IO_DATA_SOURCES
   dataset.cpp
   dataset_cifar10.cpp
   dataset_images.cpp
+  dataset_records.cpp
   dataset_shapes.cpp
   dataset_synthetic.cpp
   dataset_tfrecord.cpp
@@ -17,14 +18,17 @@ set(IO_DATA_SOURCES
   index_cache.cpp
   jpeg_decoder.cpp
   loader.cpp
+  pack.cpp
   png_decoder.cpp
   record_table.cpp
+  records_file.cpp
   resize.cpp
   resize_rows.cpp
   sample_order.cpp
   shapes.cpp
   shard_files.cpp
   sharded_dataset.cpp
+  shrink.cpp
   tfrecord.cpp)
 # vector loops, without the threads of OpenMP
 set_source_files_properties(resize_rows.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)

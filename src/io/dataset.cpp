@@ -11,7 +11,8 @@
 namespace ringtrain {
 namespace {
 
-const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images", "tfrecord"};
+const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
+                                     "images",    "tfrecord", "records"};
 
 [[noreturn]] void reject(std::string_view spec, std::string_view reason) {
   throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
@@ -19,8 +20,19 @@ const std::vector<std::string> kinds{"synthetic", "shapes", "cifar10", "images",
 
 [[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
   reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
-                           "shapes, cifar10:DIR, images:DIR and tfrecord:DIR",
+                           "shapes, cifar10:DIR, images:DIR, tfrecord:DIR and records:DIR",
                            nearest(kind, kinds)));
+}
+
+struct Parts {
+  std::string kind, directory;
+  bool has_directory;
+};
+
+Parts parts_of(std::string_view spec) {
+  const auto colon = spec.find(':');
+  if (colon == spec.npos) return {std::string(spec), "", false};
+  return {std::string(spec.substr(0, colon)), std::string(spec.substr(colon + 1)), true};
 }
 
 }  // namespace
@@ -34,21 +46,30 @@ Image Dataset::read(std::uint64_t sample) const {
 
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options) {
-  const auto colon = spec.find(':');
-  const auto kind = spec.substr(0, colon);
-  const std::string directory(colon == spec.npos ? "" : spec.substr(colon + 1));
+  const auto [kind, directory, has_directory] = parts_of(spec);
   if (std::ranges::find(kinds, kind) == kinds.end()) reject_kind(spec, kind);
 
   const bool generated = kind == "synthetic" || kind == "shapes";
-  if (generated && colon != spec.npos) reject(spec, fmt::format("'{}' takes no directory", kind));
+  if (generated && has_directory) reject(spec, fmt::format("'{}' takes no directory", kind));
   if (!generated && directory.empty())
     reject(spec, fmt::format("name the directory: {}:DIR", kind));
 
   if (kind == "synthetic") return open_synthetic(split, options);
   if (kind == "shapes") return open_shapes(split);
   if (kind == "cifar10") return open_cifar10(directory, split);
+  return open_encoded(spec, split, options);
+}
+
+std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
+                                             const DatasetOptions& options) {
+  const auto [kind, directory, has_directory] = parts_of(spec);
+  if (std::ranges::find(kinds, kind) == kinds.end())
+    return open_images(std::string(spec), split, options);
+  if (kind == "images") return open_images(directory, split, options);
   if (kind == "tfrecord") return open_tfrecord(directory, split, options);
-  return open_images(directory, split, options);
+  if (kind == "records") return open_records(directory, split, options);
+  throw Error(Exit::usage, "--pack " + printable(spec),
+              "there are no encoded images; known are DIR, images:DIR, tfrecord:DIR, records:DIR");
 }
 
 void check_enough(const Dataset& dataset, int ranks, int batch) {

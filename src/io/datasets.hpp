@@ -19,5 +19,13 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
 /// Shards of tf.Examples: train-00000-of-01024, and validation-, val- or test- likewise.
 std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Split split,
                                               const DatasetOptions& options);
+/// What pack() made.
+std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
+                                             const DatasetOptions& options);
+
+/// Opens `images:DIR`, `tfrecord:DIR` or `records:DIR`; a directory alone is an image folder.
+/// Throws Error(Exit::usage) for any other kind of data.
+std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
+                                             const DatasetOptions& options);
 
 }  // namespace ringtrain

@@ -40,7 +40,7 @@ bool skip_number(std::string_view& text, unsigned& number) {
 }
 
 struct Numbered {
-  std::string name;
+  std::string name, ending = {};
   unsigned number = 0, of = 0;
 };
 
@@ -52,6 +52,7 @@ std::optional<Numbered> numbered(const std::string& name, std::string_view split
   const bool is_shard = skip(rest, split) && skip(rest, "-") && skip_number(rest, shard.number) &&
                         skip(rest, "-of-") && skip_number(rest, shard.of) &&
                         std::ranges::find(endings, rest) != endings.end();
+  shard.ending = rest;
   return is_shard ? std::optional(shard) : std::nullopt;
 }
 
@@ -71,8 +72,8 @@ void check_complete(const fs::path& directory, std::string_view split,
   const unsigned of = shards.front().of;
   for (unsigned i = 0; i < std::max<std::size_t>(of, shards.size()); ++i) {
     if (i == shards.size() || shards[i].number > i)
-      fail(directory, fmt::format("{}-{:05}-of-{:05} is missing; {} of {} are there", split, i, of,
-                                  shards.size(), of));
+      fail(directory, fmt::format("{}-{:05}-of-{:05}{} is missing; {} of {} are there", split, i,
+                                  of, shards[0].ending, shards.size(), of));
     if (shards[i].of != of || shards[i].number < i)
       fail(directory,
            fmt::format("{} and {} belong to different sets; keep one set in a directory",

@@ -2,8 +2,14 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
 #include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/pack.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "train/cache_folder.hpp"
 #include "train/plan_report.hpp"
 
 namespace ringtrain {
@@ -14,6 +20,18 @@ std::string grouped(std::size_t number) {
   for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
     digits.insert(static_cast<std::size_t>(at), 1, ',');
   return digits;
+}
+
+void run_pack(const Command& command) {
+  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
+  options.data.cache_folder = cache_folder();
+  options.data.threads = command.options.data_threads.value_or(cpus);
+  options.data.tell = [](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  };
+  pack(options);
 }
 
 }  // namespace
@@ -42,6 +60,9 @@ void run_local(const Command& command) {
       return;
     case Command::Action::plan:
       fmt::print("{}", plan_report(command.options));
+      return;
+    case Command::Action::pack:
+      run_pack(command);
       return;
     default:
       fmt::print("{}", command.text);

@@ -4,7 +4,7 @@
 namespace ringtrain {
 
 /// Does what needs no other rank: --help, --version, --print-config, --model list, --inspect,
-/// --plan.
+/// --plan, --pack.
 /// Prints to standard output; a failure leaves as an Error.
 void run_local(const Command& command);
 

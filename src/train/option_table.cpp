@@ -40,7 +40,7 @@ class Table {
   void push(OptionEntry entry, bool bare) {
     entry.group = group_;
     entry.bare = bare;
-    entry.in_files = group_ != "files";
+    entry.in_files = entry.in_files && group_ != "files";
     entries_.push_back(std::move(entry));
   }
 
@@ -53,7 +53,8 @@ std::string choice() {
   return joined(names_of<E>, "|");
 }
 
-void add_model_and_data(Table& t, Options& o) {
+void add_model_and_data(Table& t, Request& r) {
+  Options& o = r.options;
   t.group("model");
   t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all"}, any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
@@ -67,6 +68,20 @@ void add_model_and_data(Table& t, Options& o) {
         {"data", "SPEC",
          "synthetic | shapes | cifar10:DIR | images:DIR | tfrecord:DIR | records:DIR"},
         any_text());
+  t.add(r.pack_source,
+        {.name = "pack",
+         .argument = "DIR OUT",
+         .description = "copy images (DIR, tfrecord:DIR) into files for records:OUT",
+         .unset = "none",
+         .in_files = false},
+        any_text());
+  t.add(r.pack_short_side,
+        {.name = "pack-short-side",
+         .argument = "N",
+         .description = "with --pack: scale larger images to this shorter side",
+         .unset = "as they are",
+         .in_files = false},
+        whole(16, 65'500));
   t.add(o.data_threads, {"data-threads", "N", "threads a rank that decode and augment", "its cpus"},
         whole(1, 1024));
   t.add(o.seed, {"seed", "N", "of initial weights, order and augmentation"}, seed_value());
@@ -185,7 +200,7 @@ void add_files(Table& t, Request& r) {
 
 std::vector<OptionEntry> option_table(Request& request) {
   Table table;
-  add_model_and_data(table, request.options);
+  add_model_and_data(table, request);
   add_run_and_device(table, request.options);
   add_optimizer(table, request.options);
   add_communication(table, request.options);

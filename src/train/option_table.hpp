@@ -11,6 +11,8 @@ namespace ringtrain {
 struct Request {
   Options options;
   std::string config = {}, inspect = {};
+  std::string pack_source = {}, pack_target = {};
+  std::optional<int> pack_short_side = {};
   bool print_config = false, version = false, help = false;
 };
 

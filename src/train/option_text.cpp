@@ -11,7 +11,8 @@ constexpr std::string_view intro =
     "train: trains an image classifier, data-parallel over all ranks of one MPI job.\n"
     "\n"
     "usage: mpirun -np N train [OPTION]...\n"
-    "       train --model list | --inspect FILE.h5 | --print-config | --version\n";
+    "       train --model list | --inspect FILE.h5 | --print-config | --version\n"
+    "       train --pack DIR OUT [--pack-short-side N]\n";
 constexpr std::string_view outro =
     "\nDefaults are in brackets; [recipe]: what the model is usually trained with.\n";
 

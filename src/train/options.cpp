@@ -130,7 +130,14 @@ Parser::Parser() {
   app_.set_help_flag();  // ours is printed before anything else is looked at
   app_.allow_extras();
   for (const OptionEntry& entry : table_)
-    if (entry.name != "config") add(entry);
+    if (entry.name != "config" && entry.name != "pack") add(entry);
+  const auto set_pack = [this](const std::vector<std::string>& directories) {
+    request_.pack_source = directories[0];
+    request_.pack_target = directories[1];
+  };
+  app_.add_option_function<std::vector<std::string>>("--pack", set_pack)
+      ->expected(2)
+      ->type_name("DIR OUT");
   app_.set_config("--config")->take_last()->check([this](const std::string& path) {
     config_file_ = path;
     return check_config_file(path);
@@ -244,6 +251,13 @@ Command Parser::parse(int argc, const char* const* argv) try {
   app_.parse(argc, argv);
   check_extras();
   if (!request_.inspect.empty()) return {.action = inspect, .inspect = request_.inspect};
+  need("pack-short-side", typed("pack"), "says how --pack DIR OUT copies images; add it");
+  if (typed("pack"))
+    return {.action = pack,
+            .options = request_.options,
+            .pack_source = request_.pack_source,
+            .pack_target = request_.pack_target,
+            .pack_short_side = request_.pack_short_side};
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};

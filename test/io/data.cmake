@@ -11,6 +11,7 @@ set(IO_DATA_TESTS
   framing_test.cpp
   loader_test.cpp
   real_data_test.cpp
+  records_test.cpp
   resize_test.cpp
   sample_order_test.cpp
   tfrecord_support.cpp

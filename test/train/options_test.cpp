@@ -165,6 +165,20 @@ TEST_CASE("options: help, version, list and inspect need no other rank") {
   CHECK(parse_line("--inspect run/step.h5").is_local());
 }
 
+TEST_CASE("options: packing needs a source and a target, and no other rank") {
+  const Command command = parse_line("--pack tfrecord:/data /packed --pack-short-side 320");
+
+  CHECK(command.action == Command::Action::pack);
+  CHECK(command.is_local());
+  CHECK(command.pack_source == "tfrecord:/data");
+  CHECK(command.pack_target == "/packed");
+  CHECK(command.pack_short_side == 320);
+  CHECK(!parse_line("--pack a b").pack_short_side);
+  CHECK_THAT(refusal("--pack a"), Contains("--pack") && Contains("At least 2"));
+  CHECK_THAT(refusal("--pack-short-side 320"), Contains("--pack DIR OUT"));
+  CHECK_THAT(refusal("--pack a b --pack-short-side 15"), Contains("16 to 65500"));
+}
+
 TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--epcohs 90"), Contains("--epcohs") && Contains("--epochs"));
   CHECK_THAT(refusal("--final 3s"), Contains("nearest name is --final-save-timeout"));

@@ -68,9 +68,9 @@ struct DatasetOptions {
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };
 
-/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR` or `tfrecord:DIR`. Throws
-/// Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data that
-/// cannot be trained on. Reads no file of another split, but for the class names. Null for the
+/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.
+/// Throws Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data
+/// that cannot be trained on. Reads no file of another split, but for the class names. Null for the
 /// evaluation split of data that have none.
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});

@@ -83,12 +83,14 @@ struct Options {
 
 /// What one call of the program is to do. All but `train` are local: they need no other rank.
 struct Command {
-  enum class Action { train, show_text, list_models, inspect, plan };
+  enum class Action { train, show_text, list_models, inspect, plan, pack };
 
   Action action = Action::train;
-  Options options = {};      ///< of train and plan
+  Options options = {};      ///< of train, plan and pack
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
   std::string inspect = {};  ///< the checkpoint file
+  std::string pack_source = {}, pack_target = {};
+  std::optional<int> pack_short_side = {};
 
   bool is_local() const { return action != Action::train; }
 };

@@ -1,0 +1,85 @@
+#include <fmt/core.h>
+
+#include <array>
+
+#include "io/datasets.hpp"
+#include "io/decoder.hpp"
+#include "io/each_shard.hpp"
+#include "io/records_file.hpp"
+#include "io/sharded_dataset.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::array<std::string_view, 1> ending{".records"};
+constexpr std::array<std::string_view, 1> training_split{"train"}, evaluation_split{"val"};
+
+struct File {
+  RecordsHead head;
+  RecordTable table;
+};
+
+[[noreturn]] void fail(const std::string& path, std::string_view reason) {
+  throw Error(Exit::data, "read records in " + printable(path), reason);
+}
+
+File read(const std::string& path) {
+  FileSource source(path);
+  try {
+    const RecordsHead head = read_head(source);
+    return {head, read_table(source, head)};
+  } catch (const Undecodable& failure) {
+    fail(path, failure.what());
+  }
+}
+
+std::vector<File> read_all(const std::string& directory, const std::vector<ShardFile>& files,
+                           const DatasetOptions& options) {
+  std::vector<File> read_files(files.size());
+  each_shard(
+      files.size(), options.threads,
+      [&](std::size_t i) { read_files[i] = read(directory + "/" + files[i].name); },
+      [&](std::size_t done) {
+        options.tell(fmt::format("opening {}: {} of {} shards done", printable(directory), done,
+                                 files.size()));
+      });
+  return read_files;
+}
+
+/// One index of all files, which must have been packed together, with these names.
+ShardIndex join(const std::string& directory, const std::vector<ShardFile>& files,
+                const std::vector<File>& read_files, const std::vector<std::string>& class_names) {
+  ShardIndex index;
+  index.table.class_names = class_names;
+  for (std::size_t i = 0; i < read_files.size(); ++i) {
+    const auto& [head, table] = read_files[i];
+    if (head.pack_id != read_files[0].head.pack_id || table.class_names != class_names)
+      fail(directory + "/" + files[i].name,
+           "packed from other data, or in another way, than the files beside it; pack all again");
+    auto& records = index.table.records;
+    records.insert(records.end(), table.records.begin(), table.records.end());
+    index.ends.push_back(records.size());
+  }
+  return index;
+}
+
+}  // namespace
+
+std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
+                                             const DatasetOptions& options) {
+  const auto training = find_shards(directory, training_split, ending);
+  if (training.empty())
+    fail(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
+  auto files =
+      split == Split::training ? training : find_shards(directory, evaluation_split, ending);
+  if (files.empty()) return nullptr;
+  // The first file of training knows the classes, for evaluation, too.
+  const auto names = read(directory + "/" + training[0].name).table.class_names;
+  ShardIndex index = join(directory, files, read_all(directory, files, options), names);
+  return make_sharded_dataset(
+      {"records", directory, std::move(files), std::move(index), unpack_record},
+      options.max_pixels);
+}
+
+}  // namespace ringtrain

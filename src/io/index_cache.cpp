@@ -16,6 +16,7 @@
 
 #include "io/decoder.hpp"
 #include "io/file_bytes.hpp"
+#include "io/storage_error.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
@@ -90,8 +91,8 @@ void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
 FileDescriptor locked(const fs::path& file, const DatasetOptions& options) {
   using namespace std::chrono_literals;
   const std::string path = file.native() + ".lock";
-  FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  check_errno(lock.get(), "open " + printable(path));
+  FileDescriptor lock(check_storage(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
+                                    "open " + printable(path)));
   for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
        ++tries) {
     if (tries == 50)

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <fstream>
 
 #include "io/tfrecord_support.hpp"
@@ -279,4 +280,26 @@ TEST_CASE("tfrecord: more shards than files that may be open") {
 
   for (std::uint64_t i = 0; i < data->size(); i += 7)
     REQUIRE(data->read(i).pixels == gradient_image({8, 9}, static_cast<int>(i % 5)).pixels);
+}
+
+TEST_CASE("tfrecord: scripts/make_tfrecords.py makes shards of an image folder") {
+  const TempDirectory folder;
+  const Home home;
+  for (int i = 0; i < 6; ++i)
+    write_file(folder.path() / (i < 5 ? "train" : "val") / (i < 2 ? "cat" : "dog") /
+                   (std::to_string(i) + ".png"),
+               picture(i));
+  const std::string command = std::string("python3 '") + RINGTRAIN_SOURCE_DIR +
+                              "/scripts/make_tfrecords.py' '" + folder.path().native() + "' '" +
+                              home.directory.path().native() + "' 2";
+  REQUIRE(std::system(command.c_str()) == 0);
+
+  for (const Split split : {Split::training, Split::evaluation}) {
+    const auto images = open_dataset("images:" + folder.path().native(), split);
+    const auto shards = open_dataset("tfrecord:" + home.directory.path().native(), split);
+    CHECK(shards->class_names() == images->class_names());
+    REQUIRE(labels_of(*shards) == labels_of(*images));
+    for (std::uint64_t i = 0; i < images->size(); ++i)
+      CHECK(shards->read(i).pixels == images->read(i).pixels);
+  }
 }

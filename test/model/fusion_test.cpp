@@ -246,6 +246,25 @@ Graph pools() {
   return std::move(b).finish(x);
 }
 
+// Blocks that begin with several convolutions of one pixel, which are merged, and end in a
+// concatenation.
+Graph branches() {
+  Builder b;
+  const auto unit = [&](TensorId x) { return b.g.relu(b.norm(x, b.layers % 2 == 0)); };
+  const auto block = [&](TensorId x) {
+    const TensorId one = b.convolution(x, 3), two = b.convolution(x, 5),
+                   three = b.convolution(x, 2);
+    const TensorId a = unit(one), c = b.norm(two), d = unit(three);
+    return b.g.beside(
+        {a, b.unit(c, 4, 3),
+         b.unit(b.g.max_pool(d, {.size = 3, .stride = 1, .padding = Padding::same}), 3, 3)});
+  };
+  TensorId x = block(b.unit(b.image(), 4, 3));
+  const TensorId one = b.convolution(x, 10), two = b.convolution(x, 10);
+  x = b.g.relu(b.g.sum(b.norm(one), b.norm(two)));
+  return std::move(b).finish(block(x));
+}
+
 Graph small(const std::string& model, int size, int divisor) {
   return Shrunk(make_model(model, 5).graph, size, divisor).graph();
 }
@@ -253,8 +272,11 @@ Graph small(const std::string& model, int size, int divisor) {
 }  // namespace
 
 TEST_CASE("fusions: small networks train the same, whatever is refused") {
-  const int which = GENERATE(0, 1, 2);
-  const Graph graph = which == 0 ? bottlenecks() : which == 1 ? odd_neighbours() : pools();
+  const int which = GENERATE(0, 1, 2, 3);
+  const Graph graph = which == 0   ? bottlenecks()
+                      : which == 1 ? odd_neighbours()
+                      : which == 2 ? pools()
+                                   : branches();
   std::vector<Supports> backends = each_refused();
   backends.push_back(everything);
   backends.push_back(nothing);

@@ -119,25 +119,31 @@ Graph small_network() {
   return std::move(g).finish();
 }
 
-// Concatenations of all that a block of Inception joins, one of them nested.
+// Concatenations of all that a block of Inception joins, one of them nested; two convolutions that
+// are merged.
 Graph blocks_of_branches() {
   const Initialiser initial{Initialiser::Kind::normal, 0.3};
   GraphBuilder g;
   int layers = 0;
+  const auto convolution = [&](TensorId x, int channels, int size = 1, int stride = 1) {
+    return g.convolution(std::to_string(++layers), x,
+                         {.channels = channels,
+                          .height = size,
+                          .width = size,
+                          .stride = stride,
+                          .initial = initial});
+  };
+  const auto norm = [&](TensorId x) {
+    return g.relu(g.batch_norm("bn" + std::to_string(++layers), x, {.gamma = false}));
+  };
   const auto unit = [&](TensorId x, int channels, int size = 1, int stride = 1) {
-    const std::string name = std::to_string(++layers);
-    x = g.convolution(name, x,
-                      {.channels = channels,
-                       .height = size,
-                       .width = size,
-                       .stride = stride,
-                       .initial = initial});
-    return g.relu(g.batch_norm("bn" + name, x, {.gamma = false}));
+    return norm(convolution(x, channels, size, stride));
   };
   const GraphBuilder::PoolOptions same{.size = 3, .stride = 1, .padding = Padding::same};
   TensorId x = g.input(12, 12, 3, {Normalisation::standardise_image, {}, {}, true});
   x = unit(x, 16, 3);
-  x = g.beside({unit(x, 16), unit(unit(x, 8), 24, 3), unit(g.average_pool(x, same), 8)});
+  const TensorId one = convolution(x, 16), other = convolution(x, 8);
+  x = g.beside({norm(one), unit(norm(other), 24, 3), unit(g.average_pool(x, same), 8)});
   x = g.beside(
       {unit(x, 16, 3, 2), g.max_pool(x, {.size = 3, .stride = 2, .padding = Padding::same})});
   const TensorId middle = unit(x, 16);
@@ -206,7 +212,8 @@ TEST_CASE("cuda program: networks agree with the reference") {
   check_agrees(name, mode, {.element = element});
 }
 
-TEST_CASE("cuda program: of concatenations, only what a convolution writes is copied") {
+TEST_CASE(
+    "cuda program: of concatenations, only what a convolution writes is copied; two are merged") {
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const auto backend = make_gpu_backend({.element = element});
   const Schedule s = make_schedule(
@@ -218,7 +225,8 @@ TEST_CASE("cuda program: of concatenations, only what a convolution writes is co
 
   CHECK(steps("Concat") == 1);
   CHECK(steps("ChannelSlice") == 1);
-  CHECK(s.slices.size() == 19);
+  CHECK(s.slices.size() == 19 + 4);
+  CHECK(steps("ConvolutionForward") == 11 - 1);
 }
 
 TEST_CASE("cuda program: with engines that were timed a network agrees with the reference") {

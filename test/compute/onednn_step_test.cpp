@@ -191,6 +191,29 @@ TEST_CASE("onednn: concatenation and slices agree with the reference", "[onednn]
       .check();
 }
 
+TEST_CASE("onednn: BatchNorm and copies work on slices of wider tensors", "[onednn]") {
+  const int channels = GENERATE(16, 48), first = GENERATE(0, 32), last = GENERATE(16, 5);
+  const bool relu = GENERATE(true, false);
+  CAPTURE(channels, first, last, relu);
+  enum : TensorId { in, out, tail, x, dy, y, dx, end, part };
+  const Shape s{2, 5, 7, channels}, few{2, 5, 7, last}, wide{2, 5, 7, first + 2 * channels + last};
+  const std::size_t c = channels;
+  BatchNormForward forward{x, y, no_tensor, ParameterRange{c, c}, {0, c}, {0, 2 * c}};
+  BatchNormBackward backward{x,     no_tensor, dy, no_tensor, dx, no_tensor, ParameterRange{c, c},
+                             {0, c}};
+  forward.relu = backward.relu = relu;
+  BackendComparison comparison(
+      {wide, wide, few, s, s, s, s, few, s}, x,
+      {forward, backward, Concat{{tail}, end}, ChannelSlice{in, part, first}}, 2 * c, 2 * c);
+  comparison.lay(x, {in, first});
+  comparison.lay(dy, {in, first + channels});
+  comparison.lay(y, {out, first});
+  comparison.lay(dx, {out, first + channels});
+  comparison.lay(end, {out, first + 2 * channels});
+
+  comparison.check(2e-5);
+}
+
 TEST_CASE("onednn: the parameterless shortcut agrees with the reference", "[onednn]") {
   const int channels = sizes_of_channels(), more = GENERATE(0, 3, 16), stride = GENERATE(1, 2);
   CAPTURE(channels, more, stride);

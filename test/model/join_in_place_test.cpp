@@ -1,8 +1,10 @@
 // Concatenations without copies: the same results, whatever a backend refuses.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "support/random_batch.hpp"
@@ -129,6 +131,48 @@ TEST_CASE("join in place: an evaluation joins as well") {
 
   CHECK(count(s, "Concat") == 2);
   CHECK(s.backward == s.steps.size());
+}
+
+TEST_CASE("join in place: oneDNN joins what lies in whole blocks, and merges, with equal results") {
+  GraphBuilder g;
+  const auto norm = [&](const std::string& name, TensorId x) {
+    return g.relu(g.batch_norm("bn" + name, x, {}));
+  };
+  TensorId x = g.input(9, 8, 3, {Normalisation::standardise_image, {}, {}, false});
+  x = norm("0", g.convolution("0", x, {.channels = 16, .height = 3, .width = 3}));
+  const TensorId a = g.convolution("a", x, {.channels = 32}),
+                 b = g.convolution("b", x, {.channels = 16});
+  const TensorId c = g.convolution("c", norm("b", b), {.channels = 16, .height = 3, .width = 3});
+  x = g.beside({norm("a", a), norm("c", c),
+                g.max_pool(x, {.size = 3, .stride = 1, .padding = Padding::same})});
+  g.loss(g.matrix_product("fc", g.global_pool(x), 5, {}, 0.0, true));
+  const Graph graph = std::move(g).finish();
+  const Batch batch = random_batch(batch_size, 9, 8, 3, 5);
+  const auto parameters = some_parameters(graph);
+  const auto backend = make_onednn_backend();
+  const Schedule s = schedule_of(graph, [&](const Schedule& tensors, const Step& step) {
+    return backend->supports(tensors, step);
+  });
+  Memory& memory = backend->memory();
+  const Buffer values = memory.allocate(graph.parameter_count()),
+               gradients = memory.allocate(graph.parameter_count()),
+               statistics = memory.allocate(graph.statistic_count()),
+               moments = memory.allocate(graph.statistic_count());
+  std::ranges::copy(parameters, values.view().data());
+
+  backend->compile(s, {values, gradients, statistics, moments}, 7)
+      ->run(batch, 1. / batch_size, nullptr);
+
+  const Outcome copied = train_once(schedule_of(graph, nothing, false), parameters, batch);
+  CHECK(count(s, "ConvolutionForward") == 3);
+  CHECK(count(s, "Concat") == 1);  // the pool's
+  CHECK(count(s, "ChannelSlice") == 1);
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < copied.gradients.size(); ++i) {
+    difference = std::max(difference, std::abs(copied.gradients[i] - gradients.view().host()[i]));
+    largest = std::max(largest, std::abs(copied.gradients[i]));
+  }
+  CHECK(difference < 1e-5 * largest);
 }
 
 TEST_CASE("join in place: what is not copied takes no memory") {

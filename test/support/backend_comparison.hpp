@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
@@ -28,12 +29,13 @@ class BackendComparison {
   /// `first_written` and all tensors after it are results, those before are random.
   BackendComparison(std::vector<Shape> tensors, TensorId first_written, std::vector<Step> steps,
                     std::size_t parameters = 0, std::size_t statistics = 0)
-      : first_written_(first_written), count_(static_cast<TensorId>(tensors.size())) {
+      : first_written_(first_written),
+        count_(static_cast<TensorId>(tensors.size())),
+        steps_(std::move(steps)) {
     schedule_.tensors = tensors;
     schedule_.parameters = parameters;
     schedule_.statistics = statistics;
     schedule_.batch = tensors[0].batch;
-    keep_all(steps);
     batch_.labels.resize(schedule_.batch);
     for (int n = 0; n < schedule_.batch; ++n) {
       batch_.samples.push_back(100 + n);
@@ -46,8 +48,13 @@ class BackendComparison {
   /// Applied to every random value: to make ties, say.
   void map_inputs(float (*map)(float)) { map_ = map; }
 
+  /// Makes `id` part of a random tensor, which is then a result, too: in other channels it stays as
+  /// it was.
+  void lay(TensorId id, Slice place) { schedule_.slices[id] = place; }
+
   /// Runs both and checks every result, and that oneDNN's padding is zero.
   void check(double tolerance = 1e-5) {
+    keep_all();
     HostMemory memory;
     Buffer parameters = memory.allocate(schedule_.parameters),
            gradients = memory.allocate(schedule_.parameters),
@@ -66,13 +73,14 @@ class BackendComparison {
     for (TensorId id = 0; id < first_written_; ++id) {
       std::vector<float> values(schedule_.tensors[id].elements());
       fill(values, state[id], id);
-      onednn.write(id, values);
+      if (!schedule_.is_slice(id)) onednn.write(id, values);
     }
 
     const StepResult result = program->run(batch_, state.sample_weight, nullptr);
     for (const Step& step : schedule_.steps) reference::run(step, state);
 
-    for (TensorId id = first_written_; id < count_; ++id) {
+    for (TensorId id = 0; id < count_; ++id) {
+      if (id < first_written_ && !has_slices(id)) continue;
       CAPTURE(id);
       CHECK(relative_error(onednn.read(id), state[id]) < tolerance);
       CHECK(onednn.padding_is_zero(id));
@@ -89,16 +97,22 @@ class BackendComparison {
   static constexpr std::uint64_t seed = 7;
 
   // Steps that touch every tensor before and after, so that none gives its memory to another.
-  void keep_all(const std::vector<Step>& steps) {
+  void keep_all() {
     std::vector<Step> touch;
     for (TensorId id = 0; id < count_; ++id) {
       schedule_.tensors.push_back(schedule_.tensors[id]);
+      if (schedule_.is_slice(id)) continue;
       touch.push_back(Add{id, id, count_ + id});
     }
     schedule_.steps = touch;
-    schedule_.steps.insert(schedule_.steps.end(), steps.begin(), steps.end());
+    schedule_.steps.insert(schedule_.steps.end(), steps_.begin(), steps_.end());
     schedule_.steps.insert(schedule_.steps.end(), touch.begin(), touch.end());
     schedule_.backward = touch.size();
+  }
+
+  bool has_slices(TensorId id) const {
+    return std::ranges::any_of(schedule_.slices,
+                               [&](const auto& slice) { return slice.second.of == id; });
   }
 
   void fill(std::span<float> single, std::span<double> exact, std::uint64_t stream) const {
@@ -110,6 +124,7 @@ class BackendComparison {
   Schedule schedule_;
   TensorId first_written_;
   TensorId count_;
+  std::vector<Step> steps_;
   Batch batch_;
   float (*map_)(float) = [](float v) { return v; };
 };

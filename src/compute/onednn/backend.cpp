@@ -7,6 +7,7 @@
 #include "compute/onednn/layout.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/program.hpp"
+#include "compute/onednn/slices.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
 namespace ringtrain::onednn {
@@ -106,6 +107,11 @@ void PlannedProgram::place_tensors() {
   arena_ = allocate(memory_, places.bytes);
   for (std::size_t id = 0; id < tensors_.size(); ++id)
     tensors_[id].data = arena_.view().data() + places.offset[id] / sizeof(float);
+  for (const auto& [id, place] : schedule_.slices) {
+    Tensor& part = tensors_[id];
+    part.held_blocks = tensors_[place.of].blocks();
+    part.data += place.first / part.block * part.plane();
+  }
 }
 
 void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa isa) {
@@ -161,6 +167,7 @@ StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const F
 void PlannedProgram::write(TensorId id, std::span<const float> values) {
   const Tensor& t = tensors_[id];
   expects(values.size() == t.shape.elements(), "OnednnProgram::write: a value an element");
+  expects(!schedule_.is_slice(id), "OnednnProgram::write: no slice");
   std::fill_n(t.data, t.elements(), 0.f);
   for (std::size_t i = 0; i < values.size(); ++i) t.data[t.place(i)] = values[i];
 }
@@ -177,7 +184,7 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
   const int used = t.shape.channels % t.block;
   if (used == 0) return true;
   for (std::size_t n = 0; n < std::size_t(t.shape.batch); ++n)
-    for (std::size_t i = (t.blocks() - 1) * t.plane(); i < t.image(); ++i)
+    for (std::size_t i = (t.blocks() - 1) * t.plane(); i < t.blocks() * t.plane(); ++i)
       if (i % t.block >= std::size_t(used) && t.data[n * t.image() + i] != 0) return false;
   return true;
 }
@@ -186,7 +193,7 @@ class OnednnBackend final : public Backend {
  public:
   std::string name() const override { return "onednn"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
-    return !touches_slice(schedule, step) &&
+    return takes_slices(schedule, step, block_of(effective_isa())) &&
            std::visit([](const auto& kind) { return has_plan(kind); }, step);
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,

@@ -15,12 +15,12 @@ struct Geometry {
         threads(planner.threads()),
         sums(planner.scratch(x.planes() * 2 * x.block * sizeof(double))) {}
 
-  // Calls f(first element, first channel, the plane's sums) for every plane.
+  // Calls f(plane, first channel, the plane's sums) for every plane.
   template <class F>
   void for_each_plane(const Frame& frame, const F& f) const {
     double* all = sums.in<double>(frame);
     for_each_item(threads, x.planes(), [&](std::size_t plane) {
-      f(plane * x.plane(), plane % x.blocks() * x.block, all + plane * 2 * x.block);
+      f(plane, plane % x.blocks() * x.block, all + plane * 2 * x.block);
     });
   }
   // The two sums of one channel over the images: f(first, second) for each image in turn.
@@ -36,13 +36,9 @@ struct Geometry {
   Scratch sums;
 };
 
-float* data_of(TensorId id, const Planner& planner) {
-  return id == no_tensor ? nullptr : planner.tensor(id).data;
-}
-
-template <class T>
-T* at(T* tensor, std::size_t first) {
-  return tensor ? tensor + first : nullptr;
+// Without data where there is none.
+Tensor tensor_or_none(TensorId id, const Planner& planner) {
+  return id == no_tensor ? Tensor{} : planner.tensor(id);
 }
 
 // Two BatchNorms may read one tensor; each has a beta of its own.
@@ -55,10 +51,10 @@ class Forward {
         geometry_(planner.tensor(step.x), planner),
         moments_(geometry_.x,
                  planner.keep(Kept::moments, name_of_norm(step), Moments::size(geometry_.x))),
-        residual_(data_of(step.residual, planner)),
+        residual_(tensor_or_none(step.residual, planner)),
         gamma_(planner.parameters(step.gamma)),
         beta_(planner.parameters(step.beta)),
-        y_(data_of(step.y, planner)),
+        y_(planner.tensor(step.y)),
         statistics_(
             (step.training ? planner.buffers().batch_statistics : planner.buffers().statistics)
                 .slice(step.statistics)
@@ -69,8 +65,8 @@ class Forward {
   void operator()(const Frame& frame) const {
     const Tensor& x = geometry_.x;
     if (step_.training)
-      geometry_.for_each_plane(frame, [&](std::size_t first, std::size_t, double* sums) {
-        plane_moments_(x.data + first, x.pixels(), sums);
+      geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t, double* sums) {
+        plane_moments_(x.plane_at(plane), x.pixels(), sums);
       });
     for_each_item(geometry_.threads, geometry_.channels, [&](std::size_t c) {
       if (step_.training)
@@ -78,9 +74,9 @@ class Forward {
       else
         set(c, statistics_[c], statistics_[geometry_.channels + c]);
     });
-    geometry_.for_each_plane(frame, [&](std::size_t first, std::size_t channel, double*) {
-      apply_(x.data + first, at(residual_, first), y_ + first, x.pixels(), moments_, channel,
-             step_.relu);
+    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double*) {
+      apply_(x.plane_at(plane), residual_.plane_at(plane), y_.plane_at(plane), x.pixels(), moments_,
+             channel, step_.relu);
     });
   }
 
@@ -114,8 +110,10 @@ class Forward {
   BatchNormForward step_;
   Geometry geometry_;
   Moments moments_;
-  const float *residual_, *gamma_, *beta_;
-  float *y_, *statistics_;
+  Tensor residual_;
+  const float *gamma_, *beta_;
+  Tensor y_;
+  float* statistics_;
   decltype(pick<PlaneMoments>(Isa{})) plane_moments_;
   decltype(pick<Apply>(Isa{})) apply_;
 };
@@ -125,10 +123,10 @@ class Backward {
   Backward(const BatchNormBackward& step, Planner& planner)
       : geometry_(planner.tensor(step.x), planner),
         moments_(geometry_.x, planner.kept(Kept::moments, name_of_norm(step))),
-        upstream_{geometry_.x.data, data_of(step.y, planner), data_of(step.dy, planner),
-                  data_of(step.dy2, planner), step.relu},
-        dx_(data_of(step.dx, planner)),
-        dresidual_(data_of(step.dresidual, planner)),
+        upstream_{geometry_.x, tensor_or_none(step.y, planner), planner.tensor(step.dy),
+                  tensor_or_none(step.dy2, planner), step.relu},
+        dx_(planner.tensor(step.dx)),
+        dresidual_(tensor_or_none(step.dresidual, planner)),
         dgamma_(planner.gradients(step.gamma)),
         dbeta_(planner.gradients(step.beta)),
         averages_(planner.scratch(2 * moments_.channels * sizeof(float))),
@@ -138,24 +136,30 @@ class Backward {
   void operator()(const Frame& frame) const {
     const std::size_t pixels = geometry_.x.pixels();
     float *mean_g = averages_.in(frame), *slope = mean_g + moments_.channels;
-    geometry_.for_each_plane(frame, [&](std::size_t first, std::size_t channel, double* sums) {
-      plane_sums_(from(upstream_, first), at(dresidual_, first), pixels, moments_, channel, sums);
+    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double* sums) {
+      plane_sums_(upstream_.at(plane), dresidual_.plane_at(plane), pixels, moments_, channel, sums);
     });
     std::fill_n(mean_g, 2 * moments_.channels, 0.f);
     for_each_item(geometry_.threads, geometry_.channels,
                   [&](std::size_t c) { combine(frame, c, mean_g, slope); });
     // Where g was written, it is read back: one tensor instead of up to three.
-    const Upstream u =
-        dresidual_ ? Upstream{upstream_.x, nullptr, dresidual_, nullptr, false} : upstream_;
-    geometry_.for_each_plane(frame, [&](std::size_t first, std::size_t channel, double*) {
-      input_gradient_(from(u, first), dx_ + first, pixels, moments_, channel, mean_g, slope);
+    const UpstreamTensors u =
+        dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, false} : upstream_;
+    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double*) {
+      input_gradient_(u.at(plane), dx_.plane_at(plane), pixels, moments_, channel, mean_g, slope);
     });
   }
 
  private:
-  static Upstream from(const Upstream& u, std::size_t first) {
-    return {u.x + first, at(u.y, first), u.dy + first, at(u.dy2, first), u.masked};
-  }
+  // Upstream, of all planes.
+  struct UpstreamTensors {
+    Tensor x, y, dy, dy2;
+    bool masked;
+    Upstream at(std::size_t plane) const {
+      return {x.plane_at(plane), y.plane_at(plane), dy.plane_at(plane), dy2.plane_at(plane),
+              masked};
+    }
+  };
 
   void combine(const Frame& frame, std::size_t c, float* mean_g, float* slope) const {
     double sum = 0, dot = 0;
@@ -173,8 +177,9 @@ class Backward {
 
   Geometry geometry_;
   Moments moments_;
-  Upstream upstream_;
-  float *dx_, *dresidual_, *dgamma_, *dbeta_;
+  UpstreamTensors upstream_;
+  Tensor dx_, dresidual_;
+  float *dgamma_, *dbeta_;
   Scratch averages_;
   decltype(pick<PlaneSums>(Isa{})) plane_sums_;
   decltype(pick<InputGradient>(Isa{})) input_gradient_;

@@ -72,12 +72,13 @@ void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const W
   const int first = down_.first.front(), end = down_.first.back() + down_.taps;
   const std::size_t row = std::size_t(width) * Image::channels;
   const std::size_t source_row = std::size_t(image.extent.width) * Image::channels;
-  grow(rows_, (end - first) * row);
-  grow(sums_, row + 1);
-  for (int i = first; i < end; ++i) {
-    const bool last = i + 1 == y.source;
+  grow(rows_, (end - first + 1) * row);  // an odd row is scaled twice
+  grow(sums_, 2 * (row + 1));
+  for (int i = first; i < end; i += 2) {
+    const std::size_t next = i + 1 < end ? source_row : 0;
+    const bool last = i + 2 >= y.source;
     const auto across = fits && !last ? kernels_.across : plain_row_kernels().across;
-    across(across_, &image.pixels[i * source_row], sums_.data(), &rows_[(i - first) * row]);
+    across(across_, &image.pixels[i * source_row], next, sums_.data(), &rows_[(i - first) * row]);
   }
   for (int i = 0; i < height; ++i)
     kernels_.down({&rows_[(down_.first[i] - first) * row],

@@ -27,11 +27,12 @@ struct WeightedRows {
 /// The inner loops of resizing, for one instruction set; all give the same bits. Neither throws.
 struct RowKernels {
   std::string_view name;
-  /// across() takes a multiple of this many taps. Unless it is 1, the row is followed by another.
+  /// across() takes a multiple of this many taps. Unless it is 1, the rows are followed by another.
   int taps;
-  /// Scales one row of RGB. `sums`: memory for 3 numbers an output pixel and one more.
-  void (*across)(const AxisFilter& filter, const std::uint8_t* row, std::int32_t* sums,
-                 std::uint8_t* out);
+  /// Scales two rows of RGB, `row` and `row + next`, which may be the same, into one after the
+  /// other. `sums`: memory for 3 numbers an output pixel of both and one more of each.
+  void (*across)(const AxisFilter& filter, const std::uint8_t* row, std::size_t next,
+                 std::int32_t* sums, std::uint8_t* out);
   /// Sums rows. `sums`: memory for a row.
   void (*down)(const WeightedRows& rows, std::int32_t* sums, std::uint8_t* out);
 };

@@ -1,0 +1,44 @@
+// render_image: reads lines of LEFT TOP WIDTH HEIGHT SIDE MIRRORED FILE; for each it writes what
+// the loader makes of that part of the image: SIDE x SIDE pixels, three bytes each.
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include "io/decoder.hpp"
+#include "io/file_bytes.hpp"
+#include "io/framing.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+std::vector<std::uint8_t> rendered(const std::string& file, const Framing& framing, Extent output) {
+  std::vector<std::uint8_t> bytes, result(output.pixels() * Image::channels);
+  read_file(file, bytes);
+  const auto decoder = make_image_decoder(std::uint64_t{1} << 26);
+  const Extent full = decoder->open(bytes);
+  Image image;
+  Renderer().run(decoder->pixels(need_of(framing, full, output), image), framing, output,
+                 result.data());
+  return result;
+}
+
+}  // namespace
+
+int main() {
+  try {
+    Box box;
+    int side = 0;
+    bool mirrored = false;
+    std::string file;
+    while (std::cin >> box.left >> box.top >> box.width >> box.height >> side >> mirrored &&
+           std::getline(std::cin >> std::ws, file)) {
+      const auto result = rendered(file, {box, {side, side}, 0, 0, mirrored}, {side, side});
+      std::fwrite(result.data(), 1, result.size(), stdout);
+    }
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "%s\n", failure.what());
+    return 1;
+  }
+}

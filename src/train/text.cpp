@@ -3,34 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
 
-#include "ringtrain/base/printable.hpp"
-
 namespace ringtrain {
 namespace {
-
-template <class T>
-std::optional<T> whole_text(std::string_view text) {
-  T value{};
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-template <class T>
-T between(std::string_view text, T low, T high, std::string_view kind) {
-  const std::optional<T> value = whole_text<T>(text);
-  // written so that a NaN fails too
-  if (!value || !(*value >= low && *value <= high))
-    throw BadValue(fmt::format("must be a {} from {} to {}", kind, low, high));
-  return *value;
-}
 
 double seconds_of(char unit) {
   switch (unit) {
@@ -50,7 +29,7 @@ double seconds_of(char unit) {
 std::optional<double> clock_time(std::string_view text) {
   double seconds = 0;
   for (const std::string& part : split(text, ':')) {
-    const auto value = whole_text<std::uint32_t>(part);
+    const auto value = number_in<std::uint32_t>(part);
     if (!value) return std::nullopt;
     seconds = seconds * 60 + *value;
   }
@@ -61,7 +40,7 @@ std::optional<double> units_time(std::string_view text) {
   double seconds = 0, last_unit = 1e9;
   while (!text.empty()) {
     const std::size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
-    const auto value = whole_text<double>(text.substr(0, digits));
+    const auto value = number_in<double>(text.substr(0, digits));
     const double unit = digits < text.size() ? seconds_of(text[digits]) : 1;
     if (!value || unit == 0 || unit >= last_unit) return std::nullopt;
     seconds += *value * unit;
@@ -71,33 +50,7 @@ std::optional<double> units_time(std::string_view text) {
   return seconds;
 }
 
-/// Whether `c` goes on with a character of UTF-8 that began before.
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
 }  // namespace
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator)
-      parts.emplace_back();
-    else
-      parts.back() += c;
-  }
-  return parts;
-}
-
-std::int64_t whole_between(std::string_view text, std::int64_t low, std::int64_t high) {
-  return between(text, low, high, "whole number");
-}
-
-double number_between(std::string_view text, double low, double high) {
-  return between(text, low, high, "number");
-}
-
-std::uint64_t unsigned_number(std::string_view text) {
-  return between(text, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(), "whole number");
-}
 
 double duration(std::string_view text) {
   const auto seconds = text.find(':') == text.npos ? units_time(text) : clock_time(text);
@@ -115,15 +68,6 @@ std::string duration_text(double seconds) {
     seconds -= count * seconds_of(unit);
   }
   return text;
-}
-
-std::string brief(std::string_view text) {
-  constexpr std::size_t most = 400;
-  if (text.size() <= most) return printable(text);
-  std::size_t head = most / 2, tail = text.size() - most / 2;
-  for (int i = 0; i < 3 && continues(text[head]); ++i) --head;
-  for (int i = 0; i < 3 && continues(text[tail]); ++i) ++tail;
-  return printable(text.substr(0, head)) + " ... " + printable(text.substr(tail));
 }
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {

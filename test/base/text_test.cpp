@@ -1,0 +1,25 @@
+#include "ringtrain/base/text.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+
+TEST_CASE("brief: leaves the middle out of long texts, between two characters of UTF-8") {
+  std::string euros;
+  for (int i = 0; i < 200; ++i) euros += "\u20ac";  // three bytes each: 200 is inside one
+
+  CHECK(brief(std::string(400, 'a')) == std::string(400, 'a'));
+  CHECK(brief(std::string(401, 'a')) == std::string(200, 'a') + " ... " + std::string(200, 'a'));
+  CHECK(brief(euros) == euros.substr(0, 66 * 3) + " ... " + euros.substr(0, 66 * 3));
+  CHECK(brief("\x1b[2J") == "\\x1b[2J");
+}
+
+TEST_CASE("numbers: all of the text, within bounds, or what it must be") {
+  CHECK(whole_between("-3", -3, 3) == -3);
+  CHECK(number_between("2.5e-3", 0, 1) == 0.0025);
+  CHECK(split("a::b", ':') == std::vector<std::string>{"a", "", "b"});
+  for (const char* text : {"", "4", "-4", "3 ", " 3", "+3", "0x3", "99999999999999999999"})
+    CHECK_THROWS_WITH(whole_between(text, -3, 3), "must be a whole number from -3 to 3");
+  for (const char* text : {"", "nan", "inf", "1e999", "1.5", "1,0"})
+    CHECK_THROWS_WITH(number_between(text, 0, 1), "must be a number from 0 to 1");
+}

@@ -33,6 +33,8 @@ struct Recipe {
   float least_saturation = 1, most_saturation = 1;
   float hue = 0;  ///< +- parts of the colour circle
   double evaluation_fraction = 1;  ///< of each side, cropped from the centre
+
+  friend bool operator==(const Recipe&, const Recipe&) = default;
 };
 
 /// A network of the zoo with its recipe.

@@ -1,0 +1,58 @@
+#include "model/model_file/recipe_lines.hpp"
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int million = 1'000'000;
+
+// LEAST:MOST
+void read_factors(const Values& values, const std::string& option, float& least, float& most) {
+  const auto factors = values.numbers(option, ':', 0, 100, {least, most});
+  if (factors[0] > factors[1])
+    throw Error(Exit::usage, option, "must be LEAST:MOST, the smaller number first");
+  least = float(factors[0]);
+  most = float(factors[1]);
+}
+
+}  // namespace
+
+void read_recipe(const Values& values, Recipe& r) {
+  r.batch = values.whole("batch", 1, million, r.batch);
+  r.epochs = values.number("epochs", 0.001, million, r.epochs);
+  r.optimizer = values.text("optimizer", r.optimizer);
+  r.learning_rate = values.number("lr", 0, million, r.learning_rate);
+  r.learning_rate_batch = values.whole("lr-batch", 0, 1000 * million, r.learning_rate_batch);
+  r.schedule = values.text("lr-schedule", r.schedule);
+  r.warmup_epochs = values.number("warmup-epochs", 0, million, r.warmup_epochs);
+  r.weight_decay = values.number("weight-decay", 0, 1, r.weight_decay);
+  r.momentum = values.number("momentum", 0, 0.9999999, r.momentum);
+  r.label_smoothing = values.number("label-smoothing", 0, 0.999, r.label_smoothing);
+  r.ema = values.number("ema", 0, 0.9999999, r.ema);
+}
+
+void read_images(const Values& values, Recipe& r) {
+  const std::string crop = values.choice("crop", {"none", "random", "resized"},
+                                         r.random_resized_crop ? "resized"
+                                         : r.random_crop       ? "random"
+                                                               : "none");
+  r.random_crop = crop == "random";
+  r.random_resized_crop = crop == "resized";
+  r.pad = values.whole("pad", 0, 512, r.pad);
+  r.smallest_area = values.number("smallest-area", 0.0001, 1, r.smallest_area);
+  r.flip = values.yes("flip", r.flip);
+  r.brightness = float(values.number("brightness", 0, 255, r.brightness));
+  read_factors(values, "contrast", r.least_contrast, r.most_contrast);
+  read_factors(values, "saturation", r.least_saturation, r.most_saturation);
+  r.hue = float(values.number("hue", 0, 0.5, r.hue));
+  r.evaluation_fraction = values.number("evaluation", 0.01, 1, r.evaluation_fraction);
+}
+
+bool distorts(const Recipe& r) {
+  const auto neutral = [](float least, float most) { return least == 1 && most == 1; };
+  return r.brightness > 0 || r.hue > 0 || !neutral(r.least_contrast, r.most_contrast) ||
+         !neutral(r.least_saturation, r.most_saturation);
+}
+
+}  // namespace ringtrain

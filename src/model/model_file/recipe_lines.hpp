@@ -1,0 +1,23 @@
+#pragma once
+#include <string_view>
+
+#include "model/model_file/values.hpp"
+#include "ringtrain/model/zoo.hpp"
+
+namespace ringtrain {
+
+inline constexpr std::string_view recipe_options =
+    "batch epochs optimizer lr lr-batch lr-schedule warmup-epochs weight-decay momentum "
+    "label-smoothing ema";
+/// Changes what a line `recipe` says. Throws Error (usage).
+void read_recipe(const Values& values, Recipe& recipe);
+
+inline constexpr std::string_view image_options =
+    "crop pad smallest-area flip brightness contrast saturation hue evaluation";
+/// Changes what a line `images` says. Throws Error (usage).
+void read_images(const Values& values, Recipe& recipe);
+
+/// Whether the device changes the colours of training images.
+bool distorts(const Recipe& recipe);
+
+}  // namespace ringtrain

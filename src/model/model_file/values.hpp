@@ -1,0 +1,69 @@
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
+
+namespace ringtrain {
+
+/// A number, also written as a quotient: 1/192. Throws BadValue.
+double number_or_quotient(const std::string& text, double low, double high);
+
+/// The options of one line, `$` parameters filled in. All throw Error (usage) that says which
+/// option is wrong and what it must be.
+class Values {
+ public:
+  /// `word`: what the line is about, in messages.
+  Values(std::string word, std::map<std::string, std::string> texts)
+      : word_(std::move(word)), texts_(std::move(texts)) {}
+
+  /// Throws, with the nearest name, when an option is none of `names`.
+  void expect_only(const std::vector<std::string>& names) const;
+  /// Likewise, of names with spaces between.
+  void expect_only(std::string_view names) const;
+  bool has(const std::string& option) const { return texts_.contains(option); }
+
+  /// Without `usual` the option must be there.
+  int whole(const std::string& option, int low, int high, std::optional<int> usual = {}) const;
+  double number(const std::string& option, double low, double high, double usual) const;
+  /// Nothing where the option says `none`.
+  std::optional<double> number_or_none(const std::string& option, double low, double high,
+                                       std::optional<double> usual) const;
+  /// As many numbers as `usual` has, with `separator` between them.
+  std::vector<double> numbers(const std::string& option, char separator, double low, double high,
+                              const std::vector<double>& usual) const;
+  bool yes(const std::string& option, bool usual) const;
+  /// One of `words`.
+  std::string choice(const std::string& option, const std::vector<std::string>& words,
+                     const std::string& usual) const;
+  std::string text(const std::string& option, const std::string& usual) const;
+
+  /// What `read` makes of the option's text, or of `usual`; it throws BadValue.
+  template <class Read>
+  auto read(const std::string& option, const std::string& usual, const Read& read) const {
+    const std::string said = text(option, usual);
+    try {
+      return read(said);
+    } catch (const BadValue& bad) {
+      throw Error(Exit::usage, brief(option + "=" + said), bad.what());
+    }
+  }
+
+  /// HEIGHTxWIDTH, or one number for both; the option must be there.
+  struct Extent {
+    int height, width;
+  };
+  Extent extent(const std::string& option, int high) const;
+
+ private:
+  void need(const std::string& option) const;
+
+  std::string word_;
+  std::map<std::string, std::string> texts_;
+};
+
+}  // namespace ringtrain

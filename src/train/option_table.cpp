@@ -56,7 +56,11 @@ std::string choice() {
 void add_model_and_data(Table& t, Request& r) {
   Options& o = r.options;
   t.group("model");
-  t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all"}, any_text());
+  t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all", "the file's"},
+        any_text());
+  t.add(o.model_file,
+        {"model-file", "FILE", "instead: a network of your own (docs/model_file.md)", "none"},
+        any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
   t.add(
       o.init_from,

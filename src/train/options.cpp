@@ -204,6 +204,7 @@ void Parser::need(const std::string& name, bool kept, std::string_view why) cons
 
 void Parser::check_contradictions() const {
   const Options& o = request_.options;
+  exclude("model", "model-file", "both name the network; give one of them");
   exclude("epochs", "steps", "both are the length of training; give one of them");
   exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
   need("require-efficiency", o.baseline, "needs --baseline, which measures the efficiency");
@@ -260,6 +261,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
             .pack_short_side = request_.pack_short_side};
   if (request_.options.model == "list") return {.action = list_models};
   check_contradictions();
+  if (given("model-file")) request_.options.model.clear();
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
   if (request_.options.plan) return {.action = plan, .options = request_.options};
   return {.options = request_.options};

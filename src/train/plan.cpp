@@ -7,6 +7,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "train/cache_folder.hpp"
+#include "train/model_source.hpp"
 #include "train/option_values.hpp"
 
 namespace ringtrain {
@@ -103,11 +104,12 @@ void set_length(Plan& plan) {
                             plan.epochs, plan.training->size(), most));
 }
 
-DatasetOptions dataset_options(const Options& o, int threads, const Tell& tell) {
+DatasetOptions dataset_options(const Options& o, const ModelSource& source, int threads,
+                               const Tell& tell) {
   DatasetOptions data{.cache_folder = cache_folder(), .threads = threads, .tell = tell};
   if (o.data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.
-  const Model model = make_model(o.model, o.classes.value_or(default_classes(o.model)));
+  const Model model = source.make();
   data.extent = input_of(model).natural();
   data.classes = model.classes;
   return data;
@@ -198,13 +200,15 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell
     plan.options.ema = 0;
   }
   plan.data_threads = options.data_threads.value_or(cpus);
-  const DatasetOptions data = dataset_options(options, plan.data_threads, tell);
+  const ModelSource source(options);
+  const DatasetOptions data = dataset_options(options, source, plan.data_threads, tell);
   plan.training = open_dataset(options.data, Split::training, data);
   plan.evaluation = open_dataset(options.data, Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
                 "no directory val/ or test/ beside it, and no shards for evaluation");
-  plan.model = make_model(options.model, options.classes.value_or(plan.training->classes()));
+  plan.model = source.make(plan.training->classes());
+  plan.options.model = source.identity(plan.model);
   complete(plan.options, plan.model);
   check_classes(plan);
   share_work(plan, rank);

@@ -11,7 +11,7 @@
 #include "ringtrain/compute/gpu_planner.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
-#include "ringtrain/model/zoo.hpp"
+#include "train/model_source.hpp"
 #include "train/option_values.hpp"
 
 namespace ringtrain {
@@ -64,7 +64,7 @@ struct Subject {
 };
 
 Subject subject_of(const Options& o, std::optional<int> usual_batch) {
-  Subject s{make_model(o.model, o.classes.value_or(default_classes(o.model)))};
+  Subject s{ModelSource(o).make()};
   const Recipe& recipe = s.model.recipe;
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);

@@ -29,6 +29,7 @@ namespace {
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
   return {{"build", program_hash()},
+          {"model", o.model},
           {"options", canonical_config(o)},
           {"run",
            fmt::format("--eval-every {}{}{}{}{}", o.eval_every, o.eval_only ? " --eval-only" : "",

@@ -55,6 +55,23 @@ printf 'model = [\n' >broken.toml
 expect 0 64 '--model .: no such model' --config broken.toml
 head -c 2000000 /dev/zero | tr '\0' '#' >large.toml
 expect 0 64 "large.toml.*1 MB|large.toml.*MiB|large.toml.*large" --config large.toml
+# --- model files
+expect 0 64 "--model with --model-file" --model mlp --model-file own.model
+expect 2 64 "--model-file own.model: No such file" --model-file own.model
+expect 2 64 "--model-file .: is not a regular file" --model-file .
+mkfifo pipe.model
+expect 2 64 "pipe.model: is not a regular file" --model-file pipe.model
+expect 2 64 "large.toml: .*1 MiB" --model-file large.toml
+printf 'model own classes=10\ninput size=8\nfc = matrix_produkt outputs=10\nloss\n' >own.model
+expect 2 64 "own.model:3: matrix_produkt: .*matrix_product" --model-file own.model
+expect 0 64 "own.model:3: matrix_produkt: .*matrix_product" --model-file own.model --plan
+printf 'model own classes=10\nrecipe optimizer=sdg\n' >own.model
+expect 2 64 "own.model:2: optimizer=sdg: .*sgd" --model-file own.model
+printf 'model own classes=10\ninput size=32\nfc = matrix_product outputs=$classes\nloss\n' >own.model
+expect 2 74 "--classes 3: .*10 classes" --model-file own.model --classes 3 --data shapes
+"$train" --quiet --model-file own.model --batch 4 --steps 2 --eval-every 0 --checkpoint-dir own >/dev/null 2>&1
+sed -i 's/^fc/c = convolution channels=3 kernel=3\n&/' own.model
+expect 2 65 "of another model .own.: .*needed is weights/c.weight" --model-file own.model --checkpoint-dir own --steps 3
 # --- data
 expect 2 64 "imges.*images" --data imges:/tmp
 expect 2 74 "nowhere" --data cifar10:nowhere

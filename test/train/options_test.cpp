@@ -248,6 +248,16 @@ TEST_CASE("options: a configuration file gives values and the command line wins"
   CHECK_FALSE(o.baseline);
 }
 
+TEST_CASE("options: a model file takes the place of a model of the zoo, also in written files") {
+  CHECK(options("--model-file own.model").model.empty());
+  CHECK(options("").model == "cifar10_cnn");
+  CHECK_THAT(refusal("--model mlp --model-file own.model"), Contains("--model with --model-file"));
+
+  const char* arguments[] = {"train", "--model-file", "own.model", "--print-config"};
+  const TemporaryFile file(parse(4, arguments).text);
+  CHECK(options("--config " + file.path()).model_file == "own.model");
+}
+
 TEST_CASE("options: a configuration file is refused as strictly as the command line") {
   const auto [text, message] = GENERATE(table<const char*, const char*>(
       {{"epochs = 90\nlrr = 1\n", "key 'lrr': unknown; the nearest name is lr"},

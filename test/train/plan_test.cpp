@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "train/temporary_file.hpp"
+
 using namespace ringtrain;
 
 namespace {
@@ -147,6 +149,47 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o = options("mlp");
   o.batch = 20'000;
   CHECK_THROWS(make_plan(o, 1, 0, 1));
+}
+
+TEST_CASE("plan: a model file brings network and recipe, and its text is part of what runs") {
+  const std::string layers = "input size=32\nfc = matrix_product outputs=$classes\nloss\n";
+  const TemporaryFile file("model own classes=7\nrecipe optimizer=adam lr=0.01 batch=6\n" + layers);
+  const TemporaryFile other("model own classes=7 # of another kind\n" + layers);
+  Options o = options("");
+  o.model_file = file.path();
+
+  const Plan plan = make_plan(o, 1, 0, 2);
+  CHECK(plan.model.name == "own");
+  CHECK(plan.model.classes == 10);  // those of the data
+  CHECK(*plan.options.optimizer == OptimizerKind::adam);
+  CHECK(*plan.options.lr == 0.01);
+  CHECK(plan.global_batch == 12);
+  CHECK(plan.options.model.starts_with("own (file "));
+  o.data = "synthetic";
+  CHECK(make_plan(o, 1, 0, 2).model.classes == 7);
+  o.model_file = other.path();
+  CHECK(make_plan(o, 1, 0, 2).options.model != plan.options.model);
+}
+
+TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
+  const auto refused = [](const std::string& recipe) {
+    const TemporaryFile file("model own classes=10\n" + recipe + "\n");
+    Options o = options("");
+    o.model_file = file.path();
+    try {
+      make_plan(o, 1, 0, 1);
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::usage);
+      return std::string(failure.what()).substr(file.path().size());
+    }
+    return std::string("accepted");
+  };
+
+  CHECK_THAT(refused("recipe optimizer=sdg"),
+             Catch::StartsWith(":2: optimizer=sdg: must be one of sgd, momentum"));
+  CHECK_THAT(refused("recipe lr-schedule=cosin"),
+             Catch::StartsWith(":2: lr-schedule=cosin: must be constant, cosine"));
+  CHECK_THAT(refused(std::string((1 << 20) + 1, '#')), Catch::EndsWith("has at most 1 MiB"));
 }
 
 TEST_CASE("plan: images without val and test are trained on without evaluation") {

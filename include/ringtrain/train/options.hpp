@@ -34,6 +34,7 @@ struct Resume {
 /// What is unset comes from the model's recipe, the data set or the machine, as `--help` says.
 struct Options {
   std::string model = "cifar10_cnn";
+  std::string model_file;  ///< empty: `model` is of the zoo; else `model` is empty
   std::optional<int> classes;
   std::string init_from;  ///< a checkpoint; empty: weights are drawn
 

@@ -121,6 +121,13 @@ MpiSession::~MpiSession() {
   if (mpi_) MPI_Finalize();
 }
 
+bool MpiSession::threads_share_mpi() const {
+  if (!mpi_) return true;
+  int provided = 0;
+  mpi::check(MPI_Query_thread(&provided), "MPI_Query_thread");
+  return provided == MPI_THREAD_MULTIPLE;
+}
+
 std::vector<std::string> MpiSession::gather(std::string_view text) const {
   if (!mpi_) return {std::string(text)};
   const int length = size_as_int(text.size());

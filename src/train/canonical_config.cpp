@@ -13,11 +13,30 @@ namespace {
 using nlohmann::json;
 
 // allreduce and bucket-mb: they choose the order in which a sum's terms are added.
-constexpr std::array<std::string_view, 23> change_the_numbers = {
-    "model",  "classes",      "data",          "seed",          "epochs",          "steps",
-    "batch",  "global-batch", "accumulate",    "device",        "precision",       "optimizer",
-    "lr",     "lr-schedule",  "warmup-epochs", "weight-decay",  "label-smoothing", "ema",
-    "on-nan", "allreduce",    "bucket-mb",     "deterministic", "gradient-dtype"};
+constexpr std::array<std::string_view, 24> change_the_numbers = {"model",
+                                                                 "classes",
+                                                                 "data",
+                                                                 "seed",
+                                                                 "epochs",
+                                                                 "steps",
+                                                                 "batch",
+                                                                 "global-batch",
+                                                                 "accumulate",
+                                                                 "device",
+                                                                 "precision",
+                                                                 "optimizer",
+                                                                 "lr",
+                                                                 "lr-schedule",
+                                                                 "warmup-epochs",
+                                                                 "weight-decay",
+                                                                 "label-smoothing",
+                                                                 "ema",
+                                                                 "on-nan",
+                                                                 "allreduce",
+                                                                 "bucket-mb",
+                                                                 "deterministic",
+                                                                 "gradient-dtype",
+                                                                 "sync-batchnorm"};
 
 json value_of(const OptionEntry& entry) {
   const std::string value = entry.value();

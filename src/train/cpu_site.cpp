@@ -21,7 +21,13 @@ class CpuSite final : public Site {
   const TrainingState& state() override { return state_; }
   StateCopy& state_copy() override { return copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
-    return std::make_unique<HostTrainer>(parts(reducer_), plan_.trainer(), start);
+    HostTrainer::Parts all = parts(reducer_);
+    if (statistics_sums_)
+      all.sum_over_ranks = [this](View values) {
+        statistics_sums_->start_sum(values);
+        statistics_sums_->finish();
+      };
+    return std::make_unique<HostTrainer>(all, plan_.trainer(), start);
   }
   std::unique_ptr<Trainer> make_lone_trainer() override {
     return std::make_unique<HostTrainer>(parts(no_sums_), plan_.trainer(), Position{});
@@ -34,7 +40,10 @@ class CpuSite final : public Site {
   std::optional<std::size_t> first_non_finite_gradient() override {
     return first_non_finite(sums_.gradients());
   }
-  void close() override { communicator_->close(); }
+  void close() override {
+    communicator_->close();
+    if (statistics_sums_) statistics_sums_->close();
+  }
 
  private:
   // The copy itself is what a save costs the step loop.
@@ -66,6 +75,7 @@ class CpuSite final : public Site {
   const std::string plans_;  // oneDNN splits weight gradients by thread
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
+  const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
   const std::unique_ptr<Backend> backend_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   StepSums sums_;
@@ -76,12 +86,29 @@ class CpuSite final : public Site {
   std::unique_ptr<Program> training_, evaluation_;
 };
 
+std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
+                                              const CommunicatorOptions& options) {
+  return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
+}
+
+// Beside the gradients' sums, which may be under way on a thread of their own: small sums that
+// forward and backward wait for neither stand in line behind those nor wait for that thread.
+std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSession& session,
+                                                 bool crowded) {
+  if (!plan.batch_norms_together()) return nullptr;
+  return communicator_of(plan, session, {.overlap = false, .crowded = crowded});
+}
+
 CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session)
     : plan_(plan),
       plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
-      communicator_(make_communicator(enumerator<Allreduce>().write(plan.options.allreduce),
-                                      session, {.crowded = !threads.active_wait})),
+      communicator_(
+          communicator_of(plan, session,
+                          {.overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
+                           .crowded = !threads.active_wait})),
       alone_(make_solo_communicator()),
+      statistics_sums_(
+          statistics_sums_of(plan, session, !threads.active_wait || session.hosts() > 1)),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),

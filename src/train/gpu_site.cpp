@@ -141,6 +141,7 @@ class GpuSite final : public Site {
   }
   std::unique_ptr<Communicator> make_narrow_sums();
   GpuStepSums step_sums();
+  Program::SumOverRanks statistics_sums();
   std::vector<Optimizer::Slot> slots() const;
 
   const Plan& plan_;
@@ -225,8 +226,22 @@ std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
 }
 
 GpuStepSums GpuSite::step_sums() {
-  return {sums_.all(), sums_.place_of(0), [this](std::size_t first) { reducer_.final_from(first); },
-          [this] { reducer_.finish(); }, [this] { communicator_->check(); }};
+  return {sums_.all(),
+          sums_.place_of(0),
+          [this](std::size_t first) { reducer_.final_from(first); },
+          [this] { reducer_.finish(); },
+          [this] { communicator_->check(); },
+          statistics_sums()};
+}
+
+// By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's
+// at work on one GPU at a time can wait for each other for ever.
+Program::SumOverRanks GpuSite::statistics_sums() {
+  if (!plan_.batch_norms_together()) return nullptr;
+  return [this](View values) {
+    communicator_->start_sum(values);
+    communicator_->finish();
+  };
 }
 
 std::vector<Optimizer::Slot> GpuSite::slots() const {

@@ -33,7 +33,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
   }
   Stopwatch watch;
   parts_.reducer.finish();
-  seconds_.exposed = watch.lap();
+  seconds_.exposed += watch.lap();
 
   StepOutcome outcome = parts_.sums.outcome();
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
@@ -49,13 +49,15 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
 void HostTrainer::run_micro_step(const Batch& batch, bool last) {
   const double sample_weight = settings().sample_weight();
   handed_over_ = parts_.sums.gradients().size();
-  const StepResult result = parts_.program.run(batch, sample_weight, [&](std::size_t first) {
+  const auto final = [&](std::size_t first) {
     if (last) hand_over(first);
-  });
+  };
+  const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
   if (!last) add(accumulated_, parts_.sums.gradients().host());
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;
+  seconds_.exposed += result.ranks_seconds;
 }
 
 // Gradients from `first` on are final in the last micro-step: add the earlier ones and let their

@@ -21,6 +21,7 @@ class HostTrainer final : public Trainer {
     const std::vector<Statistic>& statistics;
     GradientReducer& reducer;
     Optimizer& optimizer;
+    Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
   };
   HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);
 

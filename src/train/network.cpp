@@ -7,7 +7,8 @@ Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
     return backend.supports(tensors, step);
   };
   return make_schedule(plan.model.graph, plan.share.count, mode,
-                       static_cast<float>(*plan.options.label_smoothing), supports);
+                       static_cast<float>(*plan.options.label_smoothing), supports, true,
+                       plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);
 }
 
 FirstValues first_values(const Plan& plan) {

@@ -66,6 +66,7 @@ void add_model_and_data(Table& t, Request& r) {
       o.init_from,
       {"init-from", "FILE.h5", "start from a checkpoint's weights and running statistics", "none"},
       any_text());
+  t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
 
   t.group("data");
   t.add(o.data,

@@ -29,6 +29,8 @@ struct Plan {
   LearningRate learning_rate;
   InputRecipe input;
 
+  /// Whether BatchNorm normalises by the samples of all ranks.
+  bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
   std::size_t bucket_bytes() const;

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # ranks_agree.sh MPIRUN TRAIN COMPARE MODEL: N ranks come to the weights of one rank with the same global batch. Networks
-# with BatchNorm are compared with one rank that normalises the N sub-batches separately (--accumulate N).
+# with BatchNorm are compared with one rank that normalises the N sub-batches separately (--accumulate N), and, with
+# --sync-batchnorm, with one rank that has all images at once.
 # The images are random noise: in drawn ones, flat areas make ties that rounding decides.
 # Rounding flips a ReLU or a pool's choice now and then, and each flip counts with the learning rate: so steps at the
 # recipe's rate are few, and many steps have a low one.
 set -u
-mpirun=$1 train=$2 compare=$3 model=$4 bad=0 rate=0.1
+mpirun=$1 train=$2 compare=$3 model=$4 bad=0 rate=0.1 images=24
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 
 # run NAME RANKS STEPS [OPTION...]
 run() {
   local name=$1 ranks=$2 steps=$3
   shift 3
-  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model "$model" --data synthetic --classes 10 --global-batch 24 \
+  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model "$model" --data synthetic --classes 10 --global-batch "$images" \
     --steps "$steps" --threads 1 --lr "$rate" --eval-every 0 --checkpoint-dir "$dir/$name" --quiet "$@" >"$dir/$name.log" 2>&1 ||
     { echo "$name failed:"; cat "$dir/$name.log"; exit 1; }
 }
@@ -29,8 +30,28 @@ same() {
   "$compare" "$dir/alone$ranks/$file" "$dir/together$ranks/$file" "$tolerance" || bad=1
 }
 
+# normalise_together RANKS STEPS TOLERANCE: as one rank, in weights and running statistics.
+normalise_together() {
+  local file part
+  file=$(printf 'step-%010d.h5' "$2")
+  rm -rf "$dir"/*
+  run together "$1" "$2" --sync-batchnorm
+  run alone 1 "$2"
+  for part in weights/ statistics/; do
+    printf '%s ranks, %s steps of %s images, BatchNorm over all, %s: ' "$1" "$2" "$images" $part
+    "$compare" "$dir/alone/$file" "$dir/together/$file" "$3" $part || bad=1
+  done
+}
+
 case $model in
   resnet*)
+    normalise_together 1 2 0
+    normalise_together 2 2 3e-6
+    images=25  # the ranks' shares differ
+    for ranks in 3 4; do normalise_together $ranks 2 3e-6; done
+    rate=0.001
+    normalise_together 3 20 1e-5
+    rate=0.1 images=24
     same 2 20 0 --accumulate 2  # a sum of two has one order, so even the bits agree
     # Rounding differs from three ranks on.
     same 3 2 1e-5 --accumulate 3

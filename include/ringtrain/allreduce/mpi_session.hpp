@@ -17,7 +17,8 @@ namespace ringtrain {
 /// never touches MPI.
 ///
 /// Its collectives are the control plane: small, collective over all ranks, on the main thread, and
-/// only while no sum is in flight (MPI is used by one thread at a time).
+/// only while no sum is in flight (but for communicators of their own, MPI is used by one thread at
+/// a time).
 class MpiSession {
  public:
   /// `interface`: the network interfaces or subnets to use between hosts ("eth0", "10.0.0.0/16");
@@ -35,6 +36,9 @@ class MpiSession {
   int hosts() const { return hosts_; }
   /// The host of each rank, numbered from 0 in order of their first ranks.
   const std::vector<int>& host_of() const { return host_of_; }
+
+  /// Whether two threads may use MPI at the same time, each a communicator of its own.
+  bool threads_share_mpi() const;
 
   /// Every rank's text on rank 0, in order of rank; nothing elsewhere.
   std::vector<std::string> gather(std::string_view text) const;

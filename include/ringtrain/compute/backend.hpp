@@ -24,6 +24,7 @@ struct StepResult {
   int samples = 0;  ///< those with a label >= 0
   int top1 = 0, top5 = 0;
   double forward_seconds = 0, backward_seconds = 0;
+  double ranks_seconds = 0;  ///< in SumOverRanks; not in the others
 };
 
 /// A compiled Schedule.
@@ -32,10 +33,19 @@ class Program {
   virtual ~Program() = default;
   /// Called while backward runs, on the calling thread: every gradient from `first` on is final.
   using Final = std::function<void(std::size_t first)>;
+  /// Sums `values`, in the backend's memory, in place over all ranks: behind the steps before, and
+  /// before those after. Collective: the steps with `all_ranks` call it in their order, on the
+  /// thread that calls run(), also while sums of gradients are under way. Empty: there is one rank.
+  using SumOverRanks = std::function<void(View values)>;
   /// Executes all steps on `batch`, whose size and image extents are the schedule's. Gradients are
   /// of sample_weight * (sum of the samples' losses). Waits until the results are there. Allocates
   /// nothing after the first call.
-  virtual StepResult run(const Batch& batch, double sample_weight, const Final& final) = 0;
+  virtual StepResult run(const Batch& batch, double sample_weight, const Final& final,
+                         const SumOverRanks& sum) = 0;
+  /// Of one rank.
+  StepResult run(const Batch& batch, double sample_weight, const Final& final) {
+    return run(batch, sample_weight, final, nullptr);
+  }
   /// Bytes of activations and workspace held.
   virtual std::size_t bytes() const = 0;
 };

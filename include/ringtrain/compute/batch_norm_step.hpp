@@ -8,14 +8,15 @@ namespace ringtrain {
 /// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
 /// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
 /// means, then C variances) of Buffers::batch_statistics, the variance times n/(n-1) when
-/// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics.
+/// `unbiased`. Evaluation: both are read from `statistics` of Buffers::statistics. `all_ranks`: the
+/// batch is that of all ranks together, by Program::SumOverRanks.
 struct BatchNormForward {
   TensorId x, y, residual = no_tensor;
   std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   StatisticsRange statistics;
   float epsilon = 1e-5f;
-  bool relu = false, unbiased = true, training = true;
+  bool relu = false, unbiased = true, training = true, all_ranks = false;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -27,12 +28,14 @@ struct BatchNormForward {
 /// when `relu`: writes dgamma, dbeta, dx, and g itself to `dresidual` where that is asked for.
 /// `y` is the forward result; it is no_tensor when not `relu`, or when there was no residual, so
 /// that the mask follows from x. Batch mean and variance are those of the forward step.
+/// `all_ranks`, as there: dx is the gradient through the statistics of all ranks, but dgamma and
+/// dbeta are this rank's part of the sum over all.
 struct BatchNormBackward {
   TensorId x, y = no_tensor, dy, dy2 = no_tensor, dx, dresidual = no_tensor;
   std::optional<ParameterRange> gamma = std::nullopt;
   ParameterRange beta;
   float epsilon = 1e-5f;
-  bool relu = false;
+  bool relu = false, all_ranks = false;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);

@@ -65,6 +65,7 @@ struct GpuStepSums {
   std::function<void()> finish;
   /// Throws what went wrong with sums; called while the host waits for a step.
   std::function<void()> check;
+  Program::SumOverRanks sum_over_ranks = {};
 };
 
 /// What the host says of a batch's part in a step.

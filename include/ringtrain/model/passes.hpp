@@ -7,6 +7,8 @@
 namespace ringtrain {
 
 enum class Mode { training, evaluation };
+/// Whose samples a training BatchNorm normalises by.
+enum class BatchNorms { each_rank, all_ranks };
 
 /// Whether a backend has an implementation of a (fused) step on the tensors of a
 /// schedule: Backend::supports.
@@ -43,7 +45,7 @@ Schedule fuse_backward(Schedule schedule, const Supports& supports);
 bool splits(const Schedule& schedule, const Step& step, const Supports& supports);
 
 /// Replaces each training BatchNorm, forward and backward, by its pieces where `supports` accepts
-/// all of them, also when it accepts the whole.
+/// all of them, also when it accepts the whole. One over all ranks stays whole.
 Schedule split_batch_norm(Schedule schedule, const Supports& supports);
 
 /// Moves pieces of BatchNorm into the convolutions and max pools around them, where `supports`
@@ -68,6 +70,7 @@ Schedule reuse_in_place(Schedule schedule);
 
 /// All passes in order. `fuse` = false leaves out the fusions, for comparison.
 Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smoothing,
-                       const Supports& supports, bool fuse = true);
+                       const Supports& supports, bool fuse = true,
+                       BatchNorms batch_norms = BatchNorms::each_rank);
 
 }  // namespace ringtrain

@@ -37,6 +37,7 @@ struct Options {
   std::string model_file;  ///< empty: `model` is of the zoo; else `model` is empty
   std::optional<int> classes;
   std::string init_from;  ///< a checkpoint; empty: weights are drawn
+  bool sync_batchnorm = false;
 
   std::string data = "shapes";
   std::optional<int> data_threads;

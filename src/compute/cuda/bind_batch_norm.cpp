@@ -4,6 +4,7 @@
 
 #include "compute/cuda/bind.hpp"
 #include "compute/cuda/kernels/batch_norm_pair.hpp"
+#include "compute/cuda/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {
@@ -60,9 +61,33 @@ void reserve_sums(TensorId x, Binder& b) {
   b.reserve(kernels::batch_norm_workspace(b.pixels(x), b.channels(x)));
 }
 
+const float* pixels_on_gpu(TensorId x, Binder& b) {
+  const auto pixels = static_cast<float>(b.pixels(x));
+  std::byte* place = b.keep(sizeof pixels);
+  write_and_wait(place, &pixels, sizeof pixels);
+  return reinterpret_cast<float*>(place);
+}
+
+void copy_one(const float* from, float* to, const Binder& b) {
+  check(cudaMemcpyAsync(to, from, sizeof *to, cudaMemcpyDeviceToDevice, b.stream()),
+        "cudaMemcpyAsync");
+}
+
+// The number of pixels travels behind their sums.
+void sum_over_ranks(float* sums, std::size_t channels, const float* own_count, float* ranks_count,
+                    const Binder& b) {
+  float* count = sums + 2 * channels;
+  copy_one(own_count, count, b);
+  b.sum_over_ranks({sums, 2 * channels + 1});
+  copy_one(count, ranks_count, b);
+}
+
 void run(kernels::BatchNormBackwardReduceOperands operands, const Binder& b) {
   operands.workspace = b.floats();
   kernels::batch_norm_backward_reduce(operands, b.stream());
+  if (!operands.ranks_sums) return;
+  b.sum_over_ranks({operands.ranks_sums, 2 * operands.channels});
+  kernels::batch_norm_backward_coefficients(operands, b.stream());
 }
 
 }  // namespace
@@ -99,7 +124,7 @@ Action bind(const BatchNormForward& s, Binder& b) {
   const std::size_t channels = b.channels(s.x);
   const Binder::Moments to = b.moments(s.x);
   kernels::BatchNormFinalizeOperands finish = finalize(s, channels, b);
-  auto* sums = reinterpret_cast<float*>(b.keep(2 * channels * sizeof(float)));
+  auto* sums = reinterpret_cast<float*>(b.keep((2 * channels + 1) * sizeof(float)));
   finish.count = b.pixels(s.x);
   finish.sums = sums;
   finish.scale = to.scale;
@@ -110,9 +135,12 @@ Action bind(const BatchNormForward& s, Binder& b) {
       apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
   std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
   reserve_sums(s.x, b);
-  return [&b, sums, finish, applied] {
+  const float* own_count = s.all_ranks ? pixels_on_gpu(s.x, b) : nullptr;
+  finish.ranks_count = s.all_ranks ? to.ranks_count : nullptr;
+  return [&b, sums, finish, applied, own_count, ranks_count = to.ranks_count] {
     kernels::batch_norm_statistics(applied.element, applied.pixels, applied.channels, applied.x,
                                    applied.x_pitch, sums, b.floats(), b.stream());
+    if (own_count) sum_over_ranks(sums, finish.channels, own_count, ranks_count, b);
     kernels::batch_norm_finalize(finish, b.stream());
     kernels::batch_norm_apply(applied, b.stream());
   };
@@ -133,6 +161,10 @@ Action bind(const BatchNormBackward& s, Binder& b) {
                        .beta = s.beta,
                        .count = b.pixels(s.x)},
                       b);
+  if (s.all_ranks) {
+    reduced.ranks_sums = reinterpret_cast<float*>(b.keep(2 * channels * sizeof(float)));
+    reduced.ranks_count = from.ranks_count;
+  }
   reduced.dy = b.at(s.dy);
   reduced.dy_pitch = b.pitch(s.dy);
   reduced.scale = from.scale;

@@ -99,8 +99,9 @@ Binder::Moments Binder::moments(TensorId x) {
   const auto [place, is_new] = moments_.try_emplace(x);
   if (is_new) {
     const std::size_t count = (channels(x) + 63) / 64 * 64;
-    auto* floats = reinterpret_cast<float*>(keep(4 * count * sizeof(float)));
-    place->second = {floats, floats + count, floats + 2 * count, floats + 3 * count};
+    auto* floats = reinterpret_cast<float*>(keep((4 * count + 1) * sizeof(float)));
+    place->second = {floats, floats + count, floats + 2 * count, floats + 3 * count,
+                     floats + 4 * count};
   }
   return place->second;
 }

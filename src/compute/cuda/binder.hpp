@@ -69,8 +69,15 @@ class Binder {
   /// For calls that say so: per-channel numbers that the BatchNorm of `x` leaves for its backward.
   struct Moments {
     float *scale, *bias, *mean, *inverse_deviation;
+    float* ranks_count;  ///< pixels of all ranks, for a BatchNorm over those
   };
   Moments moments(TensorId x);
+
+  /// As Program::SumOverRanks, from now on. The program sets what is summed by.
+  void sum_over_ranks(View values) const {
+    if (sum_) sum_(values);
+  }
+  void set_sum_over_ranks(const Program::SumOverRanks& sum) { sum_ = sum; }
 
   /// Memory that all steps share, each for one kernel; workspace() is at least as large as all that
   /// was reserved, and there once the program is complete.
@@ -123,6 +130,7 @@ class Binder {
   DeviceBytes arena_, vectors_, narrow_vectors_, workspace_;
   std::vector<DeviceBytes> kept_;
   std::map<TensorId, Moments> moments_;
+  Program::SumOverRanks sum_;
   std::vector<std::unique_ptr<EngineCall>> engine_calls_;
   std::size_t workspace_bytes_ = 0, bytes_ = 0;
 };

@@ -93,7 +93,9 @@ void CudaProgram::queue(std::size_t first, std::size_t end, const Final& final) 
   }
 }
 
-StepResult CudaProgram::run(const Batch& batch, double sample_weight, const Final& final) {
+StepResult CudaProgram::run(const Batch& batch, double sample_weight, const Final& final,
+                            const SumOverRanks& sum) {
+  set_sum_over_ranks(sum);
   if (pinned_.size() == 0) {
     pinned_ = PinnedBytes(block_.bytes());
     staged_ = DeviceBytes(block_.bytes());

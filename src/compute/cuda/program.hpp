@@ -23,7 +23,8 @@ class CudaProgram final : public Program {
               const Site& site, const void* narrow_parameters = nullptr,
               const float* loss_scale = nullptr);
 
-  StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
+  StepResult run(const Batch& batch, double sample_weight, const Final& final,
+                 const SumOverRanks& sum) override;
   std::size_t bytes() const override;
 
   /// A tensor's memory on the GPU, which it shares with others.
@@ -32,6 +33,8 @@ class CudaProgram final : public Program {
   const BatchBlock& block() const { return block_; }
   /// Takes in a block that lies on the GPU: it must stay until the stream is past this.
   void queue_batch(const std::byte* block);
+  /// What BatchNorms over all ranks are summed by, from now on, also in a capture.
+  void set_sum_over_ranks(const SumOverRanks& sum) { binder_.set_sum_over_ranks(sum); }
   /// All else. The same calls every time, so that they can be captured.
   void queue_forward();
   /// Calls `final` as Program::run does, when what makes the gradients final is queued.

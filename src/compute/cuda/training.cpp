@@ -56,6 +56,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
   write_and_wait(decays_.data(), settings.decays.data(), decays_.size());
+  program_.set_sum_over_ranks(sums.sum_over_ranks);
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
   for (Slot& slot : batches_)

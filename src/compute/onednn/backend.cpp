@@ -17,6 +17,17 @@ double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+}  // namespace
+
+void Frame::sum_over_ranks(View values) const {
+  if (!sum) return;
+  const double from = seconds();
+  sum(values);
+  result.ranks_seconds += seconds() - from;
+}
+
+namespace {
+
 // Calls f and translates oneDNN's exceptions.
 template <class F>
 auto at_border(const char* doing, std::size_t s, const Step& step, F f) {
@@ -68,7 +79,8 @@ class PlannedProgram final : public OnednnProgram {
     plan_steps(buffers, seed, isa);
   }
 
-  StepResult run(const Batch& batch, double sample_weight, const Final& final) override;
+  StepResult run(const Batch& batch, double sample_weight, const Final& final,
+                 const SumOverRanks& sum) override;
   std::size_t bytes() const override { return needs_.activations + needs_.workspace; }
   const HostNeeds& needs() const { return needs_; }
 
@@ -143,18 +155,20 @@ void PlannedProgram::check(const Batch& batch) const {
               "Program::run: the images have the schedule's extents");
 }
 
-StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const Final& final) {
+StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const Final& final,
+                               const SumOverRanks& sum) {
   check(batch);
   StepResult result;
   const Frame frame{batch, sample_weight, result,
-                    reinterpret_cast<std::byte*>(scratch_.view().data())};
+                    reinterpret_cast<std::byte*>(scratch_.view().data()), sum};
   std::size_t final_from = schedule_.parameters;
   double mark = seconds();
   for (std::size_t s = 0; s < actions_.size(); ++s) {
+    const double summed = result.ranks_seconds;
     at_border("run", s, schedule_.steps[s], [&] { actions_[s](frame); });
     const double now = seconds();
-    step_seconds_[s] = now - mark;
-    (s < schedule_.backward ? result.forward_seconds : result.backward_seconds) += now - mark;
+    step_seconds_[s] = now - mark - (result.ranks_seconds - summed);
+    (s < schedule_.backward ? result.forward_seconds : result.backward_seconds) += step_seconds_[s];
     mark = now;
     if (s < schedule_.backward || final_from_[s] >= final_from) continue;
     final_from = final_from_[s];

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "compute/onednn/batch_norm_kernels.hpp"
@@ -59,6 +60,10 @@ class Forward {
             (step.training ? planner.buffers().batch_statistics : planner.buffers().statistics)
                 .slice(step.statistics)
                 .data()),
+        origin_(step.all_ranks ? planner.buffers().statistics.slice(step.statistics).data()
+                               : nullptr),
+        count_(planner.keep(Kept::count, name_of_norm(step), 1)),
+        ranks_(planner.scratch((2 * geometry_.channels + 1) * sizeof(float))),
         plane_moments_(pick<PlaneMoments>(planner.isa())),
         apply_(pick<Apply>(planner.isa())) {}
 
@@ -68,11 +73,12 @@ class Forward {
       geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t, double* sums) {
         plane_moments_(x.plane_at(plane), x.pixels(), sums);
       });
+    if (step_.all_ranks) sum_moments(frame);
     for_each_item(geometry_.threads, geometry_.channels, [&](std::size_t c) {
-      if (step_.training)
-        combine(frame, c);
-      else
+      if (!step_.training)
         set(c, statistics_[c], statistics_[geometry_.channels + c]);
+      else
+        publish(c, step_.all_ranks ? of_ranks(frame, c) : of_batch(frame, c));
     });
     geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double*) {
       apply_(x.plane_at(plane), residual_.plane_at(plane), y_.plane_at(plane), x.pixels(), moments_,
@@ -81,20 +87,52 @@ class Forward {
   }
 
  private:
-  // The batch's moments of one channel from those of its images.
-  void combine(const Frame& frame, std::size_t c) const {
+  // Of one channel: pixels, their mean, and the sum of their squared distances to it.
+  struct Sample {
+    double count = 0, mean = 0, squares = 0;
+  };
+
+  // The batch's from those of its images.
+  Sample of_batch(const Frame& frame, std::size_t c) const {
     const double n = static_cast<double>(geometry_.x.pixels());
-    double before = 0, mean = 0, squares = 0;
+    Sample s;
     geometry_.for_each_image(frame, c, [&](double image_mean, double image_squares) {
-      const double delta = image_mean - mean;
-      squares += image_squares + delta * delta * before * n / (before + n);
-      mean += delta * n / (before + n);
-      before += n;
+      const double delta = image_mean - s.mean;
+      s.squares += image_squares + delta * delta * s.count * n / (s.count + n);
+      s.mean += delta * n / (s.count + n);
+      s.count += n;
     });
-    const double degrees = step_.unbiased && before > 1 ? before - 1 : before;
-    statistics_[c] = static_cast<float>(mean);
-    statistics_[geometry_.channels + c] = static_cast<float>(squares / degrees);
-    set(c, mean, squares / before);
+    return s;
+  }
+
+  // Sums over all ranks, of distances to the running mean: it is the same on all of them, and sums
+  // of squares lose what is far from zero.
+  void sum_moments(const Frame& frame) const {
+    const std::size_t channels = geometry_.channels;
+    float* sums = ranks_.in(frame);
+    for_each_item(geometry_.threads, channels, [&](std::size_t c) {
+      const Sample s = of_batch(frame, c);
+      const double d = s.mean - origin_[c];
+      sums[c] = static_cast<float>(s.count * d);
+      sums[channels + c] = static_cast<float>(s.squares + s.count * d * d);
+    });
+    sums[2 * channels] = static_cast<float>(geometry_.x.shape.pixels());
+    frame.sum_over_ranks({sums, 2 * channels + 1});
+    *count_ = sums[2 * channels];
+  }
+
+  Sample of_ranks(const Frame& frame, std::size_t c) const {
+    const float* sums = ranks_.in(frame);
+    const double count = *count_, d = sums[c] / count;
+    const double squares = sums[geometry_.channels + c] - count * d * d;
+    return {count, origin_[c] + d, std::max(squares, 0.0)};
+  }
+
+  void publish(std::size_t c, const Sample& s) const {
+    const double degrees = step_.unbiased && s.count > 1 ? s.count - 1 : s.count;
+    statistics_[c] = static_cast<float>(s.mean);
+    statistics_[geometry_.channels + c] = static_cast<float>(s.squares / degrees);
+    set(c, s.mean, s.squares / s.count);
   }
 
   void set(std::size_t c, double mean, double variance) const {
@@ -114,6 +152,9 @@ class Forward {
   const float *gamma_, *beta_;
   Tensor y_;
   float* statistics_;
+  const float* origin_;  // for sums over ranks
+  float* count_;
+  Scratch ranks_;
   decltype(pick<PlaneMoments>(Isa{})) plane_moments_;
   decltype(pick<Apply>(Isa{})) apply_;
 };
@@ -129,6 +170,7 @@ class Backward {
         dresidual_(tensor_or_none(step.dresidual, planner)),
         dgamma_(planner.gradients(step.gamma)),
         dbeta_(planner.gradients(step.beta)),
+        ranks_count_(step.all_ranks ? planner.kept(Kept::count, name_of_norm(step)) : nullptr),
         averages_(planner.scratch(2 * moments_.channels * sizeof(float))),
         plane_sums_(pick<PlaneSums>(planner.isa())),
         input_gradient_(pick<InputGradient>(planner.isa())) {}
@@ -142,6 +184,7 @@ class Backward {
     std::fill_n(mean_g, 2 * moments_.channels, 0.f);
     for_each_item(geometry_.threads, geometry_.channels,
                   [&](std::size_t c) { combine(frame, c, mean_g, slope); });
+    if (ranks_count_) average_over_ranks(frame, mean_g);
     // Where g was written, it is read back: one tensor instead of up to three.
     const UpstreamTensors u =
         dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, false} : upstream_;
@@ -168,11 +211,17 @@ class Backward {
       dot += product;
     });
     const double inverse = moments_.inverse_deviation[c];
-    const double pixels = static_cast<double>(geometry_.x.shape.pixels());
+    const double pixels = ranks_count_ ? 1 : static_cast<double>(geometry_.x.shape.pixels());
     dbeta_[c] = static_cast<float>(sum);
     if (dgamma_) dgamma_[c] = static_cast<float>(dot * inverse);
     mean_g[c] = static_cast<float>(sum / pixels);
     slope[c] = static_cast<float>(dot * inverse * inverse / pixels);
+  }
+
+  // What combine() left are sums then.
+  void average_over_ranks(const Frame& frame, float* averages) const {
+    frame.sum_over_ranks({averages, 2 * moments_.channels});
+    for (std::size_t i = 0; i < 2 * moments_.channels; ++i) averages[i] /= *ranks_count_;
   }
 
   Geometry geometry_;
@@ -180,6 +229,7 @@ class Backward {
   UpstreamTensors upstream_;
   Tensor dx_, dresidual_;
   float *dgamma_, *dbeta_;
+  const float* ranks_count_;  // pixels of all ranks; null: this rank's batch is all there is
   Scratch averages_;
   decltype(pick<PlaneSums>(Isa{})) plane_sums_;
   decltype(pick<InputGradient>(Isa{})) input_gradient_;

@@ -19,6 +19,10 @@ struct Frame {
   double sample_weight;
   StepResult& result;
   std::byte* scratch;
+  const Program::SumOverRanks& sum;
+
+  /// Over all ranks, and counts the time.
+  void sum_over_ranks(View values) const;
 };
 
 /// Bytes of the scratch memory that all steps share, valid while the step that asked for them runs.
@@ -54,7 +58,7 @@ class BoundPrimitive {
 };
 
 /// What a backward step needs of its forward step besides tensors.
-enum class Kept { moments, winners };
+enum class Kept { moments, count, winners };
 
 /// What planning a step may use; collects what all steps need together.
 class Planner {

@@ -28,6 +28,13 @@ void for_each_element(TensorId id, const Slice& place, State& s, F f) {
 
 }  // namespace
 
+void State::sum_over_ranks(std::vector<double>& values) const {
+  if (!sum) return;
+  std::vector<float> floats(values.begin(), values.end());
+  sum({floats.data(), floats.size()});
+  std::ranges::copy(floats, values.begin());
+}
+
 void run(const Step& step, State& state) {
   const auto with_slices = [&](Access wanted, auto f) {
     for_each_tensor(step, [&](TensorId id, Access access) {
@@ -55,9 +62,11 @@ class ReferenceProgram final : public Program {
         final_from_(finality(schedule)),
         state_(schedule, seed) {}
 
-  StepResult run(const Batch& batch, double sample_weight, const Final& final) override {
+  StepResult run(const Batch& batch, double sample_weight, const Final& final,
+                 const SumOverRanks& sum) override {
     expects(batch.size() == schedule_.batch, "Program::run: the batch has the schedule's size");
     load(batch, sample_weight);
+    state_.sum = sum;
     double mark = seconds();
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == schedule_.backward) {

@@ -15,9 +15,13 @@ namespace ringtrain::reference {
 struct State {
   struct Moments {
     std::vector<double> mean, variance;
+    double count;  ///< pixels, perhaps of all ranks
   };
 
   State(const Schedule& schedule, std::uint64_t dropout_seed);
+
+  /// Over all ranks, which exchange floats.
+  void sum_over_ranks(std::vector<double>& values) const;
 
   const Shape& shape(TensorId id) const { return shapes[id]; }
   std::vector<double>& operator[](TensorId id) { return tensors[id]; }
@@ -29,6 +33,7 @@ struct State {
   std::map<TensorId, Moments> moments;  ///< of each BatchNormForward, by its input
   std::uint64_t seed;
   const Batch* batch = nullptr;
+  Program::SumOverRanks sum;  ///< empty: there is one rank
   double sample_weight = 1;
   StepResult result;
 };

@@ -97,8 +97,8 @@ class Differentiation {
     backward_to(s.x, MatrixProductInputGradient{dy, no_tensor, s.w});
   }
   void differentiate(const BatchNormForward& s) {
-    BatchNormBackward b{s.x,       no_tensor, gradient_[s.y], no_tensor, like(s.x),
-                        no_tensor, s.gamma,   s.beta,         s.epsilon, s.relu};
+    BatchNormBackward b{s.x,     no_tensor, gradient_[s.y], no_tensor, like(s.x),  no_tensor,
+                        s.gamma, s.beta,    s.epsilon,      s.relu,    s.all_ranks};
     const bool residual = s.residual != no_tensor;
     if (residual && s.relu) {
       b.y = s.y;

@@ -1,14 +1,24 @@
 #include "ringtrain/model/passes.hpp"
 
 namespace ringtrain {
+namespace {
+
+Schedule over_all_ranks(Schedule schedule) {
+  for (Step& step : schedule.steps)
+    if (auto* norm = std::get_if<BatchNormForward>(&step)) norm->all_ranks = norm->training;
+  return schedule;
+}
+
+}  // namespace
 
 Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smoothing,
-                       const Supports& supports, bool fuse) {
+                       const Supports& supports, bool fuse, BatchNorms batch_norms) {
   // A BatchNorm that will be in pieces need not be there as a whole.
   const Supports whole_or_pieces = [&](const Schedule& tensors, const Step& step) {
     return supports(tensors, step) || splits(tensors, step, supports);
   };
   Schedule schedule = lower(graph, batch, mode, label_smoothing);
+  if (batch_norms == BatchNorms::all_ranks) schedule = over_all_ranks(std::move(schedule));
   if (fuse) {
     schedule = fuse_forward(std::move(schedule), whole_or_pieces);
     schedule = merge_convolutions(std::move(schedule), whole_or_pieces);

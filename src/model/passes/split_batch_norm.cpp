@@ -50,9 +50,10 @@ std::vector<Step> backward_pieces(Schedule& schedule, const BatchNormBackward& n
 }
 
 // The pieces of a BatchNorm, with new tensors and vectors in `schedule`; nullopt, and a schedule as
-// before, where one of them is not supported.
+// before, where one of them is not supported. Pieces know the statistics of one rank only.
 std::optional<Pieces> pieces_of(Schedule& schedule, const BatchNormForward& forward,
                                 const BatchNormBackward& backward, const Supports& supports) {
+  if (forward.all_ranks) return std::nullopt;
   const std::size_t tensors = schedule.tensors.size(), vectors = schedule.vectors.size();
   const Vectors v(schedule, schedule.tensors[forward.x].channels);
   Pieces pieces{forward_pieces(schedule, forward, v), backward_pieces(schedule, backward, v)};

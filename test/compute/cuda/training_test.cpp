@@ -1,5 +1,6 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/kernels/optimizer.hpp"
@@ -77,6 +78,7 @@ struct Wish {
   Element element = Element::fp32;
   Element gradient_dtype = Element::fp32;  // between twins
   bool graph = true, accumulates = false, twins = false;
+  bool norms_together = false;  // BatchNorm over both twins
   float first_loss_scale = 1024;
   std::int32_t interval = 2000;
 };
@@ -102,13 +104,14 @@ struct GpuRig {
     memory.write(first, parameters);
     memory.write(running, statistics);
     memory.write(running, averaged_statistics);
-    training = backend->make_training(make_schedule(graph, batch_size, Mode::training, 0.1f,
-                                                    [this](const Schedule& s, const Step& step) {
-                                                      return backend->supports(s, step);
-                                                    }),
-                                      {parameters, sums.view().slice(head, graph.parameter_count()),
-                                       statistics, batch_statistics},
-                                      5, step_sums(), settings(wish));
+    training = backend->make_training(
+        make_schedule(
+            graph, batch_size, Mode::training, 0.1f,
+            [this](const Schedule& s, const Step& step) { return backend->supports(s, step); },
+            true, wish.norms_together ? BatchNorms::all_ranks : BatchNorms::each_rank),
+        {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
+         batch_statistics},
+        5, step_sums(), settings(wish));
   }
 
   std::unique_ptr<Communicator> make_narrow(Element element) {
@@ -117,8 +120,15 @@ struct GpuRig {
   }
   GpuStepSums step_sums() {
     if (!summed_as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
-    return {sums, head, [this](std::size_t first) { reducer.final_from(first); },
-            [this] { reducer.finish(); }, [] {}};
+    return {sums,
+            head,
+            [this](std::size_t first) { reducer.final_from(first); },
+            [this] { reducer.finish(); },
+            [] {},
+            [this](View values) {
+              twins.start_sum(values);
+              twins.finish();
+            }};
   }
   GpuTrainingSettings settings(const Wish& wish) const {
     const OptimizerSettings o = optimizer_settings(graph);
@@ -315,6 +325,31 @@ TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
     CHECK(twins.outcomes.back().loss == Approx(alone.outcomes.back().loss));
     CHECK(host_gpu::complaints() == none);
   }
+}
+
+TEST_CASE("cuda training: twins that normalise together do what each does alone") {
+  const int micro = GENERATE(1, 2);
+  CAPTURE(micro);
+  host_gpu::set_seed(1);
+  const Wish wish{.accumulates = micro > 1, .twins = true, .norms_together = true};
+  const auto alone = state_after(4, {.accumulates = micro > 1}, micro);
+
+  const auto twins = state_after(4, wish, micro);
+
+  CHECK(relative_norm(twins[0], alone[0]) < 1e-5);
+  CHECK(twins[1][0] == Approx(alone[1][0]).epsilon(1e-5));  // a mean
+  // A variance without bias, of twice the pixels. Four steps have moved it from 1.
+  const double pixels = batch_size * 8 * 8, ratio = (pixels - 1) / (pixels - 0.5);
+  const double start = std::pow(0.9, 4);
+  CHECK((twins[1][8] - start) / (alone[1][8] - start) == Approx(ratio).epsilon(1e-4));
+  for (const std::uint64_t seed : {2, 3, 4, 5}) {
+    host_gpu::set_seed(seed);
+    CHECK(state_after(4, wish, micro) == twins);
+  }
+  Wish one_by_one = wish;
+  one_by_one.graph = false;
+  CHECK(state_after(4, one_by_one, micro) == twins);
+  CHECK(host_gpu::complaints() == none);
 }
 
 TEST_CASE("cuda training: gradients that travel in 16 bits are the fp32 ones, rounded") {

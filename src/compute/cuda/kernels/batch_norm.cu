@@ -35,6 +35,12 @@ void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& operands,
   work::batch_norm_backward_reduce(operands, queue);
 }
 
+void batch_norm_backward_coefficients(const BatchNormBackwardReduceOperands& operands,
+                                      cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::batch_norm_backward_coefficients(operands, queue);
+}
+
 void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& operands,
                                cudaStream_t stream) {
   StreamQueue queue(stream);

@@ -30,7 +30,8 @@ struct BatchNormFinalizeOperands {
   Element narrow = Element::fp32;
   void *narrow_scale = nullptr, *narrow_bias = nullptr;  ///< optional: scale and bias, rounded to
                                                          ///< `narrow`, for cuDNN's prologues
-  std::size_t sums_pitch = 0;  ///< from a channel's sum to that of squares; 0: `channels`
+  std::size_t sums_pitch = 0;          ///< from a channel's sum to that of squares; 0: `channels`
+  const float* ranks_count = nullptr;  ///< optional, on the device: in place of `count`
 };
 /// From sums to what BatchNorm multiplies and adds, and what its backward wants.
 void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream);
@@ -73,12 +74,20 @@ struct BatchNormBackwardReduceOperands {
   float *g_scale, *x_scale, *shift;
   float* workspace;
   std::size_t dy_pitch = 0, x_pitch = 0;
+  /// Optional: takes the sums of g and of g * (x - mean) * inverse_deviation; the coefficients wait
+  /// for batch_norm_backward_coefficients.
+  float* ranks_sums = nullptr;
+  const float* ranks_count = nullptr;  ///< then, on the device: pixels of the statistics
 };
 /// g = dy + skip?, zero where the ReLU was off: where y <= 0, or without y where
 /// x * scale + bias <= 0. dbeta = sum of g, dgamma = sum of g * (x - mean) * inverse_deviation, and
 /// the coefficients of batch_norm_backward_apply. The same bits every time.
 void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& operands,
                                 cudaStream_t stream);
+
+/// The coefficients from `ranks_sums`, once those are summed over all ranks.
+void batch_norm_backward_coefficients(const BatchNormBackwardReduceOperands& operands,
+                                      cudaStream_t stream);
 
 struct BatchNormBackwardApplyOperands {
   Element element;

@@ -68,13 +68,14 @@ template <class Narrow, class Number = double>
 struct Finalize {
   BatchNormFinalizeOperands o;
   constexpr void operator()(std::uint32_t c) const {
-    const Number count = static_cast<Number>(o.count), mean = o.sums[c] / count;
+    const Number count = o.ranks_count ? Number(*o.ranks_count) : Number(o.count);
+    const Number mean = o.sums[c] / count;
     const Number squares = o.sums[pitch_or(o.sums_pitch, o.channels) + c];
     const Number spread = squares / count - mean * mean;
     const Number variance = spread > 0 ? spread : 0;
     const Number inverse = 1 / std::sqrt(variance + o.epsilon);
     const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;
-    const Number correction = o.unbiased && o.count > 1 ? count / (count - 1) : 1;
+    const Number correction = o.unbiased && count > 1 ? count / (count - 1) : 1;
     o.batch_statistics[c] = o.mean[c] = static_cast<float>(mean);
     o.batch_statistics[o.channels + c] = static_cast<float>(variance * correction);
     o.inverse_deviation[c] = static_cast<float>(inverse);
@@ -207,12 +208,18 @@ struct BackwardCoefficients {
   BatchNormBackwardReduceOperands o;
   template <class Number>
   constexpr void operator()(std::uint32_t c, const Number* totals) const {
-    const Number inverse = o.inverse_deviation[c], count = static_cast<Number>(o.count);
-    const Number sum = totals[0], dot = totals[1] * inverse;
-    const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;
-    const Number x_scale = -scale * inverse * dot / count;
+    const Number sum = totals[0], dot = totals[1] * o.inverse_deviation[c];
     if (o.dgamma) o.dgamma[c] = static_cast<float>(dot);
     o.dbeta[c] = static_cast<float>(sum);
+    if (!o.ranks_sums) return write(c, sum, dot, static_cast<Number>(o.count));
+    o.ranks_sums[c] = static_cast<float>(sum);
+    o.ranks_sums[o.channels + c] = static_cast<float>(dot);
+  }
+  template <class Number>
+  constexpr void write(std::uint32_t c, Number sum, Number dot, Number count) const {
+    const Number inverse = o.inverse_deviation[c];
+    const Number scale = (o.gamma ? o.gamma[c] : 1) * inverse;
+    const Number x_scale = -scale * inverse * dot / count;
     o.g_scale[c] = static_cast<float>(scale);
     o.x_scale[c] = static_cast<float>(x_scale);
     o.shift[c] = static_cast<float>(-scale * sum / count - x_scale * o.mean[c]);
@@ -227,6 +234,20 @@ void batch_norm_backward_reduce(const BatchNormBackwardReduceOperands& o, Queue&
     sum_pixels(o.pixels, o.channels, BackwardTerm<T, width>{o}, BackwardCoefficients{o},
                o.workspace, queue);
   });
+}
+
+template <class Number = double>
+struct CoefficientsOfRanks {
+  BatchNormBackwardReduceOperands o;
+  constexpr void operator()(std::uint32_t c) const {
+    BackwardCoefficients{o}.template write<Number>(c, o.ranks_sums[c], o.ranks_sums[o.channels + c],
+                                                   *o.ranks_count);
+  }
+};
+
+template <class Queue>
+void batch_norm_backward_coefficients(const BatchNormBackwardReduceOperands& o, Queue& queue) {
+  queue.items(CoefficientsOfRanks<>{o}, o.channels);
 }
 
 template <class T, int w>

@@ -110,6 +110,8 @@ TEST_CASE("model file: a wrong block is told with its line and the line that use
       {"block b\nx = b\nend\ny = b", "net.model:4: b: this block does not end above"},
       {"block b\nx = c\nend\nblock c\nx = b\nend\ny = b",
        "net.model:4: c: this block does not end"},
+      {"block inner\nrelu\nend\nblock outer\ni = inner\nsum i j\nend\nx = outer",
+       "net.model:8: j: no line above has this name; the nearest is i (in x of line 10)"},
       {"block relu\nlrn\nend", "net.model:3: block relu: is an operation already"},
       {"block b\nend", "net.model:4: block b: has no layers"},
       {"block b\nblock c\nend", "net.model:4: block: the block above has no `end` yet"},
@@ -178,6 +180,12 @@ TEST_CASE("model file: weights that no integer counts are told where they are") 
   CHECK_THAT(complaint_about("a = matrix_product outputs=1000000\n"
                              "b = matrix_product outputs=1000000"),
              Catch::StartsWith("net.model:4: 1000000000000 weights: a network has at most"));
+}
+
+TEST_CASE("model file: there are as many dropouts as have random numbers of their own") {
+  CHECK(complaint_about("d{1..256} = dropout") == "accepted");
+  CHECK(complaint_about("d{1..257} = dropout") ==
+        "net.model:3: dropout: a network has at most 256");
 }
 
 TEST_CASE("model file: blocks that multiply end at the number of layers") {

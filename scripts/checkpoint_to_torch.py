@@ -4,8 +4,8 @@
   scripts/checkpoint_to_torch.py FILE.h5 OUT.pth                       # torch.load(OUT.pth, weights_only=True)
   scripts/checkpoint_to_torch.py --from-torch IN.pth --model NAME OUT.h5   # train --init-from OUT.h5
 
-The names of the ResNets and of inception_v3 are torchvision's. Taken is the weights' moving average where there is one,
-because that is what was evaluated. What changes on the way:
+The names of the ResNets and of inception_v3 are torchvision's. Taken are the moving averages where there are any, because
+those were evaluated. What changes on the way:
   convolutions   out x height x width x in here, out x in x height x width in torch
   layers behind a flattened image (cifar10_cnn, mlp): their inputs are in the order height, width, channels here
   BatchNorm without gamma (inception_v3): torch's has one, which is 1; another value cannot be turned back
@@ -44,9 +44,8 @@ def to_torch(model, step, tensors):
     state = {}
     for path, array in tensors.items():
         folder, name = path.split("/", 1)
-        if folder == "weights":
-            array = to_torch_layout(model, name, tensors.get("ema/" + name, array))
         if folder in ("weights", "statistics"):
+            array = to_torch_layout(model, name, tensors.get("ema/" + name, array))
             state[name] = torch.from_numpy(np.ascontiguousarray(array))
     for mean in [name for name in state if name.endswith(".running_mean")]:
         norm = mean.removesuffix("running_mean")

@@ -1,0 +1,44 @@
+// evaluation_pixels MODEL DATA OUT: what the network sees in an evaluation of DATA. OUT.u8: images,
+// height x width x 3 each; OUT.i32: their labels.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+
+#include "train/plan.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+template <class T>
+void append(std::ofstream& file, const std::vector<T>& values, std::size_t count) {
+  file.write(reinterpret_cast<const char*>(values.data()),
+             static_cast<std::streamsize>(count * sizeof(T)));
+}
+
+Options evaluation_of(const char* model, const char* data) {
+  Options options;
+  options.model = model;
+  options.data = data;
+  options.eval_only = true;
+  options.batch = 50;
+  return options;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  if (argc != 4) return 64;
+  const Plan plan = make_plan(evaluation_of(argv[1], argv[2]), 2, 0, 1);
+  Loader loader(*plan.evaluation, plan.loader(Split::evaluation));
+  std::ofstream images(std::string(argv[3]) + ".u8", std::ios::binary);
+  std::ofstream labels(std::string(argv[3]) + ".i32", std::ios::binary);
+  while (const Batch* batch = loader.next()) {
+    const auto filled = std::ranges::count_if(batch->labels, [](int label) { return label >= 0; });
+    append(images, batch->images, filled * batch->images.size() / batch->size());
+    append(labels, batch->labels, filled);
+  }
+} catch (const std::exception& failure) {
+  std::fprintf(stderr, "evaluation_pixels: %s\n", failure.what());
+  return 70;
+}

@@ -26,6 +26,11 @@ void complete(Options& o, const Model& model) {
   if (!o.bucket_mb) o.bucket_mb = 0.5;
 }
 
+Extent scaled(Extent extent, double factor) {
+  return {static_cast<int>(std::lround(extent.height * factor)),
+          static_cast<int>(std::lround(extent.width * factor))};
+}
+
 InputRecipe input_of(const Model& model) {
   const Recipe& recipe = model.recipe;
   const Extent extent{model.input.height, model.input.width};
@@ -45,7 +50,9 @@ InputRecipe input_of(const Model& model) {
   input.contrast = {recipe.least_contrast, recipe.most_contrast};
   input.saturation = {recipe.least_saturation, recipe.most_saturation};
   input.hue = {-recipe.hue, recipe.hue};
-  if (recipe.evaluation_fraction < 1)
+  if (recipe.keep_aspect && !recipe.random_crop)  // 224 of 256
+    input.cover = scaled(extent, 1 / recipe.evaluation_fraction);
+  else if (recipe.evaluation_fraction < 1)
     input.central_fraction = static_cast<float>(recipe.evaluation_fraction);
   return input;
 }

@@ -40,6 +40,19 @@ class TrainingOnly {
 
 }  // namespace
 
+TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
+  const InputRecipe resnet = make_plan(options("resnet50"), 1, 0, 1).input;
+  const InputRecipe inception = make_plan(options("inception_v3"), 1, 0, 1).input;
+
+  CHECK(resnet.cover == Extent{256, 256});
+  CHECK(resnet.central_fraction == 0);
+  CHECK(resnet.natural() == Extent{224, 224});  // of training, which stretches parts
+  CHECK(inception.central_fraction == 0.875f);
+  CHECK(inception.cover == Extent{});
+  CHECK(inception.saturation.low == 0.5f);
+  CHECK(inception.hue.high == 0.2f);
+}
+
 TEST_CASE("plan: the recipe fills in what the user left open") {
   const Plan plan = make_plan(options("cifar10_cnn"), 1, 0, 2);
 

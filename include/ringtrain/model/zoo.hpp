@@ -32,7 +32,9 @@ struct Recipe {
   float least_contrast = 1, most_contrast = 1;
   float least_saturation = 1, most_saturation = 1;
   float hue = 0;  ///< +- parts of the colour circle
-  double evaluation_fraction = 1;  ///< of each side, cropped from the centre
+  double evaluation_fraction = 1;  ///< of each side, cut from the centre and stretched
+  /// The shorter side's fraction is cut instead, as a square is out of a photograph.
+  bool keep_aspect = false;
 
   friend bool operator==(const Recipe&, const Recipe&) = default;
 };

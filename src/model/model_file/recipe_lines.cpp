@@ -47,6 +47,7 @@ void read_images(const Values& values, Recipe& r) {
   read_factors(values, "saturation", r.least_saturation, r.most_saturation);
   r.hue = float(values.number("hue", 0, 0.5, r.hue));
   r.evaluation_fraction = values.number("evaluation", 0.01, 1, r.evaluation_fraction);
+  r.keep_aspect = values.yes("keep-aspect", r.keep_aspect);
 }
 
 bool distorts(const Recipe& r) {

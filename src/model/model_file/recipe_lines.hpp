@@ -13,7 +13,7 @@ inline constexpr std::string_view recipe_options =
 void read_recipe(const Values& values, Recipe& recipe);
 
 inline constexpr std::string_view image_options =
-    "crop pad smallest-area flip brightness contrast saturation hue evaluation";
+    "crop pad smallest-area flip brightness contrast saturation hue evaluation keep-aspect";
 /// Changes what a line `images` says. Throws Error (usage).
 void read_images(const Values& values, Recipe& recipe);
 

@@ -128,6 +128,7 @@ Model make_imagenet_resnet(int depth, int classes) {
   recipe.label_smoothing = 0.1;
   recipe.random_resized_crop = true;
   recipe.evaluation_fraction = 0.875;
+  recipe.keep_aspect = true;
   return {
       fmt::format("resnet{}", depth), {1, 224, 224, 3}, classes, std::move(b.g).finish(), recipe};
 }

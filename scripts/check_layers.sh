@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fails when a folder includes a folder above it, or a vendor header leaves its home.
+# Fails when a folder includes a folder above it, a vendor header leaves its home, or headers define two types of one name.
 # The tables are those of docs/architecture.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,4 +31,11 @@ for header in "${!vendor_home[@]}"; do
     [[ $file == "${vendor_home[$header]}"* ]] || { echo "$file:$line: <$header> belongs in ${vendor_home[$header]}"; bad=1; }
   done < <(grep -rnE "#include [<\"]$header[>\"]" src include || true)
 done
+# Two types of one name in one namespace: the linker keeps one of their functions for both.
+while read -r name; do
+  echo "$name is the name of two types: $(grep -rlE "^(struct|class|enum class) ${name##*::}\b[^;]*\{" --include='*.hpp' src include | tr '\n' ' ')"
+  bad=1
+done < <(find src include -name '*.hpp' -exec awk '
+  /^namespace [a-z_:]+ \{/ { space = $2 }
+  /^(struct|class|enum class) [A-Za-z_]+[^;]*\{/ { name = $1 == "enum" ? $3 : $2; sub(/:$/, "", name); print space "::" name }' {} + | sort | uniq -d)
 exit $bad

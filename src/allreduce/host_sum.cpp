@@ -15,18 +15,18 @@ HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded
   expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
 }
 
-void HostSum::sum(std::span<const Sum> sums) {
+void HostSum::sum(std::span<const ReplicaSum> sums) {
   if (place_.size > 1) meet(sums);
   if (place_.rank < place_.lanes)
-    for (const Sum& each : sums) sum_lane(each);
+    for (const ReplicaSum& each : sums) sum_lane(each);
   if (place_.size > 1) barrier_.wait();
 }
 
 // Waits until every rank's gradients are there, and makes sure that all mean the same ones: ranks
 // that have lost step with each other would otherwise train on nonsense.
-void HostSum::meet(std::span<const Sum> sums) {
+void HostSum::meet(std::span<const ReplicaSum> sums) {
   std::uint64_t about_to_sum = sums.size();
-  for (const Sum& each : sums)
+  for (const ReplicaSum& each : sums)
     about_to_sum = hash_bytes(std::as_bytes(std::span(&each.count, 1)), about_to_sum);
   desks_[static_cast<std::size_t>(place_.rank)]->about_to_sum.store(about_to_sum,
                                                                     std::memory_order_relaxed);
@@ -36,7 +36,7 @@ void HostSum::meet(std::span<const Sum> sums) {
       throw Error("sum over the ranks of this host", "ranks sum buffers of different sizes");
 }
 
-void HostSum::sum_lane(const Sum& sum) {
+void HostSum::sum_lane(const ReplicaSum& sum) {
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
   const Range everyone{0, static_cast<std::size_t>(place_.size)};

@@ -25,7 +25,7 @@ struct HostPlace {
 };
 
 /// A buffer to sum: the copies of all ranks of this host.
-struct Sum {
+struct ReplicaSum {
   Replicas replicas;
   std::size_t count = 0;
 };
@@ -43,11 +43,11 @@ class HostSum {
   HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
           std::stop_token stop);
   /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
-  void sum(std::span<const Sum> sums);
+  void sum(std::span<const ReplicaSum> sums);
 
  private:
-  void sum_lane(const Sum& sum);
-  void meet(std::span<const Sum> sums);
+  void sum_lane(const ReplicaSum& sum);
+  void meet(std::span<const ReplicaSum> sums);
 
   HostPlace place_;
   std::vector<HostDesk*> desks_;

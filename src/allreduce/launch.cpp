@@ -28,7 +28,7 @@ constexpr std::array<std::array<const char*, 2>, 3> launchers{{
 
 }  // namespace
 
-Launch launch_from_environment() {
+JobLaunch launch_from_environment() {
   for (const auto& [rank, size] : launchers)
     if (const auto value = number(rank)) return {true, *value, number(size).value_or(1)};
   // SLURM_STEP_NUM_TASKS is there in tasks started by srun only, not in the batch script itself.

@@ -59,7 +59,7 @@ int size_as_int(std::size_t size) {
 }  // namespace
 
 MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
-  const Launch launch = launch_from_environment();
+  const JobLaunch launch = launch_from_environment();
   if (!launch.mpi) return;
   if (!interface.empty()) check_interfaces(interface);
   configure_mpi(interface);

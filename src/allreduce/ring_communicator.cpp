@@ -72,7 +72,7 @@ class RingCommunicator final : public Communicator {
   HostSum host_sum_;
   Buffer copies_;              // for views from elsewhere
   std::vector<View> pending_;  // without a thread: started, not yet summed
-  std::vector<Sum> sums_;
+  std::vector<ReplicaSum> sums_;
   bool in_flight_ = false;           // started, not finished
   std::optional<SumThread> thread_;  // last: it uses the others
 };
@@ -182,7 +182,7 @@ void RingCommunicator::sum(std::span<const View> views) {
 void RingCommunicator::sum_copied(View view) {
   const View copy = copies_.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
-  const Sum sum{*shared_.replicas(copy), view.size()};
+  const ReplicaSum sum{*shared_.replicas(copy), view.size()};
   host_sum_.sum(std::span(&sum, 1));
   std::ranges::copy(copy.host(), view.data());
 }

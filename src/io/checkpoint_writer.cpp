@@ -36,7 +36,7 @@ class CheckpointWriter::Impl {
 
  private:
   struct Slot {
-    SharedMemory memory;
+    MappedMemory memory;
     std::vector<std::span<float>> buffers;
     bool busy = false, reported_slow = false;
     std::uint64_t step = 0;
@@ -108,7 +108,7 @@ CheckpointWriter::Impl::Impl(WriterProcess& process, const std::filesystem::path
   expects(options_.keep >= 1, "WriterOptions::keep: at least 1");
   require_sound(layout);
   for (Slot& slot : slots_) {
-    slot.memory = SharedMemory::create("checkpoint-slot", plan_.bytes);
+    slot.memory = MappedMemory::create("checkpoint-slot", plan_.bytes);
     for (std::size_t i = 0; i < layout.buffers.size(); ++i)
       slot.buffers.emplace_back(
           reinterpret_cast<float*>(slot.memory.bytes().data() + plan_.offsets[i]),
@@ -122,7 +122,7 @@ void CheckpointWriter::Impl::open(const StateLayout& layout) {
                                                     .owner = owner_text(options_.run_id),
                                                     .keep = options_.keep,
                                                     .layout = layout});
-  const SharedMemory setup = SharedMemory::create("checkpoint-setup", text.size());
+  const MappedMemory setup = MappedMemory::create("checkpoint-setup", text.size());
   std::memcpy(setup.bytes().data(), text.data(), text.size());
   const std::array descriptors = {setup.descriptor(), slots_[0].memory.descriptor(),
                                   slots_[1].memory.descriptor()};

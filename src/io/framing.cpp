@@ -73,7 +73,7 @@ Box random_part(const InputRecipe& recipe, Extent image, Philox& random) {
 }
 
 /// Rows and columns of the output that show the scaled image; the others are black.
-Window shown_part(const Framing& framing, Extent output) {
+ScaledWindow shown_part(const Framing& framing, Extent output) {
   const int top = std::max(framing.top, 0), left = std::max(framing.left, 0);
   const int bottom = std::min(framing.top + output.height, framing.scaled.height);
   const int right = std::min(framing.left + output.width, framing.scaled.width);
@@ -144,7 +144,7 @@ Distortion draw_distortion(const InputRecipe& recipe, Philox& random) {
 }
 
 Need need_of(const Framing& framing, Extent full, Extent output) {
-  const Window part = shown_part(framing, output);
+  const ScaledWindow part = shown_part(framing, output);
   const auto [top, height] = reach({framing.box.top, framing.box.height, framing.scaled.height},
                                    part.top, part.extent.height, full.height);
   const auto [left, width] = reach({framing.box.left, framing.box.width, framing.scaled.width},
@@ -160,7 +160,7 @@ void Renderer::run(const Portion& portion, const Framing& framing, Extent output
   const double by = portion.reduction;
   const Box box{framing.box.left / by - portion.left, framing.box.top / by - portion.top,
                 framing.box.width / by, framing.box.height / by};
-  const Window part = shown_part(framing, output);
+  const ScaledWindow part = shown_part(framing, output);
   const std::size_t stride = std::size_t(output.width) * Image::channels;
   if (part.extent != output) std::memset(out, 0, output.height * stride);
 

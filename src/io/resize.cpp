@@ -58,7 +58,7 @@ void grow(std::vector<T>& memory, std::size_t size) {
 
 }  // namespace
 
-void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const Window& window,
+void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const ScaledWindow& window,
                   bool mirrored, std::uint8_t* out, std::size_t stride) {
   const auto [height, width] = window.extent;
   if (height == 0 || width == 0) return;

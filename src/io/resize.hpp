@@ -13,7 +13,7 @@ struct Box {
 };
 
 /// Places of a scaled image: [top, top + extent.height) x [left, left + extent.width).
-struct Window {
+struct ScaledWindow {
   int top = 0, left = 0;
   Extent extent;
 };
@@ -26,7 +26,7 @@ class Resizer {
 
   /// Writes `window` of `box` of `image` scaled to `scaled`, row after row of `stride` bytes. The
   /// window lies within `scaled`, the box within the image. `mirrored` turns the window around.
-  void run(const ImageView& image, const Box& box, Extent scaled, const Window& window,
+  void run(const ImageView& image, const Box& box, Extent scaled, const ScaledWindow& window,
            bool mirrored, std::uint8_t* out, std::size_t stride);
 
  private:

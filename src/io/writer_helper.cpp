@@ -50,10 +50,10 @@ class Helper {
   void open(Received request) {
     Message reply{.kind = Message::Kind::opened};
     try {
-      const SharedMemory text = SharedMemory::map(std::move(request.descriptors.at(0)));
+      const MappedMemory text = MappedMemory::map(std::move(request.descriptors.at(0)));
       setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
       for (std::size_t i = 0; i < slot_count; ++i)
-        slots_[i] = SharedMemory::map(std::move(request.descriptors.at(1 + i)));
+        slots_[i] = MappedMemory::map(std::move(request.descriptors.at(1 + i)));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
       directory_.reset();
       directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
@@ -129,7 +129,7 @@ class Helper {
 
   int socket_;
   WriterSetup setup_;
-  std::array<SharedMemory, slot_count> slots_;
+  std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;
 };

@@ -95,7 +95,7 @@ SlotPlan::SlotPlan(const StateLayout& layout) {
   bytes = text_offset + text_capacity;
 }
 
-SharedMemory SharedMemory::create(const char* name, std::size_t bytes) {
+MappedMemory MappedMemory::create(const char* name, std::size_t bytes) {
   FileDescriptor memory(check_errno(::memfd_create(name, MFD_CLOEXEC), "memfd_create"));
   if (::fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes)) != 0)
     throw Error(Exit::storage, "shared memory for checkpoints",
@@ -104,10 +104,10 @@ SharedMemory SharedMemory::create(const char* name, std::size_t bytes) {
   return map(std::move(memory));
 }
 
-SharedMemory SharedMemory::map(FileDescriptor memory) {
+MappedMemory MappedMemory::map(FileDescriptor memory) {
   struct stat status {};
   check_errno(::fstat(memory.get(), &status), "fstat of shared memory");
-  SharedMemory mapped;
+  MappedMemory mapped;
   mapped.size_ = static_cast<std::size_t>(status.st_size);
   // populated now, or the first save would pay a page fault for every 4 KiB
   mapped.address_ = ::mmap(nullptr, std::max(mapped.size_, page), PROT_READ | PROT_WRITE,
@@ -120,19 +120,19 @@ SharedMemory SharedMemory::map(FileDescriptor memory) {
   return mapped;
 }
 
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
+MappedMemory::MappedMemory(MappedMemory&& other) noexcept
     : memory_(std::move(other.memory_)),
       address_(std::exchange(other.address_, nullptr)),
       size_(std::exchange(other.size_, 0)) {}
 
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(address_, other.address_);
   std::swap(size_, other.size_);
   return *this;
 }
 
-SharedMemory::~SharedMemory() {
+MappedMemory::~MappedMemory() {
   if (address_ != nullptr) ::munmap(address_, std::max(size_, page));
 }
 

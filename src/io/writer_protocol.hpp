@@ -70,15 +70,15 @@ struct SlotPlan {
 };
 
 /// A memfd mapped for both processes.
-class SharedMemory {
+class MappedMemory {
  public:
-  SharedMemory() = default;
+  MappedMemory() = default;
   /// New and allocated in full, so that no later write can fail for want of memory.
-  static SharedMemory create(const char* name, std::size_t bytes);
-  static SharedMemory map(FileDescriptor memory);
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory& operator=(SharedMemory&& other) noexcept;
-  ~SharedMemory();
+  static MappedMemory create(const char* name, std::size_t bytes);
+  static MappedMemory map(FileDescriptor memory);
+  MappedMemory(MappedMemory&& other) noexcept;
+  MappedMemory& operator=(MappedMemory&& other) noexcept;
+  ~MappedMemory();
 
   std::span<std::byte> bytes() const { return {static_cast<std::byte*>(address_), size_}; }
   int descriptor() const { return memory_.get(); }

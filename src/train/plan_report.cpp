@@ -32,6 +32,7 @@ struct Subject {
   bool averaged = false;     // --ema
   bool accumulates = false;  // --accumulate above 1
   Element gradient_dtype = Element::fp32;
+  BatchNorms batch_norms = BatchNorms::each_rank;
 
   // fp32 numbers a parameter that the optimizer keeps beside it.
   std::size_t slots() const {
@@ -53,7 +54,7 @@ struct Subject {
     return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
   }
   Schedule schedule(const Supports& supports, Mode mode = Mode::training) const {
-    return make_schedule(model.graph, batch, mode, label_smoothing, supports);
+    return make_schedule(model.graph, batch, mode, label_smoothing, supports, true, batch_norms);
   }
   // What a checkpoint holds: parameters, slots and running statistics.
   double checkpoint_bytes() const {
@@ -70,6 +71,7 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
   s.accumulates = o.accumulate > 1;
   s.gradient_dtype = o.gradient_dtype;
+  if (o.sync_batchnorm) s.batch_norms = BatchNorms::all_ranks;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;

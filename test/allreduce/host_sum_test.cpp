@@ -43,7 +43,7 @@ struct ThreadHosts {
         ring = std::make_unique<Ring>(*link);
       }
       HostSum host_sum(here.place, local, true, ring.get(), {});
-      std::vector<Sum> sums;
+      std::vector<ReplicaSum> sums;
       for (std::size_t k = 0; k < buffers; ++k) {
         const Range part = part_of(count, k, buffers);
         sums.push_back({{&memory[first * stride + part.first], static_cast<std::ptrdiff_t>(stride),
@@ -122,7 +122,7 @@ TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
   const auto sum = [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
     HostSum host_sum({rank, 2, 2}, both, true, nullptr, {});
-    const Sum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
+    const ReplicaSum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
     host_sum.sum(std::span(&mine, 1));
   };
 

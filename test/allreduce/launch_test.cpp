@@ -12,7 +12,7 @@ using namespace ringtrain;
 namespace {
 
 // What the launcher's environment says, with exactly these of its variables set.
-Launch launch_with(const std::map<std::string, std::string>& variables) {
+JobLaunch launch_with(const std::map<std::string, std::string>& variables) {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
                            "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_NTASKS"})
     ::unsetenv(name);
@@ -23,7 +23,7 @@ Launch launch_with(const std::map<std::string, std::string>& variables) {
 }  // namespace
 
 TEST_CASE("launch: no launcher means one rank and no MPI") {
-  const Launch launch = launch_with({});
+  const JobLaunch launch = launch_with({});
 
   CHECK_FALSE(launch.mpi);
   CHECK(launch.rank == 0);
@@ -31,15 +31,16 @@ TEST_CASE("launch: no launcher means one rank and no MPI") {
 }
 
 TEST_CASE("launch: mpirun and srun --mpi=pmix tell rank and size") {
-  const Launch mpirun = launch_with({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
-  const Launch srun = launch_with({{"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "3"}});
+  const JobLaunch mpirun =
+      launch_with({{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "4"}});
+  const JobLaunch srun = launch_with({{"PMIX_RANK", "1"}, {"SLURM_STEP_NUM_TASKS", "3"}});
 
   CHECK((mpirun.mpi && mpirun.rank == 2 && mpirun.size == 4));
   CHECK((srun.mpi && srun.rank == 1 && srun.size == 3));
 }
 
 TEST_CASE("launch: a batch script that starts no tasks is one rank") {
-  const Launch launch = launch_with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
+  const JobLaunch launch = launch_with({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}});
 
   CHECK_FALSE(launch.mpi);
 }

@@ -21,7 +21,7 @@ Image pattern(Extent extent) {
   return image;
 }
 
-Image resized(const Image& image, const Box& box, Extent scaled, const Window& window,
+Image resized(const Image& image, const Box& box, Extent scaled, const ScaledWindow& window,
               bool mirrored = false, const RowKernels& kernels = usable_row_kernels().front()) {
   Image result;
   result.reshape(window.extent);
@@ -97,7 +97,7 @@ TEST_CASE("resize: every processor's loops make the same, narrow images and odd 
     const Image image = pattern({1 + below(40), 1 + below(40)});
     const Extent scaled{1 + below(30), 1 + below(30)};
     const int top = below(scaled.height), left = below(scaled.width);
-    const Window window{
+    const ScaledWindow window{
         top, left, {1 + below(scaled.height - top), 1 + below(scaled.width - left)}};
     const double width = 1 + below(image.extent.width), height = 1 + below(image.extent.height);
     const Box box{(image.extent.width - width) / 2, image.extent.height - height, width, height};

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # init_from.sh MPIRUN TRAIN COMPARE: runs that start from another's weights, as a user sees them.
 set -u
-mpirun=$1 train=$(realpath "$2") compare=$(realpath "$3") bad=0
+mpirun=$1 train=$(realpath "$2") compare=$(realpath "$3")
+. "$(dirname "$0")/checks.sh"
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
@@ -10,16 +11,6 @@ job() { # RANKS ARGUMENTS...
   shift
   timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --data shapes --eval-every 0 "$@" >log 2>&1 </dev/null
 }
-check() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" && return
-  echo "wrong: $what ($*):"
-  cat log
-  bad=1
-}
-is() { [ -n "$1" ] && [ "$1" = "$2" ]; }
-has() { grep -qE -- "$1" log; }
 evaluation() { grep -o 'top-1 .*images)' log | head -n 1; }
 
 # resnet20 has running statistics, cifar10_cnn a moving average.

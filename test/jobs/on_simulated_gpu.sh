@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # on_simulated_gpu.sh TRAIN TRAIN_ON_SIMULATED_GPU: whole runs of one rank on a simulated GPU, as a user sees them, beside the CPU's.
 set -u
-cpu=$(realpath "$1") gpu=$(realpath "$2") bad=0
+cpu=$(realpath "$1") gpu=$(realpath "$2")
+. "$(dirname "$0")/checks.sh"
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache
@@ -11,20 +12,9 @@ run() { # BINARY ARGUMENTS...
   shift
   timeout 200 "$binary" --data shapes --batch 8 --log-every 5 "$@" >log 2>&1 </dev/null
 }
-check() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" && return
-  echo "wrong: $what ($*):"
-  cat log
-  bad=1
-}
 state() { "$cpu" --inspect "$1" | tail -n 1; }
 last_loss() { sed -n 's/.*step 20, loss = \([0-9.]*\) .*/\1/p' log; }
 near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; }
-is() { [ "$1" = "$2" ]; }
-lacks() { ! has "$1"; }
-has() { grep -qE -- "$1" log; }
 
 run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0
 host=$(last_loss)

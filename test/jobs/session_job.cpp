@@ -26,7 +26,7 @@ void check_control_plane(const MpiSession& session) {
     return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r));
   };
 
-  const Launch launch = launch_from_environment();
+  const JobLaunch launch = launch_from_environment();
   require(launch.rank == rank && launch.size == size, "the launcher's word on rank and size");
   require(session.local_rank() < session.local_size(), "the place on this host");
   require(static_cast<int>(session.host_of().size()) == size, "a host for every rank");

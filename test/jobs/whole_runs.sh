@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # whole_runs.sh MPIRUN TRAIN: how whole runs begin, are interrupted and end, as a user sees it.
 set -u
-mpirun=$1 train=$(realpath "$2") bad=0
+mpirun=$1 train=$(realpath "$2")
+. "$(dirname "$0")/checks.sh"
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
@@ -10,17 +11,7 @@ job() { # RANKS ARGUMENTS...
   shift
   timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --eval-every 0 "$@" >log 2>&1 </dev/null
 }
-check() { # WHAT CONDITION...
-  local what=$1
-  shift
-  "$@" && return
-  echo "wrong: $what ($*):"
-  cat log
-  bad=1
-}
 state() { "$train" --inspect "$1" | tail -n 1; }
-is() { [ "$1" = "$2" ]; }
-has() { grep -qE -- "$1" log; }
 
 # A signal ends training after the current step, with a checkpoint to go on from.
 for signal in TERM INT; do

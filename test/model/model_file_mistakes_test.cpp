@@ -151,6 +151,11 @@ TEST_CASE("model file: a wrong frame is told") {
       {"model m classes=10\nrecipe lr=1\nrecipe lr=2", "net.model:3: lr=2: a line above says it"},
       {"model m classes=10\nimages contrast=2:1", "net.model:2: contrast: must be LEAST:MOST"},
       {"model m classes=10\nimages crop=rnd", "net.model:2: crop=rnd: must be one of none, random"},
+      {"model m classes=10\nimages crop=random keep-aspect=yes",
+       "net.model:2: keep-aspect=yes: is"},
+      {"model m classes=10\nimages crop=random evaluation=0.5", "net.model:2: evaluation: is not"},
+      {"model m classes=10\nimages crop=resized pad=4",
+       "net.model:2: pad: is not for crop=resized"},
   }));
   CAPTURE(text);
 

@@ -27,7 +27,7 @@ kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const Activation& 
 }
 
 Action evaluation(const BatchNormForward& s, Binder& b) {
-  const Binder::Moments to = b.moments(s.x);
+  const Binder::Moments to = b.moments(s.beta);
   kernels::BatchNormApplyOperands applied =
       apply(s.x, s.y, {.residual = s.residual, .relu = s.relu}, b);
   std::tie(applied.scale, applied.bias) = std::tie(to.scale, to.bias);
@@ -122,7 +122,7 @@ kernels::BatchNormBackwardReduceOperands reduce_operands(const BatchNormSums& ho
 Action bind(const BatchNormForward& s, Binder& b) {
   if (!s.training) return evaluation(s, b);
   const std::size_t channels = b.channels(s.x);
-  const Binder::Moments to = b.moments(s.x);
+  const Binder::Moments to = b.moments(s.beta);
   kernels::BatchNormFinalizeOperands finish = finalize(s, channels, b);
   auto* sums = reinterpret_cast<float*>(b.keep((2 * channels + 1) * sizeof(float)));
   finish.count = b.pixels(s.x);
@@ -149,7 +149,7 @@ Action bind(const BatchNormForward& s, Binder& b) {
 // g, the masked sum of the gradients, is handed on in dresidual, or where dx will be.
 Action bind(const BatchNormBackward& s, Binder& b) {
   const std::size_t channels = b.channels(s.x);
-  const Binder::Moments from = b.moments(s.x);
+  const Binder::Moments from = b.moments(s.beta);
   auto* coefficients = reinterpret_cast<float*>(b.keep(3 * channels * sizeof(float)));
   kernels::BatchNormBackwardReduceOperands reduced =
       reduce_operands({.x = s.x,

@@ -95,10 +95,10 @@ std::byte* Binder::keep(std::size_t bytes) {
   return kept_.back().data();
 }
 
-Binder::Moments Binder::moments(TensorId x) {
-  const auto [place, is_new] = moments_.try_emplace(x);
+Binder::Moments Binder::moments(ParameterRange beta) {
+  const auto [place, is_new] = moments_.try_emplace(beta.first);
   if (is_new) {
-    const std::size_t count = (channels(x) + 63) / 64 * 64;
+    const std::size_t count = (beta.count + 63) / 64 * 64;
     auto* floats = reinterpret_cast<float*>(keep((4 * count + 1) * sizeof(float)));
     place->second = {floats, floats + count, floats + 2 * count, floats + 3 * count,
                      floats + 4 * count};

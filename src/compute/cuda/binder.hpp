@@ -66,12 +66,13 @@ class Binder {
 
   /// Zeroed memory for one step's own use, as long as the program lives.
   std::byte* keep(std::size_t bytes);
-  /// For calls that say so: per-channel numbers that the BatchNorm of `x` leaves for its backward.
+  /// For calls that say so: per-channel numbers that the BatchNorm with this beta leaves for its
+  /// backward.
   struct Moments {
     float *scale, *bias, *mean, *inverse_deviation;
     float* ranks_count;  ///< pixels of all ranks, for a BatchNorm over those
   };
-  Moments moments(TensorId x);
+  Moments moments(ParameterRange beta);
 
   /// As Program::SumOverRanks, from now on. The program sets what is summed by.
   void sum_over_ranks(View values) const {
@@ -129,7 +130,7 @@ class Binder {
   std::vector<std::size_t> tensor_offsets_, vector_offsets_;
   DeviceBytes arena_, vectors_, narrow_vectors_, workspace_;
   std::vector<DeviceBytes> kept_;
-  std::map<TensorId, Moments> moments_;
+  std::map<std::size_t, Moments> moments_;  // by the first beta
   Program::SumOverRanks sum_;
   std::vector<std::unique_ptr<EngineCall>> engine_calls_;
   std::size_t workspace_bytes_ = 0, bytes_ = 0;

@@ -52,13 +52,14 @@ bool is_aligned(const Schedule& schedule, TensorId id, Element element) {
 bool takes_slices(const Schedule& schedule, const Step& step, Element element) {
   const Ids with_pitch = std::visit([](const auto& kind) { return pitched(kind); }, step);
   const bool aligned_only = is_cudnn(step);
-  bool fits = true;
-  for_each_tensor(step, [&](TensorId id, Access) {
-    if (!schedule.is_slice(id)) return;
-    fits = fits && std::ranges::count(with_pitch, id) > 0 &&
+  Ids operands;
+  for_each_tensor(step, [&](TensorId id, Access) { operands.push_back(id); });
+  return std::ranges::all_of(operands, [&](TensorId id) {
+    if (!schedule.is_slice(id)) return true;
+    // A tensor may be two operands, one of them without a pitch.
+    return std::ranges::count(with_pitch, id) == std::ranges::count(operands, id) &&
            (!aligned_only || is_aligned(schedule, id, element));
   });
-  return fits;
 }
 
 }  // namespace ringtrain::cuda

@@ -127,7 +127,8 @@ void PlannedProgram::place_tensors() {
 }
 
 void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa isa) {
-  Planner planner(tensors_, buffers, seed, isa, schedule_.backward < schedule_.steps.size());
+  Planner planner(tensors_, buffers, seed, isa, schedule_.backward < schedule_.steps.size(),
+                  memory_);
   for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
     const Step& step = schedule_.steps[s];
     planner.next_step();

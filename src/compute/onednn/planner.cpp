@@ -23,8 +23,9 @@ void BoundPrimitive::operator()() const {
 }
 
 Planner::Planner(std::span<const Tensor> tensors, const Buffers& buffers, std::uint64_t seed,
-                 Isa isa, bool training)
-    : tensors_(tensors),
+                 Isa isa, bool training, Memory& memory)
+    : memory_(memory),
+      tensors_(tensors),
       buffers_(buffers),
       seed_(seed),
       isa_(isa),
@@ -40,7 +41,7 @@ Scratch Planner::scratch(std::size_t bytes) {
 
 float* Planner::keep(Kept what, TensorId of, std::size_t count) {
   Buffer& buffer = kept_[{what, of}];
-  if (buffer.view().size() < count) buffer = HostMemory().allocate(count);
+  if (buffer.view().size() < count) buffer = memory_.allocate(count);
   return buffer.view().data();
 }
 

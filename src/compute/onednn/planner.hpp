@@ -63,9 +63,9 @@ enum class Kept { moments, count, winners };
 /// What planning a step may use; collects what all steps need together.
 class Planner {
  public:
-  /// `tensors` are placed already. `training`: forward steps keep what backward needs.
+  /// `tensors` are placed already. `training`: forward steps keep what backward needs, in `memory`.
   Planner(std::span<const Tensor> tensors, const Buffers& buffers, std::uint64_t seed, Isa isa,
-          bool training);
+          bool training, Memory& memory);
 
   const Tensor& tensor(TensorId id) const { return tensors_[id]; }
   float* parameters(ParameterRange range) const { return buffers_.parameters.slice(range).data(); }
@@ -117,6 +117,7 @@ class Planner {
   std::vector<Buffer> take_kept();
 
  private:
+  Memory& memory_;
   std::span<const Tensor> tensors_;
   Buffers buffers_;
   std::uint64_t seed_;

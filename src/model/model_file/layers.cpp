@@ -117,7 +117,7 @@ TensorId Layers::use(Block& block, const Line& line, const std::string& name, co
     inner.values[parameter] = text;
   }
   block.used = true;
-  const Place caller = at_;
+  const TextPlace caller = at_;
   at_.within = fmt::format("{} of line {}", full, line.number);
   for (const Line& each : block.lines) add(each, inner);
   at_ = caller;

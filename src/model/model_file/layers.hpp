@@ -11,7 +11,7 @@
 namespace ringtrain {
 
 /// Where in the file reading is, for messages.
-struct Place {
+struct TextPlace {
   int line = 0;
   std::string within;  ///< the block around it, "layer1.0 of line 30"; empty: none
 };
@@ -28,7 +28,7 @@ struct Block {
 /// and keeps `at` where reading is.
 class Layers {
  public:
-  Layers(int classes, Place& at) : classes_(classes), at_(at) {}
+  Layers(int classes, TextPlace& at) : classes_(classes), at_(at) {}
 
   void input(const Line& line);
   void define(const std::string& name, Block block);
@@ -57,12 +57,12 @@ class Layers {
   void check_size(TensorId result) const;
 
   const int classes_;
-  Place& at_;
+  TextPlace& at_;
   GraphBuilder builder_;
   Scope top_{.values = {{"classes", std::to_string(classes_)}}};
   std::map<std::string, Block> blocks_;
   std::set<std::string> claimed_;
-  std::vector<Place> places_;  ///< of each node
+  std::vector<TextPlace> places_;  ///< of each node
 };
 
 }  // namespace ringtrain

@@ -19,7 +19,7 @@ class ModelFile {
       : classes_(classes), check_(check) {}
 
   Model read(std::string_view text);
-  const Place& at() const { return at_; }
+  const TextPlace& at() const { return at_; }
 
  private:
   void take(const Line& line);
@@ -30,7 +30,7 @@ class ModelFile {
 
   const std::optional<int> classes_;
   const CheckRecipe& check_;
-  Place at_;
+  TextPlace at_;
   Model model_;
   std::optional<Layers> layers_;  // once classes are known
   std::optional<Block> block_;    // while its lines are read

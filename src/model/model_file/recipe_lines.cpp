@@ -48,6 +48,13 @@ void read_images(const Values& values, Recipe& r) {
   r.hue = float(values.number("hue", 0, 0.5, r.hue));
   r.evaluation_fraction = values.number("evaluation", 0.01, 1, r.evaluation_fraction);
   r.keep_aspect = values.yes("keep-aspect", r.keep_aspect);
+  if (r.keep_aspect && r.random_crop)
+    throw Error(Exit::usage, "keep-aspect=yes", "is not for crop=random, which always does");
+  if (r.evaluation_fraction < 1 && r.random_crop)
+    throw Error(Exit::usage, "evaluation",
+                "is not for crop=random, which cuts out of 4/3 of the input");
+  if (r.pad > 0 && r.random_resized_crop)
+    throw Error(Exit::usage, "pad", "is not for crop=resized, which needs no border");
 }
 
 bool distorts(const Recipe& r) {

@@ -30,6 +30,8 @@ Graph network() {
     x = g.batch_norm(std::string("bn") + name, x, {.gamma = name[0] != '2'});
     x = g.relu(name[0] == '3' ? g.sum(x, kept) : x);
   }
+  // Two of one tensor, side by side.
+  x = g.beside({g.relu(g.batch_norm("left", x, {})), g.relu(g.batch_norm("right", x, {}))});
   g.loss(g.matrix_product("fc", g.global_pool(x), 10, initial, 0.0, true));
   return std::move(g).finish();
 }
@@ -98,7 +100,7 @@ TEST_CASE("cuda: a rank's gradients and statistics are the reference's, over all
                               static_cast<cudaStream_t>(gpu->stream()));
   });
 
-  CHECK(calls == 6);
+  CHECK(calls == 10);
   CHECK(relative_norm(actual.batch_statistics, expected[rank].batch_statistics) < 1e-5);
   CHECK(relative_norm(actual.gradients, expected[rank].gradients) < 1e-4);
   CHECK(host_gpu::complaints() == std::vector<std::string>{});

@@ -154,10 +154,25 @@ Graph blocks_of_branches() {
   return std::move(g).finish();
 }
 
+// Slices that are two operands of one step: what is normalised and added, and a gradient.
+Graph operands_given_twice() {
+  GraphBuilder g;
+  const auto convolution = [&](const char* name, TensorId x) {
+    return g.convolution(name, x, {.channels = 8, .initial = {Initialiser::Kind::normal, 0.3}});
+  };
+  TensorId x = g.input(6, 6, 3, {Normalisation::standardise_image, {}, {}, true});
+  const TensorId kept = g.relu(g.batch_norm("1", convolution("a", x), {}));
+  const TensorId twice = g.batch_norm("2", convolution("b", kept), {});
+  x = g.beside({g.sum(g.batch_norm("3", kept, {}), kept), kept, g.sum(twice, twice)});
+  g.loss(g.matrix_product("fc", g.global_pool(x), 10, {Initialiser::Kind::normal, 0.3}, 0.0, true));
+  return std::move(g).finish();
+}
+
 // Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
 Graph network(const std::string& name) {
   if (name == "small") return small_network();
   if (name == "branches") return blocks_of_branches();
+  if (name == "operands") return operands_given_twice();
   const Graph whole = make_model(name, 10).graph;
   if (name == "resnet50") return Shrunk(whole, 64, 8).graph();
   if (name == "resnet18") return Shrunk(whole, 32, 8).graph();
@@ -204,7 +219,7 @@ void check_agrees(const std::string& name, Mode mode, const GpuSettings& setting
 
 TEST_CASE("cuda program: networks agree with the reference") {
   const std::string name = GENERATE(as<std::string>(), "mlp", "cifar10_cnn", "resnet20", "resnet18",
-                                    "resnet50", "branches");
+                                    "resnet50", "branches", "operands");
   const auto mode = GENERATE(Mode::training, Mode::evaluation);
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   CAPTURE(name, mode == Mode::training, name_of(element));

@@ -1,0 +1,15 @@
+# Sourced by scripts that look at whole runs in a folder of their own: what a run printed is in `log`, and `bad` is 1 after a
+# check that failed.
+bad=0
+
+check() { # WHAT CONDITION...
+  local what=$1
+  shift
+  "$@" && return
+  echo "wrong: $what ($*):"
+  cat log
+  bad=1
+}
+is() { [ -n "$1" ] && [ "$1" = "$2" ]; }
+has() { grep -qE -- "$1" log; }
+lacks() { ! has "$1"; }

@@ -15,6 +15,7 @@ state() { "$train" --inspect "$1" | tail -n 1; }
 
 # A signal ends training after the current step, with a checkpoint to go on from.
 for signal in TERM INT; do
+  : >log  # that of the run before says "step 100," already
   timeout 60 "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --eval-every 0 --batch 8 --steps 1000000 --log-every 100 \
     --checkpoint-dir "$signal" >log 2>&1 </dev/null &
   job=$!

@@ -13,9 +13,10 @@ class Communicator {
   virtual ~Communicator() = default;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Memory in which sums are fastest (a window shared by the ranks of a host). start_sum() accepts
-  /// views of buffers allocated here; the communicator outlives them. None is allocated or released
-  /// while sums are in flight.
+  /// Memory in which sums are fastest (a window shared by the ranks of a host); the communicator
+  /// outlives its buffers. None is allocated or released while sums are in flight. start_sum()
+  /// takes views of other memory at the price of a copy, whose room grows, collectively, with the
+  /// largest view so far: give it that one while no other sums are in flight.
   virtual Memory& memory() = 0;
   /// Copies root's values to every rank and waits for them.
   virtual void broadcast(View values, int root) = 0;

@@ -46,8 +46,8 @@ Request request(const Schedule& schedule, const MatrixProductInputGradient& step
 Request request(const Schedule& schedule, const MatrixProductWeightGradient& step, Element element);
 
 /// What cuDNN must be asked about `step`, because nothing else could do it: nothing, where a kernel
-/// of ours can. A convolution's own bias and ReLU are
-/// no such thing: we add them where cuDNN does not.
+/// of ours can. A convolution's own bias and ReLU are no such thing: we add them where cuDNN does
+/// not.
 std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element element);
 
 }  // namespace ringtrain::cuda

@@ -59,6 +59,8 @@ class Differentiation {
       gradient_[x] = dx;
       return;
     }
+    // Its gradients would all lie in one place.
+    expects(!schedule_.is_slice(x), "differentiate: one step reads a slice");
     const TensorId sum = like(x);
     push(Add{gradient_[x], dx, sum});
     gradient_[x] = sum;

@@ -32,14 +32,42 @@ TfrecordShard index_file(const std::string& path) {
   }
 }
 
+std::string path_of(const std::string& directory, const std::vector<ShardFile>& files,
+                    const ShardIndex& index, std::size_t record) {
+  const auto shard = std::ranges::upper_bound(index.ends, record) - index.ends.begin();
+  return directory + "/" + files[shard].name;
+}
+
+/// Whether the label of a record can be relied on. The walk through a shard verifies none.
+bool is_whole(const std::string& path, const Record& record) {
+  FileSource file(path);
+  return record.offset <= file.size() && record.bytes <= file.size() - record.offset &&
+         is_whole_tfrecord(file.at({record.offset, record.bytes}));
+}
+
+// The first and the last label say what the classes are: a damaged one must not move or add any.
+void verify_extremes(const std::string& directory, const std::vector<ShardFile>& files,
+                     ShardIndex& index) {
+  auto& records = index.table.records;
+  const auto no_label_last = [](const Record& r) { return static_cast<std::uint32_t>(r.label); };
+  const auto verify = [&](const auto& find) {
+    for (auto found = find(); found != records.end() && found->label >= 0; found = find()) {
+      if (is_whole(path_of(directory, files, index, found - records.begin()), *found)) return;
+      found->label = -1;
+    }
+  };
+  verify([&] { return std::ranges::min_element(records, {}, no_label_last); });
+  verify([&] { return std::ranges::max_element(records, {}, &Record::label); });
+}
+
 /// Names of labels, from the first record that has one.
-std::vector<std::string> names_of(const std::vector<TfrecordShard>& shards) {
+std::vector<std::string> names_of(const std::vector<TfrecordShard>& shards,
+                                  const std::vector<Record>& records) {
   std::map<std::int32_t, std::string> names;
-  std::int32_t last = -1;
-  for (const TfrecordShard& shard : shards) {
+  for (const TfrecordShard& shard : shards)
     names.insert(shard.class_names.begin(), shard.class_names.end());
-    for (const Record& record : shard.records) last = std::max(last, record.label);
-  }
+  std::int32_t last = -1;
+  for (const Record& record : records) last = std::max(last, record.label);
   std::vector<std::string> all;
   for (std::int32_t label = 0; label <= last; ++label)
     all.push_back(names.contains(label) ? names[label] : std::to_string(label));
@@ -62,7 +90,8 @@ ShardIndex make_index(const std::string& directory, const std::vector<ShardFile>
     records.insert(records.end(), shard.records.begin(), shard.records.end());
     index.ends.push_back(records.size());
   }
-  index.table.class_names = names_of(shards);
+  verify_extremes(directory, files, index);
+  index.table.class_names = names_of(shards, index.table.records);
   return index;
 }
 
@@ -84,14 +113,13 @@ std::int32_t first_label(const ShardIndex& training) {
 
 [[noreturn]] void fail_at_label(const std::string& directory, const Opened& opened,
                                 std::size_t record, std::int32_t first, std::size_t classes) {
-  const auto& [ends, table] = opened.index;
-  const auto shard = std::ranges::upper_bound(ends, record) - ends.begin();
+  const auto& [offset, bytes, label] = opened.index.table.records[record];
   throw Error(
-      Exit::data, "read TFRecords in " + printable(directory + "/" + opened.files[shard].name),
+      Exit::data,
+      "read TFRecords in " + printable(path_of(directory, opened.files, opened.index, record)),
       fmt::format("the record with data at byte {} has the label {}, but training has {} to "
                   "{}; are the shards of one data set?",
-                  table.records[record].offset, table.records[record].label, first,
-                  classes + first - 1));
+                  offset, label, first, classes + first - 1));
 }
 
 /// Makes classes of labels, as training has them.
@@ -99,10 +127,14 @@ void count_from(std::int32_t first, std::vector<std::string> names, const std::s
                 Opened& opened) {
   auto& records = opened.index.table.records;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    if (records[i].label < 0) continue;  // damaged
-    if (records[i].label < first || records[i].label - first >= std::ssize(names))
+    std::int32_t& label = records[i].label;
+    if (label < 0) continue;  // damaged
+    if (label >= first && label - first < std::ssize(names))
+      label -= first;
+    else if (is_whole(path_of(directory, opened.files, opened.index, i), records[i]))
       fail_at_label(directory, opened, i, first, names.size());
-    records[i].label -= first;
+    else
+      label = -1;
   }
   opened.index.table.class_names = std::move(names);
 }

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view magic = "ringtrain tfrecord index 1\n";
+constexpr std::string_view magic = "ringtrain tfrecord index 2\n";
 
 // A cache is: magic, key, how many shards, the end of each, the table, which has a checksum; and
 // the checksum of what is before the table.

@@ -29,11 +29,6 @@ std::uint32_t masked_crc(std::span<const std::uint8_t> bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-bool is_whole(std::span<const std::uint8_t> record) {
-  const auto data = record.first(record.size() - checksum_bytes);
-  return masked_crc(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
-}
-
 [[noreturn]] void fail_at_head(std::uint64_t offset, std::span<const std::uint8_t> head) {
   if (offset > 0)
     throw Undecodable(
@@ -109,7 +104,7 @@ TfrecordShard Indexer::run() {
 std::int32_t Indexer::label_of(Part data) try {
   return label_in(data);
 } catch (const Undecodable& failure) {
-  if (!is_whole(file_.at({data.offset, data.size + checksum_bytes}))) return -1;
+  if (!is_whole_tfrecord(file_.at({data.offset, data.size + checksum_bytes}))) return -1;
   throw Undecodable(
       fmt::format("the record at byte {} {}", data.offset - head_bytes, failure.what()));
 }
@@ -134,8 +129,14 @@ void Indexer::name_class(std::int32_t label, const Example& example) {
 
 TfrecordShard index_tfrecord(ByteSource& file) { return Indexer(file).run(); }
 
+bool is_whole_tfrecord(std::span<const std::uint8_t> record) {
+  if (record.size() < checksum_bytes) return false;
+  const auto data = record.first(record.size() - checksum_bytes);
+  return masked_crc(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
+}
+
 std::span<const std::uint8_t> unpack_tfrecord(std::span<const std::uint8_t> record) {
-  if (record.size() < checksum_bytes || !is_whole(record))
+  if (!is_whole_tfrecord(record))
     throw Undecodable("the data have a wrong checksum: the record is damaged");
   MemorySource source(record.first(record.size() - checksum_bytes));
   const Example example = parse_example(source, {0, source.size()});

@@ -12,8 +12,8 @@ namespace ringtrain {
 
 /// What one TFRecord shard holds.
 struct TfrecordShard {
-  /// Each is a tf.Example and its checksum. A label is as the file has it; -1 for a record that is
-  /// damaged, which unpack_tfrecord() finds, too.
+  /// Each is a tf.Example and its checksum. A label is as the file has it, not verified; -1 for a
+  /// record that is damaged, which unpack_tfrecord() finds, too.
   std::vector<Record> records;
   std::map<std::int32_t, std::string> class_names;  ///< by label, where the file has names
 };
@@ -25,6 +25,9 @@ inline constexpr std::int32_t largest_label = 1'000'000;
 /// are checked only where they make no sense. Throws Undecodable, naming the byte, where the file
 /// is cut short, is none, or holds something else than labelled images.
 TfrecordShard index_tfrecord(ByteSource& file);
+
+/// Whether a record's bytes have the checksum that follows them.
+bool is_whole_tfrecord(std::span<const std::uint8_t> record);
 
 /// The encoded image in a record's bytes, whose checksum is verified first; perhaps empty. Throws
 /// Undecodable.

@@ -21,6 +21,12 @@ std::string record(int seed, std::int64_t label, std::string_view synset = {}) {
   return framed(image_example(picture(seed), label, synset));
 }
 
+/// One of `label` in which damage made another label of it.
+std::string mislabelled(int seed, std::int64_t label, std::int64_t other) {
+  std::string text = record(seed, other);
+  return text.replace(text.size() - 4, 4, record(seed, label), text.size() - 4, 4);
+}
+
 /// Shards in a directory, and a cache folder of their own.
 struct Home {
   TempDirectory directory, cache;
@@ -204,6 +210,33 @@ TEST_CASE("tfrecord: a damaged record or image is unreadable alone, told with sh
   CHECK_THAT(why(3), Contains("record 2") && Contains("0 bytes"));
   CHECK_THAT(why(4), Contains("record 3") && Contains("neither JPEG nor PNG"));
   CHECK(why(5) == "");
+}
+
+TEST_CASE("tfrecord: a damaged label costs its own sample, never the classes") {
+  const auto first = GENERATE(0, 1);
+  Home home;
+  home.shard("train", 0, 2,
+             mislabelled(0, 1, 100) + record(1, 1) + mislabelled(2, 2, 3) + record(3, 2));
+  home.shard(
+      "train", 1, 2,
+      mislabelled(4, 1, 0) + mislabelled(5, 2, 0) + mislabelled(6, 2, 90) + record(7, first));
+  home.shard("val", 0, 1, record(0, 2) + mislabelled(1, 1, 0) + mislabelled(2, 2, 9));
+  const auto unreadable = [](const Dataset& data) {
+    std::vector<std::uint64_t> samples;
+    for (std::uint64_t i = 0; i < data.size(); ++i)
+      if (error_of([&] { data.read(i); })) samples.push_back(i);
+    return samples;
+  };
+
+  for (int kept = 0; kept < 2; ++kept) {
+    const auto training = home.open(), evaluation = home.open(Split::evaluation);
+    CHECK(training->classes() == 3 - first);
+    CHECK(training->label(1) == 1 - first);
+    CHECK(training->label(7) == 0);
+    CHECK(unreadable(*training) == std::vector<std::uint64_t>{0, 2, 4, 5, 6});
+    CHECK(evaluation->label(0) == 2 - first);
+    CHECK(unreadable(*evaluation) == std::vector<std::uint64_t>{1, 2});
+  }
 }
 
 TEST_CASE("tfrecord: a kept index is used without a look at the shards") {

@@ -13,11 +13,20 @@ namespace {
 // 89 'rtrec' 0D 0A: what changes line ends, or the eighth bit, is found out.
 constexpr std::uint64_t magic = 0x0A0D636572747289;
 constexpr std::uint64_t version = 1;
+// Far above what is packed: memory is not taken for any number that a file says.
+constexpr std::uint64_t largest_table = std::uint64_t{1} << 30;
+constexpr std::uint64_t largest_record = (std::uint64_t{1} << 29) + record_hash_bytes;
 
 using Head = std::array<std::uint64_t, records_head_bytes / 8>;
 
 std::uint64_t hash_of(const Head& head) {
   return hash_bytes(std::as_bytes(std::span(head).first(head.size() - 1)));
+}
+
+void check_size(std::string_view what, std::uint64_t bytes, std::uint64_t allowed) {
+  if (bytes > allowed)
+    throw Undecodable(fmt::format(
+        "{} has {} bytes, more than the {} allowed; pack the images again", what, bytes, allowed));
 }
 
 }  // namespace
@@ -50,13 +59,16 @@ RecordsHead read_head(ByteSource& file) {
 }
 
 RecordTable read_table(ByteSource& file, const RecordsHead& head) {
-  RecordTable table =
-      decode_table(file.at({head.table_offset, head.file_bytes - head.table_offset}));
-  for (const Record& record : table.records)
+  const std::uint64_t table_bytes = head.file_bytes - head.table_offset;
+  check_size("its table", table_bytes, largest_table);
+  RecordTable table = decode_table(file.at({head.table_offset, table_bytes}));
+  for (const Record& record : table.records) {
+    check_size("a record", record.bytes, largest_record);
     if (record.offset < records_head_bytes || record.offset > head.table_offset ||
         record.bytes > head.table_offset - record.offset || record.label < 0 ||
         record.label >= std::ssize(table.class_names))
       throw Undecodable("its table makes no sense; pack the images again");
+  }
   return table;
 }
 

@@ -89,6 +89,26 @@ Seen seen_of(const Dataset& data) {
   return seen;
 }
 
+/// A file of which only the head and a table are there, however long it is.
+class HollowFile final : public ByteSource {
+ public:
+  HollowFile(std::uint64_t table_offset, const RecordTable& table, std::uint64_t more_table)
+      : table_(encode_table(table)),
+        size_(table_offset + table_.size() + more_table),
+        head_(encode_head({size_, table_offset, 1})) {}
+  std::uint64_t size() const override { return size_; }
+  std::span<const std::uint8_t> at(Part part) override {
+    if (part.offset == 0) return {reinterpret_cast<const std::uint8_t*>(head_.data()), part.size};
+    if (part.size > table_.size()) throw std::bad_alloc();
+    return table_;
+  }
+
+ private:
+  const std::vector<std::uint8_t> table_;
+  const std::uint64_t size_;
+  const std::array<std::uint64_t, records_head_bytes / 8> head_;
+};
+
 }  // namespace
 
 TEST_CASE("records: an image folder, its TFRecords and either packed are the same samples") {
@@ -296,6 +316,28 @@ TEST_CASE("records: a table whose records lie outside of the file is refused") {
   CHECK(refused({64, 0xFFFFFFFF, 1}));
   CHECK(refused({64, 36, 2}));
   CHECK(refused({64, 36, -1}));
+}
+
+TEST_CASE("records: a table or record too large is refused before memory is taken for it") {
+  const auto complaint = [](std::uint64_t record_bytes, std::uint64_t more_table) -> std::string {
+    const std::uint64_t table_offset = records_head_bytes + record_bytes;
+    HollowFile file(table_offset,
+                    {{{records_head_bytes, static_cast<std::uint32_t>(record_bytes), 0}}, {"a"}},
+                    more_table);
+    try {
+      read_table(file, read_head(file));
+    } catch (const Undecodable& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+  constexpr std::uint64_t most = (1u << 29) + 8;
+
+  CHECK(complaint(most, 0) == "");
+  CHECK_THAT(complaint(most + 1, 0),
+             Contains("a record has 536870921 bytes, more than the 536870920 allowed"));
+  CHECK_THAT(complaint(8, std::uint64_t{1} << 50),
+             Contains("its table has") && Contains("more than the 1073741824 allowed"));
 }
 
 TEST_CASE("record table: hostile counts are refused before memory is taken for them") {

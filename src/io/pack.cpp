@@ -88,10 +88,11 @@ class Packer {
            fmt::format("{}-{:05}-of-{:05}.records", split_, file, file_count());
   }
   void check_target() const;
-  bool is_packed(std::size_t file) const;
+  std::optional<RecordTable> kept_table(std::size_t file) const;
+  void keep(std::size_t file, const RecordTable& table);
   void write(std::size_t file);
   Bytes read(std::uint64_t sample, Shrinker* shrinker, std::vector<std::uint8_t>& buffer);
-  void count_unreadable(const UnreadableSample& failure);
+  void count_unreadable(std::string_view why);
   void tell() const;
 
   const PackOptions& options_;
@@ -114,8 +115,8 @@ void Packer::run() {
   each_shard(
       file_count(), options_.data.threads,
       [this](std::size_t file) {
-        if (is_packed(file))
-          images_ += end_of(file) - file * per_file_;
+        if (const auto table = kept_table(file))
+          keep(file, *table);
         else
           write(file);
       },
@@ -134,17 +135,31 @@ void Packer::check_target() const {
   }
 }
 
-bool Packer::is_packed(std::size_t file) const {
-  if (!fs::exists(path(file))) return false;
+// Of a file that an earlier call made.
+std::optional<RecordTable> Packer::kept_table(std::size_t file) const {
+  if (!fs::exists(path(file))) return std::nullopt;
   FileSource source(path(file));
   try {
-    if (read_head(source).pack_id == pack_id_) return true;
+    const RecordsHead head = read_head(source);
+    RecordTable table = read_table(source, head);
+    if (head.pack_id == pack_id_ && table.records.size() == end_of(file) - file * per_file_)
+      return table;
   } catch (const Undecodable&) {
   }
   throw Error(Exit::usage, "--pack into " + printable(options_.target),
               fmt::format("{} is there, of other data or packed with other options, or damaged; "
                           "choose another directory or remove it",
                           printable(path(file).filename().native())));
+}
+
+// A pack that was refused is refused again: what it could not read counts.
+void Packer::keep(std::size_t file, const RecordTable& table) {
+  images_ += table.records.size();
+  for (std::size_t i = 0; i < table.records.size(); ++i)
+    if (table.records[i].bytes == record_hash_bytes)
+      count_unreadable(fmt::format(
+          "read {}: it could not be read when {} was made; remove that file once it can",
+          data_.place(file * per_file_ + i), shown(path(file))));
 }
 
 void Packer::write(std::size_t file) {
@@ -177,20 +192,20 @@ Bytes Packer::read(std::uint64_t sample, Shrinker* shrinker,
   const Bytes image = data_.encoded(sample, buffer);
   return shrinker == nullptr ? image : shrinker->run(image);
 } catch (const Undecodable& failure) {
-  count_unreadable(UnreadableSample("decode " + data_.place(sample), failure.what()));
+  count_unreadable(fmt::format("decode {}: {}", data_.place(sample), failure.what()));
   return {};
 } catch (const UnreadableSample& failure) {
-  count_unreadable(failure);
+  count_unreadable(failure.what());
   return {};
 }
 
-void Packer::count_unreadable(const UnreadableSample& failure) {
+void Packer::count_unreadable(std::string_view why) {
   const std::uint64_t count = ++unreadable_;
   if (count > tolerated && count > data_.size() / 1000)
     throw Error(
         Exit::data, "--pack of " + data_.description(),
         fmt::format("more than 0.1 % of the images cannot be read; repair or remove them. {}",
-                    failure.what()));
+                    why));
 }
 
 void Packer::tell() const {

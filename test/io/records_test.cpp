@@ -209,6 +209,12 @@ TEST_CASE("records: a source of which much cannot be read is not packed") {
   REQUIRE(error);
   CHECK(error->code() == Exit::data);
   CHECK_THAT(error->what(), Contains("more than 0.1 %") && Contains("0 bytes"));
+  for (int again = 0; again < 3; ++again) {
+    const auto repeated = error_of([&] { sources.pack(); });
+    REQUIRE(repeated);
+    CHECK(repeated->code() == Exit::data);
+    CHECK_THAT(repeated->what(), Contains("more than 0.1 %"));
+  }
 }
 
 TEST_CASE("records: targets that cannot be written and sources without images are named") {

@@ -28,12 +28,15 @@ constexpr std::uint64_t tolerated = 10;  // unreadable images, however few there
 
 std::string shown(const fs::path& path) { return printable(path.native()); }
 
+// A process of the same number may run on another host.
+std::string host_ending() { return fmt::format("-{:x}.part", ::gethostid()); }
+
 /// A file that has its name only once it is whole and on disk.
 class NewFile {
  public:
   explicit NewFile(const fs::path& path)
       : path_(path),
-        part_(path.native() + ".part"),
+        part_(fmt::format("{}.{}{}", path.native(), ::getpid(), host_ending())),
         file_(check_storage(
             ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666),
             "create " + shown(part_))) {}
@@ -215,12 +218,28 @@ void Packer::tell() const {
                   unreadable_ == 0 ? "" : fmt::format("; {} cannot be read", unreadable_.load())));
 }
 
+// Open for writing: NFS gives no lock of another kind. The file stays; to remove it would let two
+// processes lock two files of its name.
 FileDescriptor locked(const std::string& target) {
-  FileDescriptor directory(check_storage(::open(target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                                         "open " + printable(target)));
-  if (::flock(directory.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  const std::string path = target + "/.pack.lock";
+  FileDescriptor lock(check_storage(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666),
+                                    "open " + printable(path)));
+  const int result = ::flock(lock.get(), LOCK_EX | LOCK_NB);
+  if (result != 0 && errno == EWOULDBLOCK)
     throw Error(Exit::locked, "--pack into " + printable(target), "another process packs into it");
-  return directory;
+  check_storage(result, "lock " + printable(path));
+  return lock;
+}
+
+// Who holds the lock knows that the packs of this host that left these are dead.
+void remove_leftovers(const std::string& target) {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(target)) {
+    const std::string name = entry.path().filename();
+    if (name.find(".records.") != name.npos && name.ends_with(host_ending()))
+      leftovers.push_back(entry.path());
+  }
+  for (const fs::path& leftover : leftovers) fs::remove(leftover);
 }
 
 }  // namespace
@@ -229,9 +248,13 @@ void pack(const PackOptions& options) try {
   const auto training = open_encoded(options.source, Split::training, options.data);
   const auto evaluation = open_encoded(options.source, Split::evaluation, options.data);
   fs::create_directories(options.target);
-  const FileDescriptor directory = locked(options.target);
+  const FileDescriptor lock = locked(options.target);
+  remove_leftovers(options.target);
   Packer(options, *training, "train").run();
   if (evaluation) Packer(options, *evaluation, "val").run();
+  const FileDescriptor directory(
+      check_storage(::open(options.target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
+                    "open " + printable(options.target)));
   check_storage(::fsync(directory.get()), "fsync " + printable(options.target));
 } catch (const fs::filesystem_error& failure) {
   throw Error(Exit::storage, "--pack into " + printable(options.target), failure.code().message());

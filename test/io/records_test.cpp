@@ -1,4 +1,7 @@
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cstring>
@@ -141,13 +144,16 @@ TEST_CASE("records: packing again keeps whole files, makes missing ones, and ref
   const std::string before = bytes_of(sources.file(1));
   const auto time = fs::last_write_time(sources.file(0));
   fs::remove(sources.file(1));
-  write_text(sources.file(1).native() + ".part", "from a pack that was killed");
+  const std::string leftover =
+      fmt::format("{}.1-{:x}.part", sources.file(1).native(), ::gethostid());
+  write_text(leftover, "from a pack that was killed");
 
   sources.pack();
 
   CHECK(bytes_of(sources.file(1)) == before);
   CHECK(fs::last_write_time(sources.file(0)) == time);
-  CHECK(std::distance(fs::directory_iterator(sources.target.path()), {}) == 4);
+  CHECK(!fs::exists(leftover));
+  CHECK(std::distance(fs::directory_iterator(sources.target.path()), {}) == 5);  // and its lock
   const auto other_size = error_of([&] { sources.pack(16); });
   REQUIRE(other_size);
   CHECK(other_size->code() == Exit::usage);
@@ -227,13 +233,18 @@ TEST_CASE("records: targets that cannot be written and sources without images ar
     return error->what();
   };
   const std::string folder = sources.folder.path();
-  const FileDescriptor other(::open(sources.target.path().c_str(), O_RDONLY | O_DIRECTORY));
+  const TempDirectory unlockable;
+  fs::create_directory(unlockable.path() / ".pack.lock");
+  const FileDescriptor other(
+      ::open((sources.target.path() / ".pack.lock").c_str(), O_RDWR | O_CREAT, 0600));
   REQUIRE(::flock(other.get(), LOCK_EX) == 0);
 
   CHECK_THAT(complaint("shapes", "x", Exit::usage), Contains("no encoded images"));
   CHECK_THAT(complaint("/nowhere", "x", Exit::data), Contains("/nowhere: no directory train/"));
   CHECK_THAT(complaint(folder, "/proc/nowhere", Exit::storage), Contains("/proc/nowhere"));
   CHECK_THAT(complaint(folder, sources.target.path(), Exit::locked), Contains("another process"));
+  CHECK_THAT(complaint(folder, unlockable.path(), Exit::storage),
+             Contains(".pack.lock: Is a directory"));
 }
 
 TEST_CASE("records: every byte of a file is verified before it is used") {

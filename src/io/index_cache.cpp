@@ -87,19 +87,28 @@ void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
   }
 }
 
-// Held until it is closed. Where a file system has no locks, each process makes its own index.
+// Held until it is closed. Where a file system has no locks, each process makes its own index. Null
+// after waiting for others.
 FileDescriptor locked(const fs::path& file, const DatasetOptions& options) {
   using namespace std::chrono_literals;
   const std::string path = file.native() + ".lock";
   FileDescriptor lock(check_storage(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600),
                                     "open " + printable(path)));
-  for (int tries = 0; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-       ++tries) {
+  int tries = 0;
+  for (; ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++tries) {
     if (tries == 50)
       options.tell("waiting for another process to index the data; it holds " + printable(path));
+    if (tries >= 10 * options.index_wait_s)
+      throw Error(
+          Exit::locked, "lock " + printable(path),
+          fmt::format(
+              "another process has held it for more than {} s; end that one if it is stuck, "
+              "or delete the file if there is none",
+              options.index_wait_s));
     std::this_thread::sleep_for(100ms);
   }
-  return lock;
+  // Who had it could not keep its index. To make ours under the lock would make processes queue.
+  return tries > 0 ? FileDescriptor() : std::move(lock);
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
+#include <thread>
 
+#include "io/index_cache.hpp"
 #include "io/tfrecord_support.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/io/loader.hpp"
 
 using namespace ringtrain;
@@ -31,6 +36,7 @@ std::string mislabelled(int seed, std::int64_t label, std::int64_t other) {
 struct Home {
   TempDirectory directory, cache;
   std::vector<std::string> told;
+  int index_wait_s = 300;
 
   void shard(std::string_view split, int number, int of, std::string_view bytes) const {
     write_text(directory.path() / shard_name(split, number, of), bytes);
@@ -38,8 +44,9 @@ struct Home {
   std::unique_ptr<Dataset> open(Split split = Split::training) {
     const auto tell = [this](const std::string& line) { told.push_back(line); };
     told.clear();
-    return open_dataset("tfrecord:" + directory.path().native(), split,
-                        {.cache_folder = cache.path(), .threads = 3, .tell = tell});
+    return open_dataset(
+        "tfrecord:" + directory.path().native(), split,
+        {.cache_folder = cache.path(), .threads = 3, .index_wait_s = index_wait_s, .tell = tell});
   }
   std::string complaint(Split split = Split::training) {
     const auto error = error_of([&] { open(split); });
@@ -302,6 +309,50 @@ TEST_CASE("tfrecord: a cache folder that takes nothing costs one line") {
   CHECK(home.open()->size() == 1);
   REQUIRE(home.told.size() == 2);
   CHECK_THAT(home.told[0], Contains("is not kept") && Contains("Permission denied"));
+}
+
+TEST_CASE("tfrecord: a lock that nobody gives back costs a limited time and one line") {
+  Home home;
+  home.shard("train", 0, 1, record(0, 1));
+  home.open();
+  const fs::path index = home.only_cache(), lock = index.native() + ".lock";
+  fs::remove(index);
+  const FileDescriptor other(::open(lock.c_str(), O_RDWR));
+  REQUIRE(::flock(other.get(), LOCK_EX) == 0);
+  home.index_wait_s = 0;
+
+  CHECK(home.open()->size() == 1);
+  REQUIRE(home.told.size() == 2);
+  CHECK_THAT(home.told[0], Contains("is not kept") && Contains(lock.native()) &&
+                               Contains("for more than 0 s; end that one if it is stuck"));
+  CHECK(!fs::exists(index));
+}
+
+TEST_CASE("index cache: who waited for no index makes one without holding up others") {
+  const TempDirectory cache;
+  const std::vector<ShardFile> files{{"train-00000-of-00001", 1, 2}};
+  const DatasetOptions options{.cache_folder = cache.path()};
+  const ShardIndex index{{0}, {}};
+  cached_index("/data", files, options, [&] { return index; });
+  fs::path lock;
+  for (const auto& entry : fs::directory_iterator(cache.path()))
+    if (entry.path().extension() == ".lock") lock = entry.path();
+  fs::remove(fs::path(lock).replace_extension());
+  const FileDescriptor mine(::open(lock.c_str(), O_RDWR));
+  FileDescriptor other(::open(lock.c_str(), O_RDWR));
+  REQUIRE(::flock(other.get(), LOCK_EX) == 0);
+
+  std::jthread holder([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    other = {};
+  });
+  bool is_free = false;
+  cached_index("/data", files, options, [&] {
+    is_free = ::flock(mine.get(), LOCK_EX | LOCK_NB) == 0;
+    return index;
+  });
+
+  CHECK(is_free);
 }
 
 TEST_CASE("tfrecord: more shards than files that may be open") {

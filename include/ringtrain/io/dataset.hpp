@@ -63,7 +63,8 @@ struct DatasetOptions {
   std::uint64_t max_pixels = std::uint64_t{1} << 26;
   /// Where indexes of shards are kept from run to run; empty: nowhere.
   std::string cache_folder = {};
-  int threads = 1;  ///< that make an index
+  int threads = 1;         ///< that make an index
+  int index_wait_s = 300;  ///< for another process that makes it
   /// Is given lines for the user while a data set is opened, on the thread that opens it.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
 };

@@ -36,10 +36,20 @@ std::size_t size_of(int file, const std::string& path) {
 
 }  // namespace
 
+void check_open_files(int error, std::string_view call) {
+  if (error == EMFILE) throw Error(Exit::data, call, "Too many open files; raise `ulimit -n`");
+  if (error == ENFILE)
+    throw Error(Exit::data, call, "Too many open files on this host; raise its fs.file-max");
+}
+
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
   // O_NONBLOCK: opening a FIFO would wait for ever.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) fail(path, system_reason());
+  if (file.get() < 0) {
+    const int error = errno;
+    check_open_files(error, "read " + printable(path));
+    fail(path, std::generic_category().message(error));
+  }
   bytes.resize(size_of(file.get(), path));
   for (std::size_t done = 0; done < bytes.size();) {
     const auto got = ::read(file.get(), bytes.data() + done, bytes.size() - done);

@@ -1,12 +1,17 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringtrain {
 
+/// Throws Error(Exit::data) where `error`, an errno, says that too many files are open: no damage
+/// of a sample, and the next one would fail, too.
+void check_open_files(int error, std::string_view call);
+
 /// Reads a whole regular file, keeping the memory of `bytes` from file to file. Throws
-/// UnreadableSample with the path and the system's words.
+/// UnreadableSample with the path and the system's words, and as check_open_files() does.
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes);
 
 }  // namespace ringtrain

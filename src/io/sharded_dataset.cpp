@@ -8,6 +8,7 @@
 
 #include "io/byte_source.hpp"
 #include "io/decoder.hpp"
+#include "io/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
 
@@ -101,6 +102,9 @@ std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
     const auto image = data_.unpack(buffer);
     if (image.empty()) throw Undecodable("the image is empty (0 bytes)");
     return image;
+  } catch (const std::system_error& failure) {
+    check_open_files(failure.code().value(), "read " + place(sample));
+    throw UnreadableSample("read " + place(sample), failure.what());
   } catch (const std::runtime_error& failure) {
     throw UnreadableSample("read " + place(sample), failure.what());
   }

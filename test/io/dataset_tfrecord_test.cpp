@@ -366,6 +366,32 @@ TEST_CASE("tfrecord: more shards than files that may be open") {
     REQUIRE(data->read(i).pixels == gradient_image({8, 9}, static_cast<int>(i % 5)).pixels);
 }
 
+TEST_CASE("data: a limit of open files is told, not taken for damage of the samples") {
+  const FewFiles limit(100);
+  Home home;
+  for (int i = 0; i < 30; ++i) home.shard("train", i, 30, record(0, 1));
+  write_file(home.directory.path() / "train/cat/0.png", picture(0));
+  const auto shards = home.open();
+  const auto images = open_dataset("images:" + home.directory.path().native(), Split::training);
+  std::vector<FileDescriptor> all;
+  while (all.empty() || all.back().get() >= 0) all.emplace_back(::open("/dev/null", O_RDONLY));
+
+  for (const auto& [data, sample] : {std::pair(shards.get(), 29), std::pair(images.get(), 0)}) {
+    std::string why;
+    try {
+      data->read(sample);
+    } catch (const UnreadableSample&) {
+      why = "the sample";
+    } catch (const Error& failure) {
+      why = failure.what();
+      CHECK(failure.code() == Exit::data);
+    }
+    CHECK_THAT(why, Contains("Too many open files; raise `ulimit -n`"));
+  }
+  all.clear();
+  CHECK(shards->read(29).pixels == gradient_image({8, 9}, 0).pixels);
+}
+
 TEST_CASE("tfrecord: scripts/make_tfrecords.py makes shards of an image folder") {
   const TempDirectory folder;
   const Home home;

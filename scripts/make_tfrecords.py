@@ -3,7 +3,8 @@
 
   scripts/make_tfrecords.py IMAGES OUT [SHARDS]     IMAGES has train/<class>/<image> and perhaps val/<class>/<image>
 
-Labels count from 1 in the order of the sorted classes; samples keep the order of the sorted files.
+Labels count from 1 in the order of the sorted classes; samples keep the order of the sorted files. Of fewer images
+than SHARDS (4) each is a shard.
 """
 import pathlib
 import struct
@@ -52,7 +53,9 @@ def record(image, label):
 
 
 def write_split(folder, classes, out, name, shards):
-    images = [image for c in classes for image in sorted((folder / c).glob("*")) if not image.name.startswith(".")]
+    images = [image for c in classes for image in sorted((folder / c).glob("*"))
+              if image.is_file() and not image.name.startswith(".")]
+    shards = min(shards, len(images))  # train refuses empty ones
     for i in range(shards):
         part = images[len(images) * i // shards:len(images) * (i + 1) // shards]
         with open(out / f"{name}-{i:05}-of-{shards:05}", "wb") as shard:

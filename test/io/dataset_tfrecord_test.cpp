@@ -399,10 +399,13 @@ TEST_CASE("tfrecord: scripts/make_tfrecords.py makes shards of an image folder")
     write_file(folder.path() / (i < 5 ? "train" : "val") / (i < 2 ? "cat" : "dog") /
                    (std::to_string(i) + ".png"),
                picture(i));
+  fs::create_directories(folder.path() / "train/dog/no image");
+  const auto [wanted, made] = GENERATE(std::pair(2, 2), std::pair(9, 5));
   const std::string command = std::string("python3 '") + RINGTRAIN_SOURCE_DIR +
                               "/scripts/make_tfrecords.py' '" + folder.path().native() + "' '" +
-                              home.directory.path().native() + "' 2";
+                              home.directory.path().native() + "' " + std::to_string(wanted);
   REQUIRE(std::system(command.c_str()) == 0);
+  CHECK(fs::exists(home.directory.path() / shard_name("train", 0, made)));
 
   for (const Split split : {Split::training, Split::evaluation}) {
     const auto images = open_dataset("images:" + folder.path().native(), split);

@@ -9,7 +9,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -61,17 +60,21 @@ std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::siz
   return std::nullopt;
 }
 
-void write(std::ofstream& out, const auto& values) {
-  const auto bytes = std::as_bytes(std::span(values));
-  out.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
-}
-
 void write_whole(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
-  std::ofstream out(file, std::ios::binary);
-  write(out, magic);
-  write(out, head_of(index, key));
-  write(out, encode_table(index.table));
-  if (!out.flush()) throw Error(Exit::storage, "write " + file.native(), "the file system refuses");
+  const std::string call = "write " + printable(file.native());
+  const FileDescriptor out(
+      check_storage(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), call));
+  const auto write = [&](const auto& values) {
+    for (auto bytes = std::as_bytes(std::span(values)); !bytes.empty();) {
+      const ssize_t got = ::write(out.get(), bytes.data(), bytes.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) check_storage(-1, call);
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+  };
+  write(magic);
+  write(head_of(index, key));
+  write(encode_table(index.table));
 }
 
 void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -84,6 +85,26 @@ class FewFiles {
   FewFiles& operator=(const FewFiles&) = delete;
 
  private:
+  rlimit before_{};
+};
+
+/// While it lives, this process may write 10 bytes of a file.
+class SmallFiles {
+ public:
+  SmallFiles() : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit small{10, before_.rlim_max};
+    check_errno(::setrlimit(RLIMIT_FSIZE, &small), "setrlimit");
+  }
+  ~SmallFiles() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  SmallFiles(const SmallFiles&) = delete;
+  SmallFiles& operator=(const SmallFiles&) = delete;
+
+ private:
+  void (*handler_)(int);
   rlimit before_{};
 };
 
@@ -309,6 +330,20 @@ TEST_CASE("tfrecord: a cache folder that takes nothing costs one line") {
   CHECK(home.open()->size() == 1);
   REQUIRE(home.told.size() == 2);
   CHECK_THAT(home.told[0], Contains("is not kept") && Contains("Permission denied"));
+}
+
+TEST_CASE("tfrecord: why an index cannot be written is told") {
+  Home home;
+  home.shard("train", 0, 1, record(0, 1));
+  {
+    const SmallFiles limit;
+    CHECK(home.open()->size() == 1);
+  }
+
+  REQUIRE(home.told.size() == 2);
+  CHECK_THAT(home.told[0], Contains("is not kept") && Contains("File too large"));
+  CHECK(home.only_cache().empty());
+  CHECK(std::distance(fs::directory_iterator(home.cache.path()), {}) == 1);  // the lock
 }
 
 TEST_CASE("tfrecord: a lock that nobody gives back costs a limited time and one line") {

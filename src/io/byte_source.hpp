@@ -51,7 +51,8 @@ class FileSource final : public ByteSource {
   std::vector<std::uint8_t> window_;  // the file's bytes from start_ on
 };
 
-/// Opens a file to read from; a FIFO does not make it wait. Throws std::system_error.
+/// Opens a file to read from; a FIFO does not make it wait. Throws std::system_error, and as
+/// check_open_files() does.
 FileDescriptor open_to_read(const std::string& path);
 /// Fills `into` from `offset` of a file and returns how much there was. Throws std::system_error.
 std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into);

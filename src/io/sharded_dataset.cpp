@@ -8,7 +8,6 @@
 
 #include "io/byte_source.hpp"
 #include "io/decoder.hpp"
-#include "io/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
 
@@ -102,9 +101,8 @@ std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
     const auto image = data_.unpack(buffer);
     if (image.empty()) throw Undecodable("the image is empty (0 bytes)");
     return image;
-  } catch (const std::system_error& failure) {
-    check_open_files(failure.code().value(), "read " + place(sample));
-    throw UnreadableSample("read " + place(sample), failure.what());
+  } catch (const Error&) {
+    throw;  // of no sample
   } catch (const std::runtime_error& failure) {
     throw UnreadableSample("read " + place(sample), failure.what());
   }

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -403,7 +404,9 @@ TEST_CASE("tfrecord: more shards than files that may be open") {
 
 TEST_CASE("data: a limit of open files is told, not taken for damage of the samples") {
 #ifdef __SANITIZE_ADDRESS__
-  SKIP("the sanitizer's check of virtual tables opens a pipe, which the limit forbids");
+  std::puts(
+      "skipped: the sanitizer's look at virtual tables needs a pipe, which the limit forbids");
+  return;
 #endif
   const FewFiles limit(100);
   Home home;

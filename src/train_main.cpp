@@ -39,7 +39,8 @@ int run_job(const Command& command, char** argv) {
   const ThreadPlan threads = plan_threads(find_place(command.options.threads));
   apply_threads(threads, argv);
   // The helper is forked before MPI and any thread; who is first is the launcher's word until then.
-  const bool saves = !command.options.checkpoint_dir.empty() && !command.options.eval_only;
+  const Options& o = command.options;
+  const bool saves = (!o.checkpoint_dir.empty() || o.verify_resume) && !o.eval_only;
   const bool first = launch_from_environment().rank == 0;
   WriterProcess writer = first && saves ? WriterProcess::start() : WriterProcess();
   const MpiSession session(command.options.interface);

@@ -104,12 +104,17 @@ bool Checkpoints::save_last(const Position& position, const Deadline& deadline) 
   return writer_.save(metadata(position), copy, deadline.left());
 }
 
-CheckpointMetadata Checkpoints::metadata(const Position& position) const {
-  CheckpointMetadata now = constant_;
+CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
+                      std::uint64_t epoch_samples) {
+  CheckpointMetadata now = constant;
   now.step = position.step;
   now.position = position.samples;
-  now.epoch = position.samples / epoch_samples_;
+  now.epoch = position.samples / epoch_samples;
   return now;
+}
+
+CheckpointMetadata Checkpoints::metadata(const Position& position) const {
+  return at(constant_, position, epoch_samples_);
 }
 
 bool Checkpoints::due(const Position& position) const {

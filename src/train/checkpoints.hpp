@@ -11,6 +11,10 @@
 
 namespace ringtrain {
 
+/// `constant` at `position`.
+CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
+                      std::uint64_t epoch_samples);
+
 /// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
 /// the clock: a save needs no other rank, so nothing has to be agreed.
 class Checkpoints {

@@ -107,6 +107,10 @@ void add_run_and_device(Table& t, Options& o) {
   t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
         whole(0, million));
   t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
+  t.add(o.check_every,
+        {"check-every", "N", "steps between checks that all ranks have equal weights; 0: none",
+         "100; GPUs: 1000"},
+        whole(0, million));
 
   t.group("device");
   t.add(o.device, {"device", choice<Device>(), "auto: on a GPU if there is one"},
@@ -168,6 +172,14 @@ void add_checkpoint(Table& t, Options& o) {
         time_span());
   t.add(o.max_time_s, {"max-time", "T", "save and end after 90s, 1h30m, 23:50:00", "none"},
         time_span());
+  t.add(
+      o.verify_resume,
+      {.name = "verify-resume",
+       .argument = "[K]",
+       .description = "only prove that K steps (20) come to the same bits with a resume amid them",
+       .unset = "none",
+       .alone = "20"},
+      whole(2, million));
 }
 
 void add_output_and_measure(Table& t, Options& o) {

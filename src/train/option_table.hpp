@@ -22,6 +22,7 @@ struct OptionEntry {
   std::string argument;  ///< empty: a flag
   std::string description;
   std::string unset = {};  ///< what stands in for a value that was not given
+  std::string alone = {};  ///< the value of an option that may stand without one; empty: it may not
   std::string group = {};
   std::function<void(const std::string&)> set = {};  ///< throws BadValue
   std::function<std::string()> value = {};           ///< empty while unset

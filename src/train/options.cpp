@@ -159,7 +159,9 @@ void Parser::add(const OptionEntry& entry) {
       throw usage(fmt::format("{} {}", option, text), bad.what());
     }
   };
-  app_.add_option_function<std::string>(option, set)->take_last()->type_name(entry.argument);
+  CLI::Option* added = app_.add_option_function<std::string>(option, set);
+  added->take_last()->type_name(entry.argument);
+  if (!entry.alone.empty()) added->expected(0, 1)->default_str(entry.alone);
 }
 
 void Parser::check_flags() const {
@@ -212,6 +214,10 @@ void Parser::check_contradictions() const {
        "on contradicts --quiet; give one of them");
   if (o.eval_only && o.baseline)
     throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
+  if (o.verify_resume && (o.eval_only || o.baseline))
+    throw usage(
+        o.eval_only ? "--verify-resume with --eval-only" : "--verify-resume with --baseline",
+        "each is all that a run does; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
   const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
   const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);

@@ -24,6 +24,7 @@ void complete(Options& o, const Model& model) {
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
   if (!o.ema) o.ema = recipe.ema;
   if (!o.bucket_mb) o.bucket_mb = 0.5;
+  if (!o.check_every) o.check_every = 100;
 }
 
 Extent scaled(Extent extent, double factor) {

@@ -17,10 +17,12 @@
 #include "train/measure_baseline.hpp"
 #include "train/option_values.hpp"
 #include "train/plan.hpp"
+#include "train/rank_check.hpp"
 #include "train/resume.hpp"
 #include "train/run_log.hpp"
 #include "train/site.hpp"
 #include "train/stop_request.hpp"
+#include "train/verify_resume.hpp"
 
 namespace ringtrain {
 namespace {
@@ -32,9 +34,11 @@ Agreement claims(const Plan& plan) {
           {"model", o.model},
           {"options", canonical_config(o)},
           {"run",
-           fmt::format("--eval-every {}{}{}{}{}", o.eval_every, o.eval_only ? " --eval-only" : "",
-                       o.init_from.empty() ? "" : " --init-from", o.baseline ? " --baseline" : "",
-                       o.require_efficiency ? " --require-efficiency" : "")},
+           fmt::format(
+               "--eval-every {} --check-every {}{}{}{}{}{}", o.eval_every, *o.check_every,
+               o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
+               o.baseline ? " --baseline" : "", o.require_efficiency ? " --require-efficiency" : "",
+               o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
           {"training data", hex(plan.training->manifest_hash())},
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
@@ -49,6 +53,7 @@ std::string ending(int signal, const Position& position) {
 void choose_gpu_defaults(Options& o, int hosts) {
   o.device = Device::cuda;
   if (o.precision == Precision::automatic) o.precision = Precision::fp16;
+  if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
   // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
 }
@@ -56,14 +61,19 @@ void choose_gpu_defaults(Options& o, int hosts) {
 // One training job on one rank.
 class Job {
  public:
-  Job(const Plan& plan, Site& site, const MpiSession& session, Output& output)
+  /// `most_steps`: after which it pauses as if training had ended; 0: never.
+  Job(const Plan& plan, Site& site, const MpiSession& session, Output& output,
+      std::uint64_t most_steps = 0)
       : session_(session),
         output_(output),
         plan_(plan),
         site_(site),
+        most_steps_(most_steps),
         config_(canonical_config(plan.options)) {}
 
   int run(WriterProcess& writer);
+  /// What a run that is over came to.
+  LegEnd end() const;
 
  private:
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
@@ -74,6 +84,7 @@ class Job {
   bool start_from(const std::string& file);
   int train();
   int exit_code() const;
+  bool done(const Position& position) const;
   int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   int evaluate_only(bool loaded);
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
@@ -82,6 +93,7 @@ class Job {
   const Options& options() const { return plan_.options; }
   std::vector<std::string> changes_since(const std::string& config) const;
   StartRecord start_record() const;
+  CheckpointMetadata metadata() const;
   Checkpoints make_checkpoints();
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void finish_steps(Trainer& trainer);
@@ -94,13 +106,16 @@ class Job {
   Output& output_;
   const Plan& plan_;
   Site& site_;
+  const std::uint64_t most_steps_;
   const std::string config_;
   CheckpointWriter checkpoint_writer_;
   std::optional<RunLog> log_;
+  std::optional<RankCheck> ranks_;
 
   StopRequest stop_;
   Stopwatch run_watch_, step_watch_;
-  Position start_;
+  Position start_, end_;
+  std::filesystem::path resumed_from_;  // on rank 0
   std::optional<std::uint64_t> evaluated_step_;
   bool stopping_ = false;
   int signal_ = 0;  // that ends the job, on all ranks
@@ -114,6 +129,9 @@ bool Job::resume(const Resume& how) {
                         site_.state(), site_.communicator(), session_, say);
   if (!resumed) return false;
   start_ = {resumed->metadata.step, resumed->metadata.position};
+  resumed_from_ = how.from == Resume::From::file
+                      ? std::filesystem::path(how.file)
+                      : options().checkpoint_dir / std::filesystem::path(resumed->file);
   if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
     checkpoint_writer_.protect(resumed->file);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
@@ -166,7 +184,8 @@ void Job::open_checkpoints(WriterProcess& writer) {
       CheckpointWriter(writer, options().checkpoint_dir, site_.state().layout(), writer_options);
 }
 
-Checkpoints Job::make_checkpoints() {
+// Of any step: what does not change in a run.
+CheckpointMetadata Job::metadata() const {
   const Options& o = options();
   CheckpointMetadata constant;
   constant.seed = o.seed;
@@ -181,10 +200,14 @@ Checkpoints Job::make_checkpoints() {
       R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
       plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
       plan_.optimizer.beta2, plan_.optimizer.epsilon, plan_.optimizer.trust_coefficient);
+  return constant;
+}
+
+Checkpoints Job::make_checkpoints() {
   return {std::move(checkpoint_writer_),
           site_.state_copy(),
-          constant,
-          o.checkpoint_every,
+          metadata(),
+          options().checkpoint_every,
           plan_.training->size(),
           [this](const SaveEvent& event, double stall) { log_->save(event, stall); }};
 }
@@ -195,8 +218,25 @@ StartRecord Job::start_record() const {
 
 int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 
+bool Job::done(const Position& position) const {
+  return plan_.done(position) || (most_steps_ > 0 && position.step >= start_.step + most_steps_);
+}
+
+LegEnd Job::end() const {
+  LegEnd end{.start = start_, .end = end_, .resumed_from = resumed_from_, .exit_code = exit_code()};
+  std::vector<TensorInfo> tensors;
+  for (const TensorPlace& place : site_.state().layout().tensors) {
+    tensors.push_back(place.info);
+    end.tensors.push_back(place.info.name);
+  }
+  end.hashes = site_.state().hashes();
+  end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
+  return end;
+}
+
 int Job::train() {
   log_.emplace(output_, plan_, start_, session_.rank());
+  ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   Checkpoints checkpoints = make_checkpoints();
   const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
@@ -219,7 +259,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
         "shards for evaluation");
   if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
   step_watch_.lap();
-  while (!plan_.done(trainer.position()) && !stopping_) {
+  while (!done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
     if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
     finish_steps(trainer);
@@ -227,6 +267,8 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     if (!stopping_) evaluate_at(trainer.position());
   }
   finish_steps(trainer);
+  end_ = trainer.position();
+  ranks_->offer(end_.step, true);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
   checkpoints.settle(Deadline(options().final_save_timeout_s));
@@ -243,6 +285,8 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const auto report = trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
   site_.communicator().check();
   if (report) look_at(*report);
+  const bool last = stopping_ || done(trainer.position());
+  ranks_->offer(trainer.position().step, last);  // before a save of this step's state
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
@@ -336,6 +380,22 @@ void Job::compare_with_one_rank() {
                            Exit::inefficient);
 }
 
+// Evaluations and limits of time are not for legs: they take the time they take.
+LegEnd train_leg(const Leg& leg, Plan& plan,
+                 const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
+                 WriterProcess& writer) {
+  plan.options.resume = leg.resume;
+  plan.options.checkpoint_dir = leg.directory;
+  plan.options.max_time_s.reset();
+  plan.evaluation.reset();
+  const std::unique_ptr<Site> site = make_site();
+  const std::unique_ptr<Output> silent = make_silent_output();
+  WriterProcess none;
+  Job job(plan, *site, session, *silent, leg.steps);
+  job.run(leg.saves ? writer : none);
+  return job.end();
+}
+
 }  // namespace
 
 int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
@@ -351,12 +411,18 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
     return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
                      [&](const std::string& line) { output->note(line); });
   };
-  const Plan plan = all_or_none(make, session);
+  Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   for (const std::string& line : plan.hints()) output->note(line);
-  const std::unique_ptr<Site> site = plan.options.device == Device::cuda
-                                         ? make_gpu_site(plan, session)
-                                         : make_cpu_site(plan, threads, session);
+  const auto make_site = [&] {
+    return plan.options.device == Device::cuda ? make_gpu_site(plan, session)
+                                               : make_cpu_site(plan, threads, session);
+  };
+  if (plan.options.verify_resume)
+    return verify_resume(
+        Options(plan.options), session, [&](const std::string& line) { output->note(line); },
+        [&](const Leg& leg) { return train_leg(leg, plan, make_site, session, writer); });
+  const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
   Job job(plan, *site, session, *output);
   return job.run(writer);

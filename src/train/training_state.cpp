@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain {
 
@@ -64,6 +65,27 @@ std::vector<std::vector<float>> TrainingState::copy() const {
   std::vector<std::vector<float>> values;
   for (const View& buffer : buffers_) memory_.read(buffer, values.emplace_back(buffer.size()));
   return values;
+}
+
+std::vector<std::uint64_t> TrainingState::hashes() const {
+  constexpr std::size_t piece_size = 1 << 16;  // stays in the cache between copy and hash
+  std::vector<float> piece(piece_size);
+  std::vector<std::uint64_t> hashes;
+  for (const TensorPlace& place : layout_.tensors)
+    hashes.push_back(
+        hash_of(buffers_[place.buffer].slice(place.offset, element_count(place.info)), piece));
+  return hashes;
+}
+
+// By way of `piece`, as the state may lie in memory that the host cannot read.
+std::uint64_t TrainingState::hash_of(View values, std::span<float> piece) const {
+  Hasher hash;
+  for (std::size_t first = 0; first < values.size(); first += piece.size()) {
+    const auto part = piece.first(std::min(piece.size(), values.size() - first));
+    memory_.read(values.slice(first, part.size()), part);
+    hash.update(std::as_bytes(part));
+  }
+  return hash.value();
 }
 
 }  // namespace ringtrain

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,10 +31,14 @@ class TrainingState {
   void copy_from(std::span<const std::vector<float>> sources) const;
   /// The values of every buffer.
   std::vector<std::vector<float>> copy() const;
+  /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds. Waits
+  /// for what computes them.
+  std::vector<std::uint64_t> hashes() const;
 
  private:
   void place_parameters(const Graph& graph, const std::string& folder, View buffer);
   void place_statistics(const Graph& graph, const std::string& folder, View buffer);
+  std::uint64_t hash_of(View values, std::span<float> piece) const;
 
   Memory& memory_;
   std::vector<View> buffers_;

@@ -78,6 +78,8 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--quiet",
                                         "--progress on",
                                         "--baseline",
+                                        "--check-every 5",
+                                        "--verify-resume 8",
                                         "--baseline --require-efficiency 0.9",
                                         "--plan",
                                         "--plan --plan-device h100",
@@ -127,6 +129,14 @@ TEST_CASE("options: a number alone makes checkpoints a matter of steps") {
 
   CHECK(o.checkpoint_every.steps == 100);
   CHECK(o.checkpoint_every.seconds == 0);
+}
+
+TEST_CASE("options: --verify-resume may stand without a number") {
+  CHECK(options("--verify-resume").verify_resume == 20);
+  CHECK(options("--verify-resume --seed 3").verify_resume == 20);
+  CHECK(options("--verify-resume 6 --seed 3").verify_resume == 6);
+  CHECK(options("--verify-resume=7").verify_resume == 7);
+  CHECK_FALSE(options("--seed 3").verify_resume);
 }
 
 TEST_CASE("options: a plan is a local command, for the device that it names") {
@@ -227,6 +237,8 @@ TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--eval-only --checkpoint-dir d --resume never"),
              Contains("nothing to evaluate"));
   CHECK_THAT(refusal("--eval-only --resume f --baseline"), Contains("--baseline"));
+  CHECK_THAT(refusal("--verify-resume --baseline"), Contains("--baseline"));
+  CHECK_THAT(refusal("--verify-resume --eval-only --resume f"), Contains("--eval-only"));
   CHECK_THAT(refusal("--init-from f --resume g"), Contains("--init-from") && Contains("--resume"));
   CHECK_THAT(refusal("--require-efficiency 0.9"), Contains("--baseline"));
   CHECK_THAT(refusal("--quiet --progress on"), Contains("--quiet"));

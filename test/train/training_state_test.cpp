@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "ringtrain/base/hash.hpp"
 #include "ringtrain/model/zoo.hpp"
 
 using namespace ringtrain;
@@ -35,6 +36,25 @@ TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
   CHECK(names.contains("ema/fc.weight"));
   CHECK(names.contains("statistics/bn1.running_var"));
   CHECK(names.contains("ema/bn1.running_var"));
+}
+
+TEST_CASE("TrainingState: hashes are those of each tensor's bytes, and follow one bit") {
+  const Graph graph = make_model("mlp", 10).graph;
+  HostMemory memory;
+  const Buffer parameters = memory.allocate(graph.parameter_count());
+  std::iota(parameters.view().host().begin(), parameters.view().host().end(), 1.0f);
+  const TrainingState state(graph, memory, parameters, View(), {});
+
+  const auto before = state.hashes();
+  std::vector<std::uint64_t> whole;
+  for (const TensorPlace& tensor : state.layout().tensors)
+    whole.push_back(hash_bytes(
+        std::as_bytes(parameters.view().slice(tensor.offset, element_count(tensor.info)).host())));
+  parameters.view().host()[graph.parameter_ranges()[0].end() - 1] += 1.0f;  // fc1, in many pieces
+
+  CHECK(before == whole);
+  CHECK(state.hashes()[0] != before[0]);
+  CHECK(state.hashes()[1] == before[1]);
 }
 
 TEST_CASE("TrainingState: copies out and back without loss") {

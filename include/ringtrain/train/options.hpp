@@ -49,6 +49,7 @@ struct Options {
   int accumulate = 1;
   int eval_every = 1;
   bool eval_only = false;
+  std::optional<int> check_every;
 
   Device device = Device::automatic;
   Precision precision = Precision::automatic;
@@ -72,6 +73,7 @@ struct Options {
   Resume resume;
   double final_save_timeout_s = 120;
   std::optional<double> max_time_s;
+  std::optional<int> verify_resume;  ///< steps
 
   int log_every = 10;
   std::string metrics;  ///< empty: none

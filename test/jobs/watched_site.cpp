@@ -1,0 +1,136 @@
+// The whole program with a site that watches or harms training; the linker puts it in the place of
+// make_cpu_site() and Loader::next() (--wrap, see CMakeLists.txt). What it does is said by
+//   FAULT="flip RANK STEP TENSOR"  after STEP, one bit of RANK's TENSOR is another
+//   FAULT="forget TENSOR"          a resume leaves TENSOR zero
+//   FAULT="shift SAMPLES"          a resume goes on so many samples later
+//   SAMPLES=FILE                   FILE.RANK gets "STEP EPOCH SAMPLE" for each sample trained on
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "train/site.hpp"
+
+namespace ringtrain {
+
+std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&) asm(
+    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionE");
+std::unique_ptr<Site> watched_site(const Plan&, const ThreadPlan&, const MpiSession&) asm(
+    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionE");
+const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
+const Batch* watched_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
+
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Fault {
+  std::string kind, tensor;
+  int rank = -1;
+  std::uint64_t step = 0, samples = 0;
+};
+
+Fault fault() {
+  std::istringstream text(variable("FAULT"));
+  Fault fault;
+  text >> fault.kind;
+  if (fault.kind == "flip") text >> fault.rank >> fault.step;
+  if (fault.kind == "shift")
+    text >> fault.samples;
+  else
+    text >> fault.tensor;
+  return fault;
+}
+
+std::uint64_t step_under_way = 0;  // 0: none
+std::ofstream samples;
+
+std::span<float> values_of(const TrainingState& state, const std::string& tensor) {
+  for (const TensorPlace& place : state.layout().tensors)
+    if (place.info.name == tensor)
+      return state.buffers()[place.buffer].slice(place.offset, element_count(place.info)).host();
+  throw Error("FAULT", "no tensor is called " + tensor);
+}
+
+class WatchedTrainer final : public Trainer {
+ public:
+  WatchedTrainer(std::unique_ptr<Trainer> trainer, const TrainerSettings& settings, Position start,
+                 const TrainingState& state, int rank)
+      : Trainer(settings, start), trainer_(std::move(trainer)), state_(state), rank_(rank) {
+    if (start.step > 0 && fault_.kind == "forget")
+      std::ranges::fill(values_of(state, fault_.tensor), 0.0f);
+  }
+
+  std::optional<StepReport> step(Loader& loader, Stop stop) override {
+    step_under_way = position().step + 1;
+    auto report = trainer_->step(loader, stop);
+    step_under_way = 0;
+    advance();
+    if (fault_.kind == "flip" && fault_.rank == rank_ && fault_.step == position().step) flip();
+    return report;
+  }
+  std::optional<StepReport> finish_step() override { return trainer_->finish_step(); }
+
+ private:
+  void flip() {
+    float& value = values_of(state_, fault_.tensor).back();
+    value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u);
+  }
+
+  const std::unique_ptr<Trainer> trainer_;
+  const TrainingState& state_;
+  const int rank_;
+  const Fault fault_ = fault();
+};
+
+class WatchedSite final : public Site {
+ public:
+  WatchedSite(std::unique_ptr<Site> site, const Plan& plan, const MpiSession& session)
+      : site_(std::move(site)), plan_(plan), rank_(session.rank()) {}
+
+  std::vector<std::string> notes() const override { return site_->notes(); }
+  Communicator& communicator() override { return site_->communicator(); }
+  const TrainingState& state() override { return site_->state(); }
+  StateCopy& state_copy() override { return site_->state_copy(); }
+  std::unique_ptr<Trainer> make_trainer(Position start) override {
+    if (start.step > 0) start.samples += fault().samples;
+    return std::make_unique<WatchedTrainer>(site_->make_trainer(start), plan_.trainer(), start,
+                                            state(), rank_);
+  }
+  std::unique_ptr<Trainer> make_lone_trainer() override { return site_->make_lone_trainer(); }
+  Program& evaluation() override { return site_->evaluation(); }
+  std::vector<std::uint64_t> bucket_bounds() override { return site_->bucket_bounds(); }
+  std::string plans() const override { return site_->plans(); }
+  std::optional<std::size_t> first_non_finite_gradient() override {
+    return site_->first_non_finite_gradient();
+  }
+  void close() override { site_->close(); }
+
+ private:
+  const std::unique_ptr<Site> site_;
+  const Plan& plan_;
+  const int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Site> watched_site(const Plan& plan, const ThreadPlan& threads,
+                                   const MpiSession& session) {
+  const std::string file = variable("SAMPLES");
+  if (!file.empty()) samples.open(file + "." + std::to_string(session.rank()), std::ios::app);
+  return std::make_unique<WatchedSite>(cpu_site(plan, threads, session), plan, session);
+}
+
+const Batch* watched_batch(Loader* loader) {
+  const Batch* batch = next_batch(loader);
+  if (step_under_way > 0 && samples.is_open())
+    for (int i = 0; i < batch->size(); ++i)
+      samples << step_under_way << ' ' << batch->epochs[i] << ' ' << batch->samples[i] << std::endl;
+  return batch;
+}
+
+}  // namespace ringtrain

@@ -140,6 +140,9 @@ bool Job::resume(const Resume& how) {
   if (options().eval_only) return true;  // the rest is about what training makes of it
   for (const std::string& change : changes_since(resumed->metadata.config))
     output_.note("changed since that checkpoint: " + change);
+  if (resumed->metadata.global_batch != std::uint64_t(plan_.global_batch))
+    output_.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
+                             resumed->metadata.global_batch, plan_.global_batch));
   if (resumed->metadata.plans != site_.plans())
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",

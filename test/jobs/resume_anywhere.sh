@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# resume_anywhere.sh MPIRUN TRAIN TRIALS [SEED]: stops trainings of several kinds after random steps, once or twice each, by
+# SIGTERM to a random rank or --max-time, and compares what the resumed training comes to with an undisturbed one.
+set -u
+mpirun=$1 train=$(realpath "$2") trials=$3 RANDOM=${4:-1} bad=0
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+# All that draws or keeps numbers: dropout, BatchNorm, crops, flips, colours.
+cat >all.model <<'MODEL'
+model all classes=10
+recipe lr=0.05 epochs=1 warmup-epochs=1/8 lr-schedule=cosine
+images crop=random brightness=40 contrast=0.5:1.5 saturation=0.5:1.5 hue=0.1
+input size=24
+conv1 = convolution channels=8 kernel=3 stride=2
+bn1 = batch_norm
+relu
+conv2 = convolution channels=12 kernel=3
+bn2 = batch_norm
+relu
+dropout keep=0.7
+global_pool
+dropout
+fc = matrix_product outputs=$classes
+loss
+MODEL
+shared="--data shapes --threads 1 --eval-every 0 --log-every 1"
+kinds=( # ranks, options; half a second or so each
+  "1 --model-file all.model --steps 300 --batch 16 --ema 0.9"
+  "2 --model-file all.model --epochs 1 --global-batch 51 --optimizer adamw --ema 0.99 --label-smoothing 0.1"
+  "3 --model-file all.model --steps 80 --global-batch 34 --accumulate 2 --optimizer rmsprop --sync-batchnorm"
+  "2 --model cifar10_cnn --steps 40 --batch 4 --ema 0.9999"
+  "2 --model resnet20 --steps 60 --global-batch 9 --optimizer lars --lr 1"
+  "3 --model mlp --epochs 2 --global-batch 128 --eval-every 1 --optimizer adam"
+  "2 --model mlp --steps 200 --batch 8 --lr 1e6 --optimizer sgd --warmup-epochs 0 --lr-schedule constant --on-nan skip")
+
+# start DIRECTORY OPTION...: the kind's job in the background; its mpirun is $mpi.
+start() {
+  local folder=$1
+  shift
+  # shellcheck disable=SC2086
+  "$mpirun" --timeout 100 -np "$ranks" --oversubscribe "$train" $shared $options --checkpoint-dir "$folder" "$@" >>"$folder.log" 2>&1 </dev/null &
+  mpi=$!
+}
+newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
+state() { "$train" --inspect "$(newest "$1")" | tail -n 1; }
+seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
+
+stop_by_signal() { # near step
+  : >run.log
+  start run
+  for ((i = 0; i < 500; i++)); do grep -q "step $1, loss" run.log && break || sleep 0.02; done
+  mapfile -t processes < <(pgrep -P "$mpi" -x train)
+  ((${#processes[@]})) && kill -TERM "${processes[RANDOM % ${#processes[@]}]}"
+  wait $mpi
+}
+stop_by_time() {
+  start run --max-time "$(seconds "$1")s"
+  wait $mpi
+}
+
+declare -A expected steps_of ms_of
+stopped=0 equal=0 resumes=""
+for ((trial = 0; trial < trials; trial++)); do
+  kind=${kinds[trial % ${#kinds[@]}]} ranks=${kind%% *} options=${kind#* }
+  if [ -z "${expected[$kind]:-}" ]; then
+    start calm && wait $mpi || { echo "undisturbed: $kind"; cat calm.log; exit 1; }
+    read -r steps tenths <<<"$(sed -n 's/^trained \([0-9]*\) steps, .* in \([0-9]*\)\.\([0-9]\) s .*/\1 \2\3/p' calm.log)"
+    steps_of[$kind]=$steps ms_of[$kind]=$((100 + 100 * 10#$tenths)) expected[$kind]=$(state calm)
+    rm -rf calm calm.log
+  fi
+  for ((stops = 1 + RANDOM % 2; stops > 0; stops--)); do
+    if ((RANDOM % 2)); then
+      stop_by_signal $((1 + RANDOM * ${steps_of[$kind]} / 32768))
+    else
+      stop_by_time $((1 + RANDOM * ${ms_of[$kind]} / 32768))
+    fi
+  done 2>/dev/null
+  start run && wait $mpi
+  code=$?
+  steps=$(sed -n 's/^resumed from .* at step //p' run.log | tr '\n' ' ')
+  [ -n "$steps" ] && stopped=$((stopped + 1))
+  resumes+=" $steps/"
+  if [ $code -eq 0 ] && [ "$(state run)" = "${expected[$kind]}" ]; then
+    equal=$((equal + 1))
+  else
+    echo "wrong: trial $trial, $kind, resumed at $steps: exit code $code, $(state run), not ${expected[$kind]}"
+    tail -n 20 run.log
+    bad=1
+  fi
+  rm -rf run run.log
+done
+echo "$trials trials, $stopped resumed, $equal equal; resumed at steps$resumes of ${steps_of[*]}"
+[ $stopped -gt 0 ] || { echo "nothing ever resumed: the test tests nothing"; bad=1; }
+exit $bad

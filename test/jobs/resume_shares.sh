@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# resume_shares.sh MPIRUN TRAIN WATCHED_TRAIN: a training that goes on with other ranks keeps the order of samples, each
+# once an epoch; it can go on at and behind epochs' ends; what changed is told; rank 0 alone reads.
+set -u
+mpirun=$1 train=$(realpath "$2") watched=$(realpath "$3")
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+job() { # BINARY RANKS OPTION...
+  local binary=$1 ranks=$2
+  shift 2
+  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$binary" --model mlp --data shapes --threads 1 --eval-every 0 "$@" >log 2>&1 </dev/null
+}
+state() { "$train" --inspect "$1" | tail -n 1; }
+said() { "$train" --inspect "$1" | sed -n "s/^$2 *//p"; }
+
+# The samples of each step, whoever had them, from "STEP EPOCH SAMPLE" of each rank: the same as in one piece. Shares are
+# unequal, and an epoch's end is in the middle of a step.
+samples() { sort -n "$1".* | awk '{print $1, $2, $3}' | sort; }
+SAMPLES=whole job "$watched" 1 --global-batch 1531 --steps 15
+check "one rank: exit code $?" test $? -eq 0
+for part in "3 --steps 4" "2 --steps 7 --accumulate 1" "4 --steps 8" "1 --steps 13" "5 --steps 15"; do
+  # shellcheck disable=SC2086
+  SAMPLES=parts job "$watched" $part --global-batch 1531 --checkpoint-dir parts
+  check "$part: exit code $?" test $? -eq 0
+done
+check "the last part says who saved" has "saved by 1 ranks, going on with 5: the order of samples stays"
+samples whole >one && samples parts >several
+check "other ranks take the same samples in each step" cmp one several
+check "each sample comes once an epoch" is "$(awk '$2 < 2' one | cut -d' ' -f 2- | sort -u | wc -l)" 20000
+check "in two epochs and a part of the third" is "$(wc -l <one)" $((15 * 1531))
+check "all ranks took part" test -s parts.4
+
+# With the same batch a rank, another number of ranks is another global batch: told, and no sample is lost or twice.
+rm -rf parts*
+SAMPLES=parts job "$watched" 2 --batch 700 --epochs 2 --max-time 0.001s --checkpoint-dir parts
+SAMPLES=parts job "$watched" 3 --batch 700 --epochs 2 --max-time 0.001s --checkpoint-dir parts
+check "a changed global batch: told" has "changed since that checkpoint: images a step, all ranks: 1400 -> 2100"
+SAMPLES=parts job "$watched" 1 --batch 700 --epochs 2 --checkpoint-dir parts
+check "a changed global batch: exit code $?" test $? -eq 0
+samples parts | cut -d' ' -f 2- | sort >several
+check "a changed global batch: each sample comes once an epoch" is "$(sort -u several | wc -l)" "$(wc -l <several)"
+check "a changed global batch: none is missing" is "$(awk '$1 < 2' several | wc -l)" 20000
+
+# From steps of two epochs, whose ends are in steps 7 and 14.
+resumed=""
+job "$train" 2 --global-batch 1531 --epochs 2 --checkpoint-every 1 --keep 100 --checkpoint-dir steps --optimizer adam --ema 0.9
+last=$(printf 'step-%010d.h5' 14) expected=$(state "steps/step-0000000014.h5")
+for step in 1 6 7 8 12 13; do # slots can be busy, so some may be missing
+  file=$(printf 'steps/step-%010d.h5' $step)
+  [ -e "$file" ] || continue
+  resumed+=$step
+  job "$train" 2 --global-batch 1531 --epochs 2 --checkpoint-dir again --optimizer adam --ema 0.9 --resume "$file"
+  check "from $file: exit code $?" test $? -eq 0
+  check "from $file: the same bits" is "$(state "again/$last")" "$expected"
+  rm -rf again
+done
+check "some steps were there" test ${#resumed} -ge 3
+
+# More epochs behind the end are the epochs of one training; hyper-parameters that change are told.
+job "$train" 2 --global-batch 1531 --epochs 2 --lr-schedule constant --checkpoint-dir longer
+job "$train" 2 --global-batch 1531 --epochs 1 --lr-schedule constant --checkpoint-dir raised
+job "$train" 2 --global-batch 1531 --epochs 1 --lr-schedule constant --checkpoint-dir raised
+check "at the end: told" has "that is the end of training already: nothing to do"
+job "$train" 2 --global-batch 1531 --epochs 2 --lr-schedule constant --checkpoint-dir raised
+check "--epochs raised: told" has "changed since that checkpoint: epochs: 1 -> 2"
+check "--epochs raised: the same bits" is "$(state "raised/$last")" "$(state "longer/$last")"
+job "$train" 2 --global-batch 1531 --epochs 3 --lr-schedule constant --lr 0.01 --weight-decay 0.001 --seed 5 --checkpoint-dir raised --max-time 0.001s
+for change in "epochs: 2 -> 3" "lr: 0.05 -> 0.01" "weight-decay: 0 -> 0.001" "seed: 1 -> 5"; do
+  check "a change is told" has "changed since that checkpoint: $change"
+done
+check "what did not change is not told" is "$(grep -c 'changed since' log)" 4
+
+# Only rank 0 needs the files: what the others are told of them is another place.
+timeout 100 "$mpirun" --oversubscribe -np 1 "$train" --model mlp --data shapes --global-batch 1531 --epochs 2 --checkpoint-dir longer : \
+  -np 2 "$train" --model mlp --data shapes --global-batch 1531 --epochs 2 --checkpoint-dir /proc/nowhere >log 2>&1 </dev/null
+check "rank 0 alone reads: exit code $?" test $? -eq 0
+check "rank 0 alone reads: told" has "resumed from step-0000000014.h5"
+exit $bad

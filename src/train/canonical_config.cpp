@@ -59,12 +59,13 @@ std::string shown(const json& config, const std::string& key) {
 
 }  // namespace
 
-std::string canonical_config(const Options& options) {
+std::string canonical_config(const Options& options, const std::string& training_data) {
   Request request{.options = options};
   json config = json::object();
   for (const OptionEntry& entry : option_table(request))
     if (std::ranges::find(change_the_numbers, entry.name) != change_the_numbers.end())
       config[entry.name] = value_of(entry);
+  if (!training_data.empty()) config["training-data"] = training_data;
   return config.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 

@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -72,7 +73,7 @@ class CpuSite final : public Site {
   }
 
   const Plan& plan_;
-  const std::string plans_;  // oneDNN splits weight gradients by thread
+  const std::string plans_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
   const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
@@ -85,6 +86,14 @@ class CpuSite final : public Site {
   GradientReducer reducer_, no_sums_;
   std::unique_ptr<Program> training_, evaluation_;
 };
+
+// What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
+// on which ranks share a host, unless all or none do (see HostSum).
+std::string plans_of(const MpiSession& session, const ThreadPlan& threads) {
+  const bool plain = session.hosts() == 1 || session.hosts() == session.size();
+  const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
+  return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
+}
 
 std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
                                               const CommunicatorOptions& options) {
@@ -101,7 +110,7 @@ std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSess
 
 CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session)
     : plan_(plan),
-      plans_(fmt::format(R"({{"threads":{}}})", threads.threads)),
+      plans_(plans_of(session, threads)),
       communicator_(
           communicator_of(plan, session,
                           {.overlap = !plan.batch_norms_together() || session.threads_share_mpi(),

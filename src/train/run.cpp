@@ -43,6 +43,11 @@ Agreement claims(const Plan& plan) {
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
+// What a resume must find again for each sample to come once an epoch.
+std::string training_data(const Plan& plan) {
+  return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
+}
+
 std::string ending(int signal, const Position& position) {
   const std::string why =
       signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
@@ -69,7 +74,7 @@ class Job {
         plan_(plan),
         site_(site),
         most_steps_(most_steps),
-        config_(canonical_config(plan.options)) {}
+        config_(canonical_config(plan.options, training_data(plan))) {}
 
   int run(WriterProcess& writer);
   /// What a run that is over came to.

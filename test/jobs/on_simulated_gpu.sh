@@ -34,6 +34,12 @@ check "resumed: exit code $?" test $? -eq 0
 check "resumed: same bits" is "$(state parts/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
 check "every checkpoint is there" is "$(cd parts && echo step-*)" "step-0000000010.h5 step-0000000012.h5 step-0000000020.h5"
 
+# The loss scale changes in the steps before the resume.
+run "$gpu" --model mlp --eval-every 0 --verify-resume 6
+check "--verify-resume: exit code $?" test $? -eq 0
+check "--verify-resume: a step is left out" has "step 1 left out"
+check "--verify-resume: passed" has "passed: all 13 tensors"
+
 # Gradients are rounded for other ranks even where there are none.
 for dtype in fp16 bf16; do
   run "$gpu" --precision fp32 --gradient-dtype $dtype --model mlp --steps 20 --eval-every 0 --checkpoint-dir $dtype

@@ -72,6 +72,19 @@ for change in "epochs: 2 -> 3" "lr: 0.05 -> 0.01" "weight-decay: 0 -> 0.001" "se
 done
 check "what did not change is not told" is "$(grep -c 'changed since' log)" 4
 
+# Other samples than those that the checkpoint has seen a part of.
+mkdir -p images/train/a images/train/b
+for i in 1 2 3 4; do
+  base64 -d <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg== | tee images/train/a/$i.png >images/train/b/$i.png
+done
+job "$train" 2 --data images:images --batch 1 --steps 1 --checkpoint-dir grown
+cp -r images moved && job "$train" 2 --data images:moved --batch 1 --steps 2 --checkpoint-dir grown
+check "data elsewhere: exit code $?" test $? -eq 0
+check "data elsewhere is no other data" lacks "training-data"
+cp moved/train/a/1.png moved/train/b/5.png
+job "$train" 2 --data images:moved --batch 1 --steps 3 --checkpoint-dir grown
+check "other data: told" has "changed since that checkpoint: training-data: 8 samples, .* -> 9 samples, "
+
 # Only rank 0 needs the files: what the others are told of them is another place.
 timeout 100 "$mpirun" --oversubscribe -np 1 "$train" --model mlp --data shapes --global-batch 1531 --epochs 2 --checkpoint-dir longer : \
   -np 2 "$train" --model mlp --data shapes --global-batch 1531 --epochs 2 --checkpoint-dir /proc/nowhere >log 2>&1 </dev/null

@@ -325,6 +325,14 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
         canonical_config(options("--data cifar10:/there")));
 }
 
+TEST_CASE("options: the canonical configuration tells other training data") {
+  const std::string before = canonical_config(options(""), "8 samples, a1");
+
+  CHECK(differences(before, canonical_config(options(""), "9 samples, b2")) ==
+        std::vector<std::string>{"training-data: 8 samples, a1 -> 9 samples, b2"});
+  CHECK(differences(before, canonical_config(options(""), "8 samples, a1")).empty());
+}
+
 TEST_CASE("options: differences name each option that changed, old and new") {
   const std::string before = canonical_config(options("--lr 0.1 --batch 32 --optimizer sgd"));
   const std::string after =

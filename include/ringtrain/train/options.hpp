@@ -106,8 +106,9 @@ Command parse(int argc, const char* const* argv);
 
 /// The options that change the numbers, as JSON with sorted keys, one text for equal settings.
 /// Pass options whose unset values were filled in from the recipe, to compare what really ran.
-/// Directories are left out: the same data may lie elsewhere.
-std::string canonical_config(const Options& options);
+/// Directories are left out: the same data may lie elsewhere. `training_data` tells the samples
+/// apart from others, as "10000 samples, <hash>"; empty: it is not known.
+std::string canonical_config(const Options& options, const std::string& training_data = "");
 
 /// "option: old -> new" for each option in which two canonical configurations differ.
 std::vector<std::string> differences(std::string_view before, std::string_view after);

@@ -81,6 +81,9 @@ std::string advice(const Options& options) {
 int verify_resume(const Options& options, const MpiSession& session,
                   const std::function<void(const std::string&)>& say, const TrainLeg& train) {
   const auto steps = static_cast<std::uint64_t>(*options.verify_resume);
+  const fs::path parent =
+      options.checkpoint_dir.empty() ? fs::temp_directory_path() : fs::path(options.checkpoint_dir);
+  OwnFolder(parent, session).remove();  // where that cannot be, it is told before the first step
   const LegEnd straight = train({steps, options.resume, options.checkpoint_dir, false});
   if (straight.exit_code != 0) return straight.exit_code;
   const std::uint64_t made = straight.end.step - straight.start.step;

@@ -26,7 +26,7 @@ loss
 MODEL
 shared="--data shapes --threads 1 --eval-every 0 --log-every 1"
 kinds=( # ranks, options; half a second or so each
-  "1 --model-file all.model --steps 300 --batch 16 --ema 0.9"
+  "1 --model-file all.model --steps 600 --batch 16 --ema 0.9"
   "2 --model-file all.model --epochs 1 --global-batch 51 --optimizer adamw --ema 0.99 --label-smoothing 0.1"
   "3 --model-file all.model --steps 80 --global-batch 34 --accumulate 2 --optimizer rmsprop --sync-batchnorm"
   "2 --model cifar10_cnn --steps 40 --batch 4 --ema 0.9999"
@@ -59,6 +59,14 @@ stop_by_time() {
   wait $mpi
 }
 
+stop() { # at random, in one of the two ways
+  if ((RANDOM % 2)); then
+    stop_by_signal $((1 + RANDOM * ${steps_of[$kind]} / 32768))
+  else
+    stop_by_time $((1 + RANDOM * ${ms_of[$kind]} / 32768))
+  fi
+}
+
 declare -A expected steps_of ms_of
 stopped=0 equal=0 resumes=""
 for ((trial = 0; trial < trials; trial++)); do
@@ -69,13 +77,12 @@ for ((trial = 0; trial < trials; trial++)); do
     steps_of[$kind]=$steps ms_of[$kind]=$((100 + 100 * 10#$tenths)) expected[$kind]=$(state calm)
     rm -rf calm calm.log
   fi
-  for ((stops = 1 + RANDOM % 2; stops > 0; stops--)); do
-    if ((RANDOM % 2)); then
-      stop_by_signal $((1 + RANDOM * ${steps_of[$kind]} / 32768))
-    else
-      stop_by_time $((1 + RANDOM * ${ms_of[$kind]} / 32768))
-    fi
-  done 2>/dev/null
+  for ((early = 0; early < 10; early++)); do
+    for ((stops = 1 + RANDOM % 2; stops > 0; stops--)); do stop; done 2>/dev/null
+    [ "$(newest run)" = "$(printf 'run/step-%010d.h5' ${steps_of[$kind]})" ] || break
+    ms_of[$kind]=$((ms_of[$kind] * 3 / 4)) # it was over before
+    rm -rf run run.log
+  done
   start run && wait $mpi
   code=$?
   steps=$(sed -n 's/^resumed from .* at step //p' run.log | tr '\n' ' ')

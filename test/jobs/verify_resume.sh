@@ -44,6 +44,19 @@ check "goes on: the same state as in a plain run" is "$(state "$(printf 'runs/st
 verify "$train" 1 --model mlp --batch 8 --steps 1
 check "nothing to interrupt: exit code $?" test $? -eq 64
 
+verify "$train" 2 --model mlp --batch 8 --checkpoint-dir /proc/nowhere
+check "a folder that cannot be: exit code $?" test $? -eq 75
+check "a folder that cannot be: told before the first step" has "--verify-resume in /proc/nowhere: No such file or directory; name a folder"
+check "a folder that cannot be: no step" lacks "straight"
+
+# A signal ends it, and leaves nothing.
+timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --data shapes --model mlp --batch 8 --verify-resume 1000000 >log 2>&1 </dev/null &
+sleep 2
+pkill -TERM -P "$(pgrep -P $!)" -x train
+wait $!
+check "SIGTERM: exit code $?" test $? -eq 143
+check "SIGTERM: nothing is left" is "$(find tmp | wc -l)" 1
+
 # What is not restored is named, and so is a shift of the data.
 for tensor in optimizer/momentum/fc.weight ema/bn1.running_var statistics/layer1.0.bn1.running_mean; do
   FAULT="forget $tensor" verify "$watched" 2 --model resnet20 --batch 8 --ema 0.9

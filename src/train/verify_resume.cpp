@@ -76,43 +76,48 @@ std::string advice(const Options& options) {
   return "\n  on GPUs the same bits every time need --deterministic";
 }
 
+// So many steps, with a checkpoint and a resume amid them.
+LegEnd train_in_two(std::uint64_t steps, const Resume& start, const fs::path& folder,
+                    const TrainLeg& train) {
+  const LegEnd half = train({steps / 2, start, folder, true});
+  if (half.exit_code != 0) return half;
+  return train({steps - steps / 2, {Resume::From::newest}, folder, false});
+}
+
+void check_length(std::uint64_t steps, const MpiSession& session) {
+  if (steps < 2)
+    session.fail_together(
+        fmt::format("--verify-resume: training ends {} steps from here, too few to interrupt; with "
+                    "--resume never it starts from scratch",
+                    steps),
+        Exit::usage);
+}
+
 }  // namespace
 
 int verify_resume(const Options& options, const MpiSession& session,
                   const std::function<void(const std::string&)>& say, const TrainLeg& train) {
-  const auto steps = static_cast<std::uint64_t>(*options.verify_resume);
+  const auto most = static_cast<std::uint64_t>(*options.verify_resume);
   const fs::path parent =
       options.checkpoint_dir.empty() ? fs::temp_directory_path() : fs::path(options.checkpoint_dir);
   OwnFolder(parent, session).remove();  // where that cannot be, it is told before the first step
-  const LegEnd straight = train({steps, options.resume, options.checkpoint_dir, false});
+  const LegEnd straight = train({most, options.resume, options.checkpoint_dir, false});
   if (straight.exit_code != 0) return straight.exit_code;
-  const std::uint64_t made = straight.end.step - straight.start.step;
-  if (made < 2)
-    session.fail_together(
-        fmt::format("--verify-resume: training ends {} steps from here, too few to interrupt; with "
-                    "--resume never it starts from scratch",
-                    made),
-        Exit::usage);
-  say(fmt::format("verify-resume: {} steps from step {}, straight: state-hash {}", made,
+  const std::uint64_t steps = straight.end.step - straight.start.step;
+  check_length(steps, session);
+  say(fmt::format("verify-resume: {} steps from step {}, straight: state-hash {}", steps,
                   straight.start.step, hex(straight.state_hash)));
 
-  OwnFolder folder(
-      options.checkpoint_dir.empty() ? fs::temp_directory_path() : fs::path(options.checkpoint_dir),
-      session);
   Resume start{Resume::From::scratch};
   if (!straight.resumed_from.empty()) start = {Resume::From::file, straight.resumed_from.string()};
-  const LegEnd half = train({made / 2, start, folder.path(), true});
-  if (half.exit_code != 0) return half.exit_code;
-  const LegEnd resumed = train({made - made / 2, {Resume::From::newest}, folder.path(), false});
+  OwnFolder folder(parent, session);
+  const LegEnd resumed = train_in_two(steps, start, folder.path(), train);
   if (resumed.exit_code != 0) return resumed.exit_code;
   say(fmt::format("verify-resume: the same with a resume from {} at step {}: state-hash {}",
-                  (folder.path() / resumed.resumed_from.filename()).string(), resumed.start.step,
-                  hex(resumed.state_hash)));
+                  resumed.resumed_from.string(), resumed.start.step, hex(resumed.state_hash)));
 
   folder.remove();
-  std::string differing = differences(straight, resumed, session);
-  if (resumed.start.step != half.end.step)
-    differing += fmt::format("\n  resumed at step {}, not {}", resumed.start.step, half.end.step);
+  const std::string differing = differences(straight, resumed, session);
   if (!differing.empty())
     session.fail_together(
         "verify-resume: FAILED: a resumed training has other bits:" + differing + advice(options),

@@ -63,7 +63,7 @@ stop() { # at random, in one of the two ways
   if ((RANDOM % 2)); then
     stop_by_signal $((1 + RANDOM * ${steps_of[$kind]} / 32768))
   else
-    stop_by_time $((1 + RANDOM * ${ms_of[$kind]} / 32768))
+    stop_by_time $((1 + RANDOM * (${ms_of[$kind]} + 1000) / 32768)) # of which a second may be kept for the end
   fi
 }
 

@@ -32,14 +32,14 @@ passes 2 --model resnet20 --batch 8 --ema 0.9 --label-smoothing 0.1 --sync-batch
 passes 3 --model cifar10_cnn --global-batch 26 --accumulate 2 --optimizer rmsprop
 
 # From where this command would go on, with the hashes that a checkpoint has; the directory stays as it is.
-job "$train" 2 --model mlp --batch 8 --epochs 100 --max-time 1s --checkpoint-dir runs
+job "$train" 2 --model mlp --batch 8 --steps 7 --lr-schedule constant --checkpoint-dir runs
 file=$(ls runs/step-*.h5) before=$(find runs | sort)
-verify "$train" 2 --model mlp --batch 8 --epochs 100 --checkpoint-dir runs
+verify "$train" 2 --model mlp --batch 8 --epochs 100 --lr-schedule constant --checkpoint-dir runs
 check "goes on: exit code $?" test $? -eq 0
 first=$(sed -n 's/.*steps from step \([0-9]*\),.*/\1/p' log) straight=$(told straight)
 check "goes on from the newest checkpoint" is "$(printf 'runs/step-%010d.h5' "$first")" "$file"
 check "goes on: the directory is as it was" is "$(find runs | sort)" "$before"
-job "$train" 2 --model mlp --batch 8 --epochs 100 --checkpoint-dir runs --checkpoint-every $((first + 6)) --max-time 1s
+job "$train" 2 --model mlp --batch 8 --steps $((first + 6)) --lr-schedule constant --checkpoint-dir runs
 check "goes on: the same state as in a plain run" is "$(state "$(printf 'runs/step-%010d.h5' $((first + 6)))")" "$straight"
 verify "$train" 1 --model mlp --batch 8 --steps 1
 check "nothing to interrupt: exit code $?" test $? -eq 64

@@ -51,14 +51,16 @@ check "a folder that cannot be: no step" lacks "straight"
 
 # A signal ends it, and leaves nothing.
 timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --data shapes --model mlp --batch 8 --verify-resume 1000000 >log 2>&1 </dev/null &
-sleep 2
-pkill -TERM -P "$(pgrep -P $!)" -x train
-wait $!
+job=$!
+for ((i = 0; i < 200; i++)); do grep -q "^training on\|^threads" log && break || sleep 0.1; done
+sleep 1
+pkill -TERM -P "$(pgrep -P $job)" -x train
+wait $job
 check "SIGTERM: exit code $?" test $? -eq 143
 check "SIGTERM: nothing is left" is "$(find tmp | wc -l)" 1
 
 # What is not restored is named, and so is a shift of the data.
-for tensor in optimizer/momentum/fc.weight ema/bn1.running_var statistics/layer1.0.bn1.running_mean; do
+for tensor in optimizer/momentum/fc.weight statistics/layer1.0.bn1.running_mean; do
   FAULT="forget $tensor" verify "$watched" 2 --model resnet20 --batch 8 --ema 0.9
   check "$tensor is lost: exit code $?" test $? -eq 70
   check "$tensor is lost: told once" is "$(grep -c "FAILED" log)" 1
@@ -88,8 +90,7 @@ diverges() { # STEP AFTER RANK TENSOR ARGUMENTS...
 diverges 8 8 1 weights/conv1.weight
 check "a weight: that alone is named" has "in weights/conv1.weight$"
 check "a weight: the last good step" has "were equal after step 4"
-diverges 8 8 0 optimizer/momentum/fc.bias
-diverges 4 2 2 weights/fc.weight
+diverges 4 2 0 optimizer/momentum/fc.bias
 diverges 12 12 2 statistics/bn1.running_var --check-every 1000
 FAULT="flip 1 3 weights/fc1.weight" job "$watched" 2 --model mlp --batch 8 --steps 6 --check-every 0
 check "--check-every 0: exit code $?" test $? -eq 0

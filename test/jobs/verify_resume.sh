@@ -90,7 +90,7 @@ diverges() { # STEP AFTER RANK TENSOR ARGUMENTS...
 diverges 8 8 1 weights/conv1.weight
 check "a weight: that alone is named" has "in weights/conv1.weight$"
 check "a weight: the last good step" has "were equal after step 4"
-diverges 4 2 0 optimizer/momentum/fc.bias
+diverges 4 2 0 weights/fc.weight
 diverges 12 12 2 statistics/bn1.running_var --check-every 1000
 FAULT="flip 1 3 weights/fc1.weight" job "$watched" 2 --model mlp --batch 8 --steps 6 --check-every 0
 check "--check-every 0: exit code $?" test $? -eq 0

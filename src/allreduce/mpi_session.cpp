@@ -205,6 +205,7 @@ void MpiSession::barrier_asleep() const {
 
 // Everything before the exit can block: the terminal, a lock that another thread died with, MPI.
 void MpiSession::abort(const std::exception& failure) const noexcept {
+  ending_ = true;
   const auto* error = dynamic_cast<const Error*>(&failure);
   const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
   if (mpi_) exit_after(8, code);
@@ -220,6 +221,7 @@ void MpiSession::abort(const std::exception& failure) const noexcept {
 }
 
 void MpiSession::fail_together(std::string_view message, Exit code) const {
+  ending_ = true;
   if (mpi_) exit_after(10, static_cast<int>(code));
   if (rank_ == 0) write_stderr(fmt::format("train: {}\n", message));
   std::fflush(nullptr);

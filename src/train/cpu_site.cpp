@@ -15,7 +15,8 @@ namespace {
 
 class CpuSite final : public Site {
  public:
-  CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session);
+  CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
+          Progress& progress);
 
   std::vector<std::string> notes() const override { return {}; }
   Communicator& communicator() override { return *communicator_; }
@@ -25,8 +26,11 @@ class CpuSite final : public Site {
     HostTrainer::Parts all = parts(reducer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
+        const Activity activity = progress_.now().activity;
+        progress_.enter(Activity::all_reduce);
         statistics_sums_->start_sum(values);
         statistics_sums_->finish();
+        progress_.enter(activity);
       };
     return std::make_unique<HostTrainer>(all, plan_.trainer(), start);
   }
@@ -69,10 +73,12 @@ class CpuSite final : public Site {
             averaged_statistics_,
             plan_.model.graph.statistics,
             reducer,
-            optimizer_};
+            optimizer_,
+            progress_};
   }
 
   const Plan& plan_;
+  Progress& progress_;
   const std::string plans_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
@@ -108,8 +114,10 @@ std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSess
   return communicator_of(plan, session, {.overlap = false, .crowded = crowded});
 }
 
-CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session)
+CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
+                 Progress& progress)
     : plan_(plan),
+      progress_(progress),
       plans_(plans_of(session, threads)),
       communicator_(
           communicator_of(plan, session,
@@ -156,8 +164,8 @@ std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View stati
 }  // namespace
 
 std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
-                                    const MpiSession& session) {
-  return std::make_unique<CpuSite>(plan, threads, session);
+                                    const MpiSession& session, Progress& progress) {
+  return std::make_unique<CpuSite>(plan, threads, session, progress);
 }
 
 }  // namespace ringtrain

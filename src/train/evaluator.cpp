@@ -7,12 +7,14 @@
 namespace ringtrain {
 
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const StopRequest& stop) {
+                    const MpiSession& session, const StopRequest& stop, Progress& progress) {
+  progress.pause();
   Stopwatch watch;
   Loader loader(dataset, options);
   std::array<double, 6> sums{};  // loss, top1, top5, samples, ranks with a signal, their signals
   try {
     while (stop.signal() == 0) {
+      progress.enter(Activity::evaluation);
       const Batch* batch = loader.next();
       if (batch == nullptr) break;
       const StepResult result = program.run(*batch, 1, nullptr);
@@ -27,6 +29,7 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   const int asked = stop.signal();
   sums[4] = asked != 0;
   sums[5] = asked;
+  progress.enter(Activity::ranks);
   session.sum(sums);
   const double samples = std::max(sums[3], 1.0);
   return {agreed_signal(sums[5], sums[4]),

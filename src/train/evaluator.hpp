@@ -4,6 +4,7 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/io/loader.hpp"
+#include "train/progress.hpp"
 #include "train/stop_request.hpp"
 
 namespace ringtrain {
@@ -21,6 +22,6 @@ struct Evaluation {
 /// Runs the evaluation program once over the whole data set, each rank on its share, or until a
 /// rank is asked to stop. Collective; all ranks return the same but for `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const StopRequest& stop);
+                    const MpiSession& session, const StopRequest& stop, Progress& progress);
 
 }  // namespace ringtrain

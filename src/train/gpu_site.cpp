@@ -94,14 +94,14 @@ std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& b
 
 class GpuSite final : public Site {
  public:
-  GpuSite(const Plan& plan, const MpiSession& session, int device);
+  GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress);
 
   std::vector<std::string> notes() const override;
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
-    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start);
+    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start, progress_);
   }
   std::unique_ptr<Trainer> make_lone_trainer() override;
   Program& evaluation() override { return *evaluation_; }
@@ -145,6 +145,7 @@ class GpuSite final : public Site {
   std::vector<Optimizer::Slot> slots() const;
 
   const Plan& plan_;
+  Progress& progress_;
   const std::unique_ptr<GpuBackend> backend_;
   const std::unique_ptr<Communicator> communicator_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
@@ -159,8 +160,9 @@ class GpuSite final : public Site {
   std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
-GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device)
+GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress)
     : plan_(plan),
+      progress_(progress),
       backend_(make_gpu_backend(gpu_settings(plan, device))),
       communicator_(make_sums(session, *backend_, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
@@ -255,7 +257,7 @@ std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
   return std::make_unique<GpuTrainer>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
                               settings_of(plan_, averaged_statistics_)),
-      plan_.trainer());
+      plan_.trainer(), progress_);
 }
 
 std::string GpuSite::plans() const {
@@ -265,8 +267,9 @@ std::string GpuSite::plans() const {
 
 }  // namespace
 
-std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session) {
-  return std::make_unique<GpuSite>(plan, session, choose_gpu(session));
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
+                                    Progress& progress) {
+  return std::make_unique<GpuSite>(plan, session, choose_gpu(session), progress);
 }
 
 DeviceChoice choose_device(Device device, const MpiSession& session) {

@@ -20,18 +20,22 @@ StepOutcome outcome_of(const GpuOutcome& o) {
 
 }  // namespace
 
-GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start)
-    : Trainer(settings, start), training_(training) {
+GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
+                       Progress& progress)
+    : Trainer(settings, start), training_(training), progress_(progress) {
   training_.refresh();
 }
 
-GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings)
-    : Trainer(settings, {}), own_(std::move(training)), training_(*own_) {}
+GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
+                       Progress& progress)
+    : Trainer(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
 
 std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
+    progress_.enter(Activity::data);
     const Batch* batch = loader.next();
+    progress_.enter(Activity::copy);
     now.data_wait_s += loader.waited_s();
     Stopwatch watch;
     training_.queue(*batch, {.first = micro == 1,
@@ -52,10 +56,12 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
 
 // What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
 std::optional<StepReport> GpuTrainer::take(int still_under_way) {
+  progress_.enter(Activity::gpu);
   const std::optional<GpuOutcome> o = training_.outcome(still_under_way);
   if (!o) return std::nullopt;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
+  progress_.finish_step(step.position.step);
   const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
   return StepReport{step.position,
                     step.learning_rate,

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "ringtrain/compute/gpu.hpp"
+#include "train/progress.hpp"
 #include "train/trainer.hpp"
 
 namespace ringtrain {
@@ -11,9 +12,11 @@ namespace ringtrain {
 /// A `training` that is not its own outlives it.
 class GpuTrainer final : public Trainer {
  public:
-  GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start);
+  GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
+             Progress& progress);
   /// From the beginning, with a training of its own.
-  GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings);
+  GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
+             Progress& progress);
 
   std::optional<StepReport> step(Loader& loader, Stop stop) override;
   std::optional<StepReport> finish_step() override { return take(0); }
@@ -29,6 +32,7 @@ class GpuTrainer final : public Trainer {
 
   const std::unique_ptr<GpuTraining> own_;
   GpuTraining& training_;
+  Progress& progress_;
   std::deque<UnderWay> under_way_;
 };
 

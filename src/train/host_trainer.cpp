@@ -1,6 +1,7 @@
 #include "train/host_trainer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ringtrain/train/stopwatch.hpp"
 
@@ -27,14 +28,17 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
   if (stop.wanted) parts_.sums.ask_to_stop(stop.signal);
   std::ranges::fill(accumulated_, 0.0f);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
+    parts_.progress.enter(Activity::data);
     const Batch* batch = loader.next();
     seconds_.data_wait += loader.waited_s();
     run_micro_step(*batch, micro == settings().accumulate);
   }
   Stopwatch watch;
+  parts_.progress.enter(Activity::all_reduce);
   parts_.reducer.finish();
   seconds_.exposed += watch.lap();
 
+  parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
@@ -43,13 +47,17 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
   }
   seconds_.update = watch.lap();
   advance();
+  parts_.progress.finish_step(position().step);
   return StepReport{position(), rate, seconds_, outcome};
 }
 
 void HostTrainer::run_micro_step(const Batch& batch, bool last) {
   const double sample_weight = settings().sample_weight();
   handed_over_ = parts_.sums.gradients().size();
+  parts_.progress.enter(Activity::forward);
+  bool backward = false;
   const auto final = [&](std::size_t first) {
+    if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
     if (last) hand_over(first);
   };
   const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);

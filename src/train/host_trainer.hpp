@@ -5,6 +5,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "ringtrain/train/optimizer.hpp"
+#include "train/progress.hpp"
 #include "train/trainer.hpp"
 
 namespace ringtrain {
@@ -21,6 +22,7 @@ class HostTrainer final : public Trainer {
     const std::vector<Statistic>& statistics;
     GradientReducer& reducer;
     Optimizer& optimizer;
+    Progress& progress;
     Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
   };
   HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);

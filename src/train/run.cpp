@@ -23,6 +23,7 @@
 #include "train/site.hpp"
 #include "train/stop_request.hpp"
 #include "train/verify_resume.hpp"
+#include "train/watchdog.hpp"
 
 namespace ringtrain {
 namespace {
@@ -54,6 +55,10 @@ std::string ending(int signal, const Position& position) {
   return fmt::format("{}: the run ends after step {}", why, position.step);
 }
 
+Work work_of(const StepSeconds& s) {
+  return {1, {s.data_wait, s.copy, s.forward, s.backward, s.update}};
+}
+
 // What --device auto and --precision auto mean where there are GPUs.
 void choose_gpu_defaults(Options& o, int hosts) {
   o.device = Device::cuda;
@@ -67,9 +72,11 @@ void choose_gpu_defaults(Options& o, int hosts) {
 class Job {
  public:
   /// `most_steps`: after which it pauses as if training had ended; 0: never.
-  Job(const Plan& plan, Site& site, const MpiSession& session, Output& output,
+  Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog, Output& output,
       std::uint64_t most_steps = 0)
       : session_(session),
+        watchdog_(watchdog),
+        progress_(watchdog.progress()),
         output_(output),
         plan_(plan),
         site_(site),
@@ -108,6 +115,8 @@ class Job {
   void stop_for(int signal);
 
   const MpiSession& session_;
+  Watchdog& watchdog_;
+  Progress& progress_;
   Output& output_;
   const Plan& plan_;
   Site& site_;
@@ -166,11 +175,14 @@ bool Job::start_from(const std::string& file) {
 }
 
 int Job::run(WriterProcess& writer) {
+  progress_.enter(Activity::load);
   if (!options().eval_only) open_checkpoints(writer);
   const bool loaded = resume(options().resume) || start_from(options().init_from);
   if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only(loaded) : train();
+  progress_.enter(Activity::ranks);
   site_.close();
+  progress_.enter(Activity::exit);
   return code;
 }
 
@@ -276,6 +288,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   }
   finish_steps(trainer);
   end_ = trainer.position();
+  progress_.enter(Activity::ranks);
   ranks_->offer(end_.step, true);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
@@ -283,7 +296,9 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
     evaluate_at(trainer.position());
   if (stopping_) output_.note(ending(signal_, trainer.position()));
+  progress_.enter(Activity::save);
   checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
+  progress_.enter(Activity::ranks);
   log_->finish(trainer.position(), session_);
   return exit_code();
 }
@@ -294,10 +309,13 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   site_.communicator().check();
   if (report) look_at(*report);
   const bool last = stopping_ || done(trainer.position());
+  progress_.enter(Activity::ranks);
   ranks_->offer(trainer.position().step, last);  // before a save of this step's state
+  progress_.enter(Activity::update);
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
+  for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
   if (report) log_->step(*report, step_watch_.lap(), checkpoints.stalled_s() - stalled);
 }
 
@@ -311,6 +329,7 @@ void Job::finish_steps(Trainer& trainer) {
 }
 
 void Job::look_at(const StepReport& report) {
+  progress_.account(work_of(report.seconds));
   guard(report.outcome, report.position);
   if (report.outcome.stop && !stopping_) stop_for(report.outcome.signal);
 }
@@ -341,7 +360,7 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 
 void Job::evaluate_at(const Position& position) {
   const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
-                                     plan_.loader(Split::evaluation), session_, stop_);
+                                     plan_.loader(Split::evaluation), session_, stop_, progress_);
   if (result.signal != 0) return stop_for(result.signal);
   evaluated_step_ = position.step;
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
@@ -391,7 +410,7 @@ void Job::compare_with_one_rank() {
 // Evaluations and limits of time are not for legs: they take the time they take.
 LegEnd train_leg(const Leg& leg, Plan& plan,
                  const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
-                 WriterProcess& writer) {
+                 Watchdog& watchdog, WriterProcess& writer) {
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
@@ -399,7 +418,7 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
   const std::unique_ptr<Site> site = make_site();
   const std::unique_ptr<Output> silent = make_silent_output();
   WriterProcess none;
-  Job job(plan, *site, session, *silent, leg.steps);
+  Job job(plan, *site, session, watchdog, *silent, leg.steps);
   job.run(leg.saves ? writer : none);
   return job.end();
 }
@@ -411,6 +430,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
+  Watchdog watchdog(session, options.final_save_timeout_s);
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
@@ -423,16 +443,17 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   for (const std::string& line : plan.hints()) output->note(line);
   const auto make_site = [&] {
-    return plan.options.device == Device::cuda ? make_gpu_site(plan, session)
-                                               : make_cpu_site(plan, threads, session);
+    return plan.options.device == Device::cuda
+               ? make_gpu_site(plan, session, watchdog.progress())
+               : make_cpu_site(plan, threads, session, watchdog.progress());
   };
   if (plan.options.verify_resume)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },
-        [&](const Leg& leg) { return train_leg(leg, plan, make_site, session, writer); });
+        [&](const Leg& leg) { return train_leg(leg, plan, make_site, session, watchdog, writer); });
   const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
-  Job job(plan, *site, session, *output);
+  Job job(plan, *site, session, watchdog, *output);
   return job.run(writer);
 }
 

@@ -9,6 +9,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/train/threads.hpp"
 #include "train/plan.hpp"
+#include "train/progress.hpp"
 #include "train/state_copy.hpp"
 #include "train/trainer.hpp"
 #include "train/training_state.hpp"
@@ -43,11 +44,13 @@ class Site {
   virtual void close() = 0;
 };
 
-/// `plan` and `session` outlive it. Collective.
+/// `plan`, `session` and `progress`, which its trainers tell where they are, outlive it.
+/// Collective.
 std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
-                                    const MpiSession& session);
+                                    const MpiSession& session, Progress& progress);
 /// Throws Error where this rank has no GPU that can be used. Collective.
-std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session);
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
+                                    Progress& progress);
 
 /// Whether to train on GPUs, and why not with --device auto, which does where each rank sees one.
 struct DeviceChoice {

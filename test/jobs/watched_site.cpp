@@ -14,10 +14,13 @@
 
 namespace ringtrain {
 
-std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&) asm(
-    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionE");
-std::unique_ptr<Site> watched_site(const Plan&, const ThreadPlan&, const MpiSession&) asm(
-    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionE");
+std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
+std::unique_ptr<Site>
+watched_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
 const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
 const Batch* watched_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
 
@@ -119,10 +122,10 @@ class WatchedSite final : public Site {
 }  // namespace
 
 std::unique_ptr<Site> watched_site(const Plan& plan, const ThreadPlan& threads,
-                                   const MpiSession& session) {
+                                   const MpiSession& session, Progress& progress) {
   const std::string file = variable("SAMPLES");
   if (!file.empty()) samples.open(file + "." + std::to_string(session.rank()), std::ios::app);
-  return std::make_unique<WatchedSite>(cpu_site(plan, threads, session), plan, session);
+  return std::make_unique<WatchedSite>(cpu_site(plan, threads, session, progress), plan, session);
 }
 
 const Batch* watched_batch(Loader* loader) {

@@ -72,8 +72,9 @@ class Training {
     const std::vector<TensorId> logits = keep_logits(schedule);
     const auto program = compile(schedule, sums_.gradients());
     const TrainerSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
+    Progress progress;
     HostTrainer trainer({*program, sums_, batch_statistics_, statistics_, View(), graph_.statistics,
-                         reducer_, optimizer_},
+                         reducer_, optimizer_, progress},
                         settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";

@@ -43,7 +43,7 @@ struct Rig {
                                {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
         HostTrainer::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
-                           graph.statistics, reducer, *optimizer},
+                           graph.statistics, reducer, *optimizer, progress},
         TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
         Position{});
     LoaderOptions options;
@@ -68,6 +68,7 @@ struct Rig {
   GradientReducer reducer;
   std::optional<Optimizer> optimizer;
   std::unique_ptr<Program> program;
+  Progress progress;
   std::optional<HostTrainer> trainer;
   std::optional<Loader> loader;
 };

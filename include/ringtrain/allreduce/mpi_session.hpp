@@ -61,11 +61,14 @@ class MpiSession {
   /// For a failure that all ranks found alike: rank 0 prints it, and all end with `code`.
   /// Collective.
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
+  /// Whether one of these two was called: this rank is about to end. From any thread.
+  bool ending() const { return ending_; }
 
  private:
   void join();
   void find_hosts();
 
+  mutable std::atomic<bool> ending_{false};
   bool mpi_ = false;
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;

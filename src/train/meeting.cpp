@@ -1,0 +1,35 @@
+#include "train/meeting.hpp"
+
+#include <fmt/ranges.h>
+#include <sys/random.h>
+
+#include <cstring>
+#include <sstream>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+
+JobToken new_token() {
+  JobToken token;
+  if (::getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
+    throw Error("getrandom", "gave no random bits");
+  return token;
+}
+
+std::string to_text(const Meeting& meeting) {
+  std::string text(sizeof meeting.token, '\0');
+  std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);
+  return text + fmt::format("{} {}", meeting.port, fmt::join(meeting.addresses, " "));
+}
+
+Meeting meeting_from_text(const std::string& text) {
+  Meeting meeting;
+  std::memcpy(meeting.token.data(), text.data(), sizeof meeting.token);
+  std::istringstream words(text.substr(sizeof meeting.token));
+  words >> meeting.port;
+  for (std::string address; words >> address;) meeting.addresses.push_back(address);
+  return meeting;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,22 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/side_messages.hpp"
+
+namespace ringtrain {
+
+/// Where rank 0 listens for the others, which its broadcast tells them.
+struct Meeting {
+  JobToken token{};
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses{};
+};
+
+/// Throws Error where the system has no random bits.
+JobToken new_token();
+std::string to_text(const Meeting& meeting);
+Meeting meeting_from_text(const std::string& text);
+
+}  // namespace ringtrain

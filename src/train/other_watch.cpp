@@ -1,0 +1,85 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "train/fault_report.hpp"
+#include "train/meeting.hpp"
+#include "train/side_client.hpp"
+#include "train/stacks.hpp"
+#include "train/watch.hpp"
+
+namespace ringtrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int ticks_a_beat = 10;
+constexpr double death_s = 3;  // in which mpirun ends the job after rank 0's death
+
+class OtherWatch final : public Watch {
+ public:
+  OtherWatch(const MpiSession& session, const Progress& progress, double last_save_s,
+             const Meeting& meeting)
+      : Watch(session, progress, last_save_s),
+        client_(meeting.token, session.rank(), meeting.addresses, meeting.port) {}
+
+ private:
+  void forgive() override { client_.forgive_silence(); }
+  void listen(std::chrono::milliseconds time) override { client_.run_for(time); }
+  void judge() override {
+    if (++ticks_ % ticks_a_beat == 0) client_.send(beat());
+    if (const auto& ending = client_.ending()) await_end(*ending);
+    if (client_.rank_0_left()) return;
+    if (client_.rank_0_ended() && (since_death_s_ += tick_s) > death_s)
+      end("rank 0 has ended without a word");
+    if (client_.connected() && !lenient() && client_.silent_s() > silence_s)
+      end(
+          fmt::format("rank 0 has not been heard for {:.0f} s: it is stopped, its host is down or "
+                      "the network is cut",
+                      client_.silent_s()));
+  }
+  Beat beat() const {
+    return {.work = work(),
+            .step = own().step,
+            .in_phase_s = own().in_phase_s,
+            .limit_s = own().limit_s,
+            .activity = static_cast<std::uint32_t>(own().activity)};
+  }
+  // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
+  [[noreturn]] void await_end(const SideClient::Ending& ending) {
+    client_.send_stack(beat(), main_stack());
+    client_.run_for(tick);
+    write_fault_report(session().rank(), ending.why + "\n" + all_stacks());
+    std::this_thread::sleep_for(5s);
+    ::_exit(ending.exit_code);
+  }
+  [[noreturn]] void end(const std::string& why) {
+    const std::string report = write_fault_report(session().rank(), why + "\n" + all_stacks());
+    session().abort(Error(Exit::rank_lost, "the job cannot go on", why + "\n" + report));
+  }
+  void say_goodbye() override {
+    Beat last = beat();
+    last.leaving = 1;
+    client_.send(last);
+    client_.run_for(tick);
+  }
+
+  SideClient client_;
+  int ticks_ = 0;
+  double since_death_s_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
+                                        double last_save_s) {
+  session.gather(session.host());
+  Meeting meeting = meeting_from_text(session.broadcast(""));
+  const auto& host_of = session.host_of();
+  if (host_of[static_cast<std::size_t>(session.rank())] == host_of[0])
+    meeting.addresses = {"127.0.0.1"};
+  return std::make_unique<OtherWatch>(session, progress, last_save_s, meeting);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,59 @@
+#include "train/progress.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace ringtrain {
+
+std::string_view to_text(Activity activity) {
+  constexpr std::array<std::string_view, activity_count> names = {
+      "init",       "load",   "data",       "copy",  "forward", "backward", "all-reduce",
+      "GPU's step", "update", "evaluation", "ranks", "save",    "exit"};
+  return names.at(static_cast<std::size_t>(activity));
+}
+
+bool waits_for_ranks(Activity activity) {
+  return activity == Activity::all_reduce || activity == Activity::gpu ||
+         activity == Activity::ranks;
+}
+
+void Progress::finish_step(std::uint64_t step) noexcept {
+  const double seconds = watch_.lap();
+  step_.store(step, std::memory_order_relaxed);
+  if (!std::exchange(timing_, true)) return;
+  const std::uint64_t timed = timed_.load(std::memory_order_relaxed);
+  step_s_[timed % remembered].store(static_cast<float>(seconds), std::memory_order_relaxed);
+  timed_.store(timed + 1, std::memory_order_release);
+}
+
+void Progress::account(const Work& step) noexcept {
+  for (std::size_t kind = 0; kind < spent_s_.size(); ++kind)
+    spent_s_[kind].store(spent_s_[kind].load(std::memory_order_relaxed) + step.seconds[kind],
+                         std::memory_order_relaxed);
+  accounted_.store(accounted_.load(std::memory_order_relaxed) + step.steps,
+                   std::memory_order_release);
+}
+
+Work Progress::work() const noexcept {
+  Work work{accounted_.load(std::memory_order_acquire), {}};
+  for (std::size_t kind = 0; kind < spent_s_.size(); ++kind)
+    work.seconds[kind] = spent_s_[kind].load(std::memory_order_relaxed);
+  return work;
+}
+
+Progress::Now Progress::now() const noexcept {
+  const std::uint64_t now = now_.load(std::memory_order_acquire);
+  return {static_cast<Activity>(now & 0xff), now >> 8, step_.load(std::memory_order_relaxed)};
+}
+
+double Progress::median_step_s() const noexcept {
+  const auto timed = std::min<std::uint64_t>(timed_.load(std::memory_order_acquire), remembered);
+  if (timed < 3) return 0;
+  std::array<float, remembered> last{};
+  for (std::size_t i = 0; i < timed; ++i) last[i] = step_s_[i].load(std::memory_order_relaxed);
+  const auto middle = last.begin() + timed / 2;
+  std::nth_element(last.begin(), middle, last.begin() + timed);
+  return *middle;
+}
+
+}  // namespace ringtrain

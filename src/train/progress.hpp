@@ -1,0 +1,74 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+#include "ringtrain/train/stopwatch.hpp"
+#include "train/stragglers.hpp"
+
+namespace ringtrain {
+
+/// What the main thread of a rank is at.
+enum class Activity : std::uint8_t {
+  init,
+  load,  ///< a checkpoint
+  data,  ///< waits for a batch
+  copy,  ///< hands a batch to the GPU
+  forward,
+  backward,
+  all_reduce,  ///< waits for gradients of other ranks
+  gpu,         ///< waits for a step of the GPU, sums over ranks in it
+  update,
+  evaluation,
+  ranks,  ///< waits for the other ranks, in what is not a sum of gradients
+  save,   ///< the last checkpoint
+  exit,
+};
+inline constexpr std::size_t activity_count = 13;
+std::string_view to_text(Activity activity);
+/// Whether a rank in this activity does nothing but wait for others: it is never itself to blame.
+bool waits_for_ranks(Activity activity);
+
+/// Tells the watchdog's thread where the main thread is. Writing costs some stores, and a look at
+/// the clock once a step. Written by one thread, read by any.
+class Progress {
+ public:
+  struct Now {
+    Activity activity = Activity::init;
+    std::uint64_t entered = 0;  ///< calls of enter(): it moves as long as this grows
+    std::uint64_t step = 0;     ///< steps made
+  };
+
+  void enter(Activity activity) noexcept {
+    const std::uint64_t entered = (now_.load(std::memory_order_relaxed) >> 8) + 1;
+    now_.store(entered << 8 | static_cast<std::uint64_t>(activity), std::memory_order_release);
+  }
+  /// After a step; what follows is the next one's time, unless pause() is called.
+  void finish_step(std::uint64_t step) noexcept;
+  /// What comes now, up to the end of the next step, is no measure of a step.
+  void pause() noexcept { timing_ = false; }
+
+  /// Adds what a step took on this rank.
+  void account(const Work& step) noexcept;
+
+  Now now() const noexcept;
+  /// Of all steps accounted for.
+  Work work() const noexcept;
+  /// Of the last steps; 0 before there are three of them.
+  double median_step_s() const noexcept;
+
+ private:
+  static constexpr std::size_t remembered = 15;
+
+  std::atomic<std::uint64_t> now_{0};  // calls of enter() and, in the lowest byte, the activity
+  std::atomic<std::uint64_t> step_{0};
+  std::array<std::atomic<float>, remembered> step_s_{};
+  std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
+  std::atomic<std::uint64_t> accounted_{0};
+  std::array<std::atomic<double>, Work::kinds.size()> spent_s_{};
+  Stopwatch watch_;
+  bool timing_ = false;
+};
+
+}  // namespace ringtrain

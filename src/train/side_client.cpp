@@ -1,0 +1,140 @@
+#include "train/side_client.hpp"
+
+#include <algorithm>
+#include <asio.hpp>
+#include <utility>
+
+namespace ringtrain {
+
+using asio::use_awaitable;
+using asio::ip::tcp;
+
+class SideClient::Impl {
+ public:
+  Impl(const JobToken& token, int rank, std::vector<std::string> addresses, std::uint16_t port)
+      : socket(context),
+        hello_{.rank = static_cast<std::uint32_t>(rank), .token = token},
+        addresses_(std::move(addresses)),
+        port_(port) {
+    asio::co_spawn(context, talk(), asio::detached);
+  }
+
+  void send(const Beat& beat) {
+    next_ = beat;
+    start_sending();
+  }
+
+  void send_stack(Beat beat, std::string stack) {
+    stack_ = std::move(stack);
+    beat.text_bytes = static_cast<std::uint32_t>(stack_.size());
+    send(beat);
+  }
+
+  void start_sending() {
+    if (connected && !std::exchange(sending_, true))
+      asio::co_spawn(context, send_all(), asio::detached);
+  }
+
+  asio::io_context context{1};
+  tcp::socket socket;
+  bool connected = false, left = false, ended = false;
+  double silent_s = 0;
+  std::optional<Ending> ending;
+
+ private:
+  asio::awaitable<void> talk() {
+    while (!ended && !left) {
+      while (!co_await connect()) co_await pause();
+      connected = true;
+      silent_s = 0;
+      if (next_) start_sending();
+      asio::error_code failure;
+      while (!failure) co_await listen(failure);
+      ended = !left && (failure == asio::error::eof || failure == asio::error::connection_reset);
+    }
+  }
+
+  asio::awaitable<bool> connect() {
+    for (const std::string& address : addresses_) {
+      asio::error_code failure;
+      const auto parsed = asio::ip::make_address(address, failure);
+      if (failure) continue;
+      socket = tcp::socket(context);
+      asio::steady_timer patience(context, std::chrono::seconds(3));
+      patience.async_wait([this](const asio::error_code& cancelled) {
+        if (!cancelled) socket.close();
+      });
+      co_await socket.async_connect({parsed, port_}, asio::redirect_error(use_awaitable, failure));
+      patience.cancel();
+      if (failure) continue;
+      socket.set_option(tcp::no_delay(true), failure);
+      co_await asio::async_write(socket, asio::buffer(&hello_, sizeof hello_),
+                                 asio::redirect_error(use_awaitable, failure));
+      if (!failure) co_return true;
+    }
+    co_return false;
+  }
+
+  asio::awaitable<void> pause() {
+    asio::steady_timer timer(context, std::chrono::seconds(1));
+    co_await timer.async_wait(use_awaitable);
+  }
+
+  asio::awaitable<void> listen(asio::error_code& failure) {
+    Answer answer;
+    co_await asio::async_read(socket, asio::buffer(&answer, sizeof answer),
+                              asio::redirect_error(use_awaitable, failure));
+    if (failure) co_return;
+    std::string text(std::min<std::uint32_t>(answer.text_bytes, 1 << 20), '\0');
+    co_await asio::async_read(socket, asio::buffer(text),
+                              asio::redirect_error(use_awaitable, failure));
+    if (failure) co_return;
+    silent_s = 0;
+    left = left || (answer.exit_code == 0 && !text.empty());
+    if (answer.exit_code != 0) ending = Ending{static_cast<int>(answer.exit_code), std::move(text)};
+  }
+
+  asio::awaitable<void> send_all() {
+    asio::error_code failure;  // is what listen() finds, too
+    while (!failure && next_) {
+      const Beat beat = *std::exchange(next_, std::nullopt);
+      std::string bytes(reinterpret_cast<const char*>(&beat), sizeof beat);
+      if (beat.text_bytes > 0) bytes += stack_;
+      co_await asio::async_write(socket, asio::buffer(bytes),
+                                 asio::redirect_error(use_awaitable, failure));
+    }
+    sending_ = false;
+  }
+
+  const Hello hello_;
+  const std::vector<std::string> addresses_;
+  const std::uint16_t port_;
+  std::optional<Beat> next_;
+  std::string stack_;
+  bool sending_ = false;
+};
+
+SideClient::SideClient(const JobToken& token, int rank, std::vector<std::string> addresses,
+                       std::uint16_t port)
+    : impl_(std::make_unique<Impl>(token, rank, std::move(addresses), port)) {}
+SideClient::SideClient(SideClient&&) noexcept = default;
+SideClient::~SideClient() = default;
+
+void SideClient::run_for(std::chrono::milliseconds time) {
+  impl_->silent_s += std::chrono::duration<double>(time).count();
+  impl_->context.restart();
+  impl_->context.run_for(time);
+}
+
+void SideClient::send(const Beat& beat) { impl_->send(beat); }
+void SideClient::send_stack(Beat beat, std::string stack) {
+  impl_->send_stack(beat, std::move(stack));
+}
+bool SideClient::connected() const { return impl_->connected; }
+bool SideClient::rank_0_left() const { return impl_->left; }
+bool SideClient::rank_0_ended() const { return impl_->ended; }
+double SideClient::silent_s() const { return impl_->silent_s; }
+void SideClient::forgive_silence() { impl_->silent_s = 0; }
+const std::optional<SideClient::Ending>& SideClient::ending() const { return impl_->ending; }
+
+}  // namespace ringtrain

@@ -1,0 +1,50 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/side_messages.hpp"
+
+namespace ringtrain {
+
+/// Another rank's end of the side channel. For one thread; throws nothing.
+class SideClient {
+ public:
+  /// `addresses`: rank 0's, as text; the first that answers is used. They are tried until one does.
+  SideClient(const JobToken& token, int rank, std::vector<std::string> addresses,
+             std::uint16_t port);
+  SideClient(SideClient&&) noexcept;
+  ~SideClient();
+
+  /// Sends what it has and listens for this long.
+  void run_for(std::chrono::milliseconds time);
+  /// Queues the newest state; one that waits to be sent is replaced.
+  void send(const Beat& beat);
+  /// The answer to ending(): the last thing that is sent.
+  void send_stack(Beat beat, std::string stack);
+
+  bool connected() const;
+  /// Rank 0 has said goodbye.
+  bool rank_0_left() const;
+  /// Rank 0 has ended without a word.
+  bool rank_0_ended() const;
+  /// Since rank 0 was last heard.
+  double silent_s() const;
+  void forgive_silence();
+
+  /// Rank 0's word that the job ends.
+  struct Ending {
+    int exit_code = 0;
+    std::string why;
+  };
+  const std::optional<Ending>& ending() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringtrain

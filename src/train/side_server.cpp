@@ -1,0 +1,193 @@
+#include "train/side_server.hpp"
+
+#include <algorithm>
+#include <asio.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringtrain {
+namespace {
+
+using asio::use_awaitable;
+
+constexpr std::uint32_t most_text = 1 << 16;
+using asio::ip::tcp;
+
+// Takes equally long whatever is wrong with it.
+bool same(const JobToken& a, const JobToken& b) {
+  std::byte difference{};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{};
+}
+
+RankStatus status_of(const Beat& beat) {
+  const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
+  return {beat.step, static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s};
+}
+
+std::string message(int exit_code, std::string_view text) {
+  const Answer answer{static_cast<std::uint32_t>(exit_code),
+                      static_cast<std::uint32_t>(text.size())};
+  std::string bytes(reinterpret_cast<const char*>(&answer), sizeof answer);
+  return bytes.append(text);
+}
+
+// For IPv4 and IPv6, where there is IPv6.
+tcp::acceptor listen(asio::io_context& context) {
+  tcp::acceptor acceptor(context);
+  asio::error_code none;
+  acceptor.open(tcp::v6(), none);
+  if (!none) acceptor.set_option(asio::ip::v6_only(false), none);
+  if (!none) acceptor.bind({tcp::v6(), 0}, none);
+  if (none) acceptor = tcp::acceptor(context, {tcp::v4(), 0});
+  acceptor.listen();
+  return acceptor;
+}
+
+// Another rank, once it has shown the token.
+struct Peer {
+  explicit Peer(tcp::socket connection) : socket(std::move(connection)) {}
+  tcp::socket socket;
+  std::string outbox;
+  bool sending = false;
+};
+using PeerPointer = std::shared_ptr<Peer>;
+
+asio::awaitable<void> send_outbox(PeerPointer peer) {
+  asio::error_code failure;  // is what the reader finds, too
+  while (!failure && !peer->outbox.empty()) {
+    const std::string bytes = std::exchange(peer->outbox, {});
+    co_await asio::async_write(peer->socket, asio::buffer(bytes),
+                               asio::redirect_error(use_awaitable, failure));
+  }
+  peer->sending = false;
+}
+
+void send(const PeerPointer& peer, std::string_view bytes) {
+  peer->outbox += bytes;
+  if (!std::exchange(peer->sending, true))
+    asio::co_spawn(peer->socket.get_executor(), send_outbox(peer), asio::detached);
+}
+
+}  // namespace
+
+class SideServer::Impl {
+ public:
+  Impl(const JobToken& token, int ranks)
+      : acceptor(listen(context)),
+        views(static_cast<std::size_t>(ranks)),
+        peers(views.size()),
+        token_(token),
+        most_strangers_(ranks + 16) {
+    asio::co_spawn(context, accept_all(), asio::detached);
+  }
+
+  void send_to_all(const std::string& bytes) const {
+    for (const PeerPointer& peer : peers)
+      if (peer) send(peer, bytes);
+  }
+
+  asio::io_context context{1};
+  tcp::acceptor acceptor;
+  std::vector<RankView> views;
+  std::vector<PeerPointer> peers;  // by rank; null: not connected
+
+ private:
+  asio::awaitable<void> accept_all() {
+    asio::error_code failure;
+    while (failure != asio::error::operation_aborted) {
+      tcp::socket socket =
+          co_await acceptor.async_accept(asio::redirect_error(use_awaitable, failure));
+      if (!failure && strangers_ < most_strangers_)
+        asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket))), asio::detached);
+    }
+  }
+
+  asio::awaitable<void> serve(PeerPointer peer) {
+    ++strangers_;
+    const std::optional<std::size_t> rank = co_await greet(peer);
+    --strangers_;
+    if (!rank) co_return;
+    RankView& view = views[*rank];
+    view.connected = true;
+    peers[*rank] = peer;
+    const asio::error_code failure = co_await listen_to(peer, view);
+    if (peers[*rank] != peer) co_return;  // it has connected anew
+    peers[*rank] = nullptr;
+    // What a network in trouble reports is no death: such a rank is just not heard any more.
+    view.ended =
+        !view.left && (failure == asio::error::eof || failure == asio::error::connection_reset);
+  }
+
+  // Who it is; nothing for those that do not belong to the job or take their time.
+  asio::awaitable<std::optional<std::size_t>> greet(PeerPointer peer) {
+    asio::steady_timer patience(context, std::chrono::seconds(10));
+    patience.async_wait([peer](const asio::error_code& cancelled) {
+      if (!cancelled) peer->socket.close();
+    });
+    Hello hello;
+    asio::error_code failure;
+    co_await asio::async_read(peer->socket, asio::buffer(&hello, sizeof hello),
+                              asio::redirect_error(use_awaitable, failure));
+    const bool known = !failure && hello.magic == Hello::magic_number &&
+                       same(hello.token, token_) && hello.rank < views.size();
+    if (!known) co_return std::nullopt;
+    co_return hello.rank;
+  }
+
+  // Until the connection ends: why.
+  asio::awaitable<asio::error_code> listen_to(PeerPointer peer, RankView& view) {
+    for (;;) {
+      Beat beat;
+      asio::error_code failure;
+      co_await asio::async_read(peer->socket, asio::buffer(&beat, sizeof beat),
+                                asio::redirect_error(use_awaitable, failure));
+      std::string text(std::min(beat.text_bytes, most_text), '\0');
+      if (!failure)
+        co_await asio::async_read(peer->socket, asio::buffer(text),
+                                  asio::redirect_error(use_awaitable, failure));
+      if (failure) co_return failure;
+      if (!text.empty()) view.stack = std::move(text);
+      view.status = status_of(beat);
+      view.work = beat.work;
+      view.left = beat.leaving != 0;
+      view.silent_s = 0;
+      send(peer, message(0, ""));
+    }
+  }
+
+  const JobToken token_;
+  int strangers_ = 0;
+  const int most_strangers_;
+};
+
+SideServer::SideServer(const JobToken& token, int ranks) try
+    : impl_(std::make_unique<Impl>(token, ranks)) {
+} catch (const std::system_error& failure) {
+  throw Error("listen for the other ranks", failure.what());
+}
+SideServer::~SideServer() = default;
+
+std::uint16_t SideServer::port() const { return impl_->acceptor.local_endpoint().port(); }
+
+void SideServer::run_for(std::chrono::milliseconds time) {
+  const double seconds = std::chrono::duration<double>(time).count();
+  for (RankView& view : impl_->views) view.silent_s += seconds;
+  impl_->context.restart();
+  impl_->context.run_for(time);
+}
+
+std::span<RankView> SideServer::ranks() { return impl_->views; }
+
+void SideServer::forgive_silence() {
+  for (RankView& view : impl_->views) view.silent_s = 0;
+}
+
+void SideServer::say_goodbye() { impl_->send_to_all(message(0, "goodbye")); }
+
+void SideServer::end_job(int exit_code, std::string_view why) {
+  impl_->send_to_all(message(exit_code, why));
+}
+
+}  // namespace ringtrain

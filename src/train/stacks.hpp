@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+namespace ringtrain {
+
+/// Call once, early, before any thread that is to be looked at hangs: loads what a stack trace
+/// needs, so that taking one allocates nothing in the thread that is looked at.
+void prepare_stacks();
+
+/// What every thread of this process is in, the main thread first: its name and the functions on
+/// its stack, innermost first. A thread that does not answer within 0.2 s is in the kernel: then
+/// where, as /proc tells. One thread may ask at a time; not the main thread.
+std::string all_stacks();
+/// The main thread's alone.
+std::string main_stack();
+
+}  // namespace ringtrain

@@ -1,0 +1,124 @@
+#include "train/verdict.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <tuple>
+
+namespace ringtrain {
+namespace {
+
+using Views = std::span<const RankView>;
+
+std::vector<int> those(Views ranks, const std::function<bool(const RankView&)>& wanted) {
+  std::vector<int> found;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].left && wanted(ranks[r])) found.push_back(static_cast<int>(r));
+  return found;
+}
+
+bool overdue(const RankView& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
+bool waiting(const RankView& rank) { return waits_for_ranks(rank.status.activity); }
+
+// Phases come in this order within a step, so the least of them is where the others' wait begins.
+auto place(const RankStatus& status) { return std::tuple(status.step, status.activity); }
+
+// Of `candidates`, those furthest behind.
+std::vector<int> furthest_behind(Views ranks, std::span<const int> candidates) {
+  const auto place_of = [&](int r) { return place(ranks[static_cast<std::size_t>(r)].status); };
+  const int last = *std::ranges::min_element(candidates, {}, place_of);
+  std::vector<int> behind;
+  for (const int r : candidates)
+    if (place_of(r) == place_of(last)) behind.push_back(r);
+  return behind;
+}
+
+std::optional<Verdict> stuck_at_work(Views ranks) {
+  const auto late = those(ranks, [](const RankView& r) { return !waiting(r) && overdue(r); });
+  if (late.empty()) return std::nullopt;
+  const auto culprits = furthest_behind(ranks, late);
+  return Verdict{Verdict::Kind::stuck, culprits,
+                 ranks[static_cast<std::size_t>(culprits.front())].status.activity};
+}
+
+std::optional<Verdict> all_wait(Views ranks) {
+  const auto present = those(ranks, [](const RankView&) { return true; });
+  const auto late = those(ranks, [](const RankView& r) { return waiting(r) && overdue(r); });
+  if (late.size() != present.size() || present.empty()) return std::nullopt;
+  const auto behind = furthest_behind(ranks, present);
+  const Activity activity = ranks[static_cast<std::size_t>(behind.front())].status.activity;
+  if (behind.size() == present.size() && present.size() > 1)
+    return Verdict{Verdict::Kind::stuck, {}, activity};
+  return Verdict{Verdict::Kind::stuck, behind, activity};
+}
+
+std::string who(int rank, std::span<const std::string> hosts) {
+  return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
+}
+
+std::string what_of(const Verdict& verdict, const RankView& rank) {
+  const RankStatus& s = rank.status;
+  switch (verdict.kind) {
+    case Verdict::Kind::dead:
+      return fmt::format("has ended without a word in {} of step {}", to_text(s.activity),
+                         s.step + 1);
+    case Verdict::Kind::silent:
+      return fmt::format(
+          "has not been heard for {:.0f} s: it is stopped, its host is down or the network is cut",
+          rank.silent_s);
+    default:
+      return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",
+                         to_text(s.activity), s.step + 1, s.in_phase_s, s.limit_s);
+  }
+}
+
+}  // namespace
+
+std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
+  const auto dead = those(ranks, [](const RankView& r) { return r.ended; });
+  if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
+  if (lenient) return std::nullopt;
+  const auto silent =
+      those(ranks, [=](const RankView& r) { return r.connected && r.silent_s > silence_s; });
+  if (!silent.empty()) return Verdict{Verdict::Kind::silent, silent};
+  if (const auto verdict = stuck_at_work(ranks)) return verdict;
+  return all_wait(ranks);
+}
+
+double limit_s(Activity activity, double median_step_s, double last_save_s) {
+  constexpr double least = 30, once = 900, first_steps = 300;
+  if (activity == Activity::init || activity == Activity::load) return once;
+  if (activity == Activity::save) return last_save_s + least;
+  return median_step_s == 0 ? first_steps : std::max(least, 10 * median_step_s);
+}
+
+std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {
+  if (verdict.culprits.empty())
+    return fmt::format(
+        "all ranks have waited for one another in {} for {:.0f} s and none is behind: the network "
+        "between them is stuck",
+        to_text(verdict.activity), ranks.front().status.in_phase_s);
+  std::vector<std::string> sentences;
+  for (const int r : verdict.culprits)
+    sentences.push_back(who(r, hosts) + " " + what_of(verdict, ranks[static_cast<std::size_t>(r)]));
+  return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+std::string table(Views ranks, std::span<const std::string> hosts) {
+  std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
+                                 "step", "activity", "seconds", "limit", "last heard");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto& [status, work, silent_s, connected, ended, left, stack] = ranks[r];
+    const std::string heard = left         ? "has left"
+                              : ended      ? "has ended"
+                              : !connected ? "never"
+                                           : fmt::format("{:.0f} s ago", silent_s);
+    text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}\n", r, hosts[r],
+                        status.step, to_text(status.activity), status.in_phase_s, status.limit_s,
+                        heard);
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/base/error.hpp"
+#include "train/progress.hpp"
+
+namespace ringtrain {
+
+/// What a rank tells of itself, once a second. Seconds count ticks of its own watchdog thread, so
+/// that time in which the whole process was stopped is not counted.
+struct RankStatus {
+  std::uint64_t step = 0;
+  Activity activity = Activity::init;
+  double in_phase_s = 0;  ///< without moving
+  double limit_s = 0;     ///< longer is too long
+};
+
+/// What rank 0 knows of a rank.
+struct RankView {
+  RankStatus status;
+  Work work{};             ///< so far
+  double silent_s = 0;     ///< since it was last heard
+  bool connected = false;  ///< it has been heard at least once
+  bool ended = false;      ///< its connection closed without a goodbye: the process is gone
+  bool left = false;       ///< it has said goodbye
+  std::string stack{};     ///< of its main thread, once it was told that the job ends
+};
+
+/// Why a job cannot go on, and who is to blame.
+struct Verdict {
+  enum class Kind { dead, silent, stuck };
+  Kind kind = Kind::stuck;
+  std::vector<int> culprits;           ///< empty: all ranks wait for one another
+  Activity activity = Activity::init;  ///< they are stuck in
+
+  /// 71 for ranks that are gone, 72 for stuck ones.
+  Exit code() const { return kind == Kind::stuck ? Exit::stuck : Exit::rank_lost; }
+};
+
+/// A rank is lost when it has ended or is silent for longer than `silence_s`, and stuck when it is
+/// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
+/// wait: then those that are behind are, or nobody. Nothing but a rank that has ended is judged
+/// while `lenient`, after a pause of the whole job.
+std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
+
+/// How long a rank may be in `activity` without moving: 30 s or ten steps of `median_step_s`,
+/// whichever is longer. More for what happens once, and for the first steps, which nothing is known
+/// of (median 0). `last_save_s`: what the user allows the last checkpoint.
+double limit_s(Activity activity, double median_step_s, double last_save_s);
+
+/// "rank 2 on node3 has been in data for 34 s, its limit is 30 s"
+std::string describe(const Verdict& verdict, std::span<const RankView> ranks,
+                     std::span<const std::string> hosts);
+/// A line for each rank: host, step, activity, seconds in it, when it was last heard.
+std::string table(std::span<const RankView> ranks, std::span<const std::string> hosts);
+
+}  // namespace ringtrain

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# lost_ranks.sh MPIRUN TRAIN: ranks that die, stop or hang end the job in time, named; a job that was only paused goes on.
+set -u
+mpirun=$1 train=$2 bad=0
+work=$(mktemp -d)
+export TMPDIR=$work  # where reports go
+here=$(dirname "$(readlink -f "$0")")
+trap 'rm -rf "$work"' EXIT
+
+# start NAME RANKS [OPTION]...: a job that runs until something happens; rank R's process is in NAME/R
+start() {
+  local name=$1 ranks=$2
+  shift 2
+  mkdir "$work/$name"
+  FOLDER=$work/$name "$mpirun" -np "$ranks" --oversubscribe "$here/rank.sh" "$train" --model mlp --data shapes --steps 5000000 \
+    --batch 32 --threads 1 --log-every 100 --metrics "$work/$name/metrics" "$@" >"$work/$name/log" 2>&1 &
+  echo $! >"$work/$name/mpirun"
+}
+trains() { # NAME: until it does
+  for _ in {1..600}; do
+    grep -q '"kind":"step"' "$work/$1/metrics" 2>/dev/null && return
+    sleep 0.1
+  done
+  wrong "$1" "does not train"
+  exit 1
+}
+fault() { # NAME SIGNAL RANK...
+  local name=$1 signal=$2
+  shift 2
+  date +%s.%N >"$work/$name/fault"
+  for rank in "$@"; do kill "-$signal" "$(cat "$work/$name/$rank")"; done
+}
+wrong() { # NAME WHAT
+  echo "$1: $2"
+  cat "$work/$1/log"
+  bad=1
+}
+# ends NAME SECONDS CODE TEXT: within that time of the fault, with this code and this text once
+ends() {
+  local name=$1 code seconds
+  wait "$(cat "$work/$name/mpirun")"
+  code=$?
+  seconds=$(bc <<<"$(date +%s.%N) - $(cat "$work/$name/fault")")
+  echo "$name: ended $seconds s after the fault with $code"
+  (($(bc <<<"$seconds <= $2"))) || wrong "$name" "took longer than $2 s"
+  [[ " $3 " == *" $code "* ]] || wrong "$name" "ended with $code, not $3"
+  (($(grep -cE "$4" "$work/$name/log") == 1)) || wrong "$name" "does not say once: $4"
+}
+
+start killed 3
+trains killed
+fault killed KILL 2
+# mpirun may notice first, too
+ends killed 5 "71 137" 'rank 2 on .* has ended without a word'
+
+start stopped 3
+start first_stopped 3
+start paused 2
+start hung 2
+for name in stopped first_stopped paused hung; do trains $name; done
+fault stopped STOP 1
+fault first_stopped STOP 0
+fault paused STOP 0 1
+# The main thread alone, at its next system call.
+fault hung CONT 1
+strace -qq -o /dev/null -e inject=all:delay_enter=1000000000 -p "$(cat "$work/hung/1")" 2>"$work/strace" &
+tracer=$!
+sleep 14
+fault paused CONT 0 1
+ends stopped 15 71 'rank 1 on .* has not been heard for 1[0-9] s'
+ends first_stopped 15 71 'rank 0 has not been heard for 1[0-9] s'
+steps() { grep -c '"kind":"step"' "$work/paused/metrics"; }
+before=$(steps)
+sleep 12
+(($(steps) > before)) || wrong paused "does not go on"
+kill -TERM "$(cat "$work/paused/0")"
+wait "$(cat "$work/paused/mpirun")"
+grep -q 'the job cannot go on' "$work/paused/log" && wrong paused "was ended by the watchdog"
+if grep -q 'ptrace\|not permitted' "$work/strace"; then
+  echo "skipped: strace may not trace, so that nothing hangs"
+  kill "$(cat "$work/hung/0")"
+  exit $bad
+fi
+ends hung 45 72 'rank 1 on .* has been in .* its limit is'
+kill "$tracer"  # it holds the process until then
+grep -q 'report: ' "$work/hung/log" || wrong hung "names no report"
+exit $bad

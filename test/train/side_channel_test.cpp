@@ -1,0 +1,139 @@
+#include <asio.hpp>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "train/side_client.hpp"
+#include "train/side_server.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr JobToken token{std::byte{1}, std::byte{2}, std::byte{3}};
+
+SideClient client(const SideServer& server, int rank, JobToken with = token) {
+  return {with, rank, {"127.0.0.1"}, server.port()};
+}
+
+// Both ends in turn, until `done` or for two seconds.
+template <class Done>
+bool run_until(SideServer& server, std::span<SideClient> clients, Done done) {
+  for (int i = 0; i < 200 && !done(); ++i) {
+    server.run_for(5ms);
+    for (SideClient& one : clients) one.run_for(5ms);
+  }
+  return done();
+}
+
+bool run_until(SideServer& server, SideClient& one, auto done) {
+  return run_until(server, std::span(&one, 1), done);
+}
+
+}  // namespace
+
+TEST_CASE("side channel: rank 0 learns where each rank is") {
+  SideServer server(token, 3);
+  std::vector<SideClient> ranks;
+  for (const int r : {1, 2}) ranks.push_back(client(server, r));
+  const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
+
+  for (std::size_t i = 0; i < 2; ++i)
+    ranks[i].send(
+        {.step = 10 + i,
+         .in_phase_s = 2.5,
+         .limit_s = 30,
+         .activity = static_cast<std::uint32_t>(i == 0 ? Activity::data : Activity::update)});
+  REQUIRE(run_until(server, ranks, [&] {
+    return activity(1) == Activity::data && activity(2) == Activity::update;
+  }));
+  CHECK(server.ranks()[2].status.step == 11);
+  CHECK(server.ranks()[2].status.in_phase_s == 2.5);
+  CHECK(server.ranks()[2].connected);
+  CHECK_FALSE(server.ranks()[0].connected);
+  CHECK(ranks[0].connected());
+  CHECK(ranks[0].silent_s() < 1);
+}
+
+TEST_CASE("side channel: who does not know the token is nobody") {
+  SideServer server(token, 2);
+  JobToken wrong = token;
+  wrong.back() = std::byte{1};
+  SideClient stranger = client(server, 1, wrong), beyond = client(server, 2);
+  stranger.send({.step = 99});
+  beyond.send({.step = 99});
+  CHECK_FALSE(run_until(server, stranger, [&] { return server.ranks()[1].connected; }));
+  CHECK_FALSE(run_until(server, beyond,
+                        [&] { return beyond.rank_0_ended() && server.ranks()[1].connected; }));
+  CHECK(server.ranks()[1].status.step == 0);
+}
+
+TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
+  SideServer server(token, 3);
+  std::vector<SideClient> ranks;
+  for (const int r : {1, 2}) ranks.push_back(client(server, r));
+  for (SideClient& one : ranks) one.send({.step = 1});
+  REQUIRE(run_until(server, ranks,
+                    [&] { return server.ranks()[1].connected && server.ranks()[2].connected; }));
+  ranks[1].send({.step = 2, .leaving = 1});
+  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[2].left; }));
+  ranks.clear();
+  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[1].ended; }));
+  CHECK_FALSE(server.ranks()[2].ended);
+}
+
+TEST_CASE("side channel: silence is counted on both ends until something is heard") {
+  SideServer server(token, 2);
+  SideClient rank = client(server, 1);
+  rank.send({});
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected && rank.connected(); }));
+  for (int i = 0; i < 5; ++i) server.run_for(20ms);
+  CHECK(server.ranks()[1].silent_s >= 0.1);
+  rank.run_for(20ms);
+  const double before = rank.silent_s();
+  rank.run_for(50ms);
+  CHECK(rank.silent_s() >= before + 0.05);
+  rank.send({});
+  CHECK(run_until(server, rank,
+                  [&] { return server.ranks()[1].silent_s < 0.05 && rank.silent_s() < 0.05; }));
+}
+
+TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
+  std::optional<SideServer> server(std::in_place, token, 2);
+  SideClient rank = client(*server, 1);
+  rank.send({});
+  REQUIRE(run_until(*server, rank, [&] { return server->ranks()[1].connected; }));
+  SECTION("ends all") {
+    server->end_job(72, "rank 1 is stuck");
+    REQUIRE(run_until(*server, rank, [&] { return rank.ending().has_value(); }));
+    CHECK(rank.ending()->exit_code == 72);
+    CHECK(rank.ending()->why == "rank 1 is stuck");
+  }
+  SECTION("leaves") {
+    server->say_goodbye();
+    REQUIRE(run_until(*server, rank, [&] { return rank.rank_0_left(); }));
+    server.reset();
+    rank.run_for(50ms);
+    CHECK_FALSE(rank.rank_0_ended());
+    CHECK_FALSE(rank.ending());
+  }
+  SECTION("is lost") {
+    server.reset();
+    for (int i = 0; i < 100 && !rank.rank_0_ended(); ++i) rank.run_for(10ms);
+    CHECK(rank.rank_0_ended());
+  }
+}
+
+TEST_CASE("side channel: noise on the port disturbs nobody") {
+  SideServer server(token, 2);
+  SideClient rank = client(server, 1);
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> strangers;
+  for (int i = 0; i < 30; ++i) {
+    auto& socket = strangers.emplace_back(context);
+    socket.connect({asio::ip::make_address("127.0.0.1"), server.port()});
+    asio::write(socket, asio::buffer(std::string(static_cast<std::size_t>(i) * 7, 'x')));
+  }
+  rank.send({.step = 5});
+  CHECK(run_until(server, rank, [&] { return server.ranks()[1].status.step == 5; }));
+}

@@ -1,0 +1,59 @@
+#include "train/stacks.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+using namespace ringtrain;
+using Catch::Contains;
+
+TEST_CASE("stacks: every thread tells where it is, even one that hangs") {
+  prepare_stacks();
+  std::mutex mutex;
+  std::condition_variable woken;
+  bool over = false;
+  std::thread hanging([&] {
+    ::pthread_setname_np(::pthread_self(), "hanging");
+    std::unique_lock lock(mutex);
+    woken.wait(lock, [&] { return over; });
+  });
+  std::string all, main;
+  std::thread([&] {
+    all = all_stacks();
+    main = main_stack();
+  }).join();
+  {
+    const std::lock_guard lock(mutex);
+    over = true;
+  }
+  woken.notify_all();
+  hanging.join();
+  CHECK_THAT(all, Contains("(hanging)\n") && Contains("pthread_cond_wait"));
+  CHECK_THAT(all, Contains("(test_train)\n"));
+  CHECK_THAT(main, Contains("(test_train)\n") && Contains("join") && !Contains("(hanging)"));
+}
+
+TEST_CASE("stacks: a thread that does not answer is told with what the kernel says") {
+  prepare_stacks();
+  std::atomic<int> state{0};
+  std::thread deaf([&] {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    ::pthread_setname_np(::pthread_self(), "deaf");
+    state = 1;
+    state.wait(1);
+  });
+  state.wait(0);
+  std::string text;
+  std::thread([&] { text = all_stacks(); }).join();
+  state = 2;
+  state.notify_all();
+  deaf.join();
+  CHECK_THAT(text, Contains("(deaf)\n  in the kernel: "));
+}

@@ -1,0 +1,59 @@
+#include "train/stragglers.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+const std::vector<std::string> hosts = {"a", "b", "c"};
+
+// Ranks whose steps take 10 ms each, but for one kind of work on one rank.
+class Ranks {
+ public:
+  std::vector<std::string> run(int steps, std::size_t slow_rank = 0, std::size_t kind = 0,
+                               double extra_s = 0) {
+    for (std::size_t r = 0; r < work_.size(); ++r) {
+      work_[r].steps += steps;
+      for (const std::size_t half : {2, 3}) work_[r].seconds[half] += 0.005 * steps;
+      if (r == slow_rank) work_[r].seconds[kind] += extra_s * steps;
+    }
+    return stragglers_.look(work_, hosts);
+  }
+
+ private:
+  std::vector<Work> work_{3};
+  Stragglers stragglers_{3};
+};
+
+}  // namespace
+
+TEST_CASE("stragglers: equal ranks are none") {
+  Ranks ranks;
+  for (int i = 0; i < 5; ++i) CHECK(ranks.run(20).empty());
+}
+
+TEST_CASE("stragglers: the slow rank is told once, with what it is slow in, until it keeps up") {
+  Ranks ranks;
+  const auto [kind, name] = GENERATE(
+      table<std::size_t, std::string>({{0, "in data: 6.0 ms, where the median is 0.0 ms"},
+                                       {3, "in backward: 11.0 ms, where the median is 5.0 ms"}}));
+  CHECK(ranks.run(20).empty());
+  CHECK(ranks.run(19, 2, kind, 0.006).empty());  // too few steps to tell
+  const auto told = ranks.run(1, 2, kind, 0.006);
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(
+      told[0],
+      Contains("rank 2 on c holds up the others: 16.0 ms of work a step, 1.6 times the median") &&
+          Contains(name));
+  CHECK(ranks.run(20, 2, kind, 0.006).empty());
+  CHECK(ranks.run(20) == std::vector<std::string>{"rank 2 on c keeps up again"});
+  CHECK(ranks.run(20).empty());
+}
+
+TEST_CASE("stragglers: what is within tolerance, or has happened once, is no reason to speak") {
+  Ranks ranks;
+  CHECK(ranks.run(20, 1, 2, 0.0049).empty());
+  CHECK(ranks.run(40, 1, 2, 0.1 / 40).empty());
+}

@@ -1,0 +1,125 @@
+#include "train/verdict.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+using Kind = Verdict::Kind;
+
+RankView at(Activity activity, double seconds, std::uint64_t step = 7) {
+  return {.status = {step, activity, seconds, 30}, .connected = true};
+}
+
+std::vector<RankView> training() {
+  return {at(Activity::forward, 0.1), at(Activity::backward, 0.2), at(Activity::all_reduce, 0.1),
+          at(Activity::data, 0)};
+}
+
+std::optional<Verdict> judged(const std::vector<RankView>& ranks) {
+  return judge(ranks, 10, false);
+}
+
+}  // namespace
+
+TEST_CASE("verdict: a job whose ranks move goes on") {
+  CHECK_FALSE(judged(training()));
+  CHECK_FALSE(judged({at(Activity::save, 29.9)}));
+}
+
+TEST_CASE("verdict: a rank that has ended without a goodbye is lost, even after a pause") {
+  auto ranks = training();
+  ranks[2].ended = true;
+  for (const bool lenient : {false, true}) {
+    const auto verdict = judge(ranks, 10, lenient);
+    REQUIRE(verdict);
+    CHECK(verdict->kind == Kind::dead);
+    CHECK(verdict->culprits == std::vector{2});
+    CHECK(verdict->code() == Exit::rank_lost);
+  }
+  ranks[2].left = true;
+  CHECK_FALSE(judged(ranks));
+}
+
+TEST_CASE("verdict: a silent rank is lost, but for one that was never heard or has left") {
+  auto ranks = training();
+  ranks[3].silent_s = 10.1;
+  const auto verdict = judged(ranks);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == Kind::silent);
+  CHECK(verdict->culprits == std::vector{3});
+  CHECK(verdict->code() == Exit::rank_lost);
+  CHECK_FALSE(judge(ranks, 10, true));
+  ranks[3].left = true;
+  CHECK_FALSE(judged(ranks));
+  ranks[3] = {.status = {}, .silent_s = 100};
+  CHECK_FALSE(judged(ranks));
+}
+
+TEST_CASE("verdict: the rank that works too long is to blame, not those that wait for it") {
+  const Activity activity =
+      GENERATE(Activity::data, Activity::forward, Activity::backward, Activity::update);
+  std::vector<RankView> ranks(4, at(Activity::all_reduce, 40));
+  ranks[1] = at(activity, 31);
+  const auto verdict = judged(ranks);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == Kind::stuck);
+  CHECK(verdict->culprits == std::vector{1});
+  CHECK(verdict->activity == activity);
+  CHECK(verdict->code() == Exit::stuck);
+  ranks[1].status.in_phase_s = 29;
+  CHECK_FALSE(judged(ranks));  // it may take that long
+}
+
+TEST_CASE("verdict: of several that are late, the one furthest behind is to blame") {
+  std::vector<RankView> ranks(4, at(Activity::all_reduce, 40));
+  ranks[1] = at(Activity::forward, 35);
+  ranks[3] = at(Activity::data, 35);
+  CHECK(judged(ranks)->culprits == std::vector{3});
+  ranks[1].status.step = 6;
+  CHECK(judged(ranks)->culprits == std::vector{1});
+  ranks[3] = ranks[1];
+  CHECK(judged(ranks)->culprits == std::vector{1, 3});
+}
+
+TEST_CASE("verdict: where all wait, those behind are to blame, or the network") {
+  std::vector<RankView> ranks(3, at(Activity::all_reduce, 31));
+  auto verdict = judged(ranks);
+  REQUIRE(verdict);
+  CHECK(verdict->culprits.empty());
+  CHECK(verdict->kind == Kind::stuck);
+  ranks[2].status.step = 6;
+  CHECK(judged(ranks)->culprits == std::vector{2});
+  ranks[0].status.in_phase_s = 1;
+  CHECK_FALSE(judged(ranks));
+  CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
+}
+
+TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known") {
+  CHECK(limit_s(Activity::data, 0.01, 120) == 30);
+  CHECK(limit_s(Activity::backward, 12, 120) == 120);
+  CHECK(limit_s(Activity::forward, 0, 120) >= 300);
+  CHECK(limit_s(Activity::init, 0.01, 120) >= 900);
+  CHECK(limit_s(Activity::save, 0.01, 120) > 120);
+}
+
+TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
+  const std::vector<std::string> hosts = {"a", "b", "c"};
+  std::vector<RankView> ranks(3, at(Activity::all_reduce, 40));
+  ranks[1] = at(Activity::data, 34, 119);
+  CHECK(describe(*judged(ranks), ranks, hosts) ==
+        "rank 1 on b has been in data of step 120 for 34 s; its limit is 30 s");
+  ranks[1].silent_s = 12;
+  CHECK_THAT(describe(*judged(ranks), ranks, hosts),
+             Contains("rank 1 on b has not been heard for 12 s"));
+  ranks[2].ended = true;
+  CHECK_THAT(describe(*judged(ranks), ranks, hosts),
+             Contains("rank 2 on c has ended without a word in all-reduce of step 8"));
+  const std::string all = table(ranks, hosts);
+  CHECK_THAT(all, Contains("data") && Contains("119") && Contains("has ended"));
+  CHECK(std::ranges::count(all, '\n') == 4);
+  std::vector<RankView> waiting(3, at(Activity::all_reduce, 31));
+  CHECK_THAT(describe(*judged(waiting), waiting, hosts), Contains("the network between them"));
+}

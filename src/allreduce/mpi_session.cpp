@@ -220,6 +220,10 @@ void MpiSession::abort(const std::exception& failure) const noexcept {
   ::_exit(code);
 }
 
+void MpiSession::end_within(std::chrono::seconds time, Exit code) const noexcept {
+  exit_after(static_cast<int>(time.count()), static_cast<int>(code));
+}
+
 void MpiSession::fail_together(std::string_view message, Exit code) const {
   ending_ = true;
   if (mpi_) exit_after(10, static_cast<int>(code));

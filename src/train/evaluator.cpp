@@ -31,6 +31,7 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   sums[5] = asked;
   progress.enter(Activity::ranks);
   session.sum(sums);
+  progress.enter(Activity::evaluation);
   const double samples = std::max(sums[3], 1.0);
   return {agreed_signal(sums[5], sums[4]),
           sums[0] / samples,

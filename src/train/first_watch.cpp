@@ -14,7 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto goodbye = 2000ms;         // at most
+constexpr auto goodbye = 300ms;     // at most
+constexpr auto end_patience = 15s;  // for all of the end
+constexpr int ticks_to_connect = 300;
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
 class FirstWatch final : public Watch {
@@ -35,26 +37,25 @@ class FirstWatch final : public Watch {
   void judge() override {
     server_.ranks()[0] = {.status = own(), .work = work(), .connected = true};
     if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s, lenient())) end(*verdict);
+    if (++ticks_ == ticks_to_connect) tell_unwatched();
     std::vector<Work> work;
     for (const RankView& rank : server_.ranks()) work.push_back(rank.work);
     for (std::string& sentence : stragglers_.look(work, hosts_)) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
-    const std::string why = describe(verdict, server_.ranks(), hosts_);
-    const std::string all = table(server_.ranks(), hosts_);
+    session().end_within(end_patience, verdict.code());
+    const std::string why =
+        describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);
-    const std::string report = write_fault_report(0, why + "\n" + all + all_stacks());
-    session().abort(Error(verdict.code(), "the job cannot go on",
-                          why + "\n" + all + stacks_of(verdict) + report));
+    server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
+    const std::string stacks = stacks_of(verdict);
+    const std::string report = write_fault_report(0, why + all_stacks());
+    session().abort(Error(verdict.code(), "the job cannot go on", why + stacks + report));
   }
-  // Where the main threads of the culprits are, as far as they still answer.
+  // Where the main threads of stuck culprits are, as far as they still answer.
   std::string stacks_of(const Verdict& verdict) {
-    if (verdict.kind != Verdict::Kind::stuck) {
-      server_.run_for(tick);
-      return "";
-    }
-    server_.run_for(stack_patience);
     std::string text;
+    if (verdict.kind != Verdict::Kind::stuck) return text;
     for (const int r : verdict.culprits) {
       const std::string& stack = server_.ranks()[static_cast<std::size_t>(r)].stack;
       text += fmt::format("rank {}: {}", r,
@@ -63,6 +64,15 @@ class FirstWatch final : public Watch {
                                           : stack);
     }
     return text;
+  }
+  // Those that no verdict can be about.
+  void tell_unwatched() {
+    for (std::size_t r = 1; r < hosts_.size(); ++r)
+      if (!server_.ranks()[r].connected)
+        notices_.add(
+            fmt::format("rank {} on {} is not watched: it has not reached port {} of rank "
+                        "0's host",
+                        r, hosts_[r], server_.port()));
   }
   // The others would take this rank's end for a failure.
   void say_goodbye() override {
@@ -79,6 +89,7 @@ class FirstWatch final : public Watch {
   Stragglers stragglers_;
   const std::vector<std::string> hosts_;
   Notices& notices_;
+  int ticks_ = 0;
 };
 
 }  // namespace

@@ -31,6 +31,7 @@ GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSetti
     : Trainer(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
 
 std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
+  progress_.begin_step(position().step + 1);
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     progress_.enter(Activity::data);
@@ -61,7 +62,7 @@ std::optional<StepReport> GpuTrainer::take(int still_under_way) {
   if (!o) return std::nullopt;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
-  progress_.finish_step(step.position.step);
+  progress_.finish_step();
   const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
   return StepReport{step.position,
                     step.learning_rate,

@@ -22,6 +22,7 @@ HostTrainer::HostTrainer(const Parts& parts, const TrainerSettings& settings, Po
 }
 
 std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
+  parts_.progress.begin_step(position().step + 1);
   seconds_ = {};
   const double rate = learning_rate();
   parts_.sums.clear_head();
@@ -47,7 +48,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
   }
   seconds_.update = watch.lap();
   advance();
-  parts_.progress.finish_step(position().step);
+  parts_.progress.finish_step();
   return StepReport{position(), rate, seconds_, outcome};
 }
 

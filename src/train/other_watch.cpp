@@ -15,7 +15,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ticks_a_beat = 10;
-constexpr double death_s = 3;  // in which mpirun ends the job after rank 0's death
+constexpr auto end_patience = 15s;  // for all of the end
+constexpr double death_s = 5;       // in which mpirun ends the job after rank 0's death
 
 class OtherWatch final : public Watch {
  public:
@@ -48,13 +49,15 @@ class OtherWatch final : public Watch {
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
+    session().end_within(end_patience, static_cast<Exit>(ending.exit_code));
     client_.send_stack(beat(), main_stack());
     client_.run_for(tick);
-    write_fault_report(session().rank(), ending.why + "\n" + all_stacks());
+    write_fault_report(session().rank(), ending.why + all_stacks());
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
   [[noreturn]] void end(const std::string& why) {
+    session().end_within(end_patience, Exit::rank_lost);
     const std::string report = write_fault_report(session().rank(), why + "\n" + all_stacks());
     session().abort(Error(Exit::rank_lost, "the job cannot go on", why + "\n" + report));
   }
@@ -78,7 +81,7 @@ std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progres
   Meeting meeting = meeting_from_text(session.broadcast(""));
   const auto& host_of = session.host_of();
   if (host_of[static_cast<std::size_t>(session.rank())] == host_of[0])
-    meeting.addresses = {"127.0.0.1"};
+    meeting.addresses.insert(meeting.addresses.begin(), "127.0.0.1");
   return std::make_unique<OtherWatch>(session, progress, last_save_s, meeting);
 }
 

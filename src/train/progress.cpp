@@ -7,8 +7,8 @@ namespace ringtrain {
 
 std::string_view to_text(Activity activity) {
   constexpr std::array<std::string_view, activity_count> names = {
-      "init",       "load",   "data",       "copy",  "forward", "backward", "all-reduce",
-      "GPU's step", "update", "evaluation", "ranks", "save",    "exit"};
+      "init",       "load",   "data",       "copy",   "forward", "backward", "all-reduce",
+      "GPU's step", "update", "evaluation", "output", "ranks",   "save",     "exit"};
   return names.at(static_cast<std::size_t>(activity));
 }
 
@@ -17,9 +17,8 @@ bool waits_for_ranks(Activity activity) {
          activity == Activity::ranks;
 }
 
-void Progress::finish_step(std::uint64_t step) noexcept {
+void Progress::finish_step() noexcept {
   const double seconds = watch_.lap();
-  step_.store(step, std::memory_order_relaxed);
   if (!std::exchange(timing_, true)) return;
   const std::uint64_t timed = timed_.load(std::memory_order_relaxed);
   step_s_[timed % remembered].store(static_cast<float>(seconds), std::memory_order_relaxed);

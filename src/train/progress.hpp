@@ -21,11 +21,12 @@ enum class Activity : std::uint8_t {
   gpu,         ///< waits for a step of the GPU, sums over ranks in it
   update,
   evaluation,
-  ranks,  ///< waits for the other ranks, in what is not a sum of gradients
-  save,   ///< the last checkpoint
+  output,  ///< tells the user, who may have stopped the terminal
+  ranks,   ///< waits for the other ranks, in what is not a sum of gradients
+  save,    ///< the last checkpoint
   exit,
 };
-inline constexpr std::size_t activity_count = 13;
+inline constexpr std::size_t activity_count = 14;
 std::string_view to_text(Activity activity);
 /// Whether a rank in this activity does nothing but wait for others: it is never itself to blame.
 bool waits_for_ranks(Activity activity);
@@ -37,15 +38,17 @@ class Progress {
   struct Now {
     Activity activity = Activity::init;
     std::uint64_t entered = 0;  ///< calls of enter(): it moves as long as this grows
-    std::uint64_t step = 0;     ///< steps made
+    std::uint64_t step = 0;     ///< under way, or the last
   };
 
   void enter(Activity activity) noexcept {
     const std::uint64_t entered = (now_.load(std::memory_order_relaxed) >> 8) + 1;
     now_.store(entered << 8 | static_cast<std::uint64_t>(activity), std::memory_order_release);
   }
-  /// After a step; what follows is the next one's time, unless pause() is called.
-  void finish_step(std::uint64_t step) noexcept;
+  /// `step`, counted from 1, begins.
+  void begin_step(std::uint64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
+  /// It is over; what follows is the next one's time, unless pause() is called.
+  void finish_step() noexcept;
   /// What comes now, up to the end of the next step, is no measure of a step.
   void pause() noexcept { timing_ = false; }
 

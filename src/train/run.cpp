@@ -255,6 +255,7 @@ LegEnd Job::end() const {
 }
 
 int Job::train() {
+  progress_.enter(Activity::load);
   log_.emplace(output_, plan_, start_, session_.rank());
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   Checkpoints checkpoints = make_checkpoints();
@@ -283,6 +284,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     step(trainer, loader, checkpoints);
     if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
     finish_steps(trainer);
+    progress_.enter(Activity::save);
     checkpoints.settle(Deadline(options().final_save_timeout_s));
     if (!stopping_) evaluate_at(trainer.position());
   }
@@ -290,6 +292,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   end_ = trainer.position();
   progress_.enter(Activity::ranks);
   ranks_->offer(end_.step, true);
+  progress_.enter(Activity::save);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
   checkpoints.settle(Deadline(options().final_save_timeout_s));
@@ -314,6 +317,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   progress_.enter(Activity::update);
   const double stalled = checkpoints.stalled_s();
   checkpoints.offer(trainer.position());
+  progress_.enter(Activity::output);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
   for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
   if (report) log_->step(*report, step_watch_.lap(), checkpoints.stalled_s() - stalled);
@@ -363,6 +367,7 @@ void Job::evaluate_at(const Position& position) {
                                      plan_.loader(Split::evaluation), session_, stop_, progress_);
   if (result.signal != 0) return stop_for(result.signal);
   evaluated_step_ = position.step;
+  progress_.enter(Activity::output);
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
@@ -387,7 +392,7 @@ int Job::evaluate_only(bool loaded) {
 }
 
 void Job::compare_with_one_rank() {
-  const auto measured = measure_baseline(plan_, site_, session_, stop_);
+  const auto measured = measure_baseline(plan_, site_, session_, stop_, progress_);
   if (!measured) return;  // the first step of training finds the same request
   const Comparison& result = *measured;
   const auto rate = [](const Spread& s) {
@@ -411,6 +416,7 @@ void Job::compare_with_one_rank() {
 LegEnd train_leg(const Leg& leg, Plan& plan,
                  const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
                  Watchdog& watchdog, WriterProcess& writer) {
+  watchdog.progress().enter(Activity::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
@@ -420,6 +426,7 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
   WriterProcess none;
   Job job(plan, *site, session, watchdog, *silent, leg.steps);
   job.run(leg.saves ? writer : none);
+  watchdog.progress().enter(Activity::init);
   return job.end();
 }
 

@@ -26,16 +26,19 @@ class SideClient::Impl {
 
   void send_stack(Beat beat, std::string stack) {
     stack_ = std::move(stack);
+    stack_.resize(std::min(stack_.size(), most_text));
     beat.text_bytes = static_cast<std::uint32_t>(stack_.size());
     send(beat);
   }
 
   void start_sending() {
-    if (connected && !std::exchange(sending_, true))
+    if (ready_ && !std::exchange(sending_, true))
       asio::co_spawn(context, send_all(), asio::detached);
   }
 
   asio::io_context context{1};
+  const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
+      context.get_executor()};
   tcp::socket socket;
   bool connected = false, left = false, ended = false;
   double silent_s = 0;
@@ -45,12 +48,15 @@ class SideClient::Impl {
   asio::awaitable<void> talk() {
     while (!ended && !left) {
       while (!co_await connect()) co_await pause();
-      connected = true;
-      silent_s = 0;
+      ready_ = true;
+      answered_ = false;
       if (next_) start_sending();
       asio::error_code failure;
       while (!failure) co_await listen(failure);
-      ended = !left && (failure == asio::error::eof || failure == asio::error::connection_reset);
+      ready_ = false;
+      if (!answered_) co_await pause();  // who was there was not rank 0
+      ended = !left && answered_ &&
+              (failure == asio::error::eof || failure == asio::error::connection_reset);
     }
   }
 
@@ -89,6 +95,7 @@ class SideClient::Impl {
     co_await asio::async_read(socket, asio::buffer(text),
                               asio::redirect_error(use_awaitable, failure));
     if (failure) co_return;
+    connected = answered_ = true;
     silent_s = 0;
     left = left || (answer.exit_code == 0 && !text.empty());
     if (answer.exit_code != 0) ending = Ending{static_cast<int>(answer.exit_code), std::move(text)};
@@ -111,6 +118,8 @@ class SideClient::Impl {
   const std::uint16_t port_;
   std::optional<Beat> next_;
   std::string stack_;
+  bool ready_ = false;     // the connection is there and has said who this is
+  bool answered_ = false;  // by rank 0, on this connection
   bool sending_ = false;
 };
 

@@ -13,7 +13,7 @@ namespace ringtrain {
 /// Another rank's end of the side channel. For one thread; throws nothing.
 class SideClient {
  public:
-  /// `addresses`: rank 0's, as text; the first that answers is used. They are tried until one does.
+  /// `addresses`: rank 0's, as text; tried in turn until rank 0 answers.
   SideClient(const JobToken& token, int rank, std::vector<std::string> addresses,
              std::uint16_t port);
   SideClient(SideClient&&) noexcept;

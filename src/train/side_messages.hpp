@@ -10,15 +10,10 @@ namespace ringtrain {
 /// 128 random bits which only the ranks of one job know: they travel through MPI.
 using JobToken = std::array<std::byte, 16>;
 
-// What goes over the side channel, as it lies in memory: all ranks run one build, which they
-// compare before training. Ranks send a Hello, then Beats; rank 0 answers each with an Answer.
+// What goes over the side channel, as it lies in memory: all ranks run one build. Ranks send a
+// Hello, then Beats; rank 0 answers each with an Answer.
 
-struct Hello {
-  static constexpr std::uint32_t magic_number = 0x31647772;  // "rwd1"
-  std::uint32_t magic = magic_number;
-  std::uint32_t rank = 0;
-  JobToken token{};
-};
+inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
 struct Beat {
   Work work{};
@@ -33,6 +28,14 @@ struct Beat {
 struct Answer {
   std::uint32_t exit_code = 0;   // not 0: end now, the job is over
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
+};
+
+struct Hello {
+  static constexpr std::uint32_t magic_number =
+      0x72770000 + sizeof(Beat);  // not so in other builds
+  std::uint32_t magic = magic_number;
+  std::uint32_t rank = 0;
+  JobToken token{};
 };
 
 }  // namespace ringtrain

@@ -11,7 +11,6 @@ namespace {
 
 using asio::use_awaitable;
 
-constexpr std::uint32_t most_text = 1 << 16;
 using asio::ip::tcp;
 
 // Takes equally long whatever is wrong with it.
@@ -75,12 +74,12 @@ void send(const PeerPointer& peer, std::string_view bytes) {
 class SideServer::Impl {
  public:
   Impl(const JobToken& token, int ranks)
-      : acceptor(listen(context)),
+      : acceptor(ranks > 1 ? listen(context) : tcp::acceptor(context)),
         views(static_cast<std::size_t>(ranks)),
         peers(views.size()),
         token_(token),
-        most_strangers_(ranks + 16) {
-    asio::co_spawn(context, accept_all(), asio::detached);
+        most_strangers_(2 * ranks + 64) {
+    if (ranks > 1) asio::co_spawn(context, accept_all(), asio::detached);
   }
 
   void send_to_all(const std::string& bytes) const {
@@ -89,6 +88,8 @@ class SideServer::Impl {
   }
 
   asio::io_context context{1};
+  const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
+      context.get_executor()};
   tcp::acceptor acceptor;
   std::vector<RankView> views;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
@@ -99,9 +100,15 @@ class SideServer::Impl {
     while (failure != asio::error::operation_aborted) {
       tcp::socket socket =
           co_await acceptor.async_accept(asio::redirect_error(use_awaitable, failure));
+      if (failure) co_await pause();  // out of descriptors, say
       if (!failure && strangers_ < most_strangers_)
         asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket))), asio::detached);
     }
+  }
+
+  asio::awaitable<void> pause() {
+    asio::steady_timer timer(context, std::chrono::milliseconds(100));
+    co_await timer.async_wait(use_awaitable);
   }
 
   asio::awaitable<void> serve(PeerPointer peer) {
@@ -143,7 +150,8 @@ class SideServer::Impl {
       asio::error_code failure;
       co_await asio::async_read(peer->socket, asio::buffer(&beat, sizeof beat),
                                 asio::redirect_error(use_awaitable, failure));
-      std::string text(std::min(beat.text_bytes, most_text), '\0');
+      if (beat.text_bytes > most_text) co_return asio::error::message_size;
+      std::string text(beat.text_bytes, '\0');
       if (!failure)
         co_await asio::async_read(peer->socket, asio::buffer(text),
                                   asio::redirect_error(use_awaitable, failure));
@@ -169,11 +177,16 @@ SideServer::SideServer(const JobToken& token, int ranks) try
 }
 SideServer::~SideServer() = default;
 
-std::uint16_t SideServer::port() const { return impl_->acceptor.local_endpoint().port(); }
+std::uint16_t SideServer::port() const {
+  return impl_->acceptor.is_open() ? impl_->acceptor.local_endpoint().port() : 0;
+}
 
 void SideServer::run_for(std::chrono::milliseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
-  for (RankView& view : impl_->views) view.silent_s += seconds;
+  for (RankView& view : impl_->views) {
+    view.silent_s += seconds;
+    if (view.ended) view.ended_s += seconds;
+  }
   impl_->context.restart();
   impl_->context.run_for(time);
 }

@@ -11,7 +11,8 @@
 namespace ringtrain {
 
 /// Rank 0's end of the side channel: listens on all interfaces for the other ranks. Who does not
-/// know the token is not answered. For one thread; throws Error only from the constructor.
+/// know the token is not answered. With one rank it listens for nobody. For one thread; throws
+/// Error only from the constructor.
 class SideServer {
  public:
   SideServer(const JobToken& token, int ranks);

@@ -21,11 +21,13 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
+#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 namespace {
 
 constexpr long patience_ns = 200'000'000;
+constexpr double most_s = 2;  // for all threads
 
 // What a thread that is asked answers with. A signal handler can reach nothing but a global.
 struct Answer {
@@ -50,23 +52,28 @@ extern "C" void give_stack(int) {
 
 timespec in(long nanoseconds) {
   timespec time{};
-  ::clock_gettime(CLOCK_REALTIME, &time);
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
   time.tv_nsec += nanoseconds;
   time.tv_sec += time.tv_nsec / 1'000'000'000;
   time.tv_nsec %= 1'000'000'000;
   return time;
 }
 
+bool wait_for_answer() {
+  const timespec until = in(patience_ns);
+  int result = 0;
+  while ((result = ::sem_clockwait(&answer.given, CLOCK_MONOTONIC, &until)) != 0 &&
+         errno == EINTR) {
+  }
+  return result == 0;
+}
+
 bool ask(pid_t thread) {
   asked = thread;
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) != 0) return false;
-  const timespec until = in(patience_ns);
-  int result = 0;
-  while ((result = ::sem_timedwait(&answer.given, &until)) != 0 && errno == EINTR) {
-  }
-  if (result == 0) return true;
+  if (wait_for_answer()) return true;
   if (pid_t same = thread; asked.compare_exchange_strong(same, 0)) return false;
-  return ::sem_wait(&answer.given) == 0;  // it has begun to answer
+  return wait_for_answer();  // it has begun to
 }
 
 std::string function_at(void* address) {
@@ -92,8 +99,8 @@ std::string stack_of(pid_t thread) {
   const std::string folder = fmt::format("/proc/self/task/{}/", thread);
   std::string text = fmt::format("thread {} ({})\n", thread, content(folder + "comm"));
   if (!ask(thread))
-    return text + fmt::format("  in the kernel: {}, system call {}\n", content(folder + "wchan"),
-                              content(folder + "syscall"));
+    return text + fmt::format("  does not answer; in the kernel: {}, system call {}\n",
+                              content(folder + "wchan"), content(folder + "syscall"));
   constexpr int handler_frames = 2;  // give_stack() and the kernel's return from it
   for (int i = handler_frames; i < answer.count; ++i)
     text += fmt::format("  {}\n", function_at(answer.frames[static_cast<std::size_t>(i)]));
@@ -122,8 +129,9 @@ void prepare_stacks() {
 std::string all_stacks() try {
   std::string text;
   const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
+  Stopwatch watch;
   for (const pid_t thread : threads())
-    if (thread != self) text += stack_of(thread);
+    if (thread != self && watch.elapsed() < most_s) text += stack_of(thread);
   return text;
 } catch (const std::exception& failure) {
   return fmt::format("no stacks: {}\n", failure.what());

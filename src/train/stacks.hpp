@@ -9,7 +9,8 @@ void prepare_stacks();
 
 /// What every thread of this process is in, the main thread first: its name and the functions on
 /// its stack, innermost first. A thread that does not answer within 0.2 s is in the kernel: then
-/// where, as /proc tells. One thread may ask at a time; not the main thread.
+/// where, as /proc tells. After 2 s the rest is left out. One thread may ask at a time; not the
+/// main thread.
 std::string all_stacks();
 /// The main thread's alone.
 std::string main_stack();

@@ -9,6 +9,9 @@
 namespace ringtrain {
 namespace {
 
+// In which the goodbye of a rank that fails, or mpirun, may still say why it ended.
+constexpr double goodbye_s = 0.5;
+
 using Views = std::span<const RankView>;
 
 std::vector<int> those(Views ranks, const std::function<bool(const RankView&)>& wanted) {
@@ -43,7 +46,7 @@ std::optional<Verdict> stuck_at_work(Views ranks) {
 }
 
 std::optional<Verdict> all_wait(Views ranks) {
-  const auto present = those(ranks, [](const RankView&) { return true; });
+  const auto present = those(ranks, [](const RankView& r) { return r.connected; });
   const auto late = those(ranks, [](const RankView& r) { return waiting(r) && overdue(r); });
   if (late.size() != present.size() || present.empty()) return std::nullopt;
   const auto behind = furthest_behind(ranks, present);
@@ -61,22 +64,22 @@ std::string what_of(const Verdict& verdict, const RankView& rank) {
   const RankStatus& s = rank.status;
   switch (verdict.kind) {
     case Verdict::Kind::dead:
-      return fmt::format("has ended without a word in {} of step {}", to_text(s.activity),
-                         s.step + 1);
+      return fmt::format("has ended without a word in {} of step {}", to_text(s.activity), s.step);
     case Verdict::Kind::silent:
       return fmt::format(
           "has not been heard for {:.0f} s: it is stopped, its host is down or the network is cut",
           rank.silent_s);
     default:
       return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",
-                         to_text(s.activity), s.step + 1, s.in_phase_s, s.limit_s);
+                         to_text(s.activity), s.step, s.in_phase_s, s.limit_s);
   }
 }
 
 }  // namespace
 
 std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
-  const auto dead = those(ranks, [](const RankView& r) { return r.ended; });
+  const auto dead =
+      those(ranks, [](const RankView& r) { return r.ended && r.ended_s > goodbye_s; });
   if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
   if (lenient) return std::nullopt;
   const auto silent =
@@ -87,17 +90,28 @@ std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
 }
 
 double limit_s(Activity activity, double median_step_s, double last_save_s) {
-  constexpr double least = 30, once = 900, first_steps = 300;
-  if (activity == Activity::init || activity == Activity::load) return once;
-  if (activity == Activity::save) return last_save_s + least;
-  return median_step_s == 0 ? first_steps : std::max(least, 10 * median_step_s);
+  constexpr double least = 30, large_data = 3600, once = 900, evaluated_batch = 300;
+  const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s);
+  switch (activity) {
+    case Activity::init:
+      return large_data;
+    case Activity::load:
+    case Activity::output:
+      return once;
+    case Activity::save:
+      return last_save_s + least;
+    case Activity::evaluation:
+      return std::max(evaluated_batch, steps);
+    default:
+      return steps;
+  }
 }
 
 std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {
   if (verdict.culprits.empty())
     return fmt::format(
         "all ranks have waited for one another in {} for {:.0f} s and none is behind: the network "
-        "between them is stuck",
+        "between them, or a GPU, is stuck",
         to_text(verdict.activity), ranks.front().status.in_phase_s);
   std::vector<std::string> sentences;
   for (const int r : verdict.culprits)
@@ -109,7 +123,7 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
   std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
                                  "step", "activity", "seconds", "limit", "last heard");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto& [status, work, silent_s, connected, ended, left, stack] = ranks[r];
+    const auto& [status, work, silent_s, connected, ended, ended_s, left, stack] = ranks[r];
     const std::string heard = left         ? "has left"
                               : ended      ? "has ended"
                               : !connected ? "never"

@@ -13,7 +13,7 @@ namespace ringtrain {
 /// What a rank tells of itself, once a second. Seconds count ticks of its own watchdog thread, so
 /// that time in which the whole process was stopped is not counted.
 struct RankStatus {
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;  ///< under way, or the last
   Activity activity = Activity::init;
   double in_phase_s = 0;  ///< without moving
   double limit_s = 0;     ///< longer is too long
@@ -26,6 +26,7 @@ struct RankView {
   double silent_s = 0;     ///< since it was last heard
   bool connected = false;  ///< it has been heard at least once
   bool ended = false;      ///< its connection closed without a goodbye: the process is gone
+  double ended_s = 0;      ///< since when
   bool left = false;       ///< it has said goodbye
   std::string stack{};     ///< of its main thread, once it was told that the job ends
 };
@@ -43,8 +44,8 @@ struct Verdict {
 
 /// A rank is lost when it has ended or is silent for longer than `silence_s`, and stuck when it is
 /// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
-/// wait: then those that are behind are, or nobody. Nothing but a rank that has ended is judged
-/// while `lenient`, after a pause of the whole job.
+/// wait: then those that are behind are, or nobody; ranks that were never heard do not count.
+/// Nothing but a rank that has ended is judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
 
 /// How long a rank may be in `activity` without moving: 30 s or ten steps of `median_step_s`,

@@ -43,7 +43,7 @@ class Watch {
       if (pauses_.look(tick_s)) forgive();
       listen(tick);
       look_at_own();
-      judge();
+      if (!leaving && !session_.ending()) judge();
     }
     say_goodbye();
   }

@@ -53,6 +53,11 @@ fault killed KILL 2
 # mpirun may notice first, too
 ends killed 5 "71 137" 'rank 2 on .* has ended without a word'
 
+start first_killed 3
+trains first_killed
+fault first_killed KILL 0
+ends first_killed 8 "71 137" 'rank 0 .*has ended without a word|noticed that process rank 0 '
+
 start stopped 3
 start first_stopped 3
 start paused 2

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "ringtrain/train/stopwatch.hpp"
 #include "train/side_client.hpp"
 #include "train/side_server.hpp"
 
@@ -102,7 +103,7 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
   std::optional<SideServer> server(std::in_place, token, 2);
   SideClient rank = client(*server, 1);
   rank.send({});
-  REQUIRE(run_until(*server, rank, [&] { return server->ranks()[1].connected; }));
+  REQUIRE(run_until(*server, rank, [&] { return rank.connected(); }));
   SECTION("ends all") {
     server->end_job(72, "rank 1 is stuck");
     REQUIRE(run_until(*server, rank, [&] { return rank.ending().has_value(); }));
@@ -121,6 +122,9 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
     server.reset();
     for (int i = 0; i < 100 && !rank.rank_0_ended(); ++i) rank.run_for(10ms);
     CHECK(rank.rank_0_ended());
+    Stopwatch watch;
+    rank.run_for(50ms);
+    CHECK(watch.elapsed() >= 0.05);
   }
 }
 
@@ -136,4 +140,16 @@ TEST_CASE("side channel: noise on the port disturbs nobody") {
   }
   rank.send({.step = 5});
   CHECK(run_until(server, rank, [&] { return server.ranks()[1].status.step == 5; }));
+}
+
+TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its end") {
+  asio::io_context context;
+  asio::ip::tcp::acceptor other(context, {asio::ip::address_v4::loopback(), 0});
+  SideClient rank(token, 1, {"127.0.0.1"}, other.local_endpoint().port());
+  std::thread accepting([&] { other.accept().close(); });
+  rank.send({});
+  for (int i = 0; i < 10; ++i) rank.run_for(20ms);
+  accepting.join();
+  CHECK_FALSE(rank.connected());
+  CHECK_FALSE(rank.rank_0_ended());
 }

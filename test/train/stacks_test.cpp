@@ -55,5 +55,5 @@ TEST_CASE("stacks: a thread that does not answer is told with what the kernel sa
   state = 2;
   state.notify_all();
   deaf.join();
-  CHECK_THAT(text, Contains("(deaf)\n  in the kernel: "));
+  CHECK_THAT(text, Contains("(deaf)\n  does not answer; in the kernel: "));
 }

@@ -32,6 +32,9 @@ TEST_CASE("verdict: a job whose ranks move goes on") {
 TEST_CASE("verdict: a rank that has ended without a goodbye is lost, even after a pause") {
   auto ranks = training();
   ranks[2].ended = true;
+  ranks[2].ended_s = 0.4;
+  CHECK_FALSE(judged(ranks));  // its goodbye may be on its way
+  ranks[2].ended_s = 0.6;
   for (const bool lenient : {false, true}) {
     const auto verdict = judge(ranks, 10, lenient);
     REQUIRE(verdict);
@@ -94,6 +97,8 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   CHECK(judged(ranks)->culprits == std::vector{2});
   ranks[0].status.in_phase_s = 1;
   CHECK_FALSE(judged(ranks));
+  ranks[0] = {};  // never heard
+  CHECK(judged(ranks)->culprits == std::vector{2});
   CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
 }
 
@@ -108,18 +113,20 @@ TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known
 TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
   std::vector<RankView> ranks(3, at(Activity::all_reduce, 40));
-  ranks[1] = at(Activity::data, 34, 119);
+  ranks[1] = at(Activity::data, 34, 120);
   CHECK(describe(*judged(ranks), ranks, hosts) ==
         "rank 1 on b has been in data of step 120 for 34 s; its limit is 30 s");
   ranks[1].silent_s = 12;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),
              Contains("rank 1 on b has not been heard for 12 s"));
   ranks[2].ended = true;
+  ranks[2].ended_s = 1;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),
-             Contains("rank 2 on c has ended without a word in all-reduce of step 8"));
+             Contains("rank 2 on c has ended without a word in all-reduce of step 7"));
   const std::string all = table(ranks, hosts);
-  CHECK_THAT(all, Contains("data") && Contains("119") && Contains("has ended"));
+  CHECK_THAT(all, Contains("data") && Contains("120") && Contains("has ended"));
   CHECK(std::ranges::count(all, '\n') == 4);
   std::vector<RankView> waiting(3, at(Activity::all_reduce, 31));
-  CHECK_THAT(describe(*judged(waiting), waiting, hosts), Contains("the network between them"));
+  CHECK_THAT(describe(*judged(waiting), waiting, hosts),
+             Contains("the network between them, or a GPU"));
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -61,7 +62,9 @@ class MpiSession {
   /// For a failure that all ranks found alike: rank 0 prints it, and all end with `code`.
   /// Collective.
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
-  /// Whether one of these two was called: this rank is about to end. From any thread.
+  /// Ends this process with `code` after that time, whatever its threads wait for by then.
+  void end_within(std::chrono::seconds time, Exit code) const noexcept;
+  /// Whether abort() or fail_together() was called: this rank is about to end. From any thread.
   bool ending() const { return ending_; }
 
  private:

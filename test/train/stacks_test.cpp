@@ -47,6 +47,7 @@ TEST_CASE("stacks: a thread that does not answer is told with what the kernel sa
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
     ::pthread_setname_np(::pthread_self(), "deaf");
     state = 1;
+    state.notify_all();
     state.wait(1);
   });
   state.wait(0);

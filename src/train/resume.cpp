@@ -43,10 +43,9 @@ std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFil
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
 
-// The state as `file` has it; with what it need not have as it is.
+// The state as `file`, verified, has it; with what it need not have as it is.
 std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
                                             Wanted wanted) {
-  file.verify();
   auto values = state.copy();
   for (const TensorPlace& place : state.layout().tensors) {
     const TensorInfo& info = place.info;
@@ -97,6 +96,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
         throw Error(Exit::incompatible_checkpoint, file->path().string(),
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 file->metadata().model));
+      if (how.from == Resume::From::file) file->verify();  // the newest one is
       state.copy_from(read_values(*file, state, wanted));
       text = to_text(file->metadata());
       name = file->path().filename().string();

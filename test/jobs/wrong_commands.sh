@@ -106,6 +106,9 @@ mkdir damaged && for s in 2; do head -c 3000 good/step-0000000002.h5 >damaged/st
 expect 2 66 "damaged" --model mlp --data shapes --steps 3 --checkpoint-dir damaged
 expect 2 66 "nosuch.h5" --model mlp --data shapes --resume nosuch.h5
 expect 2 66 "text.h5" --model mlp --data shapes --resume text.h5
+cp good/step-0000000002.h5 flipped.h5 && user_block=$(od -An -t u4 -j 12 -N 4 flipped.h5)
+printf '\x7f' | dd of=flipped.h5 bs=1 seek=$((user_block + 40)) conv=notrunc status=none
+expect 2 66 "flipped.h5: the HDF5 metadata fails its hash" --model mlp --data shapes --resume flipped.h5
 mkfifo pipe.h5
 expect 2 66 "pipe.h5" --model mlp --data shapes --resume pipe.h5
 expect 0 66 "text.h5" --inspect text.h5

@@ -37,7 +37,7 @@ mount -t tmpfs -o size=24m none small 2>/dev/null || { echo "skipped: mounting a
 
 # A full disk, in the middle: told once, healed, told again.
 start --steps 600 --checkpoint-every 50 --checkpoint-dir small/a --keep 1
-await "step 60,"
+await "checkpoint [0-9]+, "
 head -c 24m /dev/zero >small/ballast 2>/dev/null
 await "save_failed" && sleep 2
 rm small/ballast
@@ -53,7 +53,7 @@ check "full disk: nothing left behind" is "$(ls -A small/a | tr '\n' ' ')" "lock
 
 # Full at the end.
 start --steps 300 --checkpoint-every 50 --checkpoint-dir small/b --keep 1
-await "step 60,"
+await "checkpoint [0-9]+, "
 head -c 24m /dev/zero >small/ballast 2>/dev/null
 ends
 check "full at the end: exit code $code" test $code -eq 75
@@ -66,7 +66,7 @@ image() { truncate -s 200m image && mkfs.ext4 -q image && mount -o loop image di
 image 2>/dev/null || { echo "skipped: no loop device to freeze"; exit $bad; }
 
 start --steps 400 --checkpoint-every 50 --checkpoint-dir disk/a --final-save-timeout 2s
-await "step 60,"
+await "checkpoint [0-9]+, "
 fsfreeze --freeze disk
 await "step 400,"
 helper=$(writer)
@@ -89,7 +89,7 @@ check "thawed: nothing left behind" is "$(ls -A disk/a | grep -c tmp)" 0
 
 # A signal while the disk is frozen.
 start --steps 100000 --checkpoint-every 50 --checkpoint-dir disk/b --final-save-timeout 2s
-await "step 60,"
+await "checkpoint [0-9]+, "
 fsfreeze --freeze disk
 kill -TERM "$(pgrep -P $mpi -x train | tail -n 1)"
 ends
@@ -102,7 +102,7 @@ thaw
 declare -A stuck
 for ((trial = 0; trial < freezes; trial++)); do
   start --steps 300 --checkpoint-every 1 --checkpoint-dir "disk/t$trial" --final-save-timeout 1s --keep 1
-  await "step 20,"
+  await "checkpoint [0-9]+, "
   sleep "0.$((RANDOM % 100 + 100))"
   fsfreeze --freeze disk
   await "step 300," 100
@@ -124,7 +124,7 @@ if [ "$freezes" -gt 0 ]; then
     "$(for call in "${!stuck[@]}"; do echo -n "$call: ${stuck[$call]}  "; done)"
 
   start --steps 1000000 --checkpoint-every 200 --checkpoint-dir disk/c --final-save-timeout 1s
-  await "step 400,"
+  await "checkpoint [0-9]+, "
   fsfreeze --freeze disk
   frozen=$SECONDS
   await save_slow

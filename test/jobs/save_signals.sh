@@ -9,9 +9,9 @@ cd "$dir" || exit 1
 # Starts a job on two ranks in the background; its mpirun is $mpi.
 start() {
   : >log
-  timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --batch 32 --log-every 20 "$@" \
+  timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --batch 16 --log-every 20 "$@" \
     >log 2>&1 </dev/null &
-  while mpi=$(pgrep -P $!) && [ -z "$mpi" ]; do sleep 0.01; done
+  until mpi=$(pgrep -P $!) || ! kill -0 $!; do sleep 0.01; done
 }
 await() { for ((i = 0; i < 300; i++)); do grep -qE "$1" log && return || sleep 0.1; done; }
 rank() { pgrep -P "$mpi" -x train | sed -n "$(($1 + 1))p"; }
@@ -21,7 +21,7 @@ ends() { # WHAT: it has gone on to its end, and the saves asked for are the only
 }
 count() { grep -cE "$1" log; }
 
-start --steps 600 --eval-every 0 --checkpoint-dir one --checkpoint-every 1h
+start --steps 300 --eval-every 0 --checkpoint-dir one --checkpoint-every 1h
 await "step 20,"
 kill -USR1 "$(rank 1)"
 await "is durable"
@@ -30,13 +30,13 @@ check "to rank 1: one checkpoint, and the last" has "checkpoints +2 saved, 0 fai
 check "to rank 1: told" has "SIGUSR1: saving step [0-9]+$"
 check "to rank 1: durable" has "SIGUSR1: the checkpoint of step [0-9]+ is durable: step-[0-9]+.h5"
 
-start --steps 600 --eval-every 0 --checkpoint-dir early --checkpoint-every 1h
+start --steps 300 --eval-every 0 --checkpoint-dir early --checkpoint-every 1h
 for ((i = 0; i < 1000; i++)); do [ -n "$(rank 1)" ] && grep -q 'SigBlk:.*[2367abef]..$' "/proc/$(rank 1)/status" 2>/dev/null && break; done
 kill -USR1 "$(rank 1)"
 ends "to a rank that starts"
 check "to a rank that starts: saved" has "SIGUSR1: the checkpoint of step 1 is durable"
 
-start --steps 600 --eval-every 0 --checkpoint-dir all --checkpoint-every 1h
+start --steps 300 --eval-every 0 --checkpoint-dir all --checkpoint-every 1h
 await "step 20,"
 kill -USR1 "$mpi"
 await "is durable"
@@ -44,7 +44,7 @@ ends "to mpirun"
 check "to mpirun: saved" has "SIGUSR1: the checkpoint of step [0-9]+ is durable"
 
 # Both slots busy: the writer stands still, two saves are handed over, the third waits for it.
-start --steps 3000 --eval-every 0 --checkpoint-dir busy --checkpoint-every 1h
+start --steps 1000 --eval-every 0 --checkpoint-dir busy --checkpoint-every 1h
 await "step 20,"
 writer=$(pgrep -P "$(rank 0)")
 kill -STOP "$writer"
@@ -69,7 +69,7 @@ kill -TERM "$(rank 0)"
 ends "around evaluations"
 check "around evaluations: saved" has "SIGUSR1: the checkpoint of step [0-9]+ is durable"
 
-start --steps 600 --eval-every 0
+start --steps 300 --eval-every 0
 await "step 20,"
 kill -USR1 "$(rank 0)"
 ends "no --checkpoint-dir"

@@ -103,9 +103,9 @@ WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
 
 WriterProcess::~WriterProcess() {
   socket_ = {};
-  if (reap(2000)) return;
+  if (reap(1000)) return;
   ::kill(pid_, SIGKILL);
-  reap(1000);  // in a stuck system call even that takes no effect: leave it to init
+  reap(500);  // in a stuck system call even that takes no effect: leave it to init
 }
 
 bool WriterProcess::reap(int milliseconds) {

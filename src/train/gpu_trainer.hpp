@@ -15,7 +15,7 @@ class GpuTrainer final : public Trainer {
   /// From the beginning, with a training of its own.
   GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings);
 
-  std::optional<StepReport> step(Loader& loader, Stop stop) override;
+  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
   std::optional<StepReport> finish_step() override { return take(0); }
 
  private:

@@ -36,7 +36,7 @@ TEST_CASE("Checkpoint writer: an idle one accepts every call and does nothing") 
   CHECK_FALSE(writer.failure());
 }
 
-TEST_CASE("Checkpoint writer: with both slots taken a save is skipped and counted") {
+TEST_CASE("Checkpoint writer: with both slots taken a save is skipped") {
   const TemporaryDirectory directory;
   const State state(1);
   WriterProcess process = WriterProcess::start();
@@ -46,7 +46,6 @@ TEST_CASE("Checkpoint writer: with both slots taken a save is skipped and counte
   CHECK(writer.try_save(State(1).metadata, state.copier()));
   CHECK(writer.try_save(State(2).metadata, state.copier()));
   CHECK_FALSE(writer.try_save(State(3).metadata, state.copier()));
-  CHECK(writer.skipped() == 1);
   ::kill(process.pid(), SIGCONT);
   await(writer, SaveEvent::Kind::saved);
   CHECK(writer.save(State(4).metadata, state.copier(), 10s));

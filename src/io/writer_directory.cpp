@@ -14,6 +14,7 @@
 
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
+#include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
 
 namespace ringtrain {
@@ -60,6 +61,19 @@ std::string printable_content(int fd) {
   return content.empty() ? "an unnamed job" : content;
 }
 
+// Its content will be replaced: it must be a file of this name only, not a way to another.
+bool is_file_of_one_name(int fd) {
+  struct stat status {};
+  check_storage(::fstat(fd, &status), "fstat of the lock file");
+  return S_ISREG(status.st_mode) && status.st_nlink <= 1;
+}
+
+bool is_directory(int directory, const std::string& name) {
+  struct stat status {};
+  return ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(status.st_mode);
+}
+
 /// Removes the temporary unless it was published.
 class Temporary {
  public:
@@ -88,18 +102,30 @@ bool rename_to_free_name(int directory, const char* from, const char* to) {
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
                                          std::uint64_t needed_bytes)
     : path_(path), directory_(open_directory(path)) {
+  warn_of_others();
   lock(owner);
   remove_temporaries();
   require_space(needed_bytes);
 }
 
+void CheckpointDirectory::warn_of_others() {
+  struct stat status {};
+  check_storage(::fstat(directory_.get(), &status), "fstat of " + path_);
+  if ((status.st_mode & S_IWOTH) != 0)
+    notes_.push_back(fmt::format(
+        "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
+}
+
 void CheckpointDirectory::lock(const std::string& owner) {
-  const int fd = ::openat(directory_.get(), lock_name,
-                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  const int fd = open_beneath(directory_.get(), lock_name,
+                              O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+  lock_ = FileDescriptor(fd);
+  if (fd < 0 ? errno == ELOOP || errno == EISDIR || errno == ENXIO : !is_file_of_one_name(fd))
+    throw Error(Exit::storage, "checkpoint directory " + path_,
+                "its 'lock' is not a file of one name, as this program makes it; remove it");
   if (fd < 0)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("cannot write in it: {}", last_error()));
-  lock_ = FileDescriptor(fd);
   if (!lock_within_patience(fd)) {
     if (errno == EAGAIN || errno == EACCES)
       throw Error(Exit::locked, "checkpoint directory " + path_,
@@ -117,9 +143,12 @@ void CheckpointDirectory::lock(const std::string& owner) {
 
 void CheckpointDirectory::remove_temporaries() {
   if (lock_.get() < 0) return;  // they may belong to a running job
-  for (const std::string& name : names_in(directory_.get()))
-    if (is_temporary_name(name) && ::unlinkat(directory_.get(), name.c_str(), 0) == 0)
-      notes_.push_back(fmt::format("removed {}: left unfinished by a run that died", name));
+  for (const std::string& name : names_in(directory_.get())) {
+    if (!is_temporary_name(name)) continue;
+    notes_.push_back(::unlinkat(directory_.get(), name.c_str(), 0) == 0
+                         ? fmt::format("removed {}: left unfinished by a run that died", name)
+                         : fmt::format("could not remove {}: {}", name, last_error()));
+  }
 }
 
 void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
@@ -140,14 +169,17 @@ std::string CheckpointDirectory::free_space() const {
 }
 
 FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
-  constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+  constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
   // what bears this name was put there by no one who holds the lock
   ::unlinkat(directory_.get(), temporary.c_str(), 0);
-  int fd = ::openat(directory_.get(), temporary.c_str(), flags | O_DIRECT, 0600);
+  int fd = open_beneath(directory_.get(), temporary.c_str(), flags | O_DIRECT, 0600);
   if (fd < 0 && errno == EINVAL) {  // no direct I/O here; some file systems create the file first
     ::unlinkat(directory_.get(), temporary.c_str(), 0);
-    fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
+    fd = open_beneath(directory_.get(), temporary.c_str(), flags, 0600);
   }
+  if (fd < 0 && errno == EEXIST && is_directory(directory_.get(), temporary))
+    throw Error(Exit::storage, "create " + temporary,
+                "a directory has this name and is in the way; remove it");
   return FileDescriptor(check_storage(fd, "create " + temporary));
 }
 
@@ -180,6 +212,9 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
     was = "of run " + old.run_id();
   } catch (const Error&) {
   }
+  if (is_directory(directory_.get(), name))
+    throw Error(Exit::storage, "rename to " + name,
+                "a directory has this name and is in the way; remove it");
   check_storage(::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()),
                 "rename to " + name);
   notes_.push_back(fmt::format("replaced {}, which was {}", name, was));

@@ -27,8 +27,9 @@ constexpr std::uint32_t schema_version = 1;
 // O_DIRECT writes start behind the user block, at a multiple of any block size in use
 constexpr std::uint64_t smallest_user_block = 4096;
 constexpr std::uint64_t most_other_bytes = 16 << 20, most_other_bytes_per_tensor = 4096;
-// bytes; no table of tensors that fits the largest user block needs as many
-constexpr std::size_t most_json_memory = 48 << 20;
+// As count() has it; the most tensors that are allowed need less. Parsing and letting go take up to
+// three times as much.
+constexpr std::size_t most_json_memory = 20 << 20;
 constexpr std::size_t deepest_json = 8;
 constexpr std::size_t longest_name = 1024, most_dimensions = 32;  // HDF5 has no more dimensions
 
@@ -293,11 +294,12 @@ std::uint64_t user_block_bytes(const CheckpointMetadata& metadata,
   for (const TensorInfo& info : tensors)
     widest.push_back({.info = info, .offset = std::numeric_limits<std::uint64_t>::max()});
   const std::uint64_t needed = header_bytes + index_text(metadata, widest).size();
-  if (needed > largest_user_block)
+  if (needed > largest_user_block || tensors.size() > most_tensors)
     throw Error(
         Exit::usage, "checkpoint index",
-        fmt::format("{} tensors and their metadata need {} bytes, the format has room for {}",
-                    tensors.size(), needed, largest_user_block));
+        fmt::format(
+            "{} tensors and their metadata need {} bytes, the format has room for {} and {}",
+            tensors.size(), needed, most_tensors, largest_user_block));
   return std::max(smallest_user_block, std::bit_ceil(needed));
 }
 

@@ -5,6 +5,7 @@
 
 #include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_fixture.hpp"
+#include "io/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
 
 using namespace ringtrain;
@@ -116,7 +117,8 @@ TEST_CASE("Checkpoint reader: an index of a million values is refused at once") 
   const auto path = save_one(directory, State(1));
   constexpr std::size_t user_block = 4 << 20;
   std::string text = "[" + value;
-  while (text.size() + 2 * value.size() + 2 < user_block - header_bytes) text += "," + value;
+  while (text.size() + 2 * value.size() + 2 < user_block - ringtrain::test::header_bytes)
+    text += "," + value;
 
   write_bytes(path, with_index(file_bytes(path), text + "]"));
   const auto start = std::chrono::steady_clock::now();
@@ -179,4 +181,24 @@ TEST_CASE(
   put<std::uint32_t>(newer, 8, 2);
   write_bytes(path, newer);
   CHECK_THAT(complaint(path), Contains("format version 2"));
+}
+
+TEST_CASE("Checkpoint reader: the largest index that is written can be read") {
+  std::vector<TensorInfo> tensors;
+  for (std::size_t i = 0; i < most_tensors; ++i)
+    tensors.push_back({fmt::format("optimizer/momentum/layer{}.weight", i), {512, 3, 3, 512}});
+  CheckpointIndex index;
+  index.metadata = State(1).metadata;
+  index.metadata.config = '"' + std::string(longest_text - 2, 'c') + '"';
+  index.user_block = user_block_bytes(index.metadata, tensors);
+  index.file_bytes = index.user_block;
+  for (const TensorInfo& info : tensors) {
+    const std::uint64_t bytes = element_count(info) * sizeof(float);
+    index.tensors.push_back({info, index.file_bytes, bytes, bytes});
+    index.file_bytes += bytes;
+  }
+
+  CHECK(decode(encode(index), index.file_bytes).tensors.size() == most_tensors);
+  tensors.push_back({"weights/one.more", {1}});
+  CHECK_THROWS_WITH(user_block_bytes(index.metadata, tensors), Contains("room for 16384"));
 }

@@ -16,6 +16,7 @@
 
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
+#include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
 
 namespace ringtrain {
@@ -65,6 +66,19 @@ std::string printable_content(int fd) {
   std::string content(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   std::erase_if(content, [](char c) { return c < ' ' || c > '~'; });
   return content.empty() ? "an unnamed job" : content;
+}
+
+// Its content will be replaced: it must be a file of this name only, not a way to another.
+bool is_file_of_one_name(int fd) {
+  struct stat status {};
+  check_storage(::fstat(fd, &status), "fstat of the lock file");
+  return S_ISREG(status.st_mode) && status.st_nlink <= 1;
+}
+
+bool is_directory(int directory, const std::string& name) {
+  struct stat status {};
+  return ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(status.st_mode);
 }
 
 /// Removes the temporary unless it was published.
@@ -124,20 +138,32 @@ std::optional<std::uint64_t> free_bytes(int directory) {
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
                                          std::uint64_t needed_bytes)
     : path_(path), directory_(open_directory(path)) {
+  warn_of_others();
   lock(owner);
   remove_temporaries();
   require_space(needed_bytes);
 }
 
+void CheckpointDirectory::warn_of_others() {
+  struct stat status {};
+  check_storage(::fstat(directory_.get(), &status), "fstat of " + path_);
+  if ((status.st_mode & S_IWOTH) != 0)
+    notes_.push_back(fmt::format(
+        "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
+}
+
 void CheckpointDirectory::lock(const std::string& owner) {
   const int fd = uninterrupted([&] {
-    return ::openat(directory_.get(), lock_name,
-                    O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    return open_beneath(directory_.get(), lock_name,
+                        O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
   });
+  lock_ = FileDescriptor(fd);
+  if (fd < 0 ? errno == ELOOP || errno == EISDIR || errno == ENXIO : !is_file_of_one_name(fd))
+    throw Error(Exit::storage, "checkpoint directory " + path_,
+                "its 'lock' is not a file of one name, as this program makes it; remove it");
   if (fd < 0)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("cannot write in it: {}", last_error()));
-  lock_ = FileDescriptor(fd);
   if (!lock_within_patience(fd)) {
     if (errno == EAGAIN || errno == EACCES)
       throw Error(Exit::locked, "checkpoint directory " + path_,
@@ -157,9 +183,12 @@ void CheckpointDirectory::lock(const std::string& owner) {
 
 void CheckpointDirectory::remove_temporaries() {
   if (lock_.get() < 0) return;  // they may belong to a running job
-  for (const std::string& name : names_in(directory_.get()))
-    if (is_temporary_name(name) && ::unlinkat(directory_.get(), name.c_str(), 0) == 0)
-      notes_.push_back(fmt::format("removed {}: left unfinished by a run that died", name));
+  for (const std::string& name : names_in(directory_.get())) {
+    if (!is_temporary_name(name)) continue;
+    notes_.push_back(::unlinkat(directory_.get(), name.c_str(), 0) == 0
+                         ? fmt::format("removed {}: left unfinished by a run that died", name)
+                         : fmt::format("could not remove {}: {}", name, last_error()));
+  }
 }
 
 void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
@@ -183,6 +212,9 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
     ::unlinkat(directory_.get(), temporary.c_str(), 0);
     const int fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
     if (fd >= 0) return FileDescriptor(fd);
+    if (errno == EEXIST && is_directory(directory_.get(), temporary))
+      throw Error(Exit::storage, "create a temporary",
+                  "a directory has its name, " + temporary + ", and is in the way; remove it");
     if (errno == EINVAL && (flags & O_DIRECT) != 0)
       flags &= ~O_DIRECT;
     else if (errno != EINTR)
@@ -221,6 +253,9 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
     was = "of run " + old.run_id();
   } catch (const Error&) {
   }
+  if (is_directory(directory_.get(), name))
+    throw Error(Exit::storage, "rename of the temporary",
+                "a directory has the name " + name + " and is in the way; remove it");
   check_storage(uninterrupted([&] {
                   return ::renameat(directory_.get(), temporary.c_str(), directory_.get(),
                                     name.c_str());

@@ -11,6 +11,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/agreement.hpp"
 #include "train/checkpoints.hpp"
@@ -180,7 +181,7 @@ bool Job::resume(const Resume& how) {
   if (resumed->metadata.plans != site_.plans())
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
-                    resumed->metadata.plans, site_.plans()));
+                    brief(resumed->metadata.plans), site_.plans()));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
                              resumed->metadata.world_size, session_.size()));

@@ -213,8 +213,8 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
     const int fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
     if (fd >= 0) return FileDescriptor(fd);
     if (errno == EEXIST && is_directory(directory_.get(), temporary))
-      throw Error(Exit::storage, "create a temporary",
-                  "a directory has its name, " + temporary + ", and is in the way; remove it");
+      throw Error(Exit::storage, "create " + temporary,
+                  "a directory has this name and is in the way; remove it");
     if (errno == EINVAL && (flags & O_DIRECT) != 0)
       flags &= ~O_DIRECT;
     else if (errno != EINTR)
@@ -254,8 +254,8 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
   } catch (const Error&) {
   }
   if (is_directory(directory_.get(), name))
-    throw Error(Exit::storage, "rename of the temporary",
-                "a directory has the name " + name + " and is in the way; remove it");
+    throw Error(Exit::storage, "rename to " + name,
+                "a directory has this name and is in the way; remove it");
   check_storage(uninterrupted([&] {
                   return ::renameat(directory_.get(), temporary.c_str(), directory_.get(),
                                     name.c_str());

@@ -1,5 +1,6 @@
 """Reads checkpoints and writes new ones, as docs/checkpoint_format.md describes them. Needs h5py, numpy and xxhash from PyPI."""
 import json
+import math
 import os
 import struct
 
@@ -13,17 +14,37 @@ NUMBERS = ("step", "epoch", "position", "seed", "world_size", "global_batch")
 TEXTS = ("model", "config", "optimizer", "plans")
 
 
+def read_index(file, path):
+    """The index of an open checkpoint, its hash checked."""
+    head = file.read(HEADER_BYTES)
+    if len(head) < HEADER_BYTES or head[:8] != MAGIC:
+        raise ValueError("not a ringtrain checkpoint")
+    version, user_block, length, index_bytes, _, index_hash, _ = struct.unpack("<IIQQQQQ", head[8:56])
+    if version != 1:
+        raise ValueError(f"format version {version}; this script reads version 1")
+    if length != os.path.getsize(path) or not HEADER_BYTES <= user_block <= 4 << 20:
+        raise ValueError("its length is not what its header says")
+    rest = file.read(user_block - HEADER_BYTES)
+    if int(digest(head[:40] + rest), 16) != index_hash:
+        raise ValueError("the index fails its hash")
+    return json.loads(rest[:index_bytes])
+
+
 def read(path):
-    """Model, step and {name: fp32 array}. Hashes are not looked at: `train --inspect` does that."""
-    tensors = {}
-
-    def take(name, item):
-        if isinstance(item, h5py.Dataset) and not name.startswith("metadata/"):
-            tensors[name] = item[()]
-
-    with h5py.File(path) as file:
-        file.visititems(take)
-        return file["metadata/model"][()].decode(), int(file["metadata/step"][()]), tensors
+    """Model, step and {name: fp32 array}. Reads the index and what it points to, never HDF5; the hashes of what it reads are checked."""
+    tensors, length = {}, os.path.getsize(path)
+    with open(path, "rb") as file:
+        index = read_index(file, path)
+        for entry in index["tensors"]:
+            name, size = entry["name"], 4 * math.prod(entry["shape"])
+            if not 0 <= size <= length - entry["offset"] <= length or name in tensors:
+                raise ValueError(f"tensor {name!r} is there twice or lies outside of the file")
+            file.seek(entry["offset"])
+            data = file.read(size)
+            if digest(data) != entry["xxh64"]:
+                raise ValueError(f"tensor {name!r} fails its hash")
+            tensors[name] = np.frombuffer(bytearray(data), "<f4").reshape(entry["shape"])
+    return index["metadata"]["model"], index["metadata"]["step"], tensors
 
 
 def digest(data):

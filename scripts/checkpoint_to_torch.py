@@ -95,7 +95,7 @@ def main():
             checkpoint_file.write(options.output, options.model, from_torch(options.model, load_state(options.input)), "from torch")
         else:
             torch.save(to_torch(*checkpoint_file.read(options.input)), options.output)
-    except (OSError, ValueError, KeyError) as failure:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as failure:
         sys.exit(f"checkpoint_to_torch: {options.input}: {failure}")
 
 

@@ -15,6 +15,7 @@
 #include "ringtrain/train/threads.hpp"
 #include "train/local_commands.hpp"
 #include "train/run.hpp"
+#include "train/stop_request.hpp"
 
 using namespace ringtrain;
 
@@ -35,6 +36,7 @@ int fail_before_mpi(const Error& failure, int rank) {
 }
 
 int run_job(const Command& command, char** argv) {
+  const Stopwatch since_start;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const ThreadPlan threads = plan_threads(find_place(command.options.threads));
   apply_threads(threads, argv);
@@ -46,7 +48,7 @@ int run_job(const Command& command, char** argv) {
   const MpiSession session(command.options.interface);
   try {
     expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");
-    return run(command.options, threads, session, writer);
+    return run(command.options, threads, session, writer, since_start);
   } catch (const std::exception& failure) {
     session.abort(failure);
   }
@@ -57,6 +59,7 @@ int run_job(const Command& command, char** argv) {
 int main(int argc, char** argv) {
   int rank = 0;
   open_standard_streams();
+  hold_save_signals();
   try {
     rank = launch_from_environment().rank;
     const Command command = parse(argc, argv);

@@ -9,9 +9,12 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {
@@ -24,9 +27,11 @@ constexpr std::uint32_t schema_version = 1;
 // O_DIRECT writes start behind the user block, at a multiple of any block size in use
 constexpr std::uint64_t smallest_user_block = 4096;
 constexpr std::uint64_t most_other_bytes = 16 << 20, most_other_bytes_per_tensor = 4096;
-// more than any tensor table that fits the largest user block has
-constexpr std::size_t most_json_events = 1'000'000;
-constexpr int deepest_json = 8;
+// As count() has it; the most tensors that are allowed need less. Parsing and letting go take up to
+// three times as much.
+constexpr std::size_t most_json_memory = 20 << 20;
+constexpr std::size_t deepest_json = 8;
+constexpr std::size_t longest_name = 1024, most_dimensions = 32;  // HDF5 has no more dimensions
 
 struct Header {
   std::array<char, 8> magic;
@@ -146,12 +151,22 @@ bool is_printable(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
 }
 
+void check_name(const std::string& name) {
+  if (name.empty() || !is_printable(name)) throw Damage("a tensor's name is not printable");
+  if (name.size() > longest_name) throw Damage("a tensor's name is too long");
+  for (const std::string& part : split(name, '/'))
+    if (part.empty() || part == "." || part == "..")
+      throw Damage(fmt::format("tensor {} has a name that is no path", name));
+}
+
 StoredTensor tensor_from(const Json& row, std::uint64_t user_block, std::uint64_t file_bytes) {
   StoredTensor tensor{.info = {text_in(row, "name"), numbers_in(row, "shape")},
                       .offset = number_in(row, "offset"),
                       .hash = hash_in(row, "xxh64")};
   const std::string& name = tensor.info.name;
-  if (name.empty() || !is_printable(name)) throw Damage("a tensor's name is not printable");
+  check_name(name);
+  if (tensor.info.shape.size() > most_dimensions)
+    throw Damage(fmt::format("tensor {} has more than {} dimensions", name, most_dimensions));
   try {
     tensor.bytes = element_count(tensor.info) * sizeof(float);
   } catch (const Error&) {
@@ -161,6 +176,13 @@ StoredTensor tensor_from(const Json& row, std::uint64_t user_block, std::uint64_
       tensor.bytes > file_bytes - tensor.offset)
     throw Damage(fmt::format("tensor {} lies outside of the file", name));
   return tensor;
+}
+
+void refuse_equal_names(const CheckpointIndex& index) {
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : index.tensors)
+    if (!names.insert(tensor.info.name).second)
+      throw Damage(fmt::format("tensor {} is there twice", tensor.info.name));
 }
 
 void refuse_overlaps(const CheckpointIndex& index) {
@@ -181,51 +203,74 @@ void refuse_unexplained_bytes(const CheckpointIndex& index) {
     throw Damage(fmt::format("{} of its bytes belong to no tensor", others));
 }
 
-/// Reads JSON text without keeping it, and throws Damage for one that would be costly to keep.
+/// Reads JSON text without keeping it, and throws Damage for one that would be costly to keep or
+/// that has a key twice.
 class Bounds : public nlohmann::json_sax<Json> {
  public:
-  bool null() override { return count(); }
-  bool boolean(bool) override { return count(); }
-  bool number_integer(number_integer_t) override { return count(); }
-  bool number_unsigned(number_unsigned_t) override { return count(); }
-  bool number_float(number_float_t, const string_t&) override { return count(); }
-  bool string(string_t&) override { return count(); }
-  bool binary(binary_t&) override { return count(); }
-  bool key(string_t&) override { return count(); }
+  bool null() override { return count(scalar_cost); }
+  bool boolean(bool) override { return count(scalar_cost); }
+  bool number_integer(number_integer_t) override { return count(scalar_cost); }
+  bool number_unsigned(number_unsigned_t) override { return count(scalar_cost); }
+  bool number_float(number_float_t, const string_t&) override { return count(scalar_cost); }
+  bool string(string_t& text) override { return count(string_cost + text.size()); }
+  bool binary(binary_t&) override { return count(scalar_cost); }
+  bool key(string_t& name) override {
+    if (!keys_.back().insert(name).second)
+      throw Damage(fmt::format("the index has '{}' twice in one object", brief(name)));
+    return count(key_cost + name.size());
+  }
   bool start_object(std::size_t) override { return enter(); }
   bool start_array(std::size_t) override { return enter(); }
   bool end_object() override { return leave(); }
   bool end_array() override { return leave(); }
   bool parse_error(std::size_t, const std::string&, const Json::exception& failure) override {
-    throw Damage(fmt::format("the index is no JSON ({})", failure.what()));
+    throw Damage(fmt::format("the index is no JSON ({})", brief(failure.what())));
   }
 
  private:
-  bool count() {
-    if (++events_ > most_json_events) throw Damage("the index has too many values");
+  // What a value takes of memory, about: its place in a growing list, nodes, the text's own block.
+  static constexpr std::size_t scalar_cost = 24, string_cost = 72, key_cost = 96, list_cost = 96;
+
+  bool count(std::size_t bytes) {
+    bytes_ += bytes;
+    if (bytes_ > most_json_memory) throw Damage("the index has too many values");
     return true;
   }
   bool enter() {
-    if (++depth_ > deepest_json) throw Damage("the index is nested too deeply");
-    return count();
+    keys_.emplace_back();
+    if (keys_.size() > deepest_json) throw Damage("the index is nested too deeply");
+    return count(list_cost);
   }
   bool leave() {
-    --depth_;
-    return count();
+    keys_.pop_back();
+    return true;
   }
 
-  std::size_t events_ = 0;
-  int depth_ = 0;
+  std::size_t bytes_ = 0;
+  std::vector<std::set<string_t>> keys_;  // of each list or object around
 };
+
+void check_json(std::string_view text) {
+  Bounds bounds;
+  Json::sax_parse(text, &bounds);
+}
 
 Json parse(std::string_view text) {
   try {
-    Bounds bounds;
-    Json::sax_parse(text, &bounds);
+    check_json(text);
     return Json::parse(text);
   } catch (const Json::exception& failure) {
-    throw Damage(fmt::format("the index is no JSON ({})", failure.what()));
+    throw Damage(fmt::format("the index is no JSON ({})", brief(failure.what())));
   }
+}
+
+// Others parse and show these texts: they are not to be longer, deeper or stranger than ours.
+void check_texts(const CheckpointMetadata& metadata) {
+  for (const std::string& text : {metadata.config, metadata.optimizer, metadata.plans}) {
+    if (text.size() > longest_text) throw Damage("a text in the index is too long");
+    if (!text.empty()) check_json(text);
+  }
+  if (metadata.model.size() > longest_name) throw Damage("the model's name is too long");
 }
 
 }  // namespace
@@ -240,15 +285,21 @@ std::vector<const StoredTensor*> in_file_order(const CheckpointIndex& index) {
 
 std::uint64_t user_block_bytes(const CheckpointMetadata& metadata,
                                std::span<const TensorInfo> tensors) {
+  for (const std::string& text : {metadata.config, metadata.optimizer, metadata.plans})
+    if (text.size() > longest_text)
+      throw Error(
+          Exit::usage, "checkpoint index",
+          fmt::format("a text of {} bytes; the format has room for {}", text.size(), longest_text));
   std::vector<StoredTensor> widest;
   for (const TensorInfo& info : tensors)
     widest.push_back({.info = info, .offset = std::numeric_limits<std::uint64_t>::max()});
   const std::uint64_t needed = header_bytes + index_text(metadata, widest).size();
-  if (needed > largest_user_block)
+  if (needed > largest_user_block || tensors.size() > most_tensors)
     throw Error(
         Exit::usage, "checkpoint index",
-        fmt::format("{} tensors and their metadata need {} bytes, the format has room for {}",
-                    tensors.size(), needed, largest_user_block));
+        fmt::format(
+            "{} tensors and their metadata need {} bytes, the format has room for {} and {}",
+            tensors.size(), needed, most_tensors, largest_user_block));
   return std::max(smallest_user_block, std::bit_ceil(needed));
 }
 
@@ -296,6 +347,8 @@ CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file
   if (header.index_hash != index_hash_of(user_block)) throw Damage("the index fails its hash");
   if (header.run_hash != run_hash_of(header) || header.run_id.back() != '\0')
     throw Damage("the run id fails its hash");
+  if (printable(header.run_id.data()) != header.run_id.data())
+    throw Damage("the run id is not printable");
   if (header.index_bytes > user_block.size() - header_bytes)
     throw Damage("the index is longer than its block");
   const Json json = parse({reinterpret_cast<const char*>(user_block.data()) + header_bytes,
@@ -307,8 +360,10 @@ CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file
                         .user_block = header.user_block,
                         .file_bytes = file_bytes,
                         .outside_hash = header.outside_hash};
+  check_texts(index.metadata);
   for (const Json& row : member(json, "tensors"))
     index.tensors.push_back(tensor_from(row, header.user_block, file_bytes));
+  refuse_equal_names(index);
   refuse_overlaps(index);
   refuse_unexplained_bytes(index);
   return index;

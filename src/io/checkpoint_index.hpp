@@ -36,7 +36,8 @@ struct CheckpointIndex {
 
 inline constexpr std::size_t header_bytes = 96;
 inline constexpr std::uint64_t largest_user_block = 4 << 20;
-inline constexpr std::size_t longest_run_id = 39;
+inline constexpr std::size_t longest_run_id = 39, most_tensors = 16384;
+inline constexpr std::size_t longest_text = 64 << 10;  // config, optimizer, plans
 
 /// Bytes the user block needs for any values of offsets and hashes; throws Error(Exit::usage) when
 /// they are more than the format allows.
@@ -47,7 +48,8 @@ std::vector<std::byte> encode(const CheckpointIndex& index);
 
 /// Bytes of the user block that starts with `header`, of a file of `file_bytes`. Throws Damage.
 std::uint64_t checked_user_block(std::span<const std::byte> header, std::uint64_t file_bytes);
-/// Throws Damage unless the hashes fit and every tensor lies in the file and in no other tensor.
+/// Throws Damage unless the hashes fit, every tensor lies in the file and in no other tensor, and
+/// all names and texts are as the format has them. Takes at most 64 MiB of memory.
 CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file_bytes);
 
 /// Metadata as JSON text, as it travels to the writer process.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
@@ -18,17 +17,22 @@ struct Statistics {
   double mean = 0, deviation = 0;
 };
 
-Statistics statistics_of(std::span<const float> values) {
+Statistics statistics_of(const CheckpointFile& file, std::size_t tensor) {
   Statistics s;
   double sum = 0, squares = 0;
-  for (const float value : values) {
-    s.low = std::min(s.low, value);
-    s.high = std::max(s.high, value);
-    sum += value;
-  }
-  s.mean = sum / static_cast<double>(values.size());
-  for (const float value : values) squares += (value - s.mean) * (value - s.mean);
-  s.deviation = std::sqrt(squares / static_cast<double>(values.size()));
+  const auto count = static_cast<double>(element_count(file.tensors()[tensor]));
+  file.read_in_pieces(tensor, [&](std::span<const float> values) {
+    for (const float value : values) {
+      s.low = std::min(s.low, value);
+      s.high = std::max(s.high, value);
+      sum += value;
+    }
+  });
+  s.mean = sum / count;
+  file.read_in_pieces(tensor, [&](std::span<const float> values) {
+    for (const float value : values) squares += (value - s.mean) * (value - s.mean);
+  });
+  s.deviation = std::sqrt(squares / count);
   return s;
 }
 
@@ -43,15 +47,14 @@ std::string scalars(const CheckpointFile& file) {
       m.buckets.size(), printable(m.config), printable(m.optimizer), printable(m.plans));
 }
 
-std::string row(const CheckpointFile& file, std::size_t tensor, std::vector<float>& values) {
+std::string row(const CheckpointFile& file, std::size_t tensor) {
   const TensorInfo& info = file.tensors()[tensor];
-  values.resize(element_count(info));
-  file.read(tensor, values);
+  const std::uint64_t count = element_count(info);
   const std::string shape = fmt::format("[{}]", fmt::join(info.shape, ","));
   const std::string head =
-      fmt::format("{:<48} {:<18} {:>12}", info.name, shape, values.size() * sizeof(float));
-  if (values.empty()) return head + "\n";
-  const Statistics s = statistics_of(values);
+      fmt::format("{:<48} {:<18} {:>12}", info.name, shape, count * sizeof(float));
+  if (count == 0) return head + "\n";
+  const Statistics s = statistics_of(file, tensor);
   return fmt::format("{} {:>12.5g} {:>12.5g} {:>12.5g} {:>12.5g}\n", head, s.low, s.high, s.mean,
                      s.deviation);
 }
@@ -64,8 +67,7 @@ std::string inspect(const std::filesystem::path& path) {
   std::string text = scalars(file);
   text += fmt::format("\n{:<48} {:<18} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "tensor", "shape",
                       "bytes", "min", "max", "mean", "deviation");
-  std::vector<float> values;
-  for (std::size_t i = 0; i < file.tensors().size(); ++i) text += row(file, i, values);
+  for (std::size_t i = 0; i < file.tensors().size(); ++i) text += row(file, i);
   text += fmt::format("\nevery byte verified: {} tensors\nstate-hash {}\n", file.tensors().size(),
                       hex(file.state_hash()));
   return text;

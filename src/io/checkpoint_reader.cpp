@@ -11,9 +11,12 @@
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
+#include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 
@@ -28,9 +31,19 @@ namespace {
 
 constexpr std::size_t piece_bytes = 1 << 20;
 constexpr std::size_t most_reported = 10;
+// A file may claim more bytes than its disk holds; reading the holes must not take for ever.
+constexpr std::uint64_t most_holes = 256 << 20, most_holes_per_byte = 8;
 
 Error damaged(const std::filesystem::path& path, std::string_view what) {
-  return Error(Exit::no_valid_checkpoint, "checkpoint " + path.string(), what);
+  return Error(Exit::no_valid_checkpoint, "checkpoint " + printable(path.string()), what);
+}
+
+std::string_view kind_of(mode_t mode) {
+  if (S_ISLNK(mode)) return "a symbolic link is not followed here";
+  if (S_ISDIR(mode)) return "not a regular file but a directory";
+  if (S_ISFIFO(mode)) return "not a regular file but a FIFO";
+  if (S_ISSOCK(mode)) return "not a regular file but a socket";
+  return "not a regular file but a device";
 }
 
 void read_exactly(int file, std::span<std::byte> bytes, std::uint64_t offset) {
@@ -47,12 +60,33 @@ void read_exactly(int file, std::span<std::byte> bytes, std::uint64_t offset) {
 std::uint64_t size_of_regular(int file) {
   struct stat status {};
   check_storage(::fstat(file, &status), "fstat");
-  if (!S_ISREG(status.st_mode)) throw Damage("not a regular file");
+  if (!S_ISREG(status.st_mode)) throw Damage(std::string(kind_of(status.st_mode)));
   return static_cast<std::uint64_t>(status.st_size);
+}
+
+// All of them where the file system cannot tell.
+std::uint64_t bytes_on_disk(int file, std::uint64_t file_bytes) {
+  std::uint64_t bytes = 0;
+  for (off_t hole = 0; static_cast<std::uint64_t>(hole) < file_bytes;) {
+    const off_t data = ::lseek(file, hole, SEEK_DATA);
+    if (data < 0) return errno == ENXIO ? bytes : file_bytes;
+    hole = ::lseek(file, data, SEEK_HOLE);
+    if (hole <= data) return file_bytes;
+    bytes += static_cast<std::uint64_t>(hole - data);
+  }
+  return bytes;
+}
+
+void refuse_mostly_holes(int file, std::uint64_t file_bytes) {
+  if (file_bytes <= most_holes) return;
+  const std::uint64_t there = bytes_on_disk(file, file_bytes);
+  if ((file_bytes - most_holes) / most_holes_per_byte > there)
+    throw Damage(fmt::format("{} bytes long, but only {} were ever written", file_bytes, there));
 }
 
 CheckpointIndex read_index(int file) {
   const std::uint64_t bytes = size_of_regular(file);
+  refuse_mostly_holes(file, bytes);
   std::vector<std::byte> block(std::min<std::uint64_t>(bytes, header_bytes));
   read_exactly(file, block, 0);
   block.resize(checked_user_block(block, bytes));
@@ -97,31 +131,50 @@ std::string joined(std::span<const std::string> all) {
 }  // namespace
 
 struct CheckpointFileOpener {
-  static CheckpointFile open(int directory, const std::string& name, std::filesystem::path path,
-                             int flags) {
-    // O_NONBLOCK: a planted FIFO must not make us wait for a writer
-    const int fd = ::openat(directory, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-    if (fd < 0 && errno == ELOOP) throw damaged(path, "a symbolic link is not followed here");
-    if (fd < 0) throw damaged(path, "open: " + std::generic_category().message(errno));
+  static CheckpointFile open(FileDescriptor file, std::filesystem::path path) {
+    if (file.get() < 0) throw damaged(path, "open: " + std::generic_category().message(errno));
     auto opened = std::make_unique<CheckpointFile::Opened>();
     opened->path = std::move(path);
-    opened->file = FileDescriptor(fd);
+    opened->file = std::move(file);
     try {
-      opened->index = read_index(fd);
+      opened->index = read_index(opened->file.get());
     } catch (const Damage& damage) {
       throw damaged(opened->path, damage.what());
     }
     for (const StoredTensor& tensor : opened->index.tensors) opened->tensors.push_back(tensor.info);
     return CheckpointFile(std::move(opened));
   }
+
+  static CheckpointFile open_beneath(int directory, const std::string& name,
+                                     const std::filesystem::path& path) {
+    refuse_others(directory, name, path, AT_SYMLINK_NOFOLLOW);
+    return open(FileDescriptor(ringtrain::open_beneath(directory, name.c_str(), flags)), path);
+  }
+
+  static CheckpointFile open_path(const std::filesystem::path& path) {
+    refuse_others(AT_FDCWD, path, path, 0);
+    return open(FileDescriptor(::open(path.c_str(), flags)), path);
+  }
+
+ private:
+  // O_NONBLOCK: a FIFO planted just now must not make us wait for a writer
+  static constexpr int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+
+  // Only to open a device can do something already, so it is asked before.
+  static void refuse_others(int directory, const std::string& name,
+                            const std::filesystem::path& path, int follow) {
+    struct stat status {};
+    if (::fstatat(directory, name.c_str(), &status, follow) == 0 && !S_ISREG(status.st_mode))
+      throw damaged(path, kind_of(status.st_mode));
+  }
 };
 
 CheckpointFile open_checkpoint_at(int directory, const std::string& name) {
-  return CheckpointFileOpener::open(directory, name, name, O_NOFOLLOW);
+  return CheckpointFileOpener::open_beneath(directory, name, name);
 }
 
 CheckpointFile CheckpointFile::open(const std::filesystem::path& path) {
-  return CheckpointFileOpener::open(AT_FDCWD, path.string(), path, 0);
+  return CheckpointFileOpener::open_path(path);
 }
 
 CheckpointFile::CheckpointFile(std::unique_ptr<Opened> opened) : opened_(std::move(opened)) {}
@@ -148,6 +201,7 @@ std::uint64_t CheckpointFile::state_hash() const {
 
 void CheckpointFile::verify() const {
   const int file = opened_->file.get();
+  ::posix_fadvise(file, 0, 0, POSIX_FADV_WILLNEED);  // the disk reads while we hash
   std::vector<std::string> wrong;
   try {
     if (hash_outside(file, opened_->index) != opened_->index.outside_hash)
@@ -161,17 +215,32 @@ void CheckpointFile::verify() const {
   if (!wrong.empty()) throw damaged(path(), joined(wrong));
 }
 
+std::string CheckpointFile::misfit(const TensorInfo& needed) const {
+  const auto found = std::ranges::find(tensors(), needed.name, &TensorInfo::name);
+  if (found == tensors().end()) return "has no " + describe(needed);
+  return fmt::format("has {}, needed is [{}]", describe(*found), fmt::join(needed.shape, ","));
+}
+
 void CheckpointFile::expect(std::span<const TensorInfo> expected) const {
   std::vector<std::string> differences;
+  bool same_model = true;
+  const auto note = [&](const TensorInfo& info, std::string difference) {
+    differences.push_back(std::move(difference));
+    same_model &= info.name.starts_with("optimizer/") || info.name.starts_with("ema/");
+  };
   const auto& found = tensors();
   for (std::size_t i = 0; i < std::max(expected.size(), found.size()); ++i) {
-    const std::string ours = i < expected.size() ? describe(expected[i]) : "nothing";
-    const std::string theirs = i < found.size() ? describe(found[i]) : "nothing";
-    if (ours != theirs) differences.push_back(fmt::format("has {}, needed is {}", theirs, ours));
+    if (i < expected.size() && !find(expected[i])) note(expected[i], misfit(expected[i]));
+    if (i < found.size() &&
+        std::ranges::find(expected, found[i].name, &TensorInfo::name) == expected.end())
+      note(found[i], "has " + describe(found[i]) + ", which is not needed");
   }
-  if (!differences.empty())
-    throw Error(Exit::incompatible_checkpoint, "checkpoint " + path().string(),
-                fmt::format("of another model ({}): {}", metadata().model, joined(differences)));
+  if (differences.empty()) return;
+  const std::string other = same_model
+                                ? "saved with another --optimizer or --ema"
+                                : fmt::format("of another model ({})", brief(metadata().model));
+  throw Error(Exit::incompatible_checkpoint, "checkpoint " + printable(path().string()),
+              other + ": " + joined(differences));
 }
 
 void CheckpointFile::read(std::size_t tensor, std::span<float> values) const {
@@ -188,19 +257,37 @@ void CheckpointFile::read(std::size_t tensor, std::span<float> values) const {
     throw damaged(path(), fmt::format("tensor {} fails its hash", stored.info.name));
 }
 
+void CheckpointFile::read_in_pieces(std::size_t tensor,
+                                    const std::function<void(std::span<const float>)>& take) const {
+  expects(tensor < tensors().size(), "CheckpointFile::read_in_pieces: the tensor exists");
+  const StoredTensor& stored = opened_->index.tensors[tensor];
+  std::vector<float> values(std::min<std::uint64_t>(stored.bytes, piece_bytes) / sizeof(float));
+  try {
+    for (std::uint64_t done = 0; done < stored.bytes; done += piece_bytes) {
+      const std::uint64_t bytes = std::min<std::uint64_t>(stored.bytes - done, piece_bytes);
+      const std::span piece(values.data(), bytes / sizeof(float));
+      read_exactly(opened_->file.get(), std::as_writable_bytes(piece), stored.offset + done);
+      take(piece);
+    }
+  } catch (const Damage& damage) {
+    throw damaged(path(), damage.what());
+  }
+}
+
 LatestCheckpoint find_latest(const std::filesystem::path& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0 && errno == ENOENT)
     return {{},
             {},
-            fmt::format("{} does not exist yet: training starts from scratch", directory.string())};
-  check_storage(opened.get(), "open checkpoint directory " + directory.string());
+            fmt::format("{} does not exist yet: training starts from scratch",
+                        printable(directory.string()))};
+  check_storage(opened.get(), "open checkpoint directory " + printable(directory.string()));
 
   LatestCheckpoint latest;
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
       CheckpointFile file =
-          CheckpointFileOpener::open(opened.get(), name, directory / name, O_NOFOLLOW);
+          CheckpointFileOpener::open_beneath(opened.get(), name, directory / name);
       file.verify();
       latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
       latest.file = std::move(file);
@@ -210,12 +297,12 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory) {
     }
   }
   if (!latest.rejected.empty())
-    throw Error(Exit::no_valid_checkpoint, "resume from " + directory.string(),
+    throw Error(Exit::no_valid_checkpoint, "resume from " + printable(directory.string()),
                 fmt::format("no checkpoint is intact: {}. Repair or move them, or start over with "
                             "--resume never",
                             joined(latest.rejected)));
-  latest.note =
-      fmt::format("no checkpoint in {}: training starts from scratch", directory.string());
+  latest.note = fmt::format("no checkpoint in {}: training starts from scratch",
+                            printable(directory.string()));
   return latest;
 }
 
@@ -224,7 +311,8 @@ void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> exp
   expects(expected.size() == destinations.size(), "read_checkpoint: one destination a tensor");
   file.expect(expected);
   file.verify();
-  for (std::size_t i = 0; i < destinations.size(); ++i) file.read(i, destinations[i]);
+  for (std::size_t i = 0; i < destinations.size(); ++i)
+    file.read(*file.find(expected[i]), destinations[i]);
 }
 
 }  // namespace ringtrain

@@ -32,7 +32,7 @@ class CheckpointWriter::Impl {
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const;
 
-  std::uint64_t saved = 0, failed = 0, skipped = 0;
+  std::uint64_t saved = 0, failed = 0;
 
  private:
   struct Slot {
@@ -74,6 +74,8 @@ class CheckpointWriter::Impl {
 };
 
 namespace {
+
+constexpr std::chrono::seconds tidying{2};
 
 std::string owner_text(const std::string& run_id) {
   std::array<char, 256> host{};
@@ -172,11 +174,7 @@ bool CheckpointWriter::Impl::any_busy() const { return slots_[0].busy || slots_[
 SnapshotBuffers CheckpointWriter::Impl::begin() {
   receive_all();
   filling_ = free_slot();
-  if (filling_ == nullptr) {
-    ++skipped;
-    return {};
-  }
-  return filling_->buffers;
+  return filling_ == nullptr ? SnapshotBuffers{} : filling_->buffers;
 }
 
 bool CheckpointWriter::Impl::wait_for_slot(Clock::time_point deadline, std::uint64_t step) {
@@ -190,7 +188,7 @@ bool CheckpointWriter::Impl::wait_for_slot(Clock::time_point deadline, std::uint
 
 std::string CheckpointWriter::Impl::not_in_time() const {
   return fmt::format(
-      "the checkpoint of step {} was not durable in time: is the file system of {} stuck?",
+      "the checkpoint of step {} was not durable in time; the file system of {} may be stuck",
       last_step_, directory_);
 }
 
@@ -303,7 +301,10 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   receive_all();
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
   if (any_busy()) set_failure(not_in_time());
+  for (const Slot& slot : slots_) failed += slot.busy;
   if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
+  // What is left, such as retention, is not worth more: what does not end is killed.
+  deadline = std::min(deadline, Clock::now() + tidying);
   while (!lost_ && !closed_ && !any_busy() && wait_for_message(deadline)) receive_all();
   if (lost_ && !loss_told_) tell_loss(process_->ending());
   closed_ = true;
@@ -368,6 +369,5 @@ std::optional<Error> CheckpointWriter::failure() const {
 
 std::uint64_t CheckpointWriter::saved() const { return impl_ ? impl_->saved : 0; }
 std::uint64_t CheckpointWriter::failed() const { return impl_ ? impl_->failed : 0; }
-std::uint64_t CheckpointWriter::skipped() const { return impl_ ? impl_->skipped : 0; }
 
 }  // namespace ringtrain

@@ -13,4 +13,13 @@ inline int check_storage(int result, std::string_view call) {
   throw Error(Exit::storage, call, std::generic_category().message(errno));
 }
 
+/// What `call()` returns, made again as long as signals interrupt it, as network file systems let
+/// happen.
+template <class Call>
+int uninterrupted(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 }  // namespace ringtrain

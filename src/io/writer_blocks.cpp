@@ -1,5 +1,6 @@
 #include "io/writer_blocks.hpp"
 
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -96,10 +97,16 @@ io_event BlockWriter::next_event() {
 void BlockWriter::complete(const io_event& event) {
   Block& block = blocks_[event.data];
   block.under_way = false;
-  if (event.res < 0) errno = static_cast<int>(-event.res);
-  check_storage(event.res < 0 ? -1 : 0, "write");
-  write_rest(block, static_cast<std::size_t>(event.res));
+  // what failed is told by trying it once more, in write_rest()
+  write_rest(block, static_cast<std::size_t>(std::max<std::int64_t>(event.res, 0)));
   block.filled = 0;
+}
+
+// Some file systems take O_DIRECT at open() and refuse the writes; a short write leaves a rest that
+// none would take.
+bool BlockWriter::leave_direct_mode() const {
+  const int flags = ::fcntl(file_, F_GETFL);
+  return flags >= 0 && (flags & O_DIRECT) != 0 && ::fcntl(file_, F_SETFL, flags & ~O_DIRECT) == 0;
 }
 
 void BlockWriter::write_rest(const Block& block, std::size_t done) {
@@ -107,7 +114,7 @@ void BlockWriter::write_rest(const Block& block, std::size_t done) {
     const ssize_t written =
         ::pwrite(file_, block.memory.get() + done, block.filled - done,
                  static_cast<off_t>(block.request.aio_offset + static_cast<std::int64_t>(done)));
-    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EINTR || (errno == EINVAL && leave_direct_mode()))) continue;
     if (written == 0) errno = ENOSPC;  // POSIX allows it; it must not become an endless loop
     check_storage(written > 0 ? 0 : -1, "write");
     done += static_cast<std::size_t>(written);

@@ -52,6 +52,7 @@ class BlockWriter {
   io_event next_event();
   void complete(const io_event& event);
   void write_rest(const Block& block, std::size_t done);
+  bool leave_direct_mode() const;
 
   int file_ = -1;
   std::uint64_t offset_ = 0;

@@ -10,10 +10,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <thread>
 
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
+#include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
 
 namespace ringtrain {
@@ -24,6 +27,11 @@ constexpr const char* lock_name = "lock";
 constexpr std::chrono::milliseconds lock_patience{2000}, lock_pause{20};
 
 std::string last_error() { return std::generic_category().message(errno); }
+
+// What file systems answer that have no such call.
+bool unsupported() {
+  return errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM;
+}
 
 FileDescriptor open_directory(const std::string& path) {
   std::error_code failure;
@@ -39,7 +47,7 @@ bool try_lock(int fd) {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
-  return ::fcntl(fd, F_OFD_SETLK, &whole) == 0;
+  return uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &whole); }) == 0;
 }
 
 bool lock_within_patience(int fd) {
@@ -60,6 +68,19 @@ std::string printable_content(int fd) {
   return content.empty() ? "an unnamed job" : content;
 }
 
+// Its content will be replaced: it must be a file of this name only, not a way to another.
+bool is_file_of_one_name(int fd) {
+  struct stat status {};
+  check_storage(::fstat(fd, &status), "fstat of the lock file");
+  return S_ISREG(status.st_mode) && status.st_nlink <= 1;
+}
+
+bool is_directory(int directory, const std::string& name) {
+  struct stat status {};
+  return ::fstatat(directory, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+         S_ISDIR(status.st_mode);
+}
+
 /// Removes the temporary unless it was published.
 class Temporary {
  public:
@@ -73,14 +94,43 @@ class Temporary {
   std::string name_;
 };
 
-// NFS and others have no RENAME_NOREPLACE; link() has its meaning everywhere.
+bool exists(int directory, const char* name) {
+  return ::faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+// NFS and Lustre have no RENAME_NOREPLACE, FAT has no links either: then the lock on the directory
+// has to do.
 bool rename_to_free_name(int directory, const char* from, const char* to) {
-  if (::renameat2(directory, from, directory, to, RENAME_NOREPLACE) == 0) return true;
-  if (errno == EINVAL || errno == ENOSYS) {
-    if (::linkat(directory, from, directory, to, 0) == 0) return true;  // ~Temporary unlinks `from`
+  const auto done = [](int result) { return result == 0; };
+  if (done(uninterrupted(
+          [&] { return ::renameat2(directory, from, directory, to, RENAME_NOREPLACE); })))
+    return true;
+  if (unsupported()) {
+    if (done(::linkat(directory, from, directory, to, 0)))
+      return true;  // ~Temporary unlinks `from`
+    if (unsupported()) {
+      if (exists(directory, to)) return false;
+      if (done(::renameat(directory, from, directory, to))) return true;
+    }
   }
   if (errno == EEXIST) return false;
-  throw Error(Exit::storage, fmt::format("rename to {}", to), last_error());
+  throw Error(Exit::storage, "rename of the temporary", last_error());
+}
+
+// Some network file systems refuse it, and need none: names are durable once the server answers.
+void sync_directory(int directory) {
+  const int result = uninterrupted([&] { return ::fsync(directory); });
+  if (result != 0 && !unsupported()) check_storage(result, "fsync of the directory");
+}
+
+// Bytes a user may still write; nothing where the file system does not say.
+std::optional<std::uint64_t> free_bytes(int directory) {
+  struct statvfs disk {};
+  if (::fstatvfs(directory, &disk) != 0 || disk.f_blocks == 0 || disk.f_frsize == 0)
+    return std::nullopt;
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+  if (disk.f_bavail > most / disk.f_frsize) return most;
+  return std::uint64_t(disk.f_bavail) * disk.f_frsize;
 }
 
 }  // namespace
@@ -88,75 +138,98 @@ bool rename_to_free_name(int directory, const char* from, const char* to) {
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
                                          std::uint64_t needed_bytes)
     : path_(path), directory_(open_directory(path)) {
+  warn_of_others();
   lock(owner);
   remove_temporaries();
   require_space(needed_bytes);
 }
 
+void CheckpointDirectory::warn_of_others() {
+  struct stat status {};
+  check_storage(::fstat(directory_.get(), &status), "fstat of " + path_);
+  if ((status.st_mode & S_IWOTH) != 0)
+    notes_.push_back(fmt::format(
+        "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
+}
+
 void CheckpointDirectory::lock(const std::string& owner) {
-  const int fd = ::openat(directory_.get(), lock_name,
-                          O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  const int fd = uninterrupted([&] {
+    return open_beneath(directory_.get(), lock_name,
+                        O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+  });
+  lock_ = FileDescriptor(fd);
+  if (fd < 0 ? errno == ELOOP || errno == EISDIR || errno == ENXIO : !is_file_of_one_name(fd))
+    throw Error(Exit::storage, "checkpoint directory " + path_,
+                "its 'lock' is not a file of one name, as this program makes it; remove it");
   if (fd < 0)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("cannot write in it: {}", last_error()));
-  lock_ = FileDescriptor(fd);
   if (!lock_within_patience(fd)) {
     if (errno == EAGAIN || errno == EACCES)
       throw Error(Exit::locked, "checkpoint directory " + path_,
                   fmt::format("in use by {}; give each job its own --checkpoint-dir",
                               printable_content(fd)));
+    if (errno != ENOLCK && !unsupported()) check_storage(-1, "lock of the checkpoint directory");
     notes_.push_back(fmt::format("{} has no file locks ({}): keep other jobs away from it yourself",
                                  path_, last_error()));
     lock_ = {};
     return;
   }
-  check_storage(::ftruncate(fd, 0), "ftruncate of the lock file");
-  check_storage(static_cast<int>(::pwrite(fd, owner.data(), owner.size(), 0)),
-                "write of the lock file");
+  check_storage(uninterrupted([&] { return ::ftruncate(fd, 0); }), "ftruncate of the lock file");
+  check_storage(
+      uninterrupted([&] { return static_cast<int>(::pwrite(fd, owner.data(), owner.size(), 0)); }),
+      "write of the lock file");
 }
 
 void CheckpointDirectory::remove_temporaries() {
   if (lock_.get() < 0) return;  // they may belong to a running job
-  for (const std::string& name : names_in(directory_.get()))
-    if (is_temporary_name(name) && ::unlinkat(directory_.get(), name.c_str(), 0) == 0)
-      notes_.push_back(fmt::format("removed {}: left unfinished by a run that died", name));
+  for (const std::string& name : names_in(directory_.get())) {
+    if (!is_temporary_name(name)) continue;
+    notes_.push_back(::unlinkat(directory_.get(), name.c_str(), 0) == 0
+                         ? fmt::format("removed {}: left unfinished by a run that died", name)
+                         : fmt::format("could not remove {}: {}", name, last_error()));
+  }
 }
 
 void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
-  struct statvfs disk {};
-  check_storage(::fstatvfs(directory_.get(), &disk), "fstatvfs of " + path_);
-  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
-  if (free < needed_bytes)
+  const auto free = free_bytes(directory_.get());
+  if (free && *free < needed_bytes)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("two checkpoints need {} MiB, {}; make room or name another directory",
                             (needed_bytes >> 20) + 1, free_space()));
 }
 
 std::string CheckpointDirectory::free_space() const {
-  struct statvfs disk {};
-  if (::fstatvfs(directory_.get(), &disk) != 0) return "free space unknown";
-  return fmt::format("{} bytes are free",
-                     static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize);
+  const auto free = free_bytes(directory_.get());
+  return free ? fmt::format("{} bytes are free", *free) : "free space unknown";
 }
 
 FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
-  constexpr int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  // what bears this name was put there by no one who holds the lock
-  ::unlinkat(directory_.get(), temporary.c_str(), 0);
-  int fd = ::openat(directory_.get(), temporary.c_str(), flags | O_DIRECT, 0600);
-  if (fd < 0 && errno == EINVAL) {  // no direct I/O here; some file systems create the file first
+  int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_DIRECT;
+  for (;;) {
+    // What bears this name was put there by no one who holds the lock, or by an open() below: some
+    // file systems make the file before they refuse the flags.
     ::unlinkat(directory_.get(), temporary.c_str(), 0);
-    fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
+    const int fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
+    if (fd >= 0) return FileDescriptor(fd);
+    if (errno == EEXIST && is_directory(directory_.get(), temporary))
+      throw Error(Exit::storage, "create " + temporary,
+                  "a directory has this name and is in the way; remove it");
+    if (errno == EINVAL && (flags & O_DIRECT) != 0)
+      flags &= ~O_DIRECT;
+    else if (errno != EINTR)
+      check_storage(fd, "create a temporary");
   }
-  return FileDescriptor(check_storage(fd, "create " + temporary));
 }
 
 std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
   const std::string name = checkpoint_name(snapshot.metadata.step),
                     unfinished = temporary_name(name);
-  const FileDescriptor file = create(unfinished);
   const Temporary guard(directory_.get(), unfinished);
+  FileDescriptor file = create(unfinished);
   const WrittenCheckpoint written = writer.write(file.get(), snapshot);
+  // NFS may tell of a failed write here only
+  check_storage(::close(file.release()), "close");
   publish(unfinished, name, written.state_hash);
   intact_.insert(name);
   return written.bytes;
@@ -167,7 +240,7 @@ void CheckpointDirectory::publish(const std::string& temporary, const std::strin
   if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str()))
     replace_unless_equal(temporary, name, state_hash);
   // an equal file's name too: who put it there may have died before this call
-  check_storage(::fsync(directory_.get()), "fsync of the directory");
+  sync_directory(directory_.get());
 }
 
 void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
@@ -180,8 +253,14 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
     was = "of run " + old.run_id();
   } catch (const Error&) {
   }
-  check_storage(::renameat(directory_.get(), temporary.c_str(), directory_.get(), name.c_str()),
-                "rename to " + name);
+  if (is_directory(directory_.get(), name))
+    throw Error(Exit::storage, "rename to " + name,
+                "a directory has this name and is in the way; remove it");
+  check_storage(uninterrupted([&] {
+                  return ::renameat(directory_.get(), temporary.c_str(), directory_.get(),
+                                    name.c_str());
+                }),
+                "rename of the temporary");
   notes_.push_back(fmt::format("replaced {}, which was {}", name, was));
 }
 

@@ -33,6 +33,7 @@ class CheckpointDirectory {
   std::vector<std::string> take_notes();
 
  private:
+  void warn_of_others();
   void lock(const std::string& owner);
   void remove_temporaries();
   void require_space(std::uint64_t needed_bytes) const;

@@ -93,10 +93,11 @@ class FileStream {
   BlockWriter& blocks_;
 };
 
-// Finds a full disk before time is spent on it, and keeps the blocks together. Optional.
+// Finds a full disk before time is spent on it, and keeps the blocks together. Optional: what else
+// is wrong, the writes will tell.
 void reserve(int file, std::uint64_t bytes) {
-  if (::fallocate(file, 0, 0, static_cast<off_t>(bytes)) != 0 && errno != EOPNOTSUPP &&
-      errno != ENOSYS && errno != EINVAL)
+  if (::fallocate(file, 0, 0, static_cast<off_t>(bytes)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
     check_storage(-1, "fallocate");
 }
 
@@ -164,8 +165,9 @@ WrittenCheckpoint FileWriter::write(int file, const Snapshot& snapshot) {
   reserve(file, index.file_bytes);
   write_body(file, snapshot, hdf5, index);
   write_head(file, index);
-  check_storage(::ftruncate(file, static_cast<off_t>(index.file_bytes)), "ftruncate");
-  check_storage(::fsync(file), "fsync");
+  const auto length = static_cast<off_t>(index.file_bytes);
+  check_storage(uninterrupted([&] { return ::ftruncate(file, length); }), "ftruncate");
+  check_storage(uninterrupted([&] { return ::fsync(file); }), "fsync");
   return {index.file_bytes, state_hash_of(index)};
 }
 

@@ -50,7 +50,10 @@ void keep_only(int socket) {
   close_all(static_cast<unsigned>(socket) + 1, ~0u);
 }
 
-// Training goes first, but a save must make progress: lowest best-effort class, not idle.
+// Training goes first, but a save must make progress where all cores are busy. Beside two ranks of
+// resnet50 on two cores, 205 MB are durable after 0.6 s; at nice 0 after 0.2 s, but the step beside
+// it takes 0.14 s longer; at nice 19 after 0.9 to 2.2 s, and beside four processes that never wait
+// after 8 s and more, which is too late for a last save (nice 10: 3.5 s).
 void step_back() {
   static_cast<void>(::nice(10));
   ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7));
@@ -100,9 +103,9 @@ WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
 
 WriterProcess::~WriterProcess() {
   socket_ = {};
-  if (reap(2000)) return;
+  if (reap(1000)) return;
   ::kill(pid_, SIGKILL);
-  reap(1000);  // in a stuck system call even that takes no effect: leave it to init
+  reap(500);  // in a stuck system call even that takes no effect: leave it to init
 }
 
 bool WriterProcess::reap(int milliseconds) {

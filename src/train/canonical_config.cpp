@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/train/options.hpp"
 #include "train/option_table.hpp"
 
@@ -46,7 +47,13 @@ json value_of(const OptionEntry& entry) {
 }
 
 json parsed(std::string_view text) {
-  json config = json::parse(text, nullptr, false);
+  // flat, as ours are: nothing of what is nested deeper is kept
+  const auto flat = [](int depth, json::parse_event_t event, const json&) {
+    const bool opens =
+        event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+    return depth == 0 || !opens;
+  };
+  json config = json::parse(text, flat, false);
   if (!config.is_object()) throw Error("compare configurations", "one is not a JSON object");
   return config;
 }
@@ -54,7 +61,7 @@ json parsed(std::string_view text) {
 std::string shown(const json& config, const std::string& key) {
   const auto found = config.find(key);
   if (found == config.end() || found->is_null()) return "unset";
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return brief(found->is_string() ? found->get<std::string>() : found->dump());
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ std::vector<std::string> differences(std::string_view before, std::string_view a
   std::vector<std::string> lines;
   for (const auto& [key, unused] : keys.items())
     if (shown(old, key) != shown(now, key))
-      lines.push_back(fmt::format("{}: {} -> {}", key, shown(old, key), shown(now, key)));
+      lines.push_back(fmt::format("{}: {} -> {}", brief(key), shown(old, key), shown(now, key)));
   return lines;
 }
 

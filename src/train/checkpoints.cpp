@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 
@@ -23,7 +25,17 @@ void Checkpoints::offer(const Position& position) {
   Stopwatch watch;
   hand_over();
   stalled_s_ += watch.lap();
-  if (due(position)) save(position);
+  if (requested_ || due(position)) save(position);
+}
+
+void Checkpoints::request(const Position& position) {
+  if (writer_.idle()) return tell("SIGUSR1: nothing can be saved without --checkpoint-dir");
+  if (last_step_ == position.step)
+    return tell(fmt::format("SIGUSR1: step {} is saved, or being saved, already", position.step));
+  requested_ = true;
+  save(position);
+  tell(requested_ ? "SIGUSR1: a checkpoint follows as soon as one before it is written"
+                  : fmt::format("SIGUSR1: saving step {}", position.step));
 }
 
 void Checkpoints::save(const Position& position) {
@@ -32,21 +44,28 @@ void Checkpoints::save(const Position& position) {
   const bool started = hand_over() && start(position);
   last_stall_s_ = watch.lap();
   stalled_s_ += last_stall_s_;
-  if (!started) {
-    // A save by time is tried again at the next step, so it is told once; one by steps is skipped.
-    if (!skipping_ || every_.steps > 0)
-      report_({.kind = SaveEvent::Kind::failed,
-               .step = position.step,
-               .text = (copying_ ? "the copy before it is not done"
-                                 : "both slots are still being written") +
-                       fmt::format(": nothing saved at step {}", position.step)},
-              0);
-    skipping_ = true;
-    return;
-  }
+  if (!started) return report_skipped(position);
   skipping_ = false;
+  if (std::exchange(requested_, false)) answering_.insert(position.step);
   last_ = std::chrono::steady_clock::now();
   last_step_ = position.step;
+}
+
+// By time a save is tried again at every step, and in an evaluation at every batch.
+void Checkpoints::report_skipped(const Position& position) {
+  const bool counted = every_.steps > 0 ? skipped_step_ == position.step
+                                        : skipping_ && since_skip_.elapsed() < every_.seconds;
+  if (counted || !due(position)) return;
+  skipping_ = true;
+  skipped_step_ = position.step;
+  since_skip_.lap();
+  ++skipped_;
+  report_({.kind = SaveEvent::Kind::skipped,
+           .step = position.step,
+           .text = (copying_ ? "the copy before it is not done"
+                             : "both slots are still being written") +
+                   fmt::format(": nothing saved at step {}", position.step)},
+          0);
 }
 
 bool Checkpoints::start(const Position& position) {
@@ -75,8 +94,15 @@ bool Checkpoints::settle(const Deadline& deadline) {
   return true;
 }
 
-void Checkpoints::finish(const Position& position, const Deadline& deadline) {
-  if (writer_.idle()) return;
+std::optional<Error> Checkpoints::finish(const Position& position, const Deadline& deadline) try {
+  if (!writer_.idle()) finish_or_throw(position, deadline);
+  return std::nullopt;
+} catch (const Error& failure) {
+  return failure;
+}
+
+void Checkpoints::finish_or_throw(const Position& position, const Deadline& deadline) {
+  if (std::exchange(requested_, false)) answering_.insert(position.step);
   const bool copied = settle(deadline);
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
@@ -124,7 +150,14 @@ bool Checkpoints::due(const Position& position) const {
 }
 
 void Checkpoints::report_events(std::vector<SaveEvent> events) {
-  for (const SaveEvent& event : events) report_(event, last_stall_s_);
+  for (const SaveEvent& event : events) {
+    report_(event, last_stall_s_);
+    if (event.kind != SaveEvent::Kind::saved) continue;
+    longest_save_s_ = std::max(longest_save_s_, last_stall_s_ + event.seconds);
+    if (answering_.erase(event.step) > 0)
+      tell(
+          fmt::format("SIGUSR1: the checkpoint of step {} is durable: {}", event.step, event.file));
+  }
 }
 
 }  // namespace ringtrain

@@ -2,7 +2,9 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <set>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint_writer.hpp"
 #include "ringtrain/train/options.hpp"
 #include "ringtrain/train/stopwatch.hpp"
@@ -14,6 +16,12 @@ namespace ringtrain {
 /// `constant` at `position`.
 CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
                       std::uint64_t epoch_samples);
+
+/// What became of the saves of a run.
+struct SaveCounts {
+  std::uint64_t saved = 0, failed = 0;
+  std::uint64_t skipped = 0;  ///< by time: one for each interval without a save
+};
 
 /// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
 /// the clock: a save needs no other rank, so nothing has to be agreed.
@@ -31,13 +39,19 @@ class Checkpoints {
   void offer(const Position& position);
   /// The same whether one is due or not.
   void save(const Position& position);
+  /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
+  /// end of the save are told; so is it where nothing can be saved.
+  void request(const Position& position);
   /// Waits until the copy under way is handed over, so that what comes may take long: whether it
   /// was, by the deadline.
   bool settle(const Deadline& deadline);
-  /// The save at the end of training: waits until it is durable. Throws Error(Exit::storage) when
-  /// it is not by the deadline.
-  void finish(const Position& position, const Deadline& deadline);
+  /// The save at the end of training: waits until it is durable. Returns why it is not, if so, by
+  /// the deadline.
+  std::optional<Error> finish(const Position& position, const Deadline& deadline);
 
+  SaveCounts counts() const { return {writer_.saved(), writer_.failed(), skipped_}; }
+  /// Of a save, its copy and the writer's time for it; 0 if there was none.
+  double longest_save_s() const { return longest_save_s_; }
   /// Seconds that offer() took so far.
   double stalled_s() const { return stalled_s_; }
 
@@ -47,7 +61,10 @@ class Checkpoints {
   bool start(const Position& position);
   bool hand_over();
   bool save_last(const Position& position, const Deadline& deadline);
+  void finish_or_throw(const Position& position, const Deadline& deadline);
+  void report_skipped(const Position& position);
   void report_events(std::vector<SaveEvent> events);
+  void tell(const std::string& line) { report_({.kind = SaveEvent::Kind::note, .text = line}, 0); }
 
   CheckpointWriter writer_;
   StateCopy& state_;
@@ -59,7 +76,11 @@ class Checkpoints {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // handed over last
   bool skipping_ = false;
-  double stalled_s_ = 0, last_stall_s_ = 0;
+  std::uint64_t skipped_ = 0, skipped_step_ = 0;
+  Stopwatch since_skip_;
+  bool requested_ = false;             // and not started yet
+  std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
+  double stalled_s_ = 0, last_stall_s_ = 0, longest_save_s_ = 0;
 };
 
 }  // namespace ringtrain

@@ -9,6 +9,7 @@
 #include "train/network.hpp"
 #include "train/option_values.hpp"
 #include "train/site.hpp"
+#include "train/stream_copy.hpp"
 
 namespace ringtrain {
 namespace {
@@ -55,7 +56,11 @@ class CpuSite final : public Site {
   class Copy final : public StateCopy {
    public:
     explicit Copy(const TrainingState& state) : state_(state) {}
-    void start(std::span<const std::span<float>> targets) override { state_.copy_to(targets); }
+    void start(std::span<const std::span<float>> targets) override {
+      expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+      for (std::size_t i = 0; i < targets.size(); ++i)
+        stream_copy(state_.buffers()[i].host(), targets[i]);
+    }
     bool done() override { return true; }
     void release() override {}
 

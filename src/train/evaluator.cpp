@@ -7,14 +7,19 @@
 namespace ringtrain {
 
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const StopRequest& stop, Progress& progress) {
+                    const MpiSession& session, const std::function<Wish()>& ask,
+                    Progress& progress) {
   progress.pause();
   Stopwatch watch;
   Loader loader(dataset, options);
-  std::array<double, 6> sums{};  // loss, top1, top5, samples, ranks with a signal, their signals
+  // loss, top1, top5, samples; ranks that wish to stop, that have a signal, their signals
+  std::array<double, 7> sums{};
+  Wish wish;
   try {
-    while (stop.signal() == 0) {
+    for (;;) {
       progress.enter(Activity::evaluation);
+      if (const Wish now = ask(); now.stop || now.signal != 0) wish = now;
+      if (wish.stop) break;
       const Batch* batch = loader.next();
       if (batch == nullptr) break;
       const StepResult result = program.run(*batch, 1, nullptr);
@@ -26,14 +31,14 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
   }
-  const int asked = stop.signal();
-  sums[4] = asked != 0;
-  sums[5] = asked;
+  sums[4] = wish.stop;
+  sums[5] = wish.signal != 0;
+  sums[6] = wish.signal;
   progress.enter(Activity::ranks);
   session.sum(sums);
   progress.enter(Activity::evaluation);
   const double samples = std::max(sums[3], 1.0);
-  return {agreed_signal(sums[5], sums[4]),
+  return {agreed_wish(sums[4], sums[5], sums[6]),
           sums[0] / samples,
           sums[1] / samples,
           sums[2] / samples,

@@ -11,7 +11,7 @@ namespace ringtrain {
 
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
-  int signal = 0;   ///< that cut it short on some rank; the figures are not to be used then
+  Wish wish;        ///< of the ranks; where it is to stop, the figures are not to be used
   double loss = 0;  ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
@@ -20,8 +20,10 @@ struct Evaluation {
 };
 
 /// Runs the evaluation program once over the whole data set, each rank on its share, or until a
-/// rank is asked to stop. Collective; all ranks return the same but for `events`.
+/// rank wishes to stop; each is asked before every batch. Collective; all ranks return the same but
+/// for `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const StopRequest& stop, Progress& progress);
+                    const MpiSession& session, const std::function<Wish()>& ask,
+                    Progress& progress);
 
 }  // namespace ringtrain

@@ -9,10 +9,11 @@ namespace ringtrain {
 namespace {
 
 StepOutcome outcome_of(const GpuOutcome& o) {
+  const Wish wish = agreed_wish(o.stop, o.signalled, o.signal);
   return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
           .top1 = o.top1,
-          .stop = o.stop > 0,
-          .signal = agreed_signal(o.signal, o.signalled),
+          .stop = wish.stop,
+          .signal = wish.signal,
           .not_finite = o.not_finite,
           .skipped = o.skipped,
           .loss_scale = o.loss_scale};
@@ -30,7 +31,7 @@ GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSetti
                        Progress& progress)
     : Trainer(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
 
-std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
+std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
   progress_.begin_step(position().step + 1);
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
@@ -45,8 +46,8 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, Stop stop) {
                              .learning_rate = now.learning_rate,
                              .sample_weight = settings().sample_weight(),
                              .share = settings().share * settings().sample_weight(),
-                             .stop = stop.wanted,
-                             .signal = stop.signal});
+                             .stop = wish.stop,
+                             .signal = wish.signal});
     now.copy_s += watch.lap();
   }
   advance();

@@ -18,7 +18,7 @@ class GpuTrainer final : public Trainer {
   GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
              Progress& progress);
 
-  std::optional<StepReport> step(Loader& loader, Stop stop) override;
+  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
   std::optional<StepReport> finish_step() override { return take(0); }
 
  private:

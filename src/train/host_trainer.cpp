@@ -21,12 +21,12 @@ HostTrainer::HostTrainer(const Parts& parts, const TrainerSettings& settings, Po
   if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
 }
 
-std::optional<StepReport> HostTrainer::step(Loader& loader, Stop stop) {
+std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   parts_.progress.begin_step(position().step + 1);
   seconds_ = {};
   const double rate = learning_rate();
   parts_.sums.clear_head();
-  if (stop.wanted) parts_.sums.ask_to_stop(stop.signal);
+  parts_.sums.ask(wish);
   std::ranges::fill(accumulated_, 0.0f);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     parts_.progress.enter(Activity::data);

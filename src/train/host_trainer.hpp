@@ -27,7 +27,7 @@ class HostTrainer final : public Trainer {
   };
   HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);
 
-  std::optional<StepReport> step(Loader& loader, Stop stop) override;
+  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
   std::optional<StepReport> finish_step() override { return std::nullopt; }
 
  private:

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
 
 namespace ringtrain {
@@ -43,13 +44,6 @@ std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInf
   return std::nullopt;
 }
 
-// What `file` has instead of `info`.
-std::string misfit(const CheckpointFile& file, const TensorInfo& info) {
-  const auto found = std::ranges::find(file.tensors(), info.name, &TensorInfo::name);
-  if (found == file.tensors().end()) return "has no " + describe(info);
-  return fmt::format("has {}, needed is [{}]", describe(*found), fmt::join(info.shape, ","));
-}
-
 // One reading of a file: the values it gives, and what it does not give.
 struct Reading {
   std::vector<std::vector<float>> values;
@@ -68,7 +62,7 @@ Reading read(const CheckpointFile& file, Heads heads, const Graph& graph,
       file.read(*source, std::span(reading.values[buffer]).subspan(offset, element_count(info)));
     else if (!is_average(info))
       (may_differ ? reading.drawn_anew : reading.misfits)
-          .push_back(may_differ ? describe(info).substr(8) : misfit(file, info));
+          .push_back(may_differ ? describe(info).substr(8) : file.misfit(info));
   }
   return reading;
 }
@@ -89,8 +83,8 @@ void require_none(const CheckpointFile& file, std::vector<std::string> misfits) 
   misfits.resize(misfits.size() - more);
   throw Error(
       Exit::incompatible_checkpoint, "--init-from " + file.path().string(),
-      fmt::format("of another model ({}): {}{}", file.metadata().model, fmt::join(misfits, "; "),
-                  more > 0 ? fmt::format("; and {} more", more) : ""));
+      fmt::format("of another model ({}): {}{}", brief(file.metadata().model),
+                  fmt::join(misfits, "; "), more > 0 ? fmt::format("; and {} more", more) : ""));
 }
 
 std::string told(const CheckpointFile& file, const Reading& reading) {
@@ -98,7 +92,7 @@ std::string told(const CheckpointFile& file, const Reading& reading) {
   std::string text =
       fmt::format("{}weights and running statistics from {} ({}, step {})",
                   averaged ? "moving averages of " : "", file.path().filename().string(),
-                  file.metadata().model, file.metadata().step);
+                  brief(file.metadata().model), file.metadata().step);
   if (!reading.drawn_anew.empty())
     text += fmt::format("; drawn anew, because that file has no such: {}",
                         fmt::join(reading.drawn_anew, ", "));

@@ -7,6 +7,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
 
 namespace ringtrain {
@@ -30,32 +31,57 @@ constexpr std::string_view loss_scale = "optimizer/loss_scale";
 
 bool is_needed(const TensorInfo& info) { return info.name != loss_scale; }
 
+// "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
+std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
+
+bool is_average(const TensorInfo& info) { return info.name.starts_with("ema/"); }
+bool is_averaged_statistic(const TensorInfo& info) {
+  return is_average(info) &&
+         (info.name.ends_with(".running_mean") || info.name.ends_with(".running_var"));
+}
+
+// Builds that averaged weights only: the averages of statistics then start from the statistics.
+bool lacks_averaged_statistics(const CheckpointFile& file) {
+  return std::ranges::any_of(file.tensors(), is_average) &&
+         std::ranges::none_of(file.tensors(), is_averaged_statistic);
+}
+
+bool has_averaged_statistics(const TrainingState& state) {
+  return std::ranges::any_of(state.layout().tensors, is_averaged_statistic, &TensorPlace::info);
+}
+
 // What `file` must hold: the state's tensors, with or without a loss scale.
 std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFile& file) {
+  const bool lacks = lacks_averaged_statistics(file);
   std::vector<TensorInfo> result;
   for (const TensorPlace& place : state.layout().tensors)
-    if (is_needed(place.info)) result.push_back(place.info);
+    if (is_needed(place.info) && !(lacks && is_averaged_statistic(place.info)))
+      result.push_back(place.info);
   for (const TensorInfo& info : file.tensors())
     if (!is_needed(info)) result.push_back(info);
   return result;
 }
 
-// "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
-std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
+// The tensor of `file` that `info` gets its values from.
+std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInfo& info,
+                                     Wanted wanted) {
+  if (wanted == Wanted::evaluated)
+    if (const auto average = file.find({averaged_name(info.name), info.shape})) return average;
+  if (is_averaged_statistic(info) && lacks_averaged_statistics(file))
+    return file.find({"statistics" + info.name.substr(info.name.find('/')), info.shape});
+  return file.find(info);
+}
 
-// The state as `file` has it; with what it need not have as it is.
+// The state as `file`, verified, has it; with what it need not have as it is.
 std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
                                             Wanted wanted) {
-  file.verify();
   auto values = state.copy();
   for (const TensorPlace& place : state.layout().tensors) {
     const TensorInfo& info = place.info;
-    auto source = file.find(info);
-    if (wanted == Wanted::evaluated)
-      if (const auto average = file.find({averaged_name(info.name), info.shape})) source = average;
+    const auto source = source_of(file, info, wanted);
     if (!source && is_needed(info))
       throw Error(Exit::incompatible_checkpoint, file.path().string(),
-                  "has no " + describe(info) + ", which this model needs");
+                  file.misfit(info) + ", which this model needs");
     if (source)
       file.read(*source,
                 std::span(values[place.buffer]).subspan(place.offset, element_count(info)));
@@ -93,10 +119,14 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   if (session.rank() == 0) {
     if (const auto file = find(how, directory, say)) {
       if (wanted == Wanted::everything) file->expect(expected(state, *file));
+      if (lacks_averaged_statistics(*file) && has_averaged_statistics(state))
+        say("its moving averages are of weights only: those of running statistics start from "
+            "these");
       if (file->metadata().model_hash != model_hash)
         throw Error(Exit::incompatible_checkpoint, file->path().string(),
                     fmt::format("was saved by a {} whose layers differ from this one's",
-                                file->metadata().model));
+                                brief(file->metadata().model)));
+      if (how.from == Resume::From::file) file->verify();  // the newest one is
       state.copy_from(read_values(*file, state, wanted));
       text = to_text(file->metadata());
       name = file->path().filename().string();

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/agreement.hpp"
 #include "train/checkpoints.hpp"
@@ -68,13 +72,28 @@ void choose_gpu_defaults(Options& o, int hosts) {
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
 }
 
+bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
+  std::error_code failure;
+  return std::filesystem::equivalent(directory, std::filesystem::absolute(file).parent_path(),
+                                     failure);
+}
+
+// Until one was saved: at 100 MB/s.
+double guessed_save_s(const StateLayout& layout, const Options& options) {
+  if (options.checkpoint_dir.empty()) return 0;
+  const auto floats = std::accumulate(layout.buffers.begin(), layout.buffers.end(), std::size_t{0});
+  return double(floats * sizeof(float)) / 1e8;
+}
+
 // One training job on one rank.
 class Job {
  public:
-  /// `most_steps`: after which it pauses as if training had ended; 0: never.
+  /// `since_start`: of the process; `most_steps`: after which it pauses as if training had ended,
+  /// 0: never.
   Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog, Output& output,
-      std::uint64_t most_steps = 0)
-      : session_(session),
+      const Stopwatch& since_start, std::uint64_t most_steps = 0)
+      : run_watch_(since_start),
+        session_(session),
         watchdog_(watchdog),
         progress_(watchdog.progress()),
         output_(output),
@@ -111,9 +130,17 @@ class Job {
   void finish_steps(Trainer& trainer);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
-  void evaluate_at(const Position& position);
-  void stop_for(int signal);
+  /// `offer` is called between batches.
+  void evaluate_at(const Position& position, const std::function<void()>& offer);
+  /// What this rank wants; to save is told once.
+  Wish wish();
+  bool out_of_time() const;
+  /// All ranks alike.
+  void grant(const Wish& wish);
+  /// Saves what is due or asked for.
+  void offer(Checkpoints& checkpoints, const Position& position);
 
+  const Stopwatch run_watch_;
   const MpiSession& session_;
   Watchdog& watchdog_;
   Progress& progress_;
@@ -127,12 +154,14 @@ class Job {
   std::optional<RankCheck> ranks_;
 
   StopRequest stop_;
-  Stopwatch run_watch_, step_watch_;
+  Stopwatch step_watch_;
+  double slowest_step_s_ = 0;
   Position start_, end_;
   std::filesystem::path resumed_from_;  // on rank 0
   std::optional<std::uint64_t> evaluated_step_;
-  bool stopping_ = false;
-  int signal_ = 0;  // that ends the job, on all ranks
+  bool stopping_ = false, saving_ = false;  // what all ranks want
+  int signal_ = 0;                          // that ends the job, on all ranks
+  double last_save_s_ = 0;                  // what it may take
 };
 
 bool Job::resume(const Resume& how) {
@@ -146,7 +175,8 @@ bool Job::resume(const Resume& how) {
   resumed_from_ = how.from == Resume::From::file
                       ? std::filesystem::path(how.file)
                       : options().checkpoint_dir / std::filesystem::path(resumed->file);
-  if (how.from == Resume::From::newest && !resumed->file.empty() && !checkpoint_writer_.idle())
+  if (!checkpoint_writer_.idle() && !resumed->file.empty() &&
+      (how.from == Resume::From::newest || lies_in(options().checkpoint_dir, how.file)))
     checkpoint_writer_.protect(resumed->file);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
   if (!options().init_from.empty())
@@ -160,7 +190,7 @@ bool Job::resume(const Resume& how) {
   if (resumed->metadata.plans != site_.plans())
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
-                    resumed->metadata.plans, site_.plans()));
+                    brief(resumed->metadata.plans), site_.plans()));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
                              resumed->metadata.world_size, session_.size()));
@@ -258,6 +288,7 @@ int Job::train() {
   progress_.enter(Activity::load);
   log_.emplace(output_, plan_, start_, session_.rank());
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
+  last_save_s_ = guessed_save_s(site_.state().layout(), options());
   Checkpoints checkpoints = make_checkpoints();
   const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
@@ -279,6 +310,11 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
         "training without evaluation: the data has no directory val/ or test/, and no "
         "shards for evaluation");
   if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
+  const auto judge = [&](const Position& position) {
+    const auto offer_it = [&] { offer(checkpoints, position); };
+    evaluate_at(position, offer_it);
+    offer_it();
+  };
   step_watch_.lap();
   while (!done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
@@ -286,7 +322,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     finish_steps(trainer);
     progress_.enter(Activity::save);
     checkpoints.settle(Deadline(options().final_save_timeout_s));
-    if (!stopping_) evaluate_at(trainer.position());
+    if (!stopping_) judge(trainer.position());
   }
   finish_steps(trainer);
   end_ = trainer.position();
@@ -297,18 +333,19 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   checkpoints.save(trainer.position());
   checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
-    evaluate_at(trainer.position());
+    judge(trainer.position());
   if (stopping_) output_.note(ending(signal_, trainer.position()));
   progress_.enter(Activity::save);
-  checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
+  const auto failure =
+      checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
   progress_.enter(Activity::ranks);
-  log_->finish(trainer.position(), session_);
+  log_->finish(trainer.position(), checkpoints.counts(), session_);
+  if (failure) throw log_->with_last_good(*failure);
   return exit_code();
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
-  const bool out_of_time = options().max_time_s && run_watch_.elapsed() > *options().max_time_s;
-  const auto report = trainer.step(loader, {out_of_time || stop_.signal() != 0, stop_.signal()});
+  const auto report = trainer.step(loader, wish());
   site_.communicator().check();
   if (report) look_at(*report);
   const bool last = stopping_ || done(trainer.position());
@@ -316,11 +353,42 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   ranks_->offer(trainer.position().step, last);  // before a save of this step's state
   progress_.enter(Activity::update);
   const double stalled = checkpoints.stalled_s();
-  checkpoints.offer(trainer.position());
+  offer(checkpoints, trainer.position());
   progress_.enter(Activity::output);
-  for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
   for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
-  if (report) log_->step(*report, step_watch_.lap(), checkpoints.stalled_s() - stalled);
+  for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
+  if (!report) return;
+  const double seconds = step_watch_.lap();
+  slowest_step_s_ = std::max(slowest_step_s_, seconds);
+  log_->step(*report, seconds, checkpoints.stalled_s() - stalled);
+}
+
+Wish Job::wish() {
+  if (stop_.signal() != 0 || out_of_time()) return {true, stop_.signal()};
+  return {false, stop_.take_save() ? SIGUSR1 : 0};
+}
+
+// What is still to come must fit: the steps under way, the save under way and the last one, and
+// leaving MPI.
+bool Job::out_of_time() const {
+  constexpr double leaving_s = 1;
+  if (!options().max_time_s) return false;
+  return run_watch_.elapsed() + 3 * slowest_step_s_ + 2 * last_save_s_ + leaving_s >
+         *options().max_time_s;
+}
+
+void Job::grant(const Wish& wish) {
+  if (wish.stop && !stopping_) {
+    stopping_ = true;
+    signal_ = wish.signal;
+  }
+  saving_ = saving_ || wish.signal == SIGUSR1;
+}
+
+void Job::offer(Checkpoints& checkpoints, const Position& position) {
+  if (std::exchange(saving_, false)) checkpoints.request(position);
+  checkpoints.offer(position);
+  last_save_s_ = std::max(last_save_s_, checkpoints.longest_save_s());
 }
 
 // Those that a GPU was still busy with.
@@ -335,7 +403,7 @@ void Job::finish_steps(Trainer& trainer) {
 void Job::look_at(const StepReport& report) {
   progress_.account(work_of(report.seconds));
   guard(report.outcome, report.position);
-  if (report.outcome.stop && !stopping_) stop_for(report.outcome.signal);
+  grant({report.outcome.stop, report.outcome.signal});
 }
 
 // All ranks saw the same sums, so all agree in the same step.
@@ -362,21 +430,20 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
   log_->event("not_finite", text + "; left out");
 }
 
-void Job::evaluate_at(const Position& position) {
+void Job::evaluate_at(const Position& position, const std::function<void()>& offer) {
+  const auto ask = [&] {
+    offer();
+    return wish();
+  };
   const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
-                                     plan_.loader(Split::evaluation), session_, stop_, progress_);
-  if (result.signal != 0) return stop_for(result.signal);
+                                     plan_.loader(Split::evaluation), session_, ask, progress_);
+  grant(result.wish);
+  if (result.wish.stop) return;
   evaluated_step_ = position.step;
   progress_.enter(Activity::output);
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
-}
-
-// On all ranks alike.
-void Job::stop_for(int signal) {
-  stopping_ = true;
-  signal_ = signal;
 }
 
 int Job::evaluate_only(bool loaded) {
@@ -386,7 +453,7 @@ int Job::evaluate_only(bool loaded) {
         "--init-from FILE or --checkpoint-dir",
         Exit::usage);
   log_.emplace(output_, plan_, start_, session_.rank());
-  evaluate_at(start_);
+  evaluate_at(start_, [] {});
   if (stopping_) output_.note(ending(signal_, start_));
   return exit_code();
 }
@@ -415,7 +482,7 @@ void Job::compare_with_one_rank() {
 // Evaluations and limits of time are not for legs: they take the time they take.
 LegEnd train_leg(const Leg& leg, Plan& plan,
                  const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
-                 Watchdog& watchdog, WriterProcess& writer) {
+                 Watchdog& watchdog, const Stopwatch& since_start, WriterProcess& writer) {
   watchdog.progress().enter(Activity::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
@@ -424,7 +491,7 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
   const std::unique_ptr<Site> site = make_site();
   const std::unique_ptr<Output> silent = make_silent_output();
   WriterProcess none;
-  Job job(plan, *site, session, watchdog, *silent, leg.steps);
+  Job job(plan, *site, session, watchdog, *silent, since_start, leg.steps);
   job.run(leg.saves ? writer : none);
   watchdog.progress().enter(Activity::init);
   return job.end();
@@ -433,7 +500,7 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
 }  // namespace
 
 int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
-        WriterProcess& writer) {
+        WriterProcess& writer, const Stopwatch& since_start) {
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
@@ -457,10 +524,12 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (plan.options.verify_resume)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },
-        [&](const Leg& leg) { return train_leg(leg, plan, make_site, session, watchdog, writer); });
+        [&](const Leg& leg) {
+          return train_leg(leg, plan, make_site, session, watchdog, since_start, writer);
+        });
   const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
-  Job job(plan, *site, session, watchdog, *output);
+  Job job(plan, *site, session, watchdog, *output, since_start);
   return job.run(writer);
 }
 

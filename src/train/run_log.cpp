@@ -21,7 +21,12 @@ PhaseSeconds phases_from(const std::string& text) {
 }  // namespace
 
 RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank)
-    : output_(output), plan_(plan), start_(start), last_step_(plan.last_step(start)), rank_(rank) {}
+    : output_(output),
+      plan_(plan),
+      start_(start),
+      last_step_(plan.last_step(start)),
+      rank_(rank),
+      saves_(start.step) {}
 
 double RunLog::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
@@ -74,7 +79,7 @@ void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {
 void RunLog::save(const SaveEvent& event, double stall_seconds) {
   switch (event.kind) {
     case SaveEvent::Kind::saved:
-      checkpoint_.emplace(event.step, Stopwatch());
+      if (const std::string end = saves_.good(event); !end.empty()) this->event("save_works", end);
       checkpoint_file_ = event.file;
       output_.checkpoint({.step = static_cast<std::int64_t>(event.step),
                           .file = event.file,
@@ -83,18 +88,31 @@ void RunLog::save(const SaveEvent& event, double stall_seconds) {
                           .stall_seconds = stall_seconds});
       return;
     case SaveEvent::Kind::failed:
-      return this->event("save_failed", event.text);
+      return trouble("save_failed", event);
+    case SaveEvent::Kind::skipped:
+      return trouble("save_skipped", event);
     case SaveEvent::Kind::slow:
-      return this->event("save_slow", event.text);
+      return trouble("save_slow", event);
     case SaveEvent::Kind::lost:
-      return this->event("writer_lost", event.text);
+      return trouble("writer_lost", event);
     case SaveEvent::Kind::note:
       return output_.note(event.text);
   }
 }
 
-void RunLog::finish(const Position& end, const MpiSession& session) {
+void RunLog::trouble(const std::string& what, const SaveEvent& event) {
+  if (const std::string text = saves_.trouble(event); !text.empty()) this->event(what, text);
+}
+
+Error RunLog::with_last_good(const Error& failure) const {
+  return {failure.code(), failure.what(), saves_.last_good()};
+}
+
+void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSession& session) {
   Summary summary;
+  summary.saved = saves.saved;
+  summary.failed = saves.failed;
+  summary.skipped = saves.skipped;
   for (const std::string& text : session.gather(to_text(times_.total())))
     summary.ranks.push_back(phases_from(text));
   summary.steps = static_cast<std::int64_t>(end.step - start_.step);
@@ -104,9 +122,8 @@ void RunLog::finish(const Position& end, const MpiSession& session) {
   summary.throughput = times_.throughput();
   summary.accuracy = accuracy_;
   summary.checkpoint_file = checkpoint_file_;
-  if (checkpoint_)
-    summary.checkpoint = {static_cast<std::int64_t>(checkpoint_->first),
-                          checkpoint_->second.elapsed()};
+  if (const auto& last = saves_.last())
+    summary.checkpoint = {static_cast<std::int64_t>(last->first), last->second.elapsed()};
   EndRecord record{.steps = summary.steps,
                    .examples = summary.examples,
                    .seconds = seconds_,

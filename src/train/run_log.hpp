@@ -5,8 +5,10 @@
 
 #include "ringtrain/io/checkpoint_writer.hpp"
 #include "ringtrain/train/output.hpp"
+#include "train/checkpoints.hpp"
 #include "train/evaluator.hpp"
 #include "train/plan.hpp"
+#include "train/save_trouble.hpp"
 #include "train/trainer.hpp"
 
 namespace ringtrain {
@@ -26,10 +28,13 @@ class RunLog {
     output_.event({what, rank_, text});
   }
   /// The closing table of a run that ends at `end`. Collective: it shows all ranks' phases.
-  void finish(const Position& end, const MpiSession& session);
+  void finish(const Position& end, const SaveCounts& saves, const MpiSession& session);
+  /// `failure` of the last save, with what is left to go on from.
+  Error with_last_good(const Error& failure) const;
 
  private:
   void tell(const StepReport& report);
+  void trouble(const std::string& what, const SaveEvent& event);
   double epoch(const Position& position) const;
 
   Output& output_;
@@ -40,8 +45,8 @@ class RunLog {
   StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<EvalRecord> accuracy_;
-  std::string checkpoint_file_;
-  std::optional<std::pair<std::uint64_t, Stopwatch>> checkpoint_;  // step, and since when
+  SaveTrouble saves_;
+  std::string checkpoint_file_;  // the last good one
 };
 
 }  // namespace ringtrain

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/stop_request.hpp"
-
 namespace ringtrain {
 namespace {
 
@@ -29,19 +27,20 @@ void StepSums::add(const StepResult& result, View statistics, double sample_weig
   for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
 }
 
-void StepSums::ask_to_stop(int signal) {
+void StepSums::ask(const Wish& wish) {
   const std::span<float> head = buffer_.view().host();
-  head[stop] = 1;
-  head[signalled] = signal != 0;
-  head[signals] = static_cast<float>(signal);
+  head[stop] = wish.stop;
+  head[signalled] = wish.signal != 0;
+  head[signals] = static_cast<float>(wish.signal);
 }
 
 StepOutcome StepSums::outcome() const {
   const std::span<float> head = buffer_.view().host();
+  const Wish wish = agreed_wish(head[stop], head[signalled], head[signals]);
   return {.loss = head[loss],
           .top1 = head[top1],
-          .stop = head[stop] > 0,
-          .signal = agreed_signal(head[signals], head[signalled]),
+          .stop = wish.stop,
+          .signal = wish.signal,
           .not_finite = !std::isfinite(head[loss])};
 }
 

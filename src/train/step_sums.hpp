@@ -1,6 +1,7 @@
 #pragma once
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/memory.hpp"
+#include "train/stop_request.hpp"
 
 namespace ringtrain {
 
@@ -9,7 +10,7 @@ struct StepOutcome {
   double loss = 0;          ///< mean cross-entropy of the samples; L2 is added by the trainer
   double top1 = 0;          ///< fraction of the samples
   bool stop = false;        ///< some rank asks to stop after this step
-  int signal = 0;           ///< and the signal that made it ask, if one did
+  int signal = 0;           ///< that made it ask, if one did; SIGUSR1 without `stop`: save
   bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
   /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
   bool skipped = false;
@@ -35,8 +36,7 @@ class StepSums {
   /// Adds this rank's micro-step: its sums times `sample_weight` (1 / samples of all ranks and
   /// micro-steps), and its statistics times its share of the samples.
   void add(const StepResult& result, View statistics, double sample_weight, double share);
-  /// `signal`: what came, or 0 for another reason.
-  void ask_to_stop(int signal);
+  void ask(const Wish& wish);
   /// After the sum: what all ranks' steps came to.
   StepOutcome outcome() const;
 

@@ -6,34 +6,56 @@
 namespace ringtrain {
 namespace {
 
-// A signal handler can reach nothing but a global.
-volatile std::sig_atomic_t received = 0;
+// A signal handler can reach nothing but globals.
+volatile std::sig_atomic_t received = 0, save_wanted = 0;
 
 extern "C" void remember(int signal) { received = signal; }
+extern "C" void want_save(int) { save_wanted = 1; }
 
-void handle(int signal, void (*handler)(int)) {
+void handle(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  action.sa_flags = SA_RESTART | flags;
   ::sigaction(signal, &action, nullptr);
+}
+
+void mask_save_signal(int how) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  ::pthread_sigmask(how, &set, nullptr);
 }
 
 }  // namespace
 
+void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
+
 StopRequest::StopRequest() {
   received = 0;
-  for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember);
+  save_wanted = 0;
+  for (const int signal : {SIGTERM, SIGINT})
+    handle(signal, remember, static_cast<int>(SA_RESETHAND));
+  handle(SIGUSR1, want_save, 0);
+  mask_save_signal(SIG_UNBLOCK);
 }
 
 StopRequest::~StopRequest() {
-  for (const int signal : {SIGTERM, SIGINT}) handle(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGINT}) handle(signal, SIG_DFL, 0);
+  handle(SIGUSR1, SIG_IGN, 0);
 }
 
 int StopRequest::signal() const { return received; }
 
-int agreed_signal(double sum, double ranks) {
-  if (ranks == 0) return 0;
-  return sum == SIGINT * ranks ? SIGINT : SIGTERM;
+bool StopRequest::take_save() {
+  if (save_wanted == 0) return false;
+  save_wanted = 0;  // one that comes just before is part of this one
+  return true;
+}
+
+Wish agreed_wish(double stops, double signalled, double signals) {
+  if (stops == 0) return {false, signalled > 0 ? SIGUSR1 : 0};
+  if (signalled == 0 || signals == SIGUSR1 * signalled) return {true, 0};
+  return {true, signals == SIGINT * signalled ? SIGINT : SIGTERM};
 }
 
 }  // namespace ringtrain

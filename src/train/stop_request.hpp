@@ -2,20 +2,33 @@
 
 namespace ringtrain {
 
-/// Turns the first SIGTERM or SIGINT into a wish to stop after the current step; a second one ends
-/// the process at once. One lives, in run().
+/// What a rank, or all of them, want after the step under way.
+struct Wish {
+  bool stop = false;
+  int signal = 0;  ///< that made it wish so; SIGUSR1 without `stop`: save and go on
+};
+
+/// What the wishes of all ranks come to: how many want to stop, how many have a signal, and the sum
+/// of those signals' numbers. Signals that differ count as SIGTERM.
+Wish agreed_wish(double stops, double signalled, double signals);
+
+/// From now on SIGUSR1 does not end the process but waits for a StopRequest. Before any thread
+/// starts; it holds across exec.
+void hold_save_signals();
+
+/// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
+/// one to save; a second SIGTERM or SIGINT ends the process at once. One lives, in run().
 class StopRequest {
  public:
   StopRequest();
+  /// SIGUSR1 does nothing from here on.
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
 
-  /// The signal that came, or 0.
+  /// The signal to stop that came, or 0.
   int signal() const;
+  /// Whether SIGUSR1 came since the last call.
+  bool take_save();
 };
-
-/// What all ranks call the signals that came to `ranks` of them, with numbers that add up to `sum`:
-/// 0 if none came, SIGTERM where they differ.
-int agreed_signal(double sum, double ranks);
 
 }  // namespace ringtrain

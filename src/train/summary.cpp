@@ -59,6 +59,9 @@ std::string summary_table(const Summary& s) {
   if (s.checkpoint)
     text += fmt::format("  {:<18} step {}, {} old: {}\n", "checkpoint", s.checkpoint->step,
                         duration_words(s.checkpoint->age_seconds), s.checkpoint_file);
+  if (s.saved + s.failed + s.skipped > 0)
+    text += fmt::format("  {:<18} {} saved, {} failed, {} skipped\n", "checkpoints", s.saved,
+                        s.failed, s.skipped);
   text += where_time_went(s.ranks);
   text.pop_back();
   return text;

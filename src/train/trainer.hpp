@@ -43,16 +43,11 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  /// This rank's wish to end after a step.
-  struct Stop {
-    bool wanted = false;
-    int signal = 0;  ///< that made it wish so
-  };
   /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
   /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
-  /// yet. The outcome tells all ranks of a wish to stop. The gradient of a step that is not finite
-  /// updates nothing.
-  virtual std::optional<StepReport> step(Loader& loader, Stop stop) = 0;
+  /// yet. The outcome tells all ranks of the wishes of any. The gradient of a step that is not
+  /// finite updates nothing.
+  virtual std::optional<StepReport> step(Loader& loader, const Wish& wish) = 0;
   /// Waits for the oldest step that was not reported; nullopt when all were.
   virtual std::optional<StepReport> finish_step() = 0;
 

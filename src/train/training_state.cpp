@@ -51,11 +51,6 @@ void TrainingState::add(const std::string& name, View values) {
   layout_.buffers.push_back(values.size());
 }
 
-void TrainingState::copy_to(std::span<const std::span<float>> targets) const {
-  expects(targets.size() == buffers_.size(), "TrainingState::copy_to: one target a buffer");
-  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.read(buffers_[i], targets[i]);
-}
-
 void TrainingState::copy_from(std::span<const std::vector<float>> sources) const {
   expects(sources.size() == buffers_.size(), "TrainingState::copy_from: one source a buffer");
   for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.write(sources[i], buffers_[i]);

@@ -26,8 +26,7 @@ class TrainingState {
   /// Names and places of all tensors, as a checkpoint stores them.
   const StateLayout& layout() const { return layout_; }
   const std::vector<View>& buffers() const { return buffers_; }
-  /// Copies every buffer to `targets`, of the same sizes in the same order.
-  void copy_to(std::span<const std::span<float>> targets) const;
+  /// Takes over every buffer's values: as many sources, of the same sizes in the same order.
   void copy_from(std::span<const std::vector<float>> sources) const;
   /// The values of every buffer.
   std::vector<std::vector<float>> copy() const;

@@ -23,8 +23,9 @@ namespace ringtrain {
 /// A new directory, gone with all its content at the end.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "ringtrain-XXXXXX").string();
+  explicit TemporaryDirectory(
+      const std::filesystem::path& in = std::filesystem::temp_directory_path()) {
+    std::string pattern = (in / "ringtrain-XXXXXX").string();
     if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = pattern;
   }

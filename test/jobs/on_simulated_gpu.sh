@@ -103,7 +103,8 @@ check "lars: resumed, the same bits" is "$(state lars_parts/step-0000000020.h5)"
 run "$gpu" --model mlp --steps 6 --eval-every 0 --lr 1000000 --warmup-epochs 0 --precision fp32
 check "a loss that is no number: exit code $?" test $? -eq 76
 
-run "$gpu" --model mlp --steps 5 --eval-every 0 --checkpoint-dir late --final-save-timeout 0
+# Without an evaluation, in which it would become durable.
+run "$gpu" --model mlp --steps 1000000 --max-time 1s --eval-every 0 --checkpoint-dir late --final-save-timeout 0
 check "a final checkpoint that is not durable in time: exit code $?" test $? -eq 75
 
 timeout 200 "$gpu" --data shapes --batch 8 --model mlp --steps 1000000 --eval-every 0 --log-every 10 --checkpoint-dir stopped >log 2>&1 </dev/null &

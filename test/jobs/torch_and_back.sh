@@ -15,4 +15,7 @@ for model in resnet20 cifar10_cnn mlp; do # running statistics; a moving average
   echo "wrong: $model: $before before, $after after"
   bad=1
 done
+printf '\xff\xff\xff\xff' | dd of=mlp/step-0000000005.h5 bs=1 seek=100000 conv=notrunc status=none
+said=$("$script" mlp/step-0000000005.h5 there.pth 2>&1) && { echo "wrong: a damaged file was taken" && bad=1; }
+grep -q "tensor 'weights/fc1.weight' fails its hash" <<<"$said" || { echo "wrong: of a damaged file was said: $said" && bad=1; }
 exit $bad

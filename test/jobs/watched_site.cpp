@@ -68,9 +68,9 @@ class WatchedTrainer final : public Trainer {
       std::ranges::fill(values_of(state, fault_.tensor), 0.0f);
   }
 
-  std::optional<StepReport> step(Loader& loader, Stop stop) override {
+  std::optional<StepReport> step(Loader& loader, const Wish& wish) override {
     step_under_way = position().step + 1;
-    auto report = trainer_->step(loader, stop);
+    auto report = trainer_->step(loader, wish);
     step_under_way = 0;
     advance();
     if (fault_.kind == "flip" && fault_.rank == rank_ && fault_.step == position().step) flip();

@@ -27,10 +27,18 @@ for signal in TERM INT; do
   check "SIG$signal: the state is saved" test -n "$(ls "$signal"/step-*.h5)"
 done
 
-job 2 --batch 8 --steps 1000000 --max-time 2s --checkpoint-dir limited
+before=$(date +%s%N)
+job 2 --batch 8 --steps 1000000 --max-time 8s --checkpoint-dir limited
 check "--max-time: exit code $?" test $? -eq 0
+check "--max-time: is over by then" test $((($(date +%s%N) - before) / 1000000)) -le 8000
 check "--max-time is named" has "max-time is up: the run ends after step"
 check "--max-time: the state is saved" test -n "$(ls limited/step-*.h5)"
+
+# Retention leaves the checkpoint that training was resumed from, one that was named, too.
+job 1 --global-batch 16 --steps 10 --checkpoint-every 5 --checkpoint-dir kept
+job 1 --global-batch 16 --steps 40 --checkpoint-every 10 --keep 1 --checkpoint-dir kept --resume kept/step-0000000005.h5
+check "--keep 1: exit code $?" test $? -eq 0
+check "--keep 1: what is left" is "$(ls kept | tr '\n' ' ')" "lock step-0000000005.h5 step-0000000040.h5 "
 
 # A run in two parts, the second on more ranks with the same global batch, goes on where the first ended.
 job 1 --global-batch 16 --steps 10 --checkpoint-dir parts

@@ -71,7 +71,7 @@ printf 'model own classes=10\ninput size=32\nfc = matrix_product outputs=$classe
 expect 2 74 "--classes 3: .*10 classes" --model-file own.model --classes 3 --data shapes
 "$train" --quiet --model-file own.model --batch 4 --steps 2 --eval-every 0 --checkpoint-dir own >/dev/null 2>&1
 sed -i 's/^fc/c = convolution channels=3 kernel=3\n&/' own.model
-expect 2 65 "of another model .own.: .*needed is weights/c.weight" --model-file own.model --checkpoint-dir own --steps 3
+expect 2 65 "of another model .own.: .*has no weights/c.weight" --model-file own.model --checkpoint-dir own --steps 3
 # --- data
 expect 2 64 "imges.*images" --data imges:/tmp
 expect 2 74 "nowhere" --data cifar10:nowhere
@@ -96,7 +96,7 @@ expect 2 74 "--classes 3: .*10 classes" --data shapes --classes 3 --steps 1
 echo hello >text.h5
 expect 2 75 "text.h5" --checkpoint-dir text.h5 --data shapes --model mlp --steps 1
 "$train" --quiet --model mlp --data shapes --batch 4 --steps 2 --eval-every 0 --checkpoint-dir good >/dev/null 2>&1
-expect 2 65 "of another model .mlp.: has weights/fc1.weight" --model resnet20 --data shapes --steps 1 --checkpoint-dir good
+expect 2 65 "of another model .mlp.: .*has weights/fc1.weight" --model resnet20 --data shapes --steps 1 --checkpoint-dir good
 expect 2 65 "--init-from good/step-0000000002.h5: of another model .mlp.: has no weights/conv1.weight" --model resnet20 --data shapes \
   --steps 1 --init-from good/step-0000000002.h5
 expect 2 65 "has weights/fc3.weight .10,128., needed is .11,128." --model mlp --classes 11 --data shapes --eval-only \
@@ -106,6 +106,9 @@ mkdir damaged && for s in 2; do head -c 3000 good/step-0000000002.h5 >damaged/st
 expect 2 66 "damaged" --model mlp --data shapes --steps 3 --checkpoint-dir damaged
 expect 2 66 "nosuch.h5" --model mlp --data shapes --resume nosuch.h5
 expect 2 66 "text.h5" --model mlp --data shapes --resume text.h5
+cp good/step-0000000002.h5 flipped.h5 && user_block=$(od -An -t u4 -j 12 -N 4 flipped.h5)
+printf '\x7f' | dd of=flipped.h5 bs=1 seek=$((user_block + 40)) conv=notrunc status=none
+expect 2 66 "flipped.h5: the HDF5 metadata fails its hash" --model mlp --data shapes --resume flipped.h5
 mkfifo pipe.h5
 expect 2 66 "pipe.h5" --model mlp --data shapes --resume pipe.h5
 expect 0 66 "text.h5" --inspect text.h5

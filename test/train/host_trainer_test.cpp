@@ -1,6 +1,7 @@
 #include "train/host_trainer.hpp"
 
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstring>
 
 #include "ringtrain/allreduce/make_communicator.hpp"
@@ -150,11 +151,14 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   CHECK(rig.statistics.view().data()[4] == 1.0f);
 }
 
-TEST_CASE("Trainer: the wish to stop comes back with the sums") {
+TEST_CASE("Trainer: a wish comes back with the sums") {
   Rig rig(4, 1);
 
   const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15})->outcome;
   CHECK(asked.stop);
   CHECK(asked.signal == 15);
+  const StepOutcome save = rig.trainer->step(*rig.loader, {false, SIGUSR1})->outcome;
+  CHECK_FALSE(save.stop);
+  CHECK(save.signal == SIGUSR1);
   CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.stop);
 }

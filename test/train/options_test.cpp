@@ -333,6 +333,15 @@ TEST_CASE("options: the canonical configuration tells other training data") {
   CHECK(differences(before, canonical_config(options(""), "8 samples, a1")).empty());
 }
 
+TEST_CASE("options: differences of a file's options are bounded and cannot disturb a terminal") {
+  const std::string deep =
+      "{\"a\":" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+
+  CHECK(differences(deep, "{}") == std::vector<std::string>{"a: <discarded> -> unset"});
+  CHECK(differences(R"({"\u001b[2J":"\u0007"})", "{}") ==
+        std::vector<std::string>{"\\x1b[2J: \\x07 -> unset"});
+}
+
 TEST_CASE("options: differences name each option that changed, old and new") {
   const std::string before = canonical_config(options("--lr 0.1 --batch 32 --optimizer sgd"));
   const std::string after =

@@ -143,12 +143,15 @@ TEST_CASE("summary: of one rank has no range, and names accuracy and checkpoint 
       EvalRecord{.step = 40, .top1 = 0.9712, .top5 = 1, .loss = 0.1, .examples = 2000};
   summary.checkpoint = LastCheckpoint{40, 2};
   summary.checkpoint_file = "d/step-0000000040.h5";
+  summary.saved = 5;
+  summary.skipped = 2;
 
   const std::string table = summary_table(summary);
 
   CHECK_THAT(table, !Contains(".."));
   CHECK_THAT(table, Contains("top-1 97.12 %, top-5 100.00 % of 2000 images"));
   CHECK_THAT(table, Contains("step 40, 2.0 s old: d/step-0000000040.h5"));
+  CHECK_THAT(table, Contains("5 saved, 0 failed, 2 skipped"));
 }
 
 TEST_CASE("output: in a file there are lines and no bar") {

@@ -76,7 +76,7 @@ struct GpuBatchNumbers {
   double sample_weight = 1;  ///< 1 / samples of the step, on all ranks
   double share = 1;          ///< this rank's part of those samples in this batch
   bool stop = false;         ///< this rank asks to end after the step
-  int signal = 0;            ///< that made it ask, if one did
+  int signal = 0;            ///< that made it ask for that or something else, if one did
 };
 
 /// What a step came to, over all ranks.

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,11 +14,13 @@
 namespace ringtrain {
 
 /// A checkpoint opened for reading. Only this project's own index is parsed, never HDF5, so a
-/// hostile file can make nothing happen but an Error; memory is bounded by the index (4 MiB) and
-/// what the caller passes. Every Error names the file and what is wrong with it.
+/// hostile file can make nothing happen but an Error; memory is bounded by 64 MiB and what the
+/// caller passes, time by the bytes on disk. Every Error names the file and what is wrong with it;
+/// names in it are printable, model and texts need not be.
 class CheckpointFile {
  public:
-  /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one.
+  /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one. A
+  /// symbolic link is followed: the path is the user's own word.
   static CheckpointFile open(const std::filesystem::path& path);
   CheckpointFile(CheckpointFile&&) noexcept;
   CheckpointFile& operator=(CheckpointFile&&) noexcept;
@@ -33,10 +36,16 @@ class CheckpointFile {
 
   /// Reads all bytes; throws Error(Exit::no_valid_checkpoint) naming every part that is damaged.
   void verify() const;
-  /// Throws Error(Exit::incompatible_checkpoint) with the first ten differing names and shapes.
+  /// What is said of a tensor that find() does not find: the name is missing, or the shape differs.
+  std::string misfit(const TensorInfo& needed) const;
+  /// Throws Error(Exit::incompatible_checkpoint) with the first ten differing names and shapes; the
+  /// order does not matter.
   void expect(std::span<const TensorInfo> expected) const;
   /// Fills `values`, of exactly the tensor's size, and checks its hash: on Error they are garbage.
   void read(std::size_t tensor, std::span<float> values) const;
+  /// Gives `take` the values in order, at most 1 MiB at once. Hashes are verify()'s.
+  void read_in_pieces(std::size_t tensor,
+                      const std::function<void(std::span<const float>)>& take) const;
 
  private:
   friend struct CheckpointFileOpener;

@@ -26,11 +26,12 @@ struct WriterOptions {
 /// What became of a save, for log and metrics.
 struct SaveEvent {
   enum class Kind {
-    saved,   ///< `file` is durable
-    failed,  ///< nothing was published; training can go on
-    slow,    ///< still not durable after WriterOptions::slow_after
-    note,    ///< worth a log line
-    lost,    ///< the helper process died: no more checkpoints
+    saved,    ///< `file` is durable
+    failed,   ///< nothing was published; training can go on
+    skipped,  ///< no slot was free: nothing was saved of this step
+    slow,     ///< still not durable after WriterOptions::slow_after
+    note,     ///< worth a log line
+    lost,     ///< the helper process died: no more checkpoints
   };
   Kind kind = Kind::note;
   std::uint64_t step = 0;
@@ -65,8 +66,8 @@ class CheckpointWriter {
   /// Retention never deletes this file: the one that training was resumed from.
   void protect(const std::string& file_name);
 
-  /// Lets `copy` fill a free slot and hands it to the helper. Returns false, and counts it as
-  /// skipped, when both slots are still being written.
+  /// Lets `copy` fill a free slot and hands it to the helper. Returns false when both slots
+  /// are still being written.
   bool try_save(const CheckpointMetadata& metadata,
                 const std::function<void(SnapshotBuffers)>& copy);
   /// The same in two calls, for copies that run on a device: begin_save() gives a free slot, or
@@ -79,14 +80,15 @@ class CheckpointWriter {
 
   /// What happened since the last call. Call it every step: it also frees the slots.
   std::vector<SaveEvent> poll();
-  /// Waits up to `timeout` for the saves under way, then gives the directory back.
+  /// Waits up to `timeout` for the saves under way, then gives the directory back, for which it
+  /// waits two seconds more at most.
   std::vector<SaveEvent> close(std::chrono::duration<double> timeout);
   /// Why the state handed over last is not durable, if so: the job should end with this error.
   std::optional<Error> failure() const;
 
   std::uint64_t saved() const;
+  /// With those that were not durable when close() gave up.
   std::uint64_t failed() const;
-  std::uint64_t skipped() const;
 
  private:
   class Impl;

@@ -19,7 +19,7 @@ class WriterProcess {
   WriterProcess() = default;
   WriterProcess(WriterProcess&& other) noexcept;
   WriterProcess& operator=(WriterProcess&& other) noexcept;
-  /// Ends the helper, killing it if it does not go by itself; waits three seconds at most.
+  /// Ends the helper, killing it if it does not go by itself; waits 1.5 seconds at most.
   ~WriterProcess();
 
   bool idle() const { return socket_.get() < 0; }

@@ -50,6 +50,7 @@ struct Summary {
   std::optional<EvalRecord> accuracy = {};
   std::optional<LastCheckpoint> checkpoint = {};
   std::string checkpoint_file = {};
+  std::uint64_t saved = 0, failed = 0, skipped = 0;  ///< checkpoints
 };
 
 /// The closing table without a last newline, at most 80 columns wide but for the file name.

@@ -32,7 +32,7 @@ TEST_CASE("cuda kernels: the head of a step is the host's") {
       {signal < 0 ? 0.f : 1.f, signal > 0 ? 1.f : 0.f, signal > 0 ? float(signal) : 0.f}};
   std::ranges::fill(host.all().host(), NAN);
   host.clear_head();
-  if (signal >= 0) host.ask_to_stop(signal);
+  if (signal >= 0) host.ask({true, signal});
 
   run_twice({bytes_of_values(head)},
             [&](auto& queue) { work::begin_head(head.data(), floats, flags.data(), queue); });

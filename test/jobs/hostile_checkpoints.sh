@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# hostile_checkpoints.sh MPIRUN TRAIN: what the program says of checkpoints that are damaged, of another model, or planted, and
+# that it says so soon, on all ranks, opening nothing else.
+set -u
+mpirun=$1 train=$(realpath "$2")
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+job() { # CODE ARGUMENTS...: on two ranks; its exit code must be CODE
+  local code=$1
+  shift
+  timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --data shapes --batch 4 --eval-every 0 "$@" >log 2>&1 </dev/null
+  local got=$?
+  check "exit code $got of train $*" test $got -eq "$code"
+}
+flip() { # FILE OFFSET
+  local byte
+  byte=$(od -An -tu1 -j "$2" -N 1 "$1")
+  printf "\\x$(printf %x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+job 0 --model resnet20 --steps 3 --checkpoint-every 1 --keep 3 --checkpoint-dir good
+[ -e good/step-0000000003.h5 ] || { cat log; exit 1; }
+
+# The newest intact one is taken; each other one is named with the reason. Nothing else was damaged by it.
+cp -r good some
+flip some/step-0000000003.h5 300000
+head -c 5000 good/step-0000000002.h5 >some/step-0000000002.h5
+ln -s step-0000000001.h5 some/step-0000000004.h5
+job 0 --model resnet20 --steps 4 --checkpoint-dir some
+check "a link is named" has "not used: .*step-0000000004.h5: a symbolic link"
+check "a damaged file is named" has "not used: .*step-0000000003.h5: .*fails its hash"
+check "a short file is named" has "not used: .*step-0000000002.h5: 5000 bytes long instead of"
+check "the intact one is taken" has "resumed from step-0000000001.h5 at step 1"
+
+# None intact: never from scratch in silence.
+mkdir none && for step in 1 2 3; do cp good/step-000000000$step.h5 none && flip none/step-000000000$step.h5 300000; done
+cp -r none before
+job 66 --model resnet20 --steps 4 --checkpoint-dir none
+for step in 1 2 3; do check "each is named" has "train: .*step-000000000$step.h5: .*fails its hash"; done
+check "what to do is told" has "Repair or move them, or start over with --resume never"
+rm -f none/lock && check "nothing is changed" diff -r before none
+
+# Nothing but temporaries is no checkpoint.
+mkdir left && echo half >left/.step-0000000009.h5.tmp
+job 0 --model resnet20 --steps 1 --checkpoint-dir left
+check "from scratch, told" has "no checkpoint in left: training starts from scratch"
+check "the temporary is gone" test ! -e left/.step-0000000009.h5.tmp
+
+# Another model, another number of classes, another --ema: within two seconds of a start that goes well.
+start=$(date +%s%N) && job 0 --model resnet20 --steps 3 --checkpoint-dir good && plain_ms=$((($(date +%s%N) - start) / 1000000))
+refused() { # TEXT ARGUMENTS...
+  local text=$1 start took_ms
+  shift
+  start=$(date +%s%N)
+  job 65 --steps 4 --checkpoint-dir good "$@"
+  took_ms=$((($(date +%s%N) - start) / 1000000))
+  check "$*" has "^train: .*$text"
+  check "told once" is "$(grep -c '^train: ' log)" 1
+  check "$*: $took_ms ms, $plain_ms ms where nothing is refused" test $took_ms -lt $((plain_ms + 2000))
+}
+refused "of another model .resnet20.: has no weights/fc1.weight \[[0-9,]*\]; has weights/conv1.weight \[16,3,3,3\], which is not needed" --model mlp
+check "ten are told" is "$(grep -o 'has no \|, needed is\|which is not needed' log | wc -l)" 10
+check "and how many more" has "; and [0-9]+ more"
+refused "saved with another --optimizer or --ema: has no ema/conv1.weight" --model resnet20 --ema 0.99
+
+# A later version of the format.
+cp good/step-0000000003.h5 later.h5 && printf '\x02' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
+job 66 --model resnet20 --steps 4 --resume later.h5
+check "which version is read" has "later.h5: format version 2; this build reads version 1"
+
+# Only the file itself is opened, whatever it is.
+if strace -f -o trace true 2>/dev/null; then
+  for file in good/step-0000000003.h5 later.h5 some/step-0000000003.h5 some/step-0000000002.h5 /dev/zero; do
+    strace -f -e trace=%file,%network,execve -o trace "$train" --inspect "$file" >log 2>&1
+    grep -nE "stat.*\"$file\"" trace | head -n 1 | cut -d: -f1 >line
+    check "it is looked at" test -s line
+    check "nothing but $file after it" is "$(tail -n "+$(cat line)" trace | grep -cvF -e "\"$file\"" -e '"", {' -e ' +++ ' -e ' --- ')" 0
+  done
+  check "a device is not even opened" is "$(grep -c 'open.*"/dev/zero"' trace)" 0
+else
+  echo "strace is missing or may not trace: not checked which files are opened"
+fi
+exit $bad

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# save_calls.sh TRAIN: what the system calls of a whole run say of its saves: the trainer's threads touch no file of the
+# checkpoint directory, sync, rename and delete nothing and wait for no answer of the writer; that does all of it.
+set -u
+train=$(realpath "$1")
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+command -v strace >/dev/null || { echo "skipped: strace is not installed"; exit 0; }
+strace -f -o /dev/null true 2>/dev/null || { echo "skipped: strace may not trace here"; exit 0; }
+
+strace -f --seccomp-bpf -y -s 64 -o trace \
+  -e trace=%file,%desc,%network,fsync,fdatasync,sync,flock,io_submit,io_getevents,prctl,futex \
+  "$train" --model mlp --data shapes --batch 32 --steps 400 --eval-every 0 --log-every 50 --checkpoint-every 50 \
+  --checkpoint-dir d --metrics m.jsonl >log 2>&1 </dev/null
+check "the traced run: exit code $?" test $? -eq 0
+
+# From the first step's line to the last save's: lines of the writer and of all other threads.
+awk '/prctl\(PR_SET_NAME, "ringtrain-write/ { writer = $1 }
+     /write\(1<.*: step 50,/ { inside = 1 }
+     /write\(1<.*: step 400,/ { inside = 0 }
+     inside { print > ($1 == writer ? "writer" : "trainer") }' trace
+
+check "the writer renames checkpoints" test "$(grep -c 'rename' writer)" -ge 5
+check "the writer syncs files and directory" test "$(grep -c 'fsync(.*/d[>/]' writer)" -ge 6
+check "the trainer hands saves over" test "$(grep -c 'sendmsg(' trainer)" -ge 5
+{
+  grep -F "$dir/d" trainer
+  grep -E ' (open|openat|creat|rename|renameat|renameat2|link|linkat|unlink|unlinkat|fsync|fdatasync|sync|syncfs|sync_file_range|flock)\(' trainer
+  grep -E 'F_(OFD_)?SETLKW?' trainer
+  grep -E ' (poll|ppoll|select|pselect6|epoll_wait|epoll_pwait)\(' trainer
+  grep -E ' (sendmsg|recvmsg)(\(| resumed)' trainer | grep -vE 'MSG_DONTWAIT|unfinished'
+} | head -n 20 >log
+check "the trainer makes none of these calls between the first step and the last" test ! -s log
+exit $bad

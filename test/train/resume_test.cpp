@@ -1,0 +1,87 @@
+#include "train/resume.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "train/small_training.hpp"
+
+using namespace ringtrain;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Resumes `training` from `file`; what was said.
+std::string go_on(Training& training, const std::filesystem::path& file) {
+  std::string said;
+  resume({Resume::From::file, file}, Wanted::everything, {}, State(7).metadata.model_hash,
+         training.state, *training.communicator, training.session,
+         [&](const std::string& line) { said += line + "\n"; });
+  return said;
+}
+
+std::string refusal(Training& training, const std::filesystem::path& file) {
+  const auto before = training.state.copy();
+  try {
+    go_on(training, file);
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::incompatible_checkpoint);
+    CHECK(training.state.copy() == before);
+    return failure.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("resume: all of the state comes back") {
+  const TemporaryDirectory directory;
+  const auto averaged = GENERATE(Averaged::weights, Averaged::statistics_too);
+  const Training old(network(2, 3), 0.9, averaged);
+  Training fresh(network(2, 3), 0.9, averaged);
+  fresh.set(-5);
+
+  const std::string said = go_on(fresh, old.save(directory));
+
+  CHECK(said.empty());
+  CHECK(fresh.state.copy() == old.state.copy());
+}
+
+TEST_CASE("resume: averages of statistics start from the statistics of a file without them") {
+  const TemporaryDirectory directory;
+  const Training old(network(2, 3), 0.9);
+  Training fresh(network(2, 3), 0.9, Averaged::statistics_too);
+  fresh.set(-5);
+
+  const std::string said = go_on(fresh, old.save(directory));
+
+  CHECK_THAT(said, Contains("those of running statistics start from these"));
+  auto expected = old.state.copy();
+  expected.push_back(expected[1]);
+  CHECK(fresh.state.copy() == expected);
+}
+
+TEST_CASE("resume: another --ema is told apart from another model, and nothing is changed") {
+  const TemporaryDirectory directory;
+  const Training plain(network(2, 3), 0), wide(network(5, 3), 0.9);
+  Training averaged(network(2, 3), 0.9);
+
+  const std::string by_options = refusal(averaged, plain.save(directory / "plain"));
+  const std::string by_model = refusal(averaged, wide.save(directory / "wide"));
+
+  CHECK_THAT(by_options,
+             Contains("saved with another --optimizer or --ema: has no ema/conv.weight"));
+  CHECK_THAT(
+      by_model,
+      Contains("of another model (tiny): has weights/conv.weight [5,1,1,3], needed is [2,1,1,3]"));
+}
+
+TEST_CASE("resume: what a file says cannot disturb a terminal") {
+  const TemporaryDirectory directory;
+  const Training wide(network(5, 3), 0);
+  Training training(network(2, 3), 0);
+  State file(7);
+  file.layout = wide.state.layout();
+  file.buffers = wide.state.copy();
+  file.metadata.model = "\x1b[2Jfine";
+
+  CHECK_THAT(refusal(training, save_one(directory, file)), Contains("(\\x1b[2Jfine)"));
+}

@@ -1,0 +1,39 @@
+#include "train/stop_request.hpp"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+using namespace ringtrain;
+
+namespace {
+
+bool equal(Wish a, Wish b) { return a.stop == b.stop && a.signal == b.signal; }
+
+}  // namespace
+
+TEST_CASE("Wishes: what the ranks agree on") {
+  CHECK(equal(agreed_wish(0, 0, 0), {}));
+  CHECK(equal(agreed_wish(1, 0, 0), {true, 0}));
+  CHECK(equal(agreed_wish(2, 2, 2 * SIGINT), {true, SIGINT}));
+  CHECK(equal(agreed_wish(1, 1, SIGTERM), {true, SIGTERM}));
+  CHECK(equal(agreed_wish(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
+  CHECK(equal(agreed_wish(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
+}
+
+TEST_CASE("Wishes: to save beside to stop does not change how the job ends") {
+  CHECK(equal(agreed_wish(1, 1, SIGUSR1), {true, 0}));
+  CHECK(equal(agreed_wish(1, 2, SIGUSR1 + SIGTERM), {true, SIGTERM}));
+}
+
+TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one") {
+  hold_save_signals();
+  std::raise(SIGUSR1);
+  std::raise(SIGUSR1);
+  StopRequest request;
+
+  CHECK(request.take_save());
+  CHECK_FALSE(request.take_save());
+  std::raise(SIGUSR1);
+  CHECK(request.take_save());
+  CHECK(request.signal() == 0);
+}

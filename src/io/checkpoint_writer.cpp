@@ -31,6 +31,7 @@ class CheckpointWriter::Impl {
   std::vector<SaveEvent> poll();
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const;
+  bool lost() const { return lost_; }
 
   std::uint64_t saved = 0, failed = 0;
 
@@ -367,6 +368,7 @@ std::optional<Error> CheckpointWriter::failure() const {
   return impl_ ? impl_->failure() : std::nullopt;
 }
 
+bool CheckpointWriter::lost() const { return impl_ && impl_->lost(); }
 std::uint64_t CheckpointWriter::saved() const { return impl_ ? impl_->saved : 0; }
 std::uint64_t CheckpointWriter::failed() const { return impl_ ? impl_->failed : 0; }
 

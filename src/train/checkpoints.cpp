@@ -30,8 +30,12 @@ void Checkpoints::offer(const Position& position) {
 
 void Checkpoints::request(const Position& position) {
   if (writer_.idle()) return tell("SIGUSR1: nothing can be saved without --checkpoint-dir");
-  if (last_step_ == position.step)
+  const auto failure = writer_.failure();
+  if (last_step_ == position.step && !failure)
     return tell(fmt::format("SIGUSR1: step {} is saved, or being saved, already", position.step));
+  if (writer_.lost())
+    return tell(fmt::format("SIGUSR1: nothing can be saved: {}", failure->what()));
+  if (failure) last_step_.reset();
   requested_ = true;
   save(position);
   tell(requested_ ? "SIGUSR1: a checkpoint follows as soon as one before it is written"
@@ -152,6 +156,8 @@ bool Checkpoints::due(const Position& position) const {
 void Checkpoints::report_events(std::vector<SaveEvent> events) {
   for (const SaveEvent& event : events) {
     report_(event, last_stall_s_);
+    if (event.kind == SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
+      tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != SaveEvent::Kind::saved) continue;
     longest_save_s_ = std::max(longest_save_s_, last_stall_s_ + event.seconds);
     if (answering_.erase(event.step) > 0)

@@ -59,9 +59,12 @@ RankCheck::RankCheck(const TrainingState& state, const MpiSession& session, std:
       every_(session.size() > 1 ? every : 0),
       equal_at_(first_step) {}
 
+bool RankCheck::due(std::uint64_t step, bool last) const {
+  return every_ > 0 && step != equal_at_ && (last || step % every_ == 0);
+}
+
 void RankCheck::offer(std::uint64_t step, bool last) {
-  const bool due = every_ > 0 && step != equal_at_ && (last || step % every_ == 0);
-  if (due) check(step);
+  if (due(step, last)) check(step);
 }
 
 void RankCheck::check(std::uint64_t step) {
@@ -78,8 +81,8 @@ void RankCheck::fail(std::uint64_t step, const std::string& hashes) const {
   for (const TensorPlace& place : state_.layout().tensors) names.push_back(place.info.name);
   session_.fail_together(
       fmt::format("after step {} the ranks no longer train the same numbers:{}\n  they were equal "
-                  "after step {}: go on from a checkpoint of that step or before (--resume FILE); "
-                  "memory or a processor that errs can be the reason",
+                  "after step {}: go on from a checkpoint of that step or before (--resume FILE; "
+                  "auto would take a later one); memory or a processor that errs can be the reason",
                   step, odd_ranks(names, ranks), equal_at_),
       Exit::internal);
 }

@@ -17,7 +17,9 @@ class RankCheck {
   RankCheck(const TrainingState& state, const MpiSession& session, std::uint64_t every,
             std::uint64_t first_step);
 
-  /// After step `step`: a check if one is due, or this is the `last` one. Ends the job with
+  /// Whether there is something to check after step `step`, or after the `last` one.
+  bool due(std::uint64_t step, bool last) const;
+  /// A check where one is due. Ends the job with
   /// Exit::internal where ranks differ, naming ranks, hosts and tensors. Collective; waits for what
   /// computes the state.
   void offer(std::uint64_t step, bool last);

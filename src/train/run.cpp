@@ -128,6 +128,7 @@ class Job {
   Checkpoints make_checkpoints();
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void finish_steps(Trainer& trainer);
+  void tell(const StepReport& report, double stall_s);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.
@@ -345,22 +346,34 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
-  const auto report = trainer.step(loader, wish());
+  auto report = trainer.step(loader, wish());
   site_.communicator().check();
   if (report) look_at(*report);
-  const bool last = stopping_ || done(trainer.position());
-  progress_.enter(Activity::ranks);
-  ranks_->offer(trainer.position().step, last);  // before a save of this step's state
-  progress_.enter(Activity::update);
+  const Position& position = trainer.position();
+  if (const bool last = stopping_ || done(position); ranks_->due(position.step, last)) {
+    // A GPU's steps are waited for with a limit, its state is not.
+    while (const auto next = trainer.finish_step()) {
+      if (report) tell(*report, 0);
+      report = next;
+      site_.communicator().check();
+      look_at(*report);
+    }
+    progress_.enter(Activity::ranks);
+    ranks_->offer(position.step, last);  // before a save of this step's state
+    progress_.enter(Activity::update);
+  }
   const double stalled = checkpoints.stalled_s();
-  offer(checkpoints, trainer.position());
+  offer(checkpoints, position);
   progress_.enter(Activity::output);
   for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
-  if (!report) return;
+  if (report) tell(*report, checkpoints.stalled_s() - stalled);
+}
+
+void Job::tell(const StepReport& report, double stall_s) {
   const double seconds = step_watch_.lap();
-  slowest_step_s_ = std::max(slowest_step_s_, seconds);
-  log_->step(*report, seconds, checkpoints.stalled_s() - stalled);
+  slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
+  log_->step(report, seconds, stall_s);
 }
 
 Wish Job::wish() {
@@ -388,7 +401,7 @@ void Job::grant(const Wish& wish) {
 void Job::offer(Checkpoints& checkpoints, const Position& position) {
   if (std::exchange(saving_, false)) checkpoints.request(position);
   checkpoints.offer(position);
-  last_save_s_ = std::max(last_save_s_, checkpoints.longest_save_s());
+  if (checkpoints.longest_save_s() > 0) last_save_s_ = checkpoints.longest_save_s();
 }
 
 // Those that a GPU was still busy with.
@@ -431,6 +444,8 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
 }
 
 void Job::evaluate_at(const Position& position, const std::function<void()>& offer) {
+  // All ranks end it at the same time: rank 0 alone knows how long a save takes.
+  session_.broadcast(std::as_writable_bytes(std::span(&last_save_s_, 1)), 0);
   const auto ask = [&] {
     offer();
     return wish();

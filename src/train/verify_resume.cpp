@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 // On rank 0 a new folder, which goes with the object; nothing on the others.
 class OwnFolder {
  public:
+  /// In `parent`; where that is empty, in the system's temporary folder.
   OwnFolder(const fs::path& parent, const MpiSession& session) {
     const auto make = [&] { return session.rank() == 0 ? made_in(parent) : fs::path(); };
     path_ = all_or_none(make, session);
@@ -32,8 +33,9 @@ class OwnFolder {
   }
 
  private:
-  static fs::path made_in(const fs::path& parent) {
+  static fs::path made_in(fs::path parent) {
     std::error_code ignored;
+    if (parent.empty()) parent = fs::temp_directory_path(ignored);
     fs::create_directories(parent, ignored);
     std::string name = (parent / "verify-resume-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
@@ -98,8 +100,7 @@ void check_length(std::uint64_t steps, const MpiSession& session) {
 int verify_resume(const Options& options, const MpiSession& session,
                   const std::function<void(const std::string&)>& say, const TrainLeg& train) {
   const auto most = static_cast<std::uint64_t>(*options.verify_resume);
-  const fs::path parent =
-      options.checkpoint_dir.empty() ? fs::temp_directory_path() : fs::path(options.checkpoint_dir);
+  const fs::path parent = options.checkpoint_dir;
   OwnFolder(parent, session).remove();  // where that cannot be, it is told before the first step
   const LegEnd straight = train({most, options.resume, options.checkpoint_dir, false});
   if (straight.exit_code != 0) return straight.exit_code;

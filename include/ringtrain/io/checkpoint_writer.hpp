@@ -86,6 +86,8 @@ class CheckpointWriter {
   /// Why the state handed over last is not durable, if so: the job should end with this error.
   std::optional<Error> failure() const;
 
+  /// Whether the helper process is gone: nothing can be saved any more.
+  bool lost() const;
   std::uint64_t saved() const;
   /// With those that were not durable when close() gave up.
   std::uint64_t failed() const;

@@ -158,7 +158,7 @@ LegEnd Job::end() const {
 }
 
 void Job::compare_with_one_rank() {
-  const auto measured = measure_baseline(plan_, site_, session_, stop_, progress_);
+  const auto measured = measure_baseline(plan_, site_, session_, stop_);
   if (!measured) return;  // the first step of training finds the same request
   const Comparison& result = *measured;
   const auto rate = [](const Spread& s) {

@@ -81,7 +81,6 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   }
   finish_steps(trainer);
   end_ = trainer.position();
-  progress_.enter(Activity::ranks);
   ranks_->offer(end_.step, true);
   progress_.enter(Activity::save);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
@@ -93,7 +92,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   progress_.enter(Activity::save);
   const auto failure =
       checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
-  progress_.enter(Activity::ranks);
+  progress_.enter(Activity::output);
   log_->finish(trainer.position(), checkpoints.counts(), session_);
   if (failure) throw log_->with_last_good(*failure);
   return exit_code();
@@ -112,9 +111,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
       site_.communicator().check();
       look_at(*report);
     }
-    progress_.enter(Activity::ranks);
     ranks_->offer(position.step, last);  // before a save of this step's state
-    progress_.enter(Activity::update);
   }
   const double stalled = checkpoints.stalled_s();
   offer(checkpoints, position);

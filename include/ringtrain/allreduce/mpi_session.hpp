@@ -38,6 +38,25 @@ class MpiSession {
   /// The host of each rank, numbered from 0 in order of their first ranks.
   const std::vector<int>& host_of() const { return host_of_; }
 
+  /// While one lives, this rank waits for the others; one within another changes nothing.
+  class Wait {
+   public:
+    explicit Wait(std::atomic<std::uint64_t>& waits) : waits_(waits), outer_(waits % 2 == 0) {
+      waits_ += outer_;
+    }
+    ~Wait() { waits_ += outer_; }
+    Wait(const Wait&) = delete;
+
+   private:
+    std::atomic<std::uint64_t>& waits_;
+    const bool outer_;
+  };
+  /// For what ranks do together outside of the session's own collectives, which do so themselves.
+  [[nodiscard]] Wait wait() const { return Wait(waits_); }
+  /// Grows when this rank begins to wait for the others, and when it ends to: odd while it waits.
+  /// From any thread.
+  std::uint64_t waits() const { return waits_; }
+
   /// Whether two threads may use MPI at the same time, each a communicator of its own.
   bool threads_share_mpi() const;
 
@@ -72,6 +91,7 @@ class MpiSession {
   void find_hosts();
 
   mutable std::atomic<bool> ending_{false};
+  mutable std::atomic<std::uint64_t> waits_{0};
   bool mpi_ = false;
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;

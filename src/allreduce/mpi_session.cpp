@@ -1,5 +1,6 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 std::string host_name() {
@@ -63,6 +67,9 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
   if (!launch.mpi) return;
   if (!interface.empty()) check_interfaces(interface);
   configure_mpi(interface);
+  const Guard guard = guard_against_a_hang(300s, "start MPI",
+                                           "a rank has not started, or hosts do not reach one "
+                                           "another (--interface chooses the network)");
   int provided = 0;
   // Why not SERIALIZED: docs/decisions/0003-mpi-thread-level.md.
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -118,7 +125,17 @@ void MpiSession::find_hosts() {
 }
 
 MpiSession::~MpiSession() {
-  if (mpi_) MPI_Finalize();
+  if (!mpi_) return;
+  const Guard guard = guard_against_a_hang(
+      90s, "leave MPI", "another rank or the network is stuck; this rank's own work was complete");
+  MPI_Finalize();
+}
+
+Guard MpiSession::guard_against_a_hang(std::chrono::seconds limit, const char* what,
+                                       const char* why) const {
+  return {limit, [=, this] {
+            abort(Error(Exit::stuck, what, fmt::format("not done after {}: {}", limit, why)));
+          }};
 }
 
 bool MpiSession::threads_share_mpi() const {

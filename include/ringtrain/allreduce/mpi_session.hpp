@@ -14,6 +14,8 @@
 
 namespace ringtrain {
 
+class Guard;
+
 /// MPI's lifetime. Exactly one lives, in main(). Without a launcher it is a job of one rank and
 /// never touches MPI.
 ///
@@ -24,6 +26,8 @@ class MpiSession {
  public:
   /// `interface`: the network interfaces or subnets to use between hosts ("eth0", "10.0.0.0/16");
   /// empty leaves the choice to MPI.
+  /// A rank that waits for the others for more than five minutes to start, or for 90 s to leave,
+  /// ends the job (72).
   explicit MpiSession(const std::string& interface = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -87,12 +91,13 @@ class MpiSession {
   bool ending() const { return ending_; }
 
  private:
+  Guard guard_against_a_hang(std::chrono::seconds limit, const char* what, const char* why) const;
   void join();
   void find_hosts();
 
   mutable std::atomic<bool> ending_{false};
   mutable std::atomic<std::uint64_t> waits_{0};
-  bool mpi_ = false;
+  std::atomic<bool> mpi_{false};
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;
   std::vector<int> host_of_{0};

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cctype>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
@@ -22,6 +23,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/signal_stack.hpp"
 
 namespace ringtrain {
 namespace {
@@ -95,9 +97,17 @@ std::string content(const std::string& file) {
   return printable(text);
 }
 
+// Where a handler does no harm. The main thread has a stack for it. Of the others, one that is in a
+// system call (by number) is not in a matrix product, see use_signal_stack().
+bool may_ask(pid_t thread, std::string_view system_call) {
+  return thread == ::getpid() || (!system_call.empty() && std::isdigit(system_call.front()) != 0);
+}
+
 std::string stack_of(pid_t thread) {
   const std::string folder = fmt::format("/proc/self/task/{}/", thread);
+  const std::string system_call = content(folder + "syscall");
   std::string text = fmt::format("thread {} ({})\n", thread, content(folder + "comm"));
+  if (!may_ask(thread, system_call)) return text + "  computes, or waits for memory\n";
   if (!ask(thread))
     return text + fmt::format("  does not answer; in the kernel: {}, system call {}\n",
                               content(folder + "wchan"), content(folder + "syscall"));
@@ -118,11 +128,12 @@ std::vector<pid_t> threads() {
 }  // namespace
 
 void prepare_stacks() {
+  use_signal_stack();
   check_errno(::sem_init(&answer.given, 0, 0), "sem_init");
   ::backtrace(answer.frames.data(), 1);  // loads the unwinder
   struct sigaction action = {};
   action.sa_handler = give_stack;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   check_errno(::sigaction(stack_signal(), &action, nullptr), "sigaction");
 }
 

@@ -1,8 +1,9 @@
 #include "train/stop_request.hpp"
 
-#include <array>
 #include <csignal>
 #include <initializer_list>
+
+#include "train/signal_stack.hpp"
 
 namespace ringtrain {
 namespace {
@@ -20,16 +21,6 @@ void handle(int signal, void (*handler)(int), int flags) {
   ::sigaction(signal, &action, nullptr);
 }
 
-// The kernel would put what it saves below the stack pointer, and oneDNN's matrix products let that
-// point into buffers of the heap. The main thread is the one that the kernel prefers.
-void handle_on_own_stack() {
-  alignas(64) static std::array<char, 256 << 10> memory;
-  stack_t stack{};
-  stack.ss_sp = memory.data();
-  stack.ss_size = memory.size();
-  ::sigaltstack(&stack, nullptr);
-}
-
 void mask_save_signal(int how) {
   sigset_t set;
   sigemptyset(&set);
@@ -44,7 +35,7 @@ void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
 StopRequest::StopRequest() {
   received = 0;
   save_wanted = 0;
-  handle_on_own_stack();
+  use_signal_stack();  // the kernel prefers the main thread
   for (const int signal : {SIGTERM, SIGINT})
     handle(signal, remember, static_cast<int>(SA_RESETHAND));
   handle(SIGUSR1, want_save, 0);

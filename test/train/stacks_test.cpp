@@ -58,3 +58,26 @@ TEST_CASE("stacks: a thread that does not answer is told with what the kernel sa
   deaf.join();
   CHECK_THAT(text, Contains("(deaf)\n  does not answer; in the kernel: "));
 }
+
+TEST_CASE(
+    "stacks: who computes is not disturbed, and the main thread answers on a stack of its own") {
+  prepare_stacks();
+  std::atomic<bool> over{false}, computes{false};
+  std::thread computing([&] {
+    ::pthread_setname_np(::pthread_self(), "computing");
+    computes = true;
+    while (!over) continue;
+  });
+  while (!computes) continue;
+  std::string text;
+  std::thread([&] { text = all_stacks(); }).join();
+  over = true;
+  computing.join();
+  CHECK_THAT(text, Contains("(computing)\n  computes"));
+  stack_t stack{};
+  REQUIRE(::sigaltstack(nullptr, &stack) == 0);
+  CHECK((stack.ss_flags & SS_DISABLE) == 0);
+  struct sigaction action = {};
+  REQUIRE(::sigaction(SIGRTMIN + 5, nullptr, &action) == 0);
+  CHECK((action.sa_flags & SA_ONSTACK) != 0);
+}

@@ -7,11 +7,12 @@
 namespace ringtrain {
 
 HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
-                 Ring* between_hosts, std::stop_token stop)
+                 Ring* between_hosts, std::stop_token stop, std::atomic<std::uint64_t>* meetings)
     : place_(place),
       desks_(desks.begin(), desks.end()),
       barrier_(desks.front()->barrier, place.size, crowded, std::move(stop)),
-      between_hosts_(between_hosts) {
+      between_hosts_(between_hosts),
+      meetings_(meetings) {
   expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
 }
 
@@ -19,7 +20,12 @@ void HostSum::sum(std::span<const ReplicaSum> sums) {
   if (place_.size > 1) meet(sums);
   if (place_.rank < place_.lanes)
     for (const ReplicaSum& each : sums) sum_lane(each);
-  if (place_.size > 1) barrier_.wait();
+  if (place_.size > 1) wait_for_all();
+}
+
+void HostSum::wait_for_all() {
+  if (meetings_ != nullptr) ++*meetings_;
+  barrier_.wait();
 }
 
 // Waits until every rank's gradients are there, and makes sure that all mean the same ones: ranks
@@ -30,7 +36,7 @@ void HostSum::meet(std::span<const ReplicaSum> sums) {
     about_to_sum = hash_bytes(std::as_bytes(std::span(&each.count, 1)), about_to_sum);
   desks_[static_cast<std::size_t>(place_.rank)]->about_to_sum.store(about_to_sum,
                                                                     std::memory_order_relaxed);
-  barrier_.wait();
+  wait_for_all();
   for (const HostDesk* desk : desks_)
     if (desk->about_to_sum.load(std::memory_order_relaxed) != about_to_sum)
       throw Error("sum over the ranks of this host", "ranks sum buffers of different sizes");

@@ -39,20 +39,23 @@ struct ReplicaSum {
 class HostSum {
  public:
   /// `desks`: one of each rank of the host, in its order. `between_hosts` joins rank
-  /// `place.rank` of all hosts; null when there is one host or no lane of this rank.
+  /// `place.rank` of all hosts; null when there is one host or no lane of this rank. `meetings`, if
+  /// any, counts how often this rank has come to meet the others.
   HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
-          std::stop_token stop);
+          std::stop_token stop, std::atomic<std::uint64_t>* meetings = nullptr);
   /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
   void sum(std::span<const ReplicaSum> sums);
 
  private:
   void sum_lane(const ReplicaSum& sum);
   void meet(std::span<const ReplicaSum> sums);
+  void wait_for_all();
 
   HostPlace place_;
   std::vector<HostDesk*> desks_;
   HostBarrier barrier_;
   Ring* between_hosts_;
+  std::atomic<std::uint64_t>* meetings_;
 };
 
 }  // namespace ringtrain

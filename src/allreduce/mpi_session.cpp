@@ -131,10 +131,12 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
+// Without MPI_Abort: within MPI_Finalize it makes Open MPI's mpirun crash.
 Guard MpiSession::guard_against_a_hang(std::chrono::seconds limit, const char* what,
                                        const char* why) const {
   return {limit, [=, this] {
-            abort(Error(Exit::stuck, what, fmt::format("not done after {}: {}", limit, why)));
+            const auto text = fmt::format("not done after {}: {}", limit, why);
+            ::_exit(report(Error(Exit::stuck, what, text)));
           }};
 }
 
@@ -227,7 +229,7 @@ void MpiSession::barrier_asleep() const {
 }
 
 // Everything before the exit can block: the terminal, a lock that another thread died with, MPI.
-void MpiSession::abort(const std::exception& failure) const noexcept {
+int MpiSession::report(const std::exception& failure) const noexcept {
   ending_ = true;
   const auto* error = dynamic_cast<const Error*>(&failure);
   const int code = static_cast<int>(error != nullptr ? error->code() : Exit::internal);
@@ -239,6 +241,11 @@ void MpiSession::abort(const std::exception& failure) const noexcept {
     write_stderr(fmt::format("train: {}{}\n", who, failure.what()));
   }
   std::fflush(nullptr);
+  return code;
+}
+
+void MpiSession::abort(const std::exception& failure) const noexcept {
+  const int code = report(failure);
   if (mpi_) MPI_Abort(MPI_COMM_WORLD, code);
   ::_exit(code);
 }

@@ -89,7 +89,8 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
       between_hosts_(make_between_hosts(options.ring)),
       host_sum_(here.place, make_desks(), crowded(here, options),
-                between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token()) {
+                between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token(),
+                here.hosts == 1 ? &session.meetings() : nullptr) {
   if (here.hosts > 1 && options.overlap)
     thread_.emplace([this](View view) { sum(std::span(&view, 1)); });
 }

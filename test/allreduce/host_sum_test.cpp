@@ -128,3 +128,21 @@ TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
 
   CHECK_THROWS_WITH(on_threads(2, sum), Catch::Contains("different sizes"));
 }
+
+TEST_CASE("HostSum: says how often a rank has come to meet the others") {
+  std::vector<HostDesk> desks(2);
+  std::vector<float> memory(200);
+  std::array<std::atomic<std::uint64_t>, 2> meetings{};
+
+  on_threads(2, [&](int rank) {
+    const std::vector<HostDesk*> both{&desks[0], &desks[1]};
+    auto& mine = meetings[static_cast<std::size_t>(rank)];
+    HostSum host_sum({rank, 2, 2}, both, true, nullptr, {}, &mine);
+    const ReplicaSum sum{{memory.data(), 100, 2}, 100u};
+    host_sum.sum(std::span(&sum, 1));
+    host_sum.sum(std::span(&sum, 1));
+  });
+
+  CHECK(meetings[0] == 4);  // before and after each sum
+  CHECK(meetings[1] == 4);
+}

@@ -60,6 +60,9 @@ class MpiSession {
   /// Grows when this rank begins to wait for the others, and when it ends to: odd while it waits.
   /// From any thread.
   std::uint64_t waits() const { return waits_; }
+  /// How often this rank has come to meet the others of its host in a sum, where there is one host:
+  /// one that stays away can so be told from those that wait for it. From any thread.
+  std::atomic<std::uint64_t>& meetings() const { return meetings_; }
 
   /// Whether two threads may use MPI at the same time, each a communicator of its own.
   bool threads_share_mpi() const;
@@ -92,11 +95,13 @@ class MpiSession {
 
  private:
   Guard guard_against_a_hang(std::chrono::seconds limit, const char* what, const char* why) const;
+  /// Prints it, once in the job; returns the exit code. Not for long: this process ends soon.
+  int report(const std::exception& failure) const noexcept;
   void join();
   void find_hosts();
 
   mutable std::atomic<bool> ending_{false};
-  mutable std::atomic<std::uint64_t> waits_{0};
+  mutable std::atomic<std::uint64_t> waits_{0}, meetings_{0};
   std::atomic<bool> mpi_{false};
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;

@@ -4,12 +4,48 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
+namespace {
+
+// As a shell would read it again.
+std::string for_shell(const std::string& word) {
+  const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_./:=,+@").find(c) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
+std::string own_command() {
+  std::ifstream words("/proc/self/cmdline");
+  std::string text;
+  for (std::string word; std::getline(words, word, '\0');)
+    text += (text.empty() ? "" : " ") + for_shell(word);
+  return printable(text);
+}
+
+std::string checkpoint(const Options& options, std::uint64_t saved_step) {
+  if (options.checkpoint_dir.empty())
+    return "nothing was saved, as there is no --checkpoint-dir; to start anew";
+  if (saved_step == 0)
+    return fmt::format("to go on from the newest checkpoint in {}", options.checkpoint_dir);
+  return fmt::format("the last durable checkpoint in {} is of step {}; to go on from it",
+                     options.checkpoint_dir, saved_step);
+}
+
+}  // namespace
 
 std::string write_fault_report(int rank, std::string_view text) {
   std::error_code failure;
@@ -22,6 +58,13 @@ std::string write_fault_report(int rank, std::string_view text) {
                                               static_cast<ssize_t>(text.size());
   if (written) return "report: " + path;
   return fmt::format("no report in {}: {}", path, std::generic_category().message(errno));
+}
+
+std::string way_on(const Options& options, std::uint64_t saved_step) {
+  const bool resumes =
+      options.checkpoint_dir.empty() || options.resume.from == Resume::From::newest;
+  return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
+                     resumes ? "" : " with --resume auto instead", own_command());
 }
 
 }  // namespace ringtrain

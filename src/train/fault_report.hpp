@@ -1,6 +1,9 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "ringtrain/train/options.hpp"
 
 namespace ringtrain {
 
@@ -8,5 +11,9 @@ namespace ringtrain {
 /// readable by this user alone: what a rank has to say must not depend on the way to mpirun.
 /// Returns a sentence for the message: where it is, or why there is none.
 std::string write_fault_report(int rank, std::string_view text);
+
+/// How to go on after this job: what its last durable checkpoint is, as far as this rank knows
+/// (`saved_step` 0: it does not), and the command. A few lines.
+std::string way_on(const Options& options, std::uint64_t saved_step);
 
 }  // namespace ringtrain

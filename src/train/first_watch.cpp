@@ -14,22 +14,24 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto goodbye = 300ms;     // at most
 constexpr auto end_patience = 15s;  // for all of the end
+constexpr std::size_t most_stacks = 8;
+constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
 constexpr int ticks_to_connect = 300;
+constexpr double patience_s = 60;        // before a rank that others wait for is told
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
 class FirstWatch final : public Watch {
  public:
-  FirstWatch(const MpiSession& session, const Progress& progress, double last_save_s,
+  FirstWatch(const MpiSession& session, const Progress& progress, const Options& options,
              std::vector<std::string> hosts, Notices& notices)
-      : Watch(session, progress, last_save_s),
+      : Watch(session, progress, options),
         server_(token_, session.size()),
         stragglers_(session.size()),
         hosts_(std::move(hosts)),
         notices_(notices) {}
 
-  Meeting meeting() const { return {token_, server_.port(), own_addresses()}; }
+  Meeting meeting() const { return {token_, server_.port(), own_addresses(options().interface)}; }
 
  private:
   void forgive() override { server_.forgive_silence(); }
@@ -38,6 +40,10 @@ class FirstWatch final : public Watch {
     server_.ranks()[0] = {.status = own(), .work = work(), .connected = true};
     if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s, lenient())) end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
+    tell_long_wait();
+    if (ticks_ % ticks_a_comparison == 0) compare_work();
+  }
+  void compare_work() {
     std::vector<Work> work;
     for (const RankView& rank : server_.ranks()) work.push_back(rank.work);
     for (std::string& sentence : stragglers_.look(work, hosts_)) notices_.add(std::move(sentence));
@@ -48,15 +54,21 @@ class FirstWatch final : public Watch {
         describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
+    const std::string end = way_on(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
-    const std::string report = write_fault_report(0, why + all_stacks());
-    session().abort(Error(verdict.code(), "the job cannot go on", why + stacks + report));
+    const std::string report = write_fault_report(0, why + end + all_stacks());
+    session().abort(Error(verdict.code(), "the job cannot go on", why + stacks + end + report));
   }
-  // Where the main threads of stuck culprits are, as far as they still answer.
+  // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
+  // blame, those of the first ranks.
   std::string stacks_of(const Verdict& verdict) {
     std::string text;
     if (verdict.kind != Verdict::Kind::stuck) return text;
-    for (const int r : verdict.culprits) {
+    std::vector<int> asked = verdict.culprits;
+    for (int r = 0; asked.size() < most_stacks && verdict.culprits.empty() && r < session().size();
+         ++r)
+      asked.push_back(r);
+    for (const int r : asked) {
       const std::string& stack = server_.ranks()[static_cast<std::size_t>(r)].stack;
       text += fmt::format("rank {}: {}", r,
                           r == 0          ? main_stack()
@@ -64,6 +76,12 @@ class FirstWatch final : public Watch {
                                           : stack);
     }
     return text;
+  }
+  // Here, because the main thread may be one of those that wait.
+  void tell_long_wait() {
+    const std::string text = long_wait(server_.ranks(), hosts_, patience_s);
+    if (!text.empty() && !long_wait_told_) write_stderr(fmt::format("train: {}\n", text));
+    long_wait_told_ = !text.empty();
   }
   // Those that no verdict can be about.
   void tell_unwatched() {
@@ -74,14 +92,14 @@ class FirstWatch final : public Watch {
                         "0's host",
                         r, hosts_[r], server_.port()));
   }
+  bool alone() override {
+    const auto present = [](const RankView& r) { return r.connected && !r.left; };
+    return std::ranges::none_of(server_.ranks().subspan(1), present);
+  }
   // The others would take this rank's end for a failure.
   void say_goodbye() override {
-    const auto present = [](const RankView& r) { return r.connected && !r.left && !r.ended; };
     server_.say_goodbye();
-    Stopwatch watch;
-    do server_.run_for(tick);
-    while (std::ranges::any_of(server_.ranks().subspan(1), present) &&
-           watch.elapsed() * 1s < goodbye);
+    server_.run_for(tick);
   }
 
   const JobToken token_ = new_token();
@@ -90,13 +108,14 @@ class FirstWatch final : public Watch {
   const std::vector<std::string> hosts_;
   Notices& notices_;
   int ticks_ = 0;
+  bool long_wait_told_ = false;
 };
 
 }  // namespace
 
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        double last_save_s, Notices& notices) {
-  auto watch = std::make_unique<FirstWatch>(session, progress, last_save_s,
+                                        const Options& options, Notices& notices) {
+  auto watch = std::make_unique<FirstWatch>(session, progress, options,
                                             session.gather(session.host()), notices);
   session.broadcast(to_text(watch->meeting()));
   return watch;

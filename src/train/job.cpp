@@ -55,6 +55,7 @@ bool Job::resume(const Resume& how) {
   if (!checkpoint_writer_.idle() && !resumed->file.empty() &&
       (how.from == Resume::From::newest || lies_in(options().checkpoint_dir, how.file)))
     checkpoint_writer_.protect(resumed->file);
+  if (how.from == Resume::From::newest) progress_.saved(start_.step);
   output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
   if (!options().init_from.empty())
     output_.note("--init-from is for the start of training: not used");
@@ -136,7 +137,10 @@ Checkpoints Job::make_checkpoints() {
           metadata(),
           options().checkpoint_every,
           plan_.training->size(),
-          [this](const SaveEvent& event, double stall) { log_->save(event, stall); }};
+          [this](const SaveEvent& event, double stall) {
+            if (event.kind == SaveEvent::Kind::saved) progress_.saved(event.step);
+            log_->save(event, stall);
+          }};
 }
 
 StartRecord Job::start_record() const {

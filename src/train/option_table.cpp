@@ -158,6 +158,9 @@ void add_communication(Table& t, Options& o) {
   t.add(o.gradient_dtype, {"gradient-dtype", choice<Element>(), "of gradients between GPUs"},
         enumerator<Element>());
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
+  t.add(o.watchdog,
+        {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},
+        enumerator<Watching>());
 }
 
 void add_checkpoint(Table& t, Options& o) {

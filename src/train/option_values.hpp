@@ -48,6 +48,8 @@ inline constexpr std::array names_of<Allreduce> = {"auto", "ring", "mpi", "nccl"
 template <>
 inline constexpr std::array names_of<ShowProgress> = {"auto", "on", "off"};
 template <>
+inline constexpr std::array names_of<Watching> = {"on", "off"};
+template <>
 inline constexpr std::array names_of<OptimizerKind> = {"sgd",  "momentum", "nesterov", "rmsprop",
                                                        "adam", "adamw",    "lars"};
 

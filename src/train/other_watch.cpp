@@ -20,9 +20,9 @@ constexpr double death_s = 5;       // in which mpirun ends the job after rank 0
 
 class OtherWatch final : public Watch {
  public:
-  OtherWatch(const MpiSession& session, const Progress& progress, double last_save_s,
+  OtherWatch(const MpiSession& session, const Progress& progress, const Options& options,
              const Meeting& meeting)
-      : Watch(session, progress, last_save_s),
+      : Watch(session, progress, options),
         client_(meeting.token, session.rank(), meeting.addresses, meeting.port) {}
 
  private:
@@ -43,6 +43,7 @@ class OtherWatch final : public Watch {
   Beat beat() const {
     return {.work = work(),
             .step = own().step,
+            .meetings = own().meetings,
             .in_phase_s = own().in_phase_s,
             .limit_s = own().limit_s,
             .activity = static_cast<std::uint32_t>(own().activity)};
@@ -58,9 +59,11 @@ class OtherWatch final : public Watch {
   }
   [[noreturn]] void end(const std::string& why) {
     session().end_within(end_patience, Exit::rank_lost);
-    const std::string report = write_fault_report(session().rank(), why + "\n" + all_stacks());
-    session().abort(Error(Exit::rank_lost, "the job cannot go on", why + "\n" + report));
+    const std::string text = why + "\n" + way_on(options(), progress().saved_step());
+    const std::string report = write_fault_report(session().rank(), text + all_stacks());
+    session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report));
   }
+  bool alone() override { return true; }
   void say_goodbye() override {
     Beat last = beat();
     last.leaving = 1;
@@ -76,13 +79,13 @@ class OtherWatch final : public Watch {
 }  // namespace
 
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        double last_save_s) {
+                                        const Options& options) {
   session.gather(session.host());
   Meeting meeting = meeting_from_text(session.broadcast(""));
   const auto& host_of = session.host_of();
   if (host_of[static_cast<std::size_t>(session.rank())] == host_of[0])
     meeting.addresses.insert(meeting.addresses.begin(), "127.0.0.1");
-  return std::make_unique<OtherWatch>(session, progress, last_save_s, meeting);
+  return std::make_unique<OtherWatch>(session, progress, options, meeting);
 }
 
 }  // namespace ringtrain

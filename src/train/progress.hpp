@@ -52,6 +52,11 @@ class Progress {
   /// What comes now, up to the end of the next step, is no measure of a step.
   void pause() noexcept { timing_ = false; }
 
+  /// The checkpoint of that step is durable.
+  void saved(std::uint64_t step) noexcept { saved_.store(step, std::memory_order_relaxed); }
+  /// Of the last durable checkpoint; 0: none that is known.
+  std::uint64_t saved_step() const noexcept { return saved_.load(std::memory_order_relaxed); }
+
   /// Adds what a step took on this rank.
   void account(const Work& step) noexcept;
 
@@ -65,7 +70,7 @@ class Progress {
   static constexpr std::size_t remembered = 15;
 
   std::atomic<std::uint64_t> now_{0};  // calls of enter() and, in the lowest byte, the activity
-  std::atomic<std::uint64_t> step_{0};
+  std::atomic<std::uint64_t> step_{0}, saved_{0};
   std::array<std::atomic<float>, remembered> step_s_{};
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};

@@ -20,8 +20,9 @@ Agreement claims(const Plan& plan) {
           {"options", canonical_config(o)},
           {"run",
            fmt::format(
-               "--eval-every {} --check-every {}{}{}{}{}{}", o.eval_every, *o.check_every,
+               "--eval-every {} --check-every {}{}{}{}{}{}{}", o.eval_every, *o.check_every,
                o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
+               o.watchdog == Watching::off ? " --watchdog off" : "",
                o.baseline ? " --baseline" : "", o.require_efficiency ? " --require-efficiency" : "",
                o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
           {"training data", hex(plan.training->manifest_hash())},
@@ -62,7 +63,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
-  Watchdog watchdog(session, options.final_save_timeout_s);
+  Watchdog watchdog(session, options);
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());

@@ -17,7 +17,7 @@ inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one mess
 
 struct Beat {
   Work work{};
-  std::uint64_t step = 0;
+  std::uint64_t step = 0, meetings = 0;
   double in_phase_s = 0, limit_s = 0;
   std::uint32_t activity = 0;
   std::uint32_t leaving = 0;     // the last one: what comes after is no failure

@@ -22,7 +22,7 @@ bool same(const JobToken& a, const JobToken& b) {
 
 RankStatus status_of(const Beat& beat) {
   const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
-  return {beat.step, static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s};
+  return {beat.step, static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s, beat.meetings};
 }
 
 std::string message(int exit_code, std::string_view text) {

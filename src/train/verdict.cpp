@@ -25,7 +25,9 @@ bool overdue(const RankView& rank) { return rank.status.in_phase_s > rank.status
 bool waiting(const RankView& rank) { return waits_for_ranks(rank.status.activity); }
 
 // Phases come in this order within a step, so the least of them is where the others' wait begins.
-auto place(const RankStatus& status) { return std::tuple(status.step, status.activity); }
+auto place(const RankStatus& status) {
+  return std::tuple(status.step, status.activity, status.meetings);
+}
 
 // Of `candidates`, those furthest behind.
 std::vector<int> furthest_behind(Views ranks, std::span<const int> candidates) {
@@ -91,6 +93,7 @@ std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
 
 double limit_s(Activity activity, double median_step_s, double last_save_s) {
   constexpr double least = 30, large_data = 3600, once = 900, evaluated_batch = 300;
+  constexpr double first_gpu_step = 300, leaving = 60;
   const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s);
   switch (activity) {
     case Activity::init:
@@ -100,11 +103,29 @@ double limit_s(Activity activity, double median_step_s, double last_save_s) {
       return once;
     case Activity::save:
       return last_save_s + least;
+    case Activity::gpu:
+      return median_step_s == 0 ? first_gpu_step : steps;
+    case Activity::exit:
+      return leaving;
     case Activity::evaluation:
       return std::max(evaluated_batch, steps);
     default:
       return steps;
   }
+}
+
+std::string long_wait(Views ranks, std::span<const std::string> hosts, double patience_s) {
+  const auto waits = [=](const RankView& r) {
+    return waiting(r) && r.status.in_phase_s > patience_s;
+  };
+  const auto at_work = those(ranks, [](const RankView& r) { return r.connected && !waiting(r); });
+  if (those(ranks, waits).empty() || at_work.empty()) return "";
+  const int last = furthest_behind(ranks, at_work).front();
+  const RankStatus& s = ranks[static_cast<std::size_t>(last)].status;
+  if (s.in_phase_s < patience_s) return "";
+  return fmt::format(
+      "{} has been in {} for {:.0f} s, and others wait for it; its limit is {:.0f} s",
+      who(last, hosts), to_text(s.activity), s.in_phase_s, s.limit_s);
 }
 
 std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {

@@ -15,8 +15,9 @@ namespace ringtrain {
 struct RankStatus {
   std::uint64_t step = 0;  ///< under way, or the last
   Activity activity = Activity::init;
-  double in_phase_s = 0;  ///< without moving
-  double limit_s = 0;     ///< longer is too long
+  double in_phase_s = 0;       ///< without moving
+  double limit_s = 0;          ///< longer is too long
+  std::uint64_t meetings = 0;  ///< in sums on its host, that it has come to
 };
 
 /// What rank 0 knows of a rank.
@@ -52,6 +53,12 @@ std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, 
 /// whichever is longer. More for what happens once, and for the first steps, which nothing is known
 /// of (median 0). `last_save_s`: what the user allows the last checkpoint.
 double limit_s(Activity activity, double median_step_s, double last_save_s);
+
+/// What to tell when a rank works within its limit, but others have waited for it for longer than
+/// `patience_s`: "rank 2 on node3 has been in init for 60 s, and others wait for it; its limit is
+/// 3600 s". Else empty.
+std::string long_wait(std::span<const RankView> ranks, std::span<const std::string> hosts,
+                      double patience_s);
 
 /// "rank 2 on node3 has been in data for 34 s, its limit is 30 s"
 std::string describe(const Verdict& verdict, std::span<const RankView> ranks,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/train/options.hpp"
 #include "train/notices.hpp"
 #include "train/progress.hpp"
 #include "train/verdict.hpp"
@@ -34,16 +35,19 @@ class Pauses {
 /// others, and ends the job when it cannot go on.
 class Watch {
  public:
-  Watch(const MpiSession& session, const Progress& progress, double last_save_s)
-      : session_(session), progress_(progress), last_save_s_(last_save_s) {}
+  /// How long to watch: until further notice, until nobody is left to watch, or not any more.
+  enum class Until { told, alone, now };
+
+  Watch(const MpiSession& session, const Progress& progress, const Options& options)
+      : session_(session), progress_(progress), options_(options) {}
   virtual ~Watch() = default;
 
-  void run(const std::atomic<bool>& leaving) {
-    while (!leaving && !session_.ending()) {
+  void run(const std::atomic<Until>& until) {
+    while (!over(until) && !session_.ending()) {
       if (pauses_.look(tick_s)) forgive();
       listen(tick);
       look_at_own();
-      if (!leaving && !session_.ending()) judge();
+      if (!over(until) && !session_.ending()) judge();
     }
     say_goodbye();
   }
@@ -52,17 +56,22 @@ class Watch {
   virtual void forgive() = 0;
   virtual void listen(std::chrono::milliseconds time) = 0;
   virtual void judge() = 0;
+  /// Whether no rank is left that this one watches.
+  virtual bool alone() = 0;
   virtual void say_goodbye() = 0;
 
   static constexpr std::chrono::milliseconds tick{100};
   static constexpr double tick_s = 0.1, silence_s = 10;  // longer, and a rank is lost
 
   const MpiSession& session() const { return session_; }
+  const Options& options() const { return options_; }
+  const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
   Work work() const { return progress_.work(); }
   bool lenient() const { return pauses_.lenient(); }
 
  private:
+  bool over(Until until) { return until == Until::now || (until == Until::alone && alone()); }
   void look_at_own() {
     const Progress::Now now = progress_.now();
     const std::uint64_t waits = session_.waits();
@@ -70,22 +79,23 @@ class Watch {
     const double in_phase_s = now.entered + waits == moved_ ? own_.in_phase_s + tick_s : 0;
     moved_ = now.entered + waits;
     own_ = {now.step, activity, in_phase_s,
-            limit_s(activity, progress_.median_step_s(), last_save_s_)};
+            limit_s(activity, progress_.median_step_s(), options_.final_save_timeout_s),
+            session_.meetings()};
   }
 
   const MpiSession& session_;
   const Progress& progress_;
-  const double last_save_s_;
+  const Options& options_;
   Pauses pauses_;
   std::uint64_t moved_ = 0;  // changes when the main thread does something else
   RankStatus own_;
 };
 
-/// Rank 0's: hears all ranks and judges. Collective, as the other one.
+/// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        double last_save_s, Notices& notices);
+                                        const Options& options, Notices& notices);
 /// Another rank's: knows rank 0 alone.
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        double last_save_s);
+                                        const Options& options);
 
 }  // namespace ringtrain

@@ -1,17 +1,20 @@
 #include "train/watchdog.hpp"
 
+#include <exception>
+
 #include "train/stacks.hpp"
-#include "train/watch.hpp"
 
 namespace ringtrain {
 
-Watchdog::Watchdog(const MpiSession& session, double last_save_s) {
+Watchdog::Watchdog(const MpiSession& session, const Options& options) {
+  const bool on = options.watchdog == Watching::on;
+  if (session.broadcast(on ? "on" : "").empty()) return;
   prepare_stacks();
-  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, last_save_s, notices_)
-                                   : make_other_watch(session, progress_, last_save_s);
+  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, notices_)
+                                   : make_other_watch(session, progress_, options);
   thread_ = std::thread([this, &session, watch = std::move(watch)] {
     try {
-      watch->run(leaving_);
+      watch->run(until_);
     } catch (const std::exception& failure) {
       session.abort(Error("watchdog", failure.what()));
     }
@@ -19,8 +22,9 @@ Watchdog::Watchdog(const MpiSession& session, double last_save_s) {
 }
 
 Watchdog::~Watchdog() {
-  leaving_ = true;
-  thread_.join();
+  progress_.enter(Activity::ranks);
+  until_ = std::uncaught_exceptions() > 0 ? Watch::Until::now : Watch::Until::alone;
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace ringtrain

@@ -4,9 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringtrain/allreduce/mpi_session.hpp"
-#include "train/notices.hpp"
-#include "train/progress.hpp"
+#include "train/watch.hpp"
 
 namespace ringtrain {
 
@@ -16,9 +14,11 @@ namespace ringtrain {
 /// says why, with a table of all ranks. Time in which the whole job was stopped does not count.
 class Watchdog {
  public:
-  /// `session` outlives it; `last_save_s` is what the last checkpoint may take. Collective.
-  Watchdog(const MpiSession& session, double last_save_s);
-  /// Says goodbye, so that this rank's end is no failure.
+  /// What is passed outlives it. Rank 0's options say whether anything is watched; ranks are to
+  /// compare theirs later. Collective.
+  Watchdog(const MpiSession& session, const Options& options);
+  /// Says goodbye, so that this rank's end is no failure. Rank 0 watches the others until they have
+  /// left, too; not so while an exception passes through.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
 
@@ -28,7 +28,7 @@ class Watchdog {
   std::vector<std::string> take_notices() { return notices_.take(); }
 
  private:
-  std::atomic<bool> leaving_{false};
+  std::atomic<Watch::Until> until_{Watch::Until::told};
   Progress progress_;
   Notices notices_;
   std::thread thread_;

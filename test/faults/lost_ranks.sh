@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# lost_ranks.sh MPIRUN TRAIN: ranks that die, stop or hang end the job in time, named; a job that was only paused goes on.
+# lost_ranks.sh MPIRUN TRAIN SLEEPY_TRAIN: ranks that die, stop or hang end the job in time, named; a job that was only paused goes on.
 set -u
-mpirun=$1 train=$2 bad=0
+mpirun=$1 train=$2 sleepy_train=$3 bad=0
 work=$(mktemp -d)
 export TMPDIR=$work  # where reports go
 here=$(dirname "$(readlink -f "$0")")
@@ -12,8 +12,13 @@ start() {
   local name=$1 ranks=$2
   shift 2
   mkdir "$work/$name"
-  FOLDER=$work/$name "$mpirun" -np "$ranks" --oversubscribe "$here/rank.sh" "$train" --model mlp --data shapes --steps 5000000 \
-    --batch 32 --threads 1 --log-every 100 --metrics "$work/$name/metrics" "$@" >"$work/$name/log" 2>&1 &
+  {
+    FOLDER=$work/$name "$mpirun" -np "$ranks" --oversubscribe "$here/rank.sh" "$train" --model mlp --data shapes \
+      --batch 32 --threads 1 --log-every 100 --eval-every 0 --metrics "$work/$name/metrics" --steps 5000000 "$@" >"$work/$name/log" 2>&1
+    code=$?
+    date +%s.%N >"$work/$name/end"
+    exit $code
+  } &
   echo $! >"$work/$name/mpirun"
 }
 trains() { # NAME: until it does
@@ -40,7 +45,7 @@ ends() {
   local name=$1 code seconds
   wait "$(cat "$work/$name/mpirun")"
   code=$?
-  seconds=$(bc <<<"$(date +%s.%N) - $(cat "$work/$name/fault")")
+  seconds=$(bc <<<"$(cat "$work/$name/end") - $(cat "$work/$name/fault")")
   echo "$name: ended $seconds s after the fault with $code"
   (($(bc <<<"$seconds <= $2"))) || wrong "$name" "took longer than $2 s"
   [[ " $3 " == *" $code "* ]] || wrong "$name" "ended with $code, not $3"
@@ -62,7 +67,17 @@ start stopped 3
 start first_stopped 3
 start paused 2
 start hung 2
-for name in stopped first_stopped paused hung; do trains $name; done
+sleepy() { # NAME WHEN [OPTION]...: rank 1, or as WHEN says
+  local train=$sleepy_train
+  export ASLEEP=$2
+  start "$1" 2 "${@:3}"
+  unset ASLEEP
+}
+sleepy in_data "1 data 300" --seed 2
+sleepy in_sums "1 all-reduce 300" --seed 3
+sleepy in_save "0 save 1" --steps 300 --checkpoint-dir "$work/in_save_checkpoints" --checkpoint-every 100 --final-save-timeout 1s
+for name in stopped first_stopped paused hung in_data in_sums in_save; do trains $name; done
+for name in in_data in_sums in_save; do date +%s.%N >"$work/$name/fault"; done
 fault stopped STOP 1
 fault first_stopped STOP 0
 fault paused STOP 0 1
@@ -81,12 +96,19 @@ sleep 12
 kill -TERM "$(cat "$work/paused/0")"
 wait "$(cat "$work/paused/mpirun")"
 grep -q 'the job cannot go on' "$work/paused/log" && wrong paused "was ended by the watchdog"
+ends in_data 60 72 'rank 1 on .* has been in data of step 300 for .* its limit is 30 s'
+ends in_sums 60 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 30 s'
+grep -q 'pause' "$work/in_sums/log" || wrong in_sums "does not show where rank 1 sleeps"
+ends in_save 60 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'
+grep -q 'the last durable checkpoint in .*in_save_checkpoints is of step [23]00; to go on from it, start all ranks again' "$work/in_save/log" ||
+  wrong in_save "does not say how to go on"
+grep -q 'sleepy_train --model mlp --data shapes .*--checkpoint-every 100' "$work/in_save/log" || wrong in_save "does not name the command"
 if grep -q 'ptrace\|not permitted' "$work/strace"; then
   echo "skipped: strace may not trace, so that nothing hangs"
   kill "$(cat "$work/hung/0")"
   exit $bad
 fi
-ends hung 45 72 'rank 1 on .* has been in .* its limit is'
+ends hung 60 72 'rank 1 on .* has been in .* its limit is'
 kill "$tracer"  # it holds the process until then
 grep -q 'report: ' "$work/hung/log" || wrong hung "names no report"
 exit $bad

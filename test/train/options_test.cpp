@@ -67,6 +67,7 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--bucket-mb 2",
                                         "--gradient-dtype bf16",
                                         "--interface eth0",
+                                        "--watchdog off",
                                         "--checkpoint-dir d",
                                         "--checkpoint-dir d --checkpoint-every 100",
                                         "--checkpoint-dir d --keep 2",
@@ -315,9 +316,9 @@ TEST_CASE("options: a value with quotes or spaces survives the printed configura
 TEST_CASE("options: the canonical configuration has what changes the numbers and nothing else") {
   const std::string base = canonical_config(options(""));
 
-  CHECK(canonical_config(options("--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
-                                 "--data-threads 3 --max-time 9s --metrics m --interface e")) ==
-        base);
+  CHECK(canonical_config(options(
+            "--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
+            "--data-threads 3 --max-time 9s --metrics m --interface e --watchdog off")) == base);
   for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
                            "--gradient-dtype fp16"})
     CHECK(canonical_config(options(line)) != base);

@@ -93,6 +93,8 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   REQUIRE(verdict);
   CHECK(verdict->culprits.empty());
   CHECK(verdict->kind == Kind::stuck);
+  ranks[0].status.meetings = ranks[2].status.meetings = 4;  // rank 1 has not come to this one
+  CHECK(judged(ranks)->culprits == std::vector{1});
   ranks[2].status.step = 6;
   CHECK(judged(ranks)->culprits == std::vector{2});
   ranks[0].status.in_phase_s = 1;
@@ -102,11 +104,28 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
 }
 
+TEST_CASE("verdict: a rank that others wait for long is told before its limit") {
+  const std::vector<std::string> hosts = {"a", "b", "c"};
+  std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));
+  ranks[1] = {.status = {0, Activity::init, 62, 3600}, .connected = true};
+  CHECK(long_wait(ranks, hosts, 60) ==
+        "rank 1 on b has been in init for 62 s, and others wait for it; its limit is 3600 s");
+  CHECK_FALSE(judged(ranks));
+  CHECK(long_wait(ranks, hosts, 70).empty());
+  ranks[1].status.in_phase_s = 3;  // it has just come to this
+  CHECK(long_wait(ranks, hosts, 60).empty());
+  CHECK(long_wait(std::vector(3, at(Activity::load, 100)), hosts, 60).empty());
+  CHECK(long_wait(std::vector(3, at(Activity::ranks, 20)), hosts, 60).empty());
+}
+
 TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known") {
   CHECK(limit_s(Activity::data, 0.01, 120) == 30);
   CHECK(limit_s(Activity::backward, 12, 120) == 120);
   CHECK(limit_s(Activity::forward, 0, 120) >= 300);
   CHECK(limit_s(Activity::init, 0.01, 120) >= 900);
+  CHECK(limit_s(Activity::gpu, 0, 120) == 300);
+  CHECK(limit_s(Activity::gpu, 12, 120) == 120);
+  CHECK(limit_s(Activity::exit, 0, 120) == 60);
   CHECK(limit_s(Activity::save, 0.01, 120) > 120);
 }
 

@@ -16,6 +16,7 @@ enum class Precision { automatic, fp32, bf16, fp16 };
 enum class OnNan { stop, skip };
 enum class Allreduce { automatic, ring, mpi, nccl };
 enum class ShowProgress { automatic, on, off };
+enum class Watching { on, off };
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {
@@ -66,6 +67,7 @@ struct Options {
   std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
   std::string interface;  ///< empty: any
+  Watching watchdog = Watching::on;
 
   std::string checkpoint_dir;  ///< empty: no checkpoints
   CheckpointEvery checkpoint_every;

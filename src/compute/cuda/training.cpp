@@ -15,7 +15,9 @@
 namespace ringtrain::cuda {
 namespace {
 
-constexpr std::chrono::seconds longest_step(300);
+// Longer than the watchdog allows any activity of a step, so that its verdict, which knows all
+// ranks, comes first.
+constexpr std::chrono::seconds longest_step(1000);
 
 // loss_scale() is these three.
 using State = kernels::UpdateState;

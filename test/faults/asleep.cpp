@@ -1,0 +1,69 @@
+// The whole program, in which a rank falls asleep for ever; the linker puts these functions in the
+// place of the program's (--wrap, see CMakeLists.txt).
+//   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save
+#include <unistd.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/launch.hpp"
+#include "train/checkpoints.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+
+std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
+std::unique_ptr<Site> sleepy_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
+const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
+const Batch* sleepy_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
+void finish_sums(GradientReducer*) asm("__real__ZN9ringtrain15GradientReducer6finishEv");
+void sleepy_sums(GradientReducer*) asm("__wrap__ZN9ringtrain15GradientReducer6finishEv");
+bool settle(Checkpoints*,
+            const Deadline&) asm("__real__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
+bool sleepy_settle(Checkpoints*,
+                   const Deadline&) asm("__wrap__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
+
+namespace {
+
+void maybe_sleep(const std::string& here) {
+  static int calls = 0;
+  const char* text = std::getenv("ASLEEP");
+  std::istringstream words(text == nullptr ? "" : text);
+  int rank = -1, call = 0;
+  std::string where;
+  words >> rank >> where >> call;
+  if (where != here || rank != launch_from_environment().rank) return;
+  while (calls + 1 == call) ::pause();
+  ++calls;
+}
+
+}  // namespace
+
+std::unique_ptr<Site> sleepy_site(const Plan& plan, const ThreadPlan& threads,
+                                  const MpiSession& session, Progress& progress) {
+  maybe_sleep("init");
+  return cpu_site(plan, threads, session, progress);
+}
+
+const Batch* sleepy_batch(Loader* loader) {
+  maybe_sleep("data");
+  return next_batch(loader);
+}
+
+void sleepy_sums(GradientReducer* reducer) {
+  maybe_sleep("all-reduce");
+  finish_sums(reducer);
+}
+
+bool sleepy_settle(Checkpoints* checkpoints, const Deadline& deadline) {
+  maybe_sleep("save");
+  return settle(checkpoints, deadline);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,20 @@
+#include "train/fault_report.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+using Catch::Contains;
+using Catch::StartsWith;
+
+TEST_CASE("way on: says what is durable, where, and with which command it goes on") {
+  Options options;
+  CHECK_THAT(way_on(options, 0), Contains("nothing was saved") && Contains("test_train"));
+  options.checkpoint_dir = "saves";
+  CHECK_THAT(
+      way_on(options, 240),
+      StartsWith("the last durable checkpoint in saves is of step 240; to go on from it, start "
+                 "all ranks again:\n"));
+  CHECK_THAT(way_on(options, 0), StartsWith("to go on from the newest checkpoint in saves,"));
+  options.resume.from = Resume::From::scratch;
+  CHECK_THAT(way_on(options, 240), Contains("again with --resume auto instead"));
+}

@@ -85,9 +85,10 @@ std::string fingerprint_of(const std::vector<std::string>& ranks, const std::str
 }
 
 std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
-                                        int device) {
+                                        const Options& chosen, int device) {
   CommunicatorOptions options;
   options.gpu.device = device;
+  options.gpu.register_memory = chosen.nccl_register;
   options.gpu.compute_stream = backend.stream();
   return make_communicator("nccl", session, options);
 }
@@ -164,7 +165,7 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
     : plan_(plan),
       progress_(progress),
       backend_(make_gpu_backend(gpu_settings(plan, device))),
-      communicator_(make_sums(session, *backend_, device)),
+      communicator_(make_sums(session, *backend_, plan.options, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),

@@ -55,7 +55,7 @@ struct Options {
   Device device = Device::automatic;
   Precision precision = Precision::automatic;
   std::optional<int> threads;
-  bool deterministic = false, autotune = false, no_graph = false;
+  bool deterministic = false, autotune = false, no_graph = false, nccl_register = false;
 
   std::optional<OptimizerKind> optimizer;
   std::optional<double> lr;

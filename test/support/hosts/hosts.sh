@@ -7,6 +7,8 @@
 #   hosts.sh exec I COMMAND...  run COMMAND on host I
 #   hosts.sh mpirun RANKS_A_HOST COMMAND...   start an MPI job over TCP on all hosts; more mpirun flags in $MPIRUN_FLAGS
 #   hosts.sh cut|heal I         take down or restore the link of host I
+#   hosts.sh power I            host I loses power: its processes die, and nobody hears of it
+#   hosts.sh pids I             the processes on host I
 #   hosts.sh down               end every process there and remove the hosts
 #
 # HOSTS_RUN is a directory that names one set of hosts and holds its state.
@@ -70,6 +72,15 @@ down() {
   rm -f "$run"/*.pid "$run/hosts" "$run/hostfile"
 }
 
+pids() {  # HOST: all but that which keeps it
+  ip netns pids "$1" | grep -vx "$(cat "$run/$1.pid")" || true
+}
+
+power() {  # HOST NUMBER
+  ip -n "${prefix}sw" link set "port$2" down
+  pids "$1" | xargs -r kill -9
+}
+
 mpi_job() {
   local a_host=$1 pid_file ranks=0
   shift
@@ -99,6 +110,8 @@ case $1 in
   mpirun) shift; mpi_job "$@" ;;
   cut) ip -n "${prefix}sw" link set "port$2" down ;;
   heal) ip -n "${prefix}sw" link set "port$2" up ;;
+  pids) pids "$prefix$2" ;;
+  power) power "$prefix$2" "$2" ;;
   down) down ;;
   *) sed -n '2,/^set/{/^#/p}' "$0"; exit 64 ;;
 esac

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job in time, named; a link that
+# heals after 3 s ends nothing. Once with the settings for mpirun that docs/reliability.md recommends, and once without: then
+# the ranks end, but mpirun may wait for the lost host.
+set -u
+train=$1 count=${2:-4} a_host=${3:-1} bad=0
+hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
+HOSTS_RUN=$(mktemp -d)
+export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
+trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
+why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+recommended="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"
+last=$((count - 1))
+
+wrong() { # WHAT
+  echo "$1"
+  cat "$HOSTS_RUN"/log "$HOSTS_RUN"/train-report-* 2>/dev/null
+  bad=1
+}
+start() { # a job on fresh hosts, until it trains
+  "$hosts" up "$count"
+  rm -f "$HOSTS_RUN"/metrics "$HOSTS_RUN"/train-report-*
+  "$hosts" mpirun "$a_host" "$train" --model mlp --data shapes --steps 5000000 --batch 16 --threads 1 --log-every 10 \
+    --eval-every 0 --metrics "$HOSTS_RUN/metrics" >"$HOSTS_RUN/log" 2>&1 &
+  job=$!
+  for _ in {1..600}; do
+    grep -q '"kind":"step"' "$HOSTS_RUN/metrics" 2>/dev/null && break
+    sleep 0.1
+  done
+  sleep 2
+  fault=$(date +%s.%N)
+}
+since() { bc <<<"scale=1; ($(date +%s.%N) - $fault) / 1"; }
+all_pids() { for ((i = 0; i < count; i++)); do "$hosts" pids "$i"; done; }
+ranks() { all_pids | xargs -r ps -o pid=,comm= -p | grep ' train$'; }
+# ends NAME SECONDS: within that time of the fault no rank is left on any host, nor mpirun where it was told to look
+ends() {
+  local took mpirun_took
+  while [[ $(ranks) ]] && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
+  took=$(since)
+  [[ $(ranks) ]] && wrong "$1: still there after $2 s: $(ranks)"
+  while kill -0 "$job" 2>/dev/null && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
+  mpirun_took="ended after $(since) s"
+  kill -0 "$job" 2>/dev/null && mpirun_took="still waits after $(since) s"
+  echo "$1: the last rank ended after $took s; mpirun $mpirun_took"
+  [[ $MPIRUN_FLAGS && $mpirun_took == still* ]] && wrong "$1: mpirun hangs"
+  "$hosts" down
+  wait "$job" && wrong "$1: mpirun returned 0"
+}
+says() { # NAME TEXT: mpirun, or a rank in its report
+  grep -qhE "$2" "$HOSTS_RUN"/log "$HOSTS_RUN"/train-report-* 2>/dev/null || wrong "$1: nobody says: $2"
+}
+
+for MPIRUN_FLAGS in "$recommended" ""; do
+  export MPIRUN_FLAGS
+  how=${MPIRUN_FLAGS:+with keepalive}
+  how=${how:-as installed}
+  lost="rank [0-9]+ on .*-$last has not been heard"
+  [[ $MPIRUN_FLAGS ]] && lost="$lost|Remote daemon: .* on node .*-$last"
+
+  start
+  "$hosts" power "$last"
+  ends "power loss of a worker's host, $how" 30
+  says "power loss, $how" "$lost"
+
+  start
+  "$hosts" power 0
+  ends "power loss of rank 0's host, $how" 30
+  [[ $MPIRUN_FLAGS ]] || says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
+
+  start
+  "$hosts" cut "$last"
+  ends "cut link, $how" 30
+  says "cut link, $how" "$lost"
+  [[ $MPIRUN_FLAGS ]] || says "cut link, the rank cut off" 'rank 0 has not been heard'
+
+  start
+  "$hosts" cut "$last"
+  sleep 3
+  "$hosts" heal "$last"
+  lines() { grep -c '"kind":"step"' "$HOSTS_RUN/metrics"; }
+  before=$(lines)
+  sleep 15
+  kill -0 "$job" 2>/dev/null || wrong "link that heals, $how: the job is over"
+  (($(lines) > before)) || wrong "link that heals, $how: the job does not go on"
+  echo "link cut for 3 s, $how: $(($(lines) - before)) more lines of steps within 15 s"
+  "$hosts" down
+  wait "$job"
+done
+exit $bad

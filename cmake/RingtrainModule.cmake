@@ -4,6 +4,16 @@ target_compile_options(ringtrain_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>)
 target_include_directories(ringtrain_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
 
+# What makes errors hard to use; scripts/check_hardening.sh looks whether the program has it. Sanitizers do the same work better,
+# and their own hooks do not go with checked calls. The compiler's part is for the code that reads what others wrote.
+add_library(ringtrain_hardened INTERFACE)
+if(NOT CMAKE_CXX_FLAGS MATCHES sanitize)
+  target_link_options(ringtrain_flags INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
+  target_compile_options(ringtrain_hardened INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong;-fstack-clash-protection>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
+endif()
+
 # One static library per src/ folder; DEPENDS is the folder's row in docs/architecture.md.
 function(ringtrain_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;PRIVATE")

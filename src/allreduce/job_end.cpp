@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <system_error>
 #include <thread>
 
@@ -40,6 +42,23 @@ void exit_after(int seconds, int code) noexcept try {
   }).detach();
 } catch (const std::system_error&) {
   // No thread to be had: the process ends all the same unless something hangs.
+}
+
+Guard::Guard(std::chrono::milliseconds limit, std::function<void()> end) noexcept {
+  const auto watch = [=](const std::stop_token& in_time) {
+    constexpr auto tick = 50ms;
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any never;
+    for (auto lived = 0ms; lived < limit && !in_time.stop_requested(); lived += tick)
+      never.wait_for(lock, in_time, tick, [] { return false; });
+    if (!in_time.stop_requested()) end();
+  };
+  try {
+    thread_ = std::jthread(watch);
+  } catch (const std::system_error&) {
+    // As above.
+  }
 }
 
 }  // namespace ringtrain

@@ -1,7 +1,9 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <thread>
 
 namespace ringtrain {
 
@@ -22,5 +24,16 @@ std::chrono::milliseconds report_delay(int host) noexcept;
 
 /// Ends this process with `code` after some seconds, whatever its other threads wait for.
 void exit_after(int seconds, int code) noexcept;
+
+/// Calls `end` on a thread of its own when it lives for longer than `limit`: what it guards hangs.
+/// Time in which the process was stopped does not count. Where no thread is to be had, it does
+/// nothing.
+class Guard {
+ public:
+  Guard(std::chrono::milliseconds limit, std::function<void()> end) noexcept;
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace ringtrain

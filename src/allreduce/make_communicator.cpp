@@ -16,6 +16,7 @@ std::unique_ptr<Communicator> make_communicator(const std::string& kind, const M
   constexpr std::array<std::string_view, 5> kinds = {"auto", "ring", "mpi", "nccl", "solo"};
   if (std::ranges::find(kinds, kind) == kinds.end())
     throw Error(Exit::usage, "--allreduce " + kind, "choose auto, ring, mpi or nccl");
+  const MpiSession::Wait waiting = session.wait();
   if (kind == "nccl") return make_nccl_communicator(session, options.gpu, make_nccl_calls());
   if (kind == "solo" && session.size() > 1)
     throw Error(Exit::usage, "--allreduce solo",

@@ -1,5 +1,6 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
 #include <unistd.h>
@@ -19,6 +20,9 @@
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 std::string host_name() {
@@ -63,6 +67,9 @@ MpiSession::MpiSession(const std::string& interface) : host_(host_name()) {
   if (!launch.mpi) return;
   if (!interface.empty()) check_interfaces(interface);
   configure_mpi(interface);
+  const Guard guard = guard_against_a_hang(300s, "start MPI",
+                                           "a rank has not started, or hosts do not reach one "
+                                           "another (--interface chooses the network)");
   int provided = 0;
   // Why not SERIALIZED: docs/decisions/0003-mpi-thread-level.md.
   mpi::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
@@ -118,7 +125,17 @@ void MpiSession::find_hosts() {
 }
 
 MpiSession::~MpiSession() {
-  if (mpi_) MPI_Finalize();
+  if (!mpi_) return;
+  const Guard guard = guard_against_a_hang(
+      90s, "leave MPI", "another rank or the network is stuck; this rank's own work was complete");
+  MPI_Finalize();
+}
+
+Guard MpiSession::guard_against_a_hang(std::chrono::seconds limit, const char* what,
+                                       const char* why) const {
+  return {limit, [=, this] {
+            abort(Error(Exit::stuck, what, fmt::format("not done after {}: {}", limit, why)));
+          }};
 }
 
 bool MpiSession::threads_share_mpi() const {
@@ -130,6 +147,7 @@ bool MpiSession::threads_share_mpi() const {
 
 std::vector<std::string> MpiSession::gather(std::string_view text) const {
   if (!mpi_) return {std::string(text)};
+  const Wait waiting = wait();
   const int length = size_as_int(text.size());
   std::vector<int> lengths(rank_ == 0 ? host_of_.size() : 0), begins(lengths.size());
   mpi::check(MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD),
@@ -161,6 +179,7 @@ std::string MpiSession::broadcast(std::string_view text, int root) const {
 
 void MpiSession::broadcast(std::span<std::byte> bytes, int root) const {
   if (!mpi_) return;
+  const Wait waiting = wait();
   constexpr std::size_t most = std::size_t{1} << 30;  // MPI counts in int
   for (std::size_t at = 0; at < bytes.size(); at += most)
     mpi::check(MPI_Bcast(bytes.data() + at, static_cast<int>(std::min(most, bytes.size() - at)),
@@ -170,6 +189,7 @@ void MpiSession::broadcast(std::span<std::byte> bytes, int root) const {
 
 void MpiSession::sum(std::span<double> values) const {
   if (!mpi_) return;
+  const Wait waiting = wait();
   // MPI_Allreduce adds in whatever order suits it.
   const int count = size_as_int(values.size());
   std::vector<double> all(values.size() * host_of_.size());
@@ -182,6 +202,7 @@ void MpiSession::sum(std::span<double> values) const {
 
 bool MpiSession::all_equal(std::string_view text) const {
   if (!mpi_) return true;
+  const Wait waiting = wait();
   const int same_as_first = broadcast(text) == text;
   int all_same = 0;
   mpi::check(MPI_Allreduce(&same_as_first, &all_same, 1, MPI_INT, MPI_LAND, MPI_COMM_WORLD),
@@ -190,11 +211,13 @@ bool MpiSession::all_equal(std::string_view text) const {
 }
 
 void MpiSession::barrier() const {
+  const Wait waiting = wait();
   if (mpi_) mpi::check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
 }
 
 void MpiSession::barrier_asleep() const {
   if (!mpi_) return;
+  const Wait waiting = wait();
   MPI_Request request = MPI_REQUEST_NULL;
   mpi::check(MPI_Ibarrier(MPI_COMM_WORLD, &request), "MPI_Ibarrier");
   for (int done = 0; !done;) {

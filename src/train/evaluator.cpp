@@ -34,9 +34,7 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   sums[4] = wish.stop;
   sums[5] = wish.signal != 0;
   sums[6] = wish.signal;
-  progress.enter(Activity::ranks);
   session.sum(sums);
-  progress.enter(Activity::evaluation);
   const double samples = std::max(sums[3], 1.0);
   return {agreed_wish(sums[4], sums[5], sums[6]),
           sums[0] / samples,

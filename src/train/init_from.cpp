@@ -114,6 +114,7 @@ std::string init_from(const std::filesystem::path& path, Heads heads, const Grap
     text = told(file, reading);
     state.copy_from(reading.values);
   }
+  const MpiSession::Wait waiting = session.wait();
   for (const View& buffer : state.buffers()) communicator.broadcast(buffer, 0);
   return text;
 }

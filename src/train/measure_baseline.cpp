@@ -50,23 +50,20 @@ LoaderOptions alone_options(const Plan& plan) {
 
 // The comparison; nullopt when a rank was asked to stop.
 std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& session, Runner& all,
-                                          std::optional<Runner>& alone, Progress& progress) {
+                                          std::optional<Runner>& alone) {
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
   if (all.stopped()) return std::nullopt;
   const int steps = std::clamp(static_cast<int>(window_s / step_s), 3, 500);
-  progress.enter(Activity::ranks);
   const int agreed = std::stoi(session.broadcast(std::to_string(steps)));
 
   std::vector<double> alone_rates, together_rates;
   for (int round = 0; round < rounds; ++round) {
     const double alone_s = alone ? alone->seconds_of(agreed) : 1;
-    progress.enter(Activity::ranks);
     session.barrier_asleep();
     alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / alone_s);
     const double seconds = all.seconds_of(agreed);
     if (all.stopped()) return std::nullopt;
-    progress.enter(Activity::ranks);
     session.barrier();
     together_rates.push_back(double(agreed) * plan.global_batch / seconds);
   }
@@ -79,14 +76,14 @@ std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& se
 }  // namespace
 
 std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
-                                           const StopRequest& stop, Progress& progress) {
+                                           const StopRequest& stop) {
   const auto kept = site.state().copy();
   Runner all(plan, site.make_trainer({}), plan.loader(Split::training), stop);
   std::optional<Runner> alone;
   try {
     if (session.rank() == 0)
       alone.emplace(plan, site.make_lone_trainer(), alone_options(plan), stop);
-    const auto result = compare_windows(plan, session, all, alone, progress);
+    const auto result = compare_windows(plan, session, all, alone);
     site.state().copy_from(kept);
     return result;
   } catch (const std::exception& failure) {

@@ -12,6 +12,6 @@ namespace ringtrain {
 /// site's state back as it was: the training that follows is the same with and without. Every rank
 /// gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
 std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
-                                           const StopRequest& stop, Progress& progress);
+                                           const StopRequest& stop);
 
 }  // namespace ringtrain

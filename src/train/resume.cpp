@@ -134,6 +134,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   }
   text = session.broadcast(text);
   if (text.empty()) return std::nullopt;
+  const MpiSession::Wait waiting = session.wait();
   for (const View& buffer : state.buffers()) communicator.broadcast(buffer, 0);
   return Resumed{from_text(text), name};
 }

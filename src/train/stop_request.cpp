@@ -1,5 +1,6 @@
 #include "train/stop_request.hpp"
 
+#include <array>
 #include <csignal>
 #include <initializer_list>
 
@@ -15,8 +16,18 @@ extern "C" void want_save(int) { save_wanted = 1; }
 void handle(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
   action.sa_handler = handler;
-  action.sa_flags = SA_RESTART | flags;
+  action.sa_flags = SA_RESTART | SA_ONSTACK | flags;
   ::sigaction(signal, &action, nullptr);
+}
+
+// The kernel would put what it saves below the stack pointer, and oneDNN's matrix products let that
+// point into buffers of the heap. The main thread is the one that the kernel prefers.
+void handle_on_own_stack() {
+  alignas(64) static std::array<char, 256 << 10> memory;
+  stack_t stack{};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  ::sigaltstack(&stack, nullptr);
 }
 
 void mask_save_signal(int how) {
@@ -33,6 +44,7 @@ void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
 StopRequest::StopRequest() {
   received = 0;
   save_wanted = 0;
+  handle_on_own_stack();
   for (const int signal : {SIGTERM, SIGINT})
     handle(signal, remember, static_cast<int>(SA_RESETHAND));
   handle(SIGUSR1, want_save, 0);

@@ -17,7 +17,8 @@ Wish agreed_wish(double stops, double signalled, double signals);
 void hold_save_signals();
 
 /// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
-/// one to save; a second SIGTERM or SIGINT ends the process at once. One lives, in run().
+/// one to save; a second SIGTERM or SIGINT ends the process at once. One lives, in run(), on the
+/// main thread.
 class StopRequest {
  public:
   StopRequest();

@@ -65,17 +65,19 @@ class Watch {
  private:
   void look_at_own() {
     const Progress::Now now = progress_.now();
-    const double in_phase_s = now.entered == entered_ ? own_.in_phase_s + tick_s : 0;
-    entered_ = now.entered;
-    own_ = {now.step, now.activity, in_phase_s,
-            limit_s(now.activity, progress_.median_step_s(), last_save_s_)};
+    const std::uint64_t waits = session_.waits();
+    const Activity activity = waits % 2 == 0 ? now.activity : Activity::ranks;
+    const double in_phase_s = now.entered + waits == moved_ ? own_.in_phase_s + tick_s : 0;
+    moved_ = now.entered + waits;
+    own_ = {now.step, activity, in_phase_s,
+            limit_s(activity, progress_.median_step_s(), last_save_s_)};
   }
 
   const MpiSession& session_;
   const Progress& progress_;
   const double last_save_s_;
   Pauses pauses_;
-  std::uint64_t entered_ = 0;
+  std::uint64_t moved_ = 0;  // changes when the main thread does something else
   RankStatus own_;
 };
 

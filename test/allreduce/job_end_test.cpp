@@ -30,3 +30,18 @@ TEST_CASE("wait_to_report: the first rank of a host reports, and is remembered w
   CHECK(wait_to_report(nullptr, 0));
   ::close(file);
 }
+
+TEST_CASE("Guard: what hangs is ended, what comes back in time is not") {
+  std::atomic<int> ended{0};
+  {
+    const Guard guard(100ms, [&] { ++ended; });
+    std::this_thread::sleep_for(2s);
+  }
+  CHECK(ended == 1);
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const Guard guard(30s, [&] { ++ended; });
+  }
+  CHECK(ended == 1);
+  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+}

@@ -69,6 +69,12 @@ kill -TERM "$(rank 0)"
 ends "around evaluations"
 check "around evaluations: saved" has "SIGUSR1: the checkpoint of step [0-9]+ is durable"
 
+# Amid matrix products, whose kernels use the stack pointer for other things.
+start --steps 80 --eval-every 0 --batch 512 --checkpoint-dir amid --checkpoint-every 1h
+await "step 20,"
+for ((i = 0; i < 60; i++)); do kill -USR1 "$(rank 0)" "$(rank 1)" 2>/dev/null; sleep 0.01; done
+ends "amid matrix products"
+
 start --steps 300 --eval-every 0
 await "step 20,"
 kill -USR1 "$(rank 0)"

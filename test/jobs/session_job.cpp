@@ -48,7 +48,13 @@ void check_control_plane(const MpiSession& session) {
 
   require(session.all_equal("same"), "all_equal of equal texts");
   require(session.all_equal(text_of(rank == 1)) == (size == 1), "all_equal of different texts");
-  session.barrier();
+  require(session.waits() % 2 == 0 && (size == 1 || session.waits() > 0), "waits() counts waits");
+  {
+    const auto waiting = session.wait();
+    session.barrier();
+    require(session.waits() % 2 == 1, "waits() is odd in a wait, whatever ends within it");
+  }
+  require(session.waits() % 2 == 0, "waits() is even after it");
 }
 
 // From here on, writing to standard error waits for ever.
@@ -100,6 +106,7 @@ void end(const MpiSession& session, std::string_view how) {
   if (how == "fails amid a sum") fail_amid_a_sum(session, 1);
   if (how == "fails amid a sum of pairs") fail_amid_a_sum(session, 2);
   session.barrier();
+  while (how == "one rank never leaves" && session.rank() == 1) ::pause();  // by hand: 90 s
 }
 
 }  // namespace

@@ -14,6 +14,8 @@
 
 namespace ringtrain {
 
+class Guard;
+
 /// MPI's lifetime. Exactly one lives, in main(). Without a launcher it is a job of one rank and
 /// never touches MPI.
 ///
@@ -24,6 +26,8 @@ class MpiSession {
  public:
   /// `interface`: the network interfaces or subnets to use between hosts ("eth0", "10.0.0.0/16");
   /// empty leaves the choice to MPI.
+  /// A rank that waits for the others for more than five minutes to start, or for 90 s to leave,
+  /// ends the job (72).
   explicit MpiSession(const std::string& interface = {});
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
@@ -37,6 +41,25 @@ class MpiSession {
   int hosts() const { return hosts_; }
   /// The host of each rank, numbered from 0 in order of their first ranks.
   const std::vector<int>& host_of() const { return host_of_; }
+
+  /// While one lives, this rank waits for the others; one within another changes nothing.
+  class Wait {
+   public:
+    explicit Wait(std::atomic<std::uint64_t>& waits) : waits_(waits), outer_(waits % 2 == 0) {
+      waits_ += outer_;
+    }
+    ~Wait() { waits_ += outer_; }
+    Wait(const Wait&) = delete;
+
+   private:
+    std::atomic<std::uint64_t>& waits_;
+    const bool outer_;
+  };
+  /// For what ranks do together outside of the session's own collectives, which do so themselves.
+  [[nodiscard]] Wait wait() const { return Wait(waits_); }
+  /// Grows when this rank begins to wait for the others, and when it ends to: odd while it waits.
+  /// From any thread.
+  std::uint64_t waits() const { return waits_; }
 
   /// Whether two threads may use MPI at the same time, each a communicator of its own.
   bool threads_share_mpi() const;
@@ -68,11 +91,13 @@ class MpiSession {
   bool ending() const { return ending_; }
 
  private:
+  Guard guard_against_a_hang(std::chrono::seconds limit, const char* what, const char* why) const;
   void join();
   void find_hosts();
 
   mutable std::atomic<bool> ending_{false};
-  bool mpi_ = false;
+  mutable std::atomic<std::uint64_t> waits_{0};
+  std::atomic<bool> mpi_{false};
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;
   std::string host_;
   std::vector<int> host_of_{0};

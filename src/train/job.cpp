@@ -1,0 +1,181 @@
+#include "train/job.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/text.hpp"
+#include "train/evaluator.hpp"
+#include "train/identity.hpp"
+#include "train/init_from.hpp"
+#include "train/measure_baseline.hpp"
+#include "train/option_values.hpp"
+
+namespace ringtrain {
+namespace {
+
+// What a resume must find again for each sample to come once an epoch.
+std::string training_data(const Plan& plan) {
+  return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
+}
+
+bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
+  std::error_code failure;
+  return std::filesystem::equivalent(directory, std::filesystem::absolute(file).parent_path(),
+                                     failure);
+}
+
+}  // namespace
+
+Job::Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog,
+         Output& output, const Stopwatch& since_start, std::uint64_t most_steps)
+    : run_watch_(since_start),
+      session_(session),
+      watchdog_(watchdog),
+      progress_(watchdog.progress()),
+      output_(output),
+      plan_(plan),
+      site_(site),
+      most_steps_(most_steps),
+      config_(canonical_config(plan.options, training_data(plan))) {}
+
+bool Job::resume(const Resume& how) {
+  const auto say = [this](const std::string& line) { output_.note(line); };
+  const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
+  const auto resumed =
+      ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
+                        site_.state(), site_.communicator(), session_, say);
+  if (!resumed) return false;
+  start_ = {resumed->metadata.step, resumed->metadata.position};
+  resumed_from_ = how.from == Resume::From::file
+                      ? std::filesystem::path(how.file)
+                      : options().checkpoint_dir / std::filesystem::path(resumed->file);
+  if (!checkpoint_writer_.idle() && !resumed->file.empty() &&
+      (how.from == Resume::From::newest || lies_in(options().checkpoint_dir, how.file)))
+    checkpoint_writer_.protect(resumed->file);
+  output_.note(fmt::format("resumed from {} at step {}", resumed->file, start_.step));
+  if (!options().init_from.empty())
+    output_.note("--init-from is for the start of training: not used");
+  if (options().eval_only) return true;  // the rest is about what training makes of it
+  for (const std::string& change : changes_since(resumed->metadata.config))
+    output_.note("changed since that checkpoint: " + change);
+  if (resumed->metadata.global_batch != std::uint64_t(plan_.global_batch))
+    output_.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
+                             resumed->metadata.global_batch, plan_.global_batch));
+  if (resumed->metadata.plans != site_.plans())
+    output_.note(
+        fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
+                    brief(resumed->metadata.plans), site_.plans()));
+  if (resumed->metadata.world_size != std::uint64_t(session_.size()))
+    output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
+                             resumed->metadata.world_size, session_.size()));
+  return true;
+}
+
+bool Job::start_from(const std::string& file) {
+  if (file.empty()) return false;
+  const Heads heads = options().eval_only ? Heads::must_fit : Heads::may_differ;
+  output_.note(init_from(file, heads, graph(), site_.state(), site_.communicator(), session_));
+  return true;
+}
+
+int Job::run(WriterProcess& writer) {
+  progress_.enter(Activity::load);
+  if (!options().eval_only) open_checkpoints(writer);
+  const bool loaded = resume(options().resume) || start_from(options().init_from);
+  if (options().baseline) compare_with_one_rank();
+  const int code = options().eval_only ? evaluate_only(loaded) : train();
+  progress_.enter(Activity::ranks);
+  site_.close();
+  progress_.enter(Activity::exit);
+  return code;
+}
+
+// A checkpoint's options are text from a file: if they cannot be read, that is no failure.
+std::vector<std::string> Job::changes_since(const std::string& config) const {
+  try {
+    return differences(config, config_);
+  } catch (const std::exception&) {
+    return {"its options cannot be compared"};
+  }
+}
+
+void Job::open_checkpoints(WriterProcess& writer) {
+  if (options().checkpoint_dir.empty()) return;
+  WriterOptions writer_options;
+  writer_options.run_id = run_id(session_.host());
+  writer_options.keep = options().keep;
+  checkpoint_writer_ =
+      CheckpointWriter(writer, options().checkpoint_dir, site_.state().layout(), writer_options);
+}
+
+// Of any step: what does not change in a run.
+CheckpointMetadata Job::metadata() const {
+  const Options& o = options();
+  CheckpointMetadata constant;
+  constant.seed = o.seed;
+  constant.world_size = session_.size();
+  constant.global_batch = plan_.global_batch;
+  constant.model = plan_.model.name;
+  constant.model_hash = graph().structure_hash();
+  constant.config = config_;
+  constant.plans = site_.plans();
+  constant.buckets = site_.bucket_bounds();
+  constant.optimizer = fmt::format(
+      R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
+      plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
+      plan_.optimizer.beta2, plan_.optimizer.epsilon, plan_.optimizer.trust_coefficient);
+  return constant;
+}
+
+Checkpoints Job::make_checkpoints() {
+  return {std::move(checkpoint_writer_),
+          site_.state_copy(),
+          metadata(),
+          options().checkpoint_every,
+          plan_.training->size(),
+          [this](const SaveEvent& event, double stall) { log_->save(event, stall); }};
+}
+
+StartRecord Job::start_record() const {
+  return {config_, program_hash(), session_.size(), session_.gather(session_.host())};
+}
+
+int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
+
+LegEnd Job::end() const {
+  LegEnd end{.start = start_, .end = end_, .resumed_from = resumed_from_, .exit_code = exit_code()};
+  std::vector<TensorInfo> tensors;
+  for (const TensorPlace& place : site_.state().layout().tensors) {
+    tensors.push_back(place.info);
+    end.tensors.push_back(place.info.name);
+  }
+  end.hashes = site_.state().hashes();
+  end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
+  return end;
+}
+
+void Job::compare_with_one_rank() {
+  const auto measured = measure_baseline(plan_, site_, session_, stop_);
+  if (!measured) return;  // the first step of training finds the same request
+  const Comparison& result = *measured;
+  const auto rate = [](const Spread& s) {
+    return fmt::format("{:.1f} +- {:.1f}", s.median, s.deviation);
+  };
+  output_.note(
+      fmt::format("baseline: one rank {} examples/sec, {} ranks {}, speed-up {:.2f} +- "
+                  "{:.2f}, efficiency {:.1f} %",
+                  rate(result.alone), session_.size(), rate(result.together),
+                  result.speed_up.median, result.speed_up.deviation, 100 * result.efficiency));
+  output_.note(result.verdict);
+  const bool enough =
+      !options().require_efficiency || result.efficiency >= *options().require_efficiency;
+  if (!enough)
+    session_.fail_together(fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}",
+                                       result.efficiency, *options().require_efficiency),
+                           Exit::inefficient);
+}
+
+}  // namespace ringtrain

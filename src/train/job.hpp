@@ -1,0 +1,93 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/train/stopwatch.hpp"
+#include "train/checkpoints.hpp"
+#include "train/plan.hpp"
+#include "train/rank_check.hpp"
+#include "train/resume.hpp"
+#include "train/run_log.hpp"
+#include "train/site.hpp"
+#include "train/stop_request.hpp"
+#include "train/verify_resume.hpp"
+#include "train/watchdog.hpp"
+
+namespace ringtrain {
+
+/// One training job on one rank, on the main thread. Its members are collective but for those that
+/// only ask.
+class Job {
+ public:
+  /// What is passed outlives it. `since_start`: of the process; `most_steps`: after which it pauses
+  /// as if training had ended, 0: never.
+  Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog, Output& output,
+      const Stopwatch& since_start, std::uint64_t most_steps = 0);
+
+  int run(WriterProcess& writer);
+  /// What a run that is over came to.
+  LegEnd end() const;
+
+ private:
+  /// Takes the checkpoint directory, so that no other job writes to it from here on.
+  void open_checkpoints(WriterProcess& writer);
+  /// Goes on from a checkpoint, where there is one.
+  bool resume(const Resume& how);
+  /// Takes the weights of another training, where there is one.
+  bool start_from(const std::string& file);
+  int train();
+  int exit_code() const;
+  bool done(const Position& position) const;
+  int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  int evaluate_only(bool loaded);
+  /// Measures and tells what the ranks gain over one; ends the job where that is too little.
+  void compare_with_one_rank();
+  const Graph& graph() const { return plan_.model.graph; }
+  const Options& options() const { return plan_.options; }
+  std::vector<std::string> changes_since(const std::string& config) const;
+  StartRecord start_record() const;
+  CheckpointMetadata metadata() const;
+  Checkpoints make_checkpoints();
+  void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  void finish_steps(Trainer& trainer);
+  void tell(const StepReport& report, double stall_s);
+  void look_at(const StepReport& report);
+  void guard(const StepOutcome& outcome, const Position& position);
+  /// `offer` is called between batches.
+  void evaluate_at(const Position& position, const std::function<void()>& offer);
+  /// What this rank wants; to save is told once.
+  Wish wish();
+  bool out_of_time() const;
+  /// All ranks alike.
+  void grant(const Wish& wish);
+  /// Saves what is due or asked for.
+  void offer(Checkpoints& checkpoints, const Position& position);
+
+  const Stopwatch run_watch_;
+  const MpiSession& session_;
+  Watchdog& watchdog_;
+  Progress& progress_;
+  Output& output_;
+  const Plan& plan_;
+  Site& site_;
+  const std::uint64_t most_steps_;
+  const std::string config_;
+  CheckpointWriter checkpoint_writer_;
+  std::optional<RunLog> log_;
+  std::optional<RankCheck> ranks_;
+
+  StopRequest stop_;
+  Stopwatch step_watch_;
+  double slowest_step_s_ = 0;
+  Position start_, end_;
+  std::filesystem::path resumed_from_;  // on rank 0
+  std::optional<std::uint64_t> evaluated_step_;
+  bool stopping_ = false, saving_ = false;  // what all ranks want
+  int signal_ = 0;                          // that ends the job, on all ranks
+  double last_save_s_ = 0;                  // what it may take
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,227 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
+#include "train/evaluator.hpp"
+#include "train/identity.hpp"
+#include "train/job.hpp"
+#include "train/option_values.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::string ending(int signal, const Position& position) {
+  const std::string why =
+      signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
+  return fmt::format("{}: the run ends after step {}", why, position.step);
+}
+
+Work work_of(const StepSeconds& s) {
+  return {1, {s.data_wait, s.copy, s.forward, s.backward, s.update}};
+}
+
+// Until one was saved: at 100 MB/s.
+double guessed_save_s(const StateLayout& layout, const Options& options) {
+  if (options.checkpoint_dir.empty()) return 0;
+  const auto floats = std::accumulate(layout.buffers.begin(), layout.buffers.end(), std::size_t{0});
+  return double(floats * sizeof(float)) / 1e8;
+}
+
+}  // namespace
+
+bool Job::done(const Position& position) const {
+  return plan_.done(position) || (most_steps_ > 0 && position.step >= start_.step + most_steps_);
+}
+
+int Job::train() {
+  progress_.enter(Activity::load);
+  log_.emplace(output_, plan_, start_, session_.rank());
+  ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
+  last_save_s_ = guessed_save_s(site_.state().layout(), options());
+  Checkpoints checkpoints = make_checkpoints();
+  const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
+  LoaderOptions loader_options = plan_.loader(Split::training);
+  loader_options.start = start_.samples;
+  Loader loader(*plan_.training, loader_options);
+  output_.start(start_record());
+  try {
+    return train_to_the_end(*trainer, loader, checkpoints);
+  } catch (const std::exception& failure) {
+    // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
+    // thread may be stuck in a read.
+    session_.abort(failure);
+  }
+}
+
+int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+  if (!plan_.evaluation)
+    output_.note(
+        "training without evaluation: the data has no directory val/ or test/, and no "
+        "shards for evaluation");
+  if (plan_.done(start_)) output_.note("that is the end of training already: nothing to do");
+  const auto judge = [&](const Position& position) {
+    const auto offer_it = [&] { offer(checkpoints, position); };
+    evaluate_at(position, offer_it);
+    offer_it();
+  };
+  step_watch_.lap();
+  while (!done(trainer.position()) && !stopping_) {
+    step(trainer, loader, checkpoints);
+    if (stopping_ || !plan_.evaluation_due(trainer.position())) continue;
+    finish_steps(trainer);
+    progress_.enter(Activity::save);
+    checkpoints.settle(Deadline(options().final_save_timeout_s));
+    if (!stopping_) judge(trainer.position());
+  }
+  finish_steps(trainer);
+  end_ = trainer.position();
+  ranks_->offer(end_.step, true);
+  progress_.enter(Activity::save);
+  // Handed over before the last evaluation, so that a kill during that loses nothing.
+  checkpoints.save(trainer.position());
+  checkpoints.settle(Deadline(options().final_save_timeout_s));
+  if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
+    judge(trainer.position());
+  if (stopping_) output_.note(ending(signal_, trainer.position()));
+  progress_.enter(Activity::save);
+  const auto failure =
+      checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
+  progress_.enter(Activity::output);
+  log_->finish(trainer.position(), checkpoints.counts(), session_);
+  if (failure) throw log_->with_last_good(*failure);
+  return exit_code();
+}
+
+void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+  auto report = trainer.step(loader, wish());
+  site_.communicator().check();
+  if (report) look_at(*report);
+  const Position& position = trainer.position();
+  if (const bool last = stopping_ || done(position); ranks_->due(position.step, last)) {
+    // A GPU's steps are waited for with a limit, its state is not.
+    while (const auto next = trainer.finish_step()) {
+      if (report) tell(*report, 0);
+      report = next;
+      site_.communicator().check();
+      look_at(*report);
+    }
+    ranks_->offer(position.step, last);  // before a save of this step's state
+  }
+  const double stalled = checkpoints.stalled_s();
+  offer(checkpoints, position);
+  progress_.enter(Activity::output);
+  for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
+  for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
+  if (report) tell(*report, checkpoints.stalled_s() - stalled);
+}
+
+void Job::tell(const StepReport& report, double stall_s) {
+  const double seconds = step_watch_.lap();
+  slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
+  log_->step(report, seconds, stall_s);
+}
+
+Wish Job::wish() {
+  if (stop_.signal() != 0 || out_of_time()) return {true, stop_.signal()};
+  return {false, stop_.take_save() ? SIGUSR1 : 0};
+}
+
+// What is still to come must fit: the steps under way, the save under way and the last one, and
+// leaving MPI.
+bool Job::out_of_time() const {
+  constexpr double leaving_s = 1;
+  if (!options().max_time_s) return false;
+  return run_watch_.elapsed() + 3 * slowest_step_s_ + 2 * last_save_s_ + leaving_s >
+         *options().max_time_s;
+}
+
+void Job::grant(const Wish& wish) {
+  if (wish.stop && !stopping_) {
+    stopping_ = true;
+    signal_ = wish.signal;
+  }
+  saving_ = saving_ || wish.signal == SIGUSR1;
+}
+
+void Job::offer(Checkpoints& checkpoints, const Position& position) {
+  if (std::exchange(saving_, false)) checkpoints.request(position);
+  checkpoints.offer(position);
+  if (checkpoints.longest_save_s() > 0) last_save_s_ = checkpoints.longest_save_s();
+}
+
+// Those that a GPU was still busy with.
+void Job::finish_steps(Trainer& trainer) {
+  while (const auto report = trainer.finish_step()) {
+    site_.communicator().check();
+    look_at(*report);
+    log_->step(*report, step_watch_.lap(), 0);
+  }
+}
+
+void Job::look_at(const StepReport& report) {
+  progress_.account(work_of(report.seconds));
+  guard(report.outcome, report.position);
+  grant({report.outcome.stop, report.outcome.signal});
+}
+
+// All ranks saw the same sums, so all agree in the same step.
+void Job::guard(const StepOutcome& outcome, const Position& position) {
+  if (outcome.skipped && !outcome.not_finite)
+    log_->event("skipped", fmt::format("step {} left out: its gradients overflow; the loss scale "
+                                       "is {:g} now",
+                                       position.step, outcome.loss_scale));
+  if (!outcome.not_finite) return;
+  std::string where = std::isfinite(outcome.loss) ? "a gradient" : "the loss";
+  if (const auto first = site_.first_non_finite_gradient()) {
+    const auto ranges = graph().parameter_ranges();
+    const auto found =
+        std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
+    where = "the gradient of " + graph().parameters[found - ranges.begin()].name;
+  }
+  const std::string text =
+      fmt::format("{} is not finite in step {} (loss {})", where, position.step, outcome.loss);
+  if (options().on_nan == OnNan::stop)
+    session_.fail_together(text +
+                               "; a lower --lr or a longer --warmup-epochs may help, "
+                               "--on-nan skip leaves such steps out",
+                           Exit::not_finite);
+  log_->event("not_finite", text + "; left out");
+}
+
+void Job::evaluate_at(const Position& position, const std::function<void()>& offer) {
+  // All ranks end it at the same time: rank 0 alone knows how long a save takes.
+  session_.broadcast(std::as_writable_bytes(std::span(&last_save_s_, 1)), 0);
+  const auto ask = [&] {
+    offer();
+    return wish();
+  };
+  const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
+                                     plan_.loader(Split::evaluation), session_, ask, progress_);
+  grant(result.wish);
+  if (result.wish.stop) return;
+  evaluated_step_ = position.step;
+  progress_.enter(Activity::output);
+  for (const std::string& text : result.events) log_->event("unreadable_sample", text);
+  log_->evaluation(position.step, result);
+  step_watch_.lap();  // an evaluation is not part of a step
+}
+
+int Job::evaluate_only(bool loaded) {
+  if (!loaded)
+    session_.fail_together(
+        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
+        "--init-from FILE or --checkpoint-dir",
+        Exit::usage);
+  log_.emplace(output_, plan_, start_, session_.rank());
+  evaluate_at(start_, [] {});
+  if (stopping_) output_.note(ending(signal_, start_));
+  return exit_code();
+}
+
+}  // namespace ringtrain

@@ -1,12 +1,11 @@
 """What must hold whatever happens. Each check returns sentences, one for each thing that is wrong."""
 import re
 
-from kinds import KINDS, STORAGE
+from kinds import INT, KINDS, STORAGE, TERM
 from plan import STEPS
 from setting import samples_of
 
 BLAMED = r"rank (\d+) on \S+ has (?:ended|not been heard|been in)|noticed that process rank (\d+) |^.*rank (0) has (?:ended|not been heard)"
-ALARM = "the job cannot go on"
 
 
 def identity(file):
@@ -57,8 +56,11 @@ def blamed(log):
 
 
 def alarms(job, struck):
-    ended = any(KINDS[fault.kind].ends for fault, _, _ in struck)
-    return [f"a false alarm: {line}" for line in job.log().split("\n") if ALARM in line and not ended]
+    kinds = [KINDS[fault.kind] for fault, _, _ in struck]
+    alarms = [] if any(kind.ends for kind in kinds) else ["the job cannot go on"]
+    if all(kind.codes == (0,) for kind in kinds):
+        alarms += ["save_failed", "writer_lost"]
+    return [f"a false alarm: {line}" for line in job.log().split("\n") if any(alarm in line for alarm in alarms)]
 
 
 def resumed_well(trial, job):
@@ -101,6 +103,9 @@ def files(trial, job):
             wrong.append(damage)
         elif trial.setting.hash_at(step) not in (state, None):
             wrong.append(f"{file.name} has other bits than step {step} of the undisturbed run")
+    for step in re.findall("the run ends after step ([0-9]+)", job.log()):
+        if job.mpirun.poll() in (TERM, INT) and not (trial.directory / f"step-{int(step):010}.h5").exists():
+            wrong.append(f"ended after step {step}, which is not saved")
     for record in job.records("checkpoint")[-1:]:
         if not (trial.directory / record["file"]).exists():
             wrong.append(f"{record['file']} was announced and is not there")

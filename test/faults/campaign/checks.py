@@ -25,30 +25,31 @@ def is_over(job):
 
 
 def ending(job, struck, code):
-    wanted, wrong = {0}, []
-    log = job.log()
+    """Message, seconds and exit code of what was done to this run."""
+    log, wrong = job.log(), []
+    over = is_over(job)
     for fault, strike, _ in struck:
         kind = KINDS[fault.kind]
         says = kind.says.replace("{rank}", str(fault.rank))
         said = not says or re.search(says, log) is not None
-        spared = is_over(job) and code == 0
-        if kind.ends:
-            wanted = {*kind.codes} | ({0} if is_over(job) else set())
-        else:
-            wanted |= {*kind.codes}
-        if not said and not kind.by_chance and not spared:
+        spared = over and code == 0
+        if not said and not spared and (not kind.by_chance or code == STORAGE):
             wrong.append(f"{fault.kind}: does not say: {says}")
-        if not said and kind.by_chance and code == STORAGE:
-            wrong.append(f"{fault.kind}: ended with {code} and does not say: {says}")
         if kind.seconds and strike.end_s and strike.end_s > kind.seconds:
             wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {kind.seconds:.0f} s")
         if kind.blames and not spared:
             strike.named = said and blamed(log) == {fault.rank}
             if not strike.named:
                 wrong.append(f"{fault.kind}: rank {fault.rank} is to be named, not {sorted(blamed(log))}")
-    if code not in wanted:
+    if code not in (wanted := possible_codes([KINDS[fault.kind] for fault, _, _ in struck], over)):
         wrong.append(f"ended with {code}, not with one of {sorted(wanted)}")
     return wrong
+
+
+def possible_codes(kinds, over):
+    """What ends the job decides, but a save that fails before it, too."""
+    codes = {code for kind in kinds for code in kind.codes}
+    return codes | {0} if over or not any(kind.ends for kind in kinds) else codes - {0}
 
 
 def blamed(log):

@@ -28,12 +28,13 @@ def ending(job, struck, code):
     """Message, seconds and exit code of what was done to this run."""
     log, wrong = job.log(), []
     over = is_over(job)
+    kinds = [KINDS[fault.kind] for fault, _, _ in struck]
     for fault, strike, _ in struck:
         kind = KINDS[fault.kind]
         says = kind.says.replace("{rank}", str(fault.rank))
         said = not says or re.search(says, log) is not None
         spared = over and code == 0
-        if not said and not spared and (not kind.by_chance or code == STORAGE):
+        if not said and not spared and must_say(kind, kinds, code):
             wrong.append(f"{fault.kind}: does not say: {says}")
         if kind.seconds and strike.end_s and strike.end_s > kind.seconds:
             wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {kind.seconds:.0f} s")
@@ -41,9 +42,16 @@ def ending(job, struck, code):
             strike.named = said and blamed(log) == {fault.rank}
             if not strike.named:
                 wrong.append(f"{fault.kind}: rank {fault.rank} is to be named, not {sorted(blamed(log))}")
-    if code not in (wanted := possible_codes([KINDS[fault.kind] for fault, _, _ in struck], over)):
+    if code not in (wanted := possible_codes(kinds, over)):
         wrong.append(f"ended with {code}, not with one of {sorted(wanted)}")
     return wrong
+
+
+def must_say(kind, kinds, code):
+    """What comes to pass by chance, if it alone explains the exit code; the rest, unless something else ended the job before."""
+    if kind.by_chance:
+        return code == STORAGE and all(STORAGE not in other.codes for other in kinds if other is not kind)
+    return kind.ends or not any(other.ends for other in kinds)
 
 
 def possible_codes(kinds, over):
@@ -53,7 +61,11 @@ def possible_codes(kinds, over):
 
 
 def blamed(log):
-    return {int(next(filter(None, groups))) for groups in re.findall(BLAMED, log, re.M)}
+    """By the first line that blames anyone: what a rank says that is woken to be ended, counts no more."""
+    for line in log.split("\n"):
+        if found := re.findall(BLAMED, line):
+            return {int(next(filter(None, groups))) for groups in found}
+    return set()
 
 
 def alarms(job, struck):

@@ -11,6 +11,8 @@ OTHER_OPTIONS = r"options: rank 0 on \S+ has .* rank {rank} on \S+ has |run: ran
 FAILED_SAVE = r"save_failed: checkpoint of step \d+ in \S+/checkpoints not saved: .*%s.* bytes are free"
 NOT_USED = r"not used: .*{file}: "
 SAVED_AND_ENDED = r"signal %d .*the run ends after step"
+LOST_HOST = SILENT + "|ORTE has lost communication with a remote daemon|" + DEAD
+ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
 NOT_DURABLE = "final checkpoint: .*not durable in time"
 
 
@@ -22,9 +24,10 @@ class Kind:
     seconds: float = 0  # at most, from the fault to the end of the job
     ends: bool = False  # the job
     between: bool = False  # is done while no job runs
-    by_chance: bool = False  # the system call that is to fail need not be made
+    by_chance: bool = False  # what is to fail may not be tried any more, or another fault may be in the way
     blames: bool = False  # a rank is to be named, and no other
     needs_strace: bool = False
+    network: bool = False  # needs --hosts
 
 
 def rank_ends(weight, code):
@@ -58,7 +61,7 @@ KINDS = {
     "kill of the writer": Kind(6, (STORAGE,), "checkpoint writer process was killed by signal 9"),
     "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
     "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
-    "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE),
+    "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
     "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 45, ends=True, blames=True, needs_strace=True),
     "TERM to a rank": signal_ends(4, 15, (TERM,), 12),
     "INT to a rank": signal_ends(3, 2, (INT,), 12),
@@ -70,8 +73,8 @@ KINDS = {
     "EDQUOT in a save": call_fails("Disk quota exceeded"),
     "EROFS in a save": call_fails("Read-only file system"),
     "failing rename": call_fails("Input/output error"),
-    "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)"),
-    "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, needs_strace=True),
+    "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)", by_chance=True),
+    "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True, needs_strace=True),
     "power loss": Kind(6, (-9,), seconds=10, ends=True, needs_strace=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
@@ -85,4 +88,12 @@ KINDS = {
     # runs that are started wrongly
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),
     "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),
+    # of the network, between hosts; mpirun may be the first to notice
+    "healing link": Kind(4, network=True),
+    "cut link of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
+    "cut link of rank 0": Kind(4, ENDED_BY_MPIRUN, LOST_HOST + r"|rank \d on \S+ has not been heard for 1\d s", 25, ends=True, network=True),
+    "power loss of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
+    "power loss of rank 0": Kind(4, (-9,), seconds=25, ends=True, network=True),
 }
+HOST_KINDS = [name for name, kind in KINDS.items() if kind.network] + ["nothing", "kill of a rank", "kill of rank 0", "stop of a rank", "stop of rank 0"]
+LOCAL_KINDS = [name for name, kind in KINDS.items() if not kind.network]

@@ -43,7 +43,7 @@ def plan_of(seed, trial, ranks, kinds):
     steps = sorted(dice.randrange(STEPS // 20, STEPS * 3 // 4) for _ in names)
 
     def fault(name, step):
-        rank = 0 if name.endswith("of rank 0") else dice.randrange(1, ranks)
+        rank = 0 if name.endswith("rank 0") else dice.randrange(1, ranks)
         return Fault(name, step, dice.random() < 0.4, rank, dice.getrandbits(30))
 
     return Plan(seed, trial, dice.random() < 0.1, tuple(map(fault, names, steps)))

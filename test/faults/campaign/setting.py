@@ -36,8 +36,8 @@ def make_images(folder, unreadable):
 class Setting:
     """Data of one kind and its reference run; prepare() makes both."""
 
-    def __init__(self, folder, train, ranks, unreadable, broken_data):
-        self.folder, self.train, self.ranks, self.unreadable = folder, train, ranks, unreadable
+    def __init__(self, folder, train, ranks, hosts, unreadable, broken_data):
+        self.folder, self.train, self.ranks, self.hosts, self.unreadable = folder, train, ranks, hosts, unreadable
         self.data, self.broken_data = folder / "images", broken_data
         self.hashes, self.files, self.samples = {}, None, None
 
@@ -48,6 +48,8 @@ class Setting:
 
     def command(self, *options):
         """Later options win."""
+        if self.hosts:
+            return [*self.hosts.mpirun(), str(self.train), *options]
         return ["mpirun", "-np", str(self.ranks), "--oversubscribe", "--bind-to", "none", str(self.train), *options]
 
     def prepare(self):

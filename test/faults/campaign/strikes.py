@@ -53,7 +53,7 @@ class Scene:
 
     def __init__(self, job, setting, directory):
         self.job, self.setting, self.directory = job, setting, directory
-        self.traces = []
+        self.traces, self.afterwards = [], []
 
     def rank(self, fault):
         return self.existing(self.job.ranks().get(fault.rank))
@@ -83,9 +83,15 @@ class Scene:
         while self.job.alive() and time.monotonic() < deadline and not any(self.directory.glob(".step-*.tmp")):
             pass
 
+    @property
+    def hosts(self):
+        return self.setting.hosts
+
     def end(self):
         for trace in self.traces:
             trace.end()
+        for action in self.afterwards:
+            action()
 
 
 def nothing(scene, fault):

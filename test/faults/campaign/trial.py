@@ -1,4 +1,5 @@
 """One trial: runs that are struck as planned and resumed until training is done, and what was wrong with them."""
+import os
 import re
 import shutil
 import time
@@ -6,6 +7,7 @@ from dataclasses import dataclass, field
 
 import checks
 from damage import DAMAGE, ODD_RUNS
+from hosts import NETWORK_STRIKES
 from job import Job
 from kinds import KINDS, RESUME_IMPOSSIBLE
 from plan import STEPS
@@ -46,7 +48,7 @@ class Trial:
         self.outcome = Outcome(plan)
         self.bad_files = {}  # those that were harmed on purpose: name -> what they then were
         self.waiting = list(plan.faults)
-        self.to_be_said = set()  # by the next run
+        self.to_be_said = {}  # by the next run, of files
         self.runs, self.trained = 0, []
 
     def wrong(self, *what):
@@ -87,7 +89,8 @@ class Trial:
             raise TooLate()
         names = DAMAGE[fault.kind](self.directory, fault)
         self.bad_files |= {name: checks.identity(self.directory / name) for name in names}
-        self.to_be_said |= {KINDS[fault.kind].says.replace("{file}", re.escape(name)) for name in names}
+        self.to_be_said |= {name: KINDS[fault.kind].says.replace("{file}", re.escape(name)) for name in names}
+        self.to_be_said = {name: text for name, text in self.to_be_said.items() if os.path.lexists(self.directory / name)}
         files = list(self.directory.glob("step-*.h5"))
         if files and all(file.name in self.bad_files for file in files):
             strike.code = self.run_in_vain({f"{re.escape(file.name)}: " for file in files}, RESUME_IMPOSSIBLE)
@@ -126,7 +129,7 @@ class Trial:
             finally:
                 scene.end()
             self.outcome.codes.append(code)
-            self.wrong(*(f"run {job.number} does not say: {text}" for text in self.to_be_said if not re.search(text, job.log())))
+            self.wrong(*(f"run {job.number} does not say: {text}" for text in self.to_be_said.values() if not re.search(text, job.log())))
             self.to_be_said.clear()
             self.wrong(*checks.after_run(self, job, struck, code))
             return code
@@ -142,7 +145,7 @@ class Trial:
             try:
                 if fault.in_save:
                     scene.await_save()
-                if wrong := STRIKES[fault.kind](scene, fault):
+                if wrong := (STRIKES | NETWORK_STRIKES)[fault.kind](scene, fault):
                     self.wrong(f"{fault.kind}: {wrong}")
                 strike.happened = scene.job.alive() or KINDS[fault.kind].ends
             except TooLate:

@@ -1,11 +1,12 @@
 """What must hold whatever happens. Each check returns sentences, one for each thing that is wrong."""
 import re
 
-from kinds import INT, KINDS, STORAGE, TERM
+from kinds import INT, KINDS, RANK_LOST, STORAGE, STUCK, TERM
 from plan import STEPS
 from setting import samples_of
 
 BLAMED = r"rank (\d+) on \S+ has (?:ended|not been heard|been in)|noticed that process rank (\d+) |^.*rank (0) has (?:ended|not been heard)"
+LEAVING_S = 100  # once training is over, a rank waits so long for one that does not leave
 
 
 def identity(file):
@@ -33,11 +34,12 @@ def ending(job, struck, code):
         kind = KINDS[fault.kind]
         says = kind.says.replace("{rank}", str(fault.rank))
         said = not says or re.search(says, log) is not None
-        spared = over and code == 0
+        spared = over and code in (0, STUCK)
         if not said and not spared and must_say(kind, kinds, code):
             wrong.append(f"{fault.kind}: does not say: {says}")
-        if kind.seconds and strike.end_s and strike.end_s > kind.seconds:
-            wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {kind.seconds:.0f} s")
+        seconds = LEAVING_S if over else kind.seconds
+        if kind.seconds and strike.end_s and strike.end_s > seconds:
+            wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {seconds:.0f} s")
         if kind.blames and not spared:
             strike.named = said and blamed(log) == {fault.rank}
             if not strike.named:
@@ -57,6 +59,8 @@ def must_say(kind, kinds, code):
 def possible_codes(kinds, over):
     """What ends the job decides, but a save that fails before it, too."""
     codes = {code for kind in kinds for code in kind.codes}
+    if over and any(RANK_LOST in kind.codes for kind in kinds):
+        codes.add(STUCK)
     return codes | {0} if over or not any(kind.ends for kind in kinds) else codes - {0}
 
 

@@ -64,7 +64,7 @@ class Job:
     def ranks(self):
         """rank -> pid"""
         return {int(v["OMPI_COMM_WORLD_RANK"]): pid for pid, (name, v) in processes_of(self.folder).items()
-                if "OMPI_COMM_WORLD_RANK" in v and "train" in name and name != "ringtrain-write"}
+                if "OMPI_COMM_WORLD_RANK" in v and name != "ringtrain-write"}
 
     def writer(self):
         return next((pid for pid, (name, _) in processes_of(self.folder).items() if name == "ringtrain-write"), None)

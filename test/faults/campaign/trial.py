@@ -13,7 +13,7 @@ from kinds import KINDS, RESUME_IMPOSSIBLE
 from plan import STEPS
 from strikes import STRIKES, Scene, TooLate
 
-RUN_S = 90  # of a run that nobody disturbs, on a busy machine
+RUN_S = 120  # of a run that nobody disturbs, on a busy machine
 MOST_RUNS = 12
 
 

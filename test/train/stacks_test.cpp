@@ -12,6 +12,20 @@
 using namespace ringtrain;
 using Catch::Contains;
 
+namespace {
+
+/// All stacks, from another thread, once they have `text`: threads take a while to get where they
+/// are to be seen.
+std::string stacks_with(const std::string& text) {
+  std::string all;
+  std::thread([&] {
+    for (int i = 0; i < 100 && all.find(text) == std::string::npos; ++i) all = all_stacks();
+  }).join();
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("stacks: every thread tells where it is, even one that hangs") {
   prepare_stacks();
   std::mutex mutex;
@@ -22,11 +36,9 @@ TEST_CASE("stacks: every thread tells where it is, even one that hangs") {
     std::unique_lock lock(mutex);
     woken.wait(lock, [&] { return over; });
   });
-  std::string all, main;
-  std::thread([&] {
-    all = all_stacks();
-    main = main_stack();
-  }).join();
+  const std::string all = stacks_with("pthread_cond_wait");
+  std::string main;
+  std::thread([&] { main = main_stack(); }).join();
   {
     const std::lock_guard lock(mutex);
     over = true;
@@ -51,8 +63,7 @@ TEST_CASE("stacks: a thread that does not answer is told with what the kernel sa
     state.wait(1);
   });
   state.wait(0);
-  std::string text;
-  std::thread([&] { text = all_stacks(); }).join();
+  const std::string text = stacks_with("(deaf)\n  does not answer");
   state = 2;
   state.notify_all();
   deaf.join();

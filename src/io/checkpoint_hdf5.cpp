@@ -10,6 +10,7 @@
 #include <set>
 #include <string>
 
+#include "io/storage_error.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
@@ -31,7 +32,8 @@ hid_t check(hid_t result, std::string_view call) {
   if (result >= 0) return result;
   std::string reason = "no reason given";
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, note_innermost, &reason);
-  throw Error(call, reason);
+  // only memory, or a limit that the user set for files, can be what is missing
+  throw Error(Exit::storage, call, reason);
 }
 
 // Left on, libhdf5's exit handler crashes the process after a failed write, and it prints to
@@ -184,6 +186,7 @@ void Hdf5Layout::fill(const CheckpointMetadata& metadata) {
     const std::string& bytes = scalars[i].bytes;
     const ssize_t written =
         ::pwrite(image(), bytes.data(), bytes.size(), static_cast<off_t>(scalars_[i].offset));
+    check_storage(written < 0 ? -1 : 0, "write of the metadata to memory");
     expects(written == static_cast<ssize_t>(bytes.size()), "the HDF5 image takes its metadata");
   }
 }

@@ -48,4 +48,9 @@ std::uint32_t crc32c(std::span<const std::uint8_t> bytes) {
   return crc32c_portable(bytes);
 }
 
+std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes) {
+  const std::uint32_t crc = crc32c(bytes);
+  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
+
 }  // namespace ringtrain

@@ -6,7 +6,9 @@ namespace ringtrain {
 
 /// CRC-32C (Castagnoli), by the processor's instruction where it has one.
 std::uint32_t crc32c(std::span<const std::uint8_t> bytes);
-/// The same, on any processor.
+/// As TFRecord files have it: no checksum of what holds checksums.
+std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes);
+/// crc32c, on any processor.
 std::uint32_t crc32c_portable(std::span<const std::uint8_t> bytes);
 
 }  // namespace ringtrain

@@ -29,6 +29,7 @@ set(IO_DATA_SOURCES
   shard_files.cpp
   sharded_dataset.cpp
   shrink.cpp
-  tfrecord.cpp)
+  tfrecord.cpp
+  tfrecord_frame.cpp)
 # vector loops, without the threads of OpenMP
 set_source_files_properties(resize_rows.cpp PROPERTIES COMPILE_OPTIONS -fopenmp-simd)

@@ -23,12 +23,6 @@ T number_in(std::span<const std::uint8_t> bytes) {
   return number;
 }
 
-/// TFRecord's, which is no checksum of what holds checksums.
-std::uint32_t masked_crc(std::span<const std::uint8_t> bytes) {
-  const std::uint32_t crc = crc32c(bytes);
-  return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
-}
-
 [[noreturn]] void fail_at_head(std::uint64_t offset, std::span<const std::uint8_t> head) {
   if (offset > 0)
     throw Undecodable(
@@ -53,7 +47,7 @@ Part data_at(ByteSource& file, std::uint64_t offset) {
   if (left < head_bytes + checksum_bytes) fail_cut(offset, file.size());
   const auto head = file.at({offset, head_bytes});
   const auto length = number_in<std::uint64_t>(head.first(8));
-  if (masked_crc(head.first(8)) != number_in<std::uint32_t>(head.last(4)))
+  if (masked_crc32c(head.first(8)) != number_in<std::uint32_t>(head.last(4)))
     fail_at_head(offset, head);
   if (length > left - head_bytes - checksum_bytes) fail_cut(offset, file.size());
   if (length > largest_record)
@@ -132,7 +126,7 @@ TfrecordShard index_tfrecord(ByteSource& file) { return Indexer(file).run(); }
 bool is_whole_tfrecord(std::span<const std::uint8_t> record) {
   if (record.size() < checksum_bytes) return false;
   const auto data = record.first(record.size() - checksum_bytes);
-  return masked_crc(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
+  return masked_crc32c(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
 }
 
 std::span<const std::uint8_t> unpack_tfrecord(std::span<const std::uint8_t> record) {

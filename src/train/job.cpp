@@ -144,7 +144,8 @@ Checkpoints Job::make_checkpoints() {
 }
 
 StartRecord Job::start_record() const {
-  return {config_, program_hash(), session_.size(), session_.gather(session_.host())};
+  return {config_, program_hash(), session_.size(), session_.gather(session_.host()),
+          static_cast<std::int64_t>(start_.step)};
 }
 
 int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
@@ -174,6 +175,7 @@ void Job::compare_with_one_rank() {
                   rate(result.alone), session_.size(), rate(result.together),
                   result.speed_up.median, result.speed_up.deviation, 100 * result.efficiency));
   output_.note(result.verdict);
+  output_.baseline(result);
   const bool enough =
       !options().require_efficiency || result.efficiency >= *options().require_efficiency;
   if (!enough)

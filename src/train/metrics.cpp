@@ -116,13 +116,28 @@ void Metrics::write(const EventRecord& r) {
   append(line_of({{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}}));
 }
 
+void Metrics::write(const Comparison& r) {
+  const auto spread = [](const Spread& s) {
+    return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
+  };
+  append(line_of({{"kind", "baseline"},
+                  {"alone", spread(r.alone)},
+                  {"together", spread(r.together)},
+                  {"speed_up", spread(r.speed_up)},
+                  {"efficiency", nine_digits(r.efficiency)},
+                  {"verdict", r.verdict}}));
+}
+
 void Metrics::write(const EndRecord& r) {
+  Json ranks = Json::array();
+  for (const PhaseSeconds& phases : r.ranks) ranks.push_back(named(phases));
   append(line_of({{"kind", "end"},
                   {"steps", r.steps},
                   {"examples", r.examples},
                   {"seconds", nine_digits(r.seconds)},
                   {"examples_per_second", nine_digits(r.examples_per_second)},
-                  {"top1", r.top1 ? nine_digits(*r.top1) : Json()}}));
+                  {"top1", r.top1 ? nine_digits(*r.top1) : Json()},
+                  {"phases_of_ranks", ranks}}));
 }
 
 }  // namespace ringtrain

@@ -191,6 +191,8 @@ void add_output_and_measure(Table& t, Options& o) {
   t.add(o.log_every, {"log-every", "N", "steps between log lines"}, whole(1, 1000 * million));
   t.add(o.metrics, {"metrics", "FILE.jsonl", "append one JSON object a record", "none"},
         any_text());
+  t.add(o.tensorboard, {"tensorboard", "DIR", "an event file for TensorBoard", "none"}, any_text());
+  t.add(o.report, {"report", "FILE.html", "a page with plots of the run", "none"}, any_text());
   t.flag(o.quiet, "quiet", "print warnings and errors only");
   t.add(o.progress,
         {"progress", choice<ShowProgress>(), "auto: bar if standard error is a terminal"},

@@ -39,6 +39,10 @@ class OtherWatch final : public Watch {
           fmt::format("rank 0 has not been heard for {:.0f} s: it is stopped, its host is down or "
                       "the network is cut",
                       client_.silent_s()));
+    // Rank 0 knows nothing of this rank, so it judges itself.
+    if (!client_.connected() && own().in_phase_s > own().limit_s)
+      end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
+                      to_text(own().activity), own().in_phase_s));
   }
   Beat beat() const {
     return {.work = work(),

@@ -7,6 +7,8 @@
 
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/train/metrics.hpp"
+#include "ringtrain/train/report.hpp"
+#include "ringtrain/train/tensorboard.hpp"
 #include "train/console.hpp"
 #include "train/terminal.hpp"
 
@@ -26,6 +28,7 @@ class SilentOutput final : public Output {
   void event(const EventRecord& record) override {
     write_all(STDERR_FILENO, log_line(now(), record) + "\n");
   }
+  void baseline(const Comparison&) override {}
   void end(const EndRecord&, const Summary&) override {}
 };
 
@@ -34,9 +37,10 @@ class SpeakingOutput final : public Output {
   SpeakingOutput(const Options& options, OutputSinks sinks)
       : quiet_(options.quiet), seconds_(sinks.seconds), console_(std::move(sinks)) {
     if (!options.metrics.empty())
-      metrics_.emplace(options.metrics, [this](std::string_view text) {
-        console_.warning(log_line(now(), EventRecord{"metrics", 0, std::string(text)}));
-      });
+      sinks_.push_back(std::make_unique<Metrics>(options.metrics, warn("metrics")));
+    if (!options.tensorboard.empty())
+      sinks_.push_back(make_tensorboard(options.tensorboard, warn("tensorboard")));
+    if (!options.report.empty()) sinks_.push_back(make_report(options.report, warn("report")));
   }
 
   void note(std::string_view line) override { say(line); }
@@ -58,6 +62,7 @@ class SpeakingOutput final : public Output {
     console_.warning(log_line(now(), record));
     keep(record);
   }
+  void baseline(const Comparison& record) override { keep(record); }
   void end(const EndRecord& record, const Summary& summary) override {
     console_.close();
     say("\n" + summary_table(summary));
@@ -70,7 +75,12 @@ class SpeakingOutput final : public Output {
   }
   template <class Record>
   void keep(const Record& record) {
-    if (metrics_) metrics_->write(record);
+    for (const auto& sink : sinks_) sink->write(record);
+  }
+  RecordSink::Warn warn(const std::string& what) {
+    return [this, what](std::string_view text) {
+      console_.warning(log_line(now(), EventRecord{what, 0, std::string(text)}));
+    };
   }
   std::optional<LastCheckpoint> last_checkpoint() const {
     if (!checkpoint_) return std::nullopt;
@@ -80,7 +90,7 @@ class SpeakingOutput final : public Output {
   bool quiet_;
   std::function<double()> seconds_;
   Console console_;
-  std::optional<Metrics> metrics_;
+  std::vector<std::unique_ptr<RecordSink>> sinks_;
   std::optional<std::pair<std::int64_t, double>> checkpoint_;  // step and when
 };
 

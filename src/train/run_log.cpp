@@ -129,6 +129,7 @@ void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSessi
                    .seconds = seconds_,
                    .examples_per_second = summary.throughput.median};
   if (accuracy_) record.top1 = accuracy_->top1;
+  record.ranks = summary.ranks;
   output_.end(record, summary);
 }
 

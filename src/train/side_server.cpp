@@ -118,7 +118,9 @@ class SideServer::Impl {
     if (!rank) co_return;
     RankView& view = views[*rank];
     view.connected = true;
+    view.silent_s = 0;
     peers[*rank] = peer;
+    send(peer, message(0, ""));  // at once: from here on it notices when this rank falls silent
     const asio::error_code failure = co_await listen_to(peer, view);
     if (peers[*rank] != peer) co_return;  // it has connected anew
     peers[*rank] = nullptr;

@@ -69,7 +69,7 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
   CHECK(
       r[5] ==
       json::parse(
-          R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null})"));
+          R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null,"phases_of_ranks":[]})"));
 }
 
 TEST_CASE("metrics: a loss has nine digits and may be no number") {

@@ -56,6 +56,17 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
   CHECK(ranks[0].silent_s() < 1);
 }
 
+TEST_CASE(
+    "side channel: both ends know each other before the first beat, and silence counts from then") {
+  SideServer server(token, 2);
+  server.run_for(100ms);
+  SideClient rank = client(server, 1);
+
+  REQUIRE(run_until(server, rank, [&] { return rank.connected() && server.ranks()[1].connected; }));
+
+  CHECK(server.ranks()[1].silent_s < 0.1);
+}
+
 TEST_CASE("side channel: who does not know the token is nobody") {
   SideServer server(token, 2);
   JobToken wrong = token;

@@ -78,7 +78,7 @@ struct Options {
   std::optional<int> verify_resume;  ///< steps
 
   int log_every = 10;
-  std::string metrics;  ///< empty: none
+  std::string metrics, tensorboard, report;  ///< empty: none
   bool quiet = false;
   ShowProgress progress = ShowProgress::automatic;
 

@@ -11,7 +11,8 @@
 
 namespace ringtrain {
 
-/// Tells the user about a run, on standard output and error and in the --metrics file. Rank 0 has
+/// Tells the user about a run, on standard output and error and in the files of
+/// --metrics, --tensorboard and --report. Rank 0 has
 /// the one that speaks, the others one that is silent, so that callers need not ask who they are.
 class Output {
  public:
@@ -26,6 +27,7 @@ class Output {
   virtual void checkpoint(const CheckpointRecord& record) = 0;
   /// Something the user should know: shown on standard error, with --quiet too.
   virtual void event(const EventRecord& record) = 0;
+  virtual void baseline(const Comparison& record) = 0;
   virtual void end(const EndRecord& record, const Summary& summary) = 0;
 };
 
@@ -41,7 +43,7 @@ struct OutputSinks {
 /// Standard output and error, as `options` and the terminal have it.
 OutputSinks standard_sinks(const Options& options);
 
-/// For rank 0. Throws Error(Exit::storage) when the metrics file cannot be opened.
+/// For rank 0. Throws Error(Exit::storage) when a file that options name cannot be opened.
 std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks);
 /// For the other ranks: only events are shown.
 std::unique_ptr<Output> make_silent_output();

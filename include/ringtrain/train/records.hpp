@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/train/baseline.hpp"
 #include "ringtrain/train/step_times.hpp"
 
 namespace ringtrain {
@@ -15,6 +16,7 @@ struct StartRecord {
   std::string build;
   int ranks = 1;
   std::vector<std::string> hosts;
+  std::int64_t step = 0;  ///< training goes on behind it
 };
 
 /// The mean step since the last record.
@@ -55,6 +57,7 @@ struct EndRecord {
   std::int64_t steps = 0, examples = 0;
   double seconds = 0, examples_per_second = 0;
   std::optional<double> top1 = {};
+  std::vector<PhaseSeconds> ranks = {};  ///< in all of it, by rank
 };
 
 }  // namespace ringtrain

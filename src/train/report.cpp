@@ -1,0 +1,96 @@
+#include "ringtrain/train/report.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/train/stopwatch.hpp"
+#include "train/run_history.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr double rewrite_s = 60;
+constexpr std::size_t most_steps = 4000;  // remembered; then of two neighbours one
+
+class Report final : public RecordSink {
+ public:
+  Report(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
+    if (const std::string reason = try_to_write(); !reason.empty())
+      throw Error(Exit::storage, "--report " + path, reason + "; name a file that can be written");
+  }
+
+  void write(const StartRecord& record) override {
+    run_.start = record;
+    watch_.lap();
+  }
+  void write(const StepRecord& record) override {
+    run_.steps.push_back({watch_.elapsed(), record});
+    if (run_.steps.size() > most_steps) forget_every_other();
+    if (watch_.elapsed() - written_s_ > rewrite_s) publish();
+  }
+  void write(const EvalRecord& record) override {
+    run_.evaluations.push_back({watch_.elapsed(), record});
+    publish();
+  }
+  void write(const CheckpointRecord& record) override {
+    run_.checkpoints.push_back({watch_.elapsed(), record});
+  }
+  void write(const EventRecord& record) override {
+    run_.events.push_back({watch_.elapsed(), record});
+  }
+  void write(const Comparison& record) override { run_.baseline = record; }
+  void write(const EndRecord& record) override {
+    run_.end = record;
+    publish();
+  }
+
+ private:
+  void forget_every_other() {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < run_.steps.size(); i += 2)
+      run_.steps[kept++] = std::move(run_.steps[i]);
+    run_.steps.resize(kept);
+  }
+
+  void publish() {
+    written_s_ = watch_.elapsed();
+    const std::string reason = try_to_write();
+    if (!reason.empty() && !std::exchange(warned_, true))
+      warn_(fmt::format("--report {}: {}; training goes on", path_, reason));
+  }
+
+  // Why not; empty: it is there.
+  std::string try_to_write() {
+    const std::string temporary = path_ + ".part";
+    std::ofstream file(temporary, std::ios::trunc);
+    file << report_page(run_,
+                        fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))));
+    file.close();
+    if (file && std::rename(temporary.c_str(), path_.c_str()) == 0) return "";
+    const std::string reason = std::generic_category().message(errno);
+    std::remove(temporary.c_str());
+    return reason;
+  }
+
+  std::string path_;
+  Warn warn_;
+  RunHistory run_;
+  Stopwatch watch_;
+  double written_s_ = 0;
+  bool warned_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<RecordSink> make_report(const std::string& path, RecordSink::Warn warn) {
+  return std::make_unique<Report>(path, std::move(warn));
+}
+
+}  // namespace ringtrain

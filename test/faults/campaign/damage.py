@@ -1,0 +1,114 @@
+"""What happens to files between two runs, and runs that are started wrongly: DAMAGE and ODD_RUNS."""
+import os
+
+from strikes import TooLate
+
+
+def checkpoints(directory):
+    """Newest first; regular files that have bytes."""
+    files = [file for file in directory.glob("step-*.h5") if not file.is_symlink() and file.is_file() and file.stat().st_size > 0]
+    return sorted(files, reverse=True)
+
+
+def newest(directory):
+    for file in checkpoints(directory):
+        return file
+    raise TooLate()
+
+
+def flip(directory, fault):
+    file = newest(directory)
+    data = bytearray(file.read_bytes())
+    data[fault.number % len(data)] ^= 1 << fault.number // 64 % 8
+    file.write_bytes(data)
+    return [file.name]
+
+
+def truncate(directory, fault):
+    file = newest(directory)
+    os.truncate(file, fault.number % os.path.getsize(file))
+    return [file.name]
+
+
+def truncate_all(directory, fault):
+    newest(directory)
+    files = checkpoints(directory)
+    for file in files:
+        os.truncate(file, fault.number % os.path.getsize(file))
+    return [file.name for file in files]
+
+
+def delete(directory, fault):
+    newest(directory).unlink()
+    return []
+
+
+def swap(directory, fault):
+    files = checkpoints(directory)
+    if len(files) < 2:
+        raise TooLate()
+    files[0].rename(directory / "aside")
+    files[1].rename(files[0])
+    (directory / "aside").rename(files[1])
+    return []
+
+
+def leave_temporary(directory, fault):
+    file = directory / f".step-{fault.number % 200:010}.h5.tmp"
+    file.write_bytes(os.urandom(fault.number % 10_000))
+    return [file.name]
+
+
+def planted_name(directory, fault):
+    """Newer than any, so that it is looked at first."""
+    return directory / f"step-{10**6 + fault.number % 10**6:010}.h5"
+
+
+def plant_link(directory, fault):
+    planted_name(directory, fault).symlink_to(newest(directory).name)
+    return [planted_name(directory, fault).name]
+
+
+def plant_fifo(directory, fault):
+    newest(directory)
+    os.mkfifo(planted_name(directory, fault))
+    return [planted_name(directory, fault).name]
+
+
+# Each takes the directory of checkpoints, in which no job works, and returns the names that are no good any more.
+DAMAGE = {
+    "flipped byte": flip,
+    "truncated file": truncate,
+    "deleted file": delete,
+    "swapped files": swap,
+    "stale temporary": leave_temporary,
+    "planted link": plant_link,
+    "planted FIFO": plant_fifo,
+    "nothing intact": truncate_all,
+}
+
+
+def other_options(setting, directory, fault):
+    """On one rank: mpirun with one group of ranks before it, it, and one behind."""
+    options = setting.options(directory)
+    odd = [*options, *(("--lr", "0.07"), ("--seed", "6"), ("--steps", "150"))[fault.number % 3]]
+    command = setting.command(*options)
+    start = command.index(str(setting.train))
+    groups = [(fault.rank, options), (1, odd), (setting.ranks - 1 - fault.rank, options)]
+    command = command[:start]
+    del command[command.index("-np") : command.index("-np") + 2]
+    for ranks, of in groups:
+        if ranks > 0:
+            command += [*([":"] if ":" in command or str(setting.train) in command else []), "-np", str(ranks), str(setting.train), *of]
+    return command
+
+
+def unreadable_samples(setting, directory, fault):
+    return setting.command(*setting.options(directory.parent / "elsewhere", setting.broken_data))
+
+
+# Commands of runs that must fail by themselves.
+ODD_RUNS = {
+    "other options on a rank": other_options,
+    "unreadable samples": unreadable_samples,
+}

@@ -1,0 +1,99 @@
+"""The kinds of faults, and what each must lead to, as docs/reliability.md promises it."""
+from dataclasses import dataclass
+
+RESUME_IMPOSSIBLE, RANK_LOST, STUCK, STORAGE = 66, 71, 72, 75
+TERM, INT = 128 + 15, 128 + 2
+
+DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
+SILENT = r"rank {rank} (on \S+ )?has not been heard for 1\d s"
+STUCK_RANK = r"rank {rank} on \S+ has been in \S+ of step \d+ for 3\d s"
+OTHER_OPTIONS = r"options: rank 0 on \S+ has .* rank {rank} on \S+ has |run: rank 0 on \S+ has .* rank {rank} on \S+ has "
+FAILED_SAVE = r"save_failed: checkpoint of step \d+ in \S+/checkpoints not saved: .*%s.* bytes are free"
+NOT_USED = r"not used: .*{file}: "
+SAVED_AND_ENDED = r"signal %d .*the run ends after step"
+LOST_HOST = SILENT + "|ORTE has lost communication with a remote daemon|" + DEAD
+ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
+NOT_DURABLE = "final checkpoint: .*not durable in time"
+
+
+@dataclass(frozen=True)
+class Kind:
+    weight: int
+    codes: tuple = (0,)  # that mpirun may return
+    says: str = ""  # what the job must print; {rank} is the one struck, {file} the one harmed
+    seconds: float = 0  # at most, from the fault to the end of the job
+    ends: bool = False  # the job
+    between: bool = False  # is done while no job runs
+    by_chance: bool = False  # what is to fail may not be tried any more, or another fault may be in the way
+    blames: bool = False  # a rank is to be named, and no other
+    needs_strace: bool = False
+    network: bool = False  # needs --hosts
+
+
+def rank_ends(weight, code):
+    return Kind(weight, (RANK_LOST, code), DEAD, 8, ends=True, blames=True)
+
+
+def signal_ends(weight, number, codes, seconds):
+    return Kind(weight, codes, SAVED_AND_ENDED % number, seconds, ends=True)
+
+
+def call_fails(text):
+    return Kind(2, (0, STORAGE), FAILED_SAVE % text, by_chance=True, needs_strace=True)
+
+
+KINDS = {
+    # nothing, or nothing that matters: no alarm, no loss
+    "nothing": Kind(6),
+    "pause of a rank": Kind(4),
+    "pause of the job": Kind(3),
+    "pause of the writer": Kind(3),
+    "USR1 to a rank": Kind(3, says="SIGUSR1: (saving step|step [0-9]+ is saved|a checkpoint follows)"),
+    "slow disk": Kind(3, needs_strace=True),
+    "EINTR in a save": Kind(3, needs_strace=True),
+    "second job": Kind(3),
+    # ends of processes
+    "kill of a rank": rank_ends(8, 137),
+    "kill of rank 0": rank_ends(6, 137),
+    "segv of a rank": rank_ends(4, 139),
+    "abort of a rank": rank_ends(2, 134),
+    "kill of mpirun": Kind(6, (-9,), seconds=10, ends=True),
+    "kill of the writer": Kind(6, (STORAGE,), "checkpoint writer process was killed by signal 9"),
+    "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
+    "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
+    "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
+    "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 45, ends=True, blames=True, needs_strace=True),
+    "TERM to a rank": signal_ends(4, 15, (TERM,), 12),
+    "INT to a rank": signal_ends(3, 2, (INT,), 12),
+    # mpirun passes it on after a second and kills the ranks after another, so they may not get to say it
+    "TERM to mpirun": Kind(3, (TERM, 1), SAVED_AND_ENDED % 15, 8, ends=True, by_chance=True),
+    # storage
+    "ENOSPC in a save": call_fails("No space left on device"),
+    "EIO in a save": call_fails("Input/output error"),
+    "EDQUOT in a save": call_fails("Disk quota exceeded"),
+    "EROFS in a save": call_fails("Read-only file system"),
+    "failing rename": call_fails("Input/output error"),
+    "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)", by_chance=True),
+    "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True, needs_strace=True),
+    "power loss": Kind(6, (-9,), seconds=10, ends=True, needs_strace=True),
+    # what happens to files between two runs
+    "flipped byte": Kind(4, says=NOT_USED, between=True),
+    "truncated file": Kind(4, says=NOT_USED, between=True),
+    "deleted file": Kind(3, between=True),
+    "swapped files": Kind(3, between=True),
+    "stale temporary": Kind(3, says="removed {file}: left unfinished", between=True),
+    "planted link": Kind(3, says=NOT_USED + ".*a symbolic link is not followed here", between=True),
+    "planted FIFO": Kind(2, says=NOT_USED + ".*not a regular file but a FIFO", between=True),
+    "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
+    # runs that are started wrongly
+    "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),
+    "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),
+    # of the network, between hosts; mpirun may be the first to notice
+    "healing link": Kind(4, network=True),
+    "cut link of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
+    "cut link of rank 0": Kind(4, ENDED_BY_MPIRUN, LOST_HOST + r"|rank \d on \S+ has not been heard for 1\d s", 25, ends=True, network=True),
+    "power loss of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
+    "power loss of rank 0": Kind(4, (-9,), seconds=25, ends=True, network=True),
+}
+HOST_KINDS = [name for name, kind in KINDS.items() if kind.network] + ["nothing", "kill of a rank", "kill of rank 0", "stop of a rank", "stop of rank 0"]
+LOCAL_KINDS = [name for name, kind in KINDS.items() if not kind.network]

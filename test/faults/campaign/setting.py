@@ -1,0 +1,95 @@
+"""What is trained in every trial, and what an undisturbed run of it comes to."""
+import collections
+import pathlib
+import random
+import re
+import struct
+import subprocess
+import zlib
+
+from job import Job
+from plan import SAVE_EVERY, STEPS
+
+HERE = pathlib.Path(__file__).parent
+IMAGES, SIDE, CLASSES = 1000, 24, "abcd"
+
+
+def png(dice):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + dice.randbytes(3 * SIDE) for _ in range(SIDE))
+    header = struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
+
+
+def make_images(folder, unreadable):
+    """The same images each time; every `unreadable`-th ends after 100 bytes, 0: none."""
+    dice = random.Random(1)
+    for i in range(IMAGES):
+        file = folder / "train" / CLASSES[i % len(CLASSES)] / f"{i:04}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        image = png(dice)
+        file.write_bytes(image[:100] if unreadable and i % unreadable == unreadable // 2 else image)
+
+
+class Setting:
+    """Data of one kind and its reference run; prepare() makes both."""
+
+    def __init__(self, folder, train, ranks, hosts, unreadable, broken_data):
+        self.folder, self.train, self.ranks, self.hosts, self.unreadable = folder, train, ranks, hosts, unreadable
+        self.data, self.broken_data = folder / "images", broken_data
+        self.hashes, self.files, self.samples = {}, None, None
+
+    def options(self, directory, data=None):
+        return ["--model-file", str(HERE / "network.model"), "--data", f"images:{data or self.data}", "--batch", "16", "--steps", str(STEPS), "--threads", "1",
+                "--data-threads", "1", "--log-every", "1", "--optimizer", "momentum", "--ema", "0.99", "--seed", "5", "--checkpoint-dir", str(directory),
+                "--checkpoint-every", str(SAVE_EVERY), "--keep", "3", "--final-save-timeout", "10s", "--metrics", "METRICS"]
+
+    def command(self, *options):
+        """Later options win."""
+        if self.hosts:
+            return [*self.hosts.mpirun(), str(self.train), *options]
+        return ["mpirun", "-np", str(self.ranks), "--oversubscribe", "--bind-to", "none", str(self.train), *options]
+
+    def prepare(self):
+        if self.files is None:
+            make_images(self.data, self.unreadable)
+            self.train_reference()
+
+    def train_reference(self):
+        directory = self.folder / "checkpoints"
+        options = self.options(directory)
+        options[options.index("--checkpoint-every") + 1], options[options.index("--keep") + 1] = "1", str(STEPS)
+        with Job(self.command(*options), self.folder, 0) as job:
+            code, _ = job.ends(120)
+            if code != 0:
+                raise SystemExit(f"the undisturbed run ended with {code}:\n{job.log()}")
+            self.samples = samples_of(job.base)
+        self.files = directory
+
+    def hash_at(self, step):
+        """Of the undisturbed run's state; None if it was not saved at that step."""
+        file = self.files / f"step-{step:010}.h5"
+        if step not in self.hashes:
+            self.hashes[step] = self.inspect(file)[1] if file.exists() else None
+        return self.hashes[step]
+
+    def inspect(self, file):
+        """(step, hash of the state, ""), or (None, None, what is wrong)."""
+        result = subprocess.run([self.train, "--inspect", str(file)], capture_output=True, text=True, timeout=60)
+        said = dict(re.findall(r"^(step|state-hash) +(\S+)", result.stdout, re.M))
+        if result.returncode != 0:
+            return None, None, result.stderr.strip()
+        return int(said["step"]), said["state-hash"], ""
+
+
+def samples_of(base):
+    """step -> those trained on in a run, of all ranks, as "EPOCH SAMPLE"; None if the program does not tell (watched_train does)."""
+    steps = collections.defaultdict(list)
+    files = list(base.parent.glob(base.name + ".samples.*"))
+    for file in files:
+        for line in file.read_text().split("\n")[:-1]:
+            step, sample = line.split(" ", 1)
+            steps[int(step)].append(sample)
+    return {step: sorted(of) for step, of in steps.items()} if files else None

@@ -1,0 +1,249 @@
+"""Faults put into a running job: STRIKES has what each kind does."""
+import contextlib
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+from job import kill, processes_of
+
+SAVE_CALLS = ("fallocate", "io_submit", "io_getevents", "fsync", "renameat2", "unlinkat")
+FOREVER_US = 1_000_000_000
+
+
+class TooLate(Exception):
+    """There is nothing to strike any more."""
+
+
+def may_trace():
+    return shutil.which("strace") is not None and subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True).returncode == 0
+
+
+class Trace:
+    """strace on one process, with something injected into its system calls."""
+
+    def __init__(self, pid, output, calls, inject):
+        self.pid, self.output = pid, output
+        self.process = subprocess.Popen(["strace", "-y", "-s", "0", "-o", output, "-p", str(pid), "-e", f"trace={calls}", "-e", f"inject={inject}"],
+                                        stderr=subprocess.PIPE, text=True)
+        if "attached" not in (said := self.process.stderr.readline()):
+            self.end()
+            raise TooLate(said)
+
+    def lines(self):
+        return self.output.read_text(errors="replace").splitlines()
+
+    def end(self):
+        if self.process.stderr.closed:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stderr.close()
+
+
+class Scene:
+    """The job that is struck, and what must end with it."""
+
+    def __init__(self, job, setting, directory):
+        self.job, self.setting, self.directory = job, setting, directory
+        self.traces, self.afterwards = [], []
+
+    def rank(self, fault):
+        return self.existing(self.job.ranks().get(fault.rank))
+
+    def writer(self, _=None):
+        return self.existing(self.job.writer())
+
+    def mpirun(self, _):
+        return self.job.mpirun.pid
+
+    def existing(self, pid):
+        if pid is None:
+            raise TooLate()
+        return pid
+
+    def trace(self, pid, calls, inject):
+        """In the place of an earlier one: a process can have one only."""
+        for earlier in self.traces:
+            if earlier.pid == pid:
+                earlier.end()
+        self.traces.append(Trace(pid, self.job.base.with_suffix(f".trace{len(self.traces)}"), calls, inject))
+        return self.traces[-1]
+
+    def await_save(self):
+        """Until a temporary is there, for 3 s at most."""
+        deadline = time.monotonic() + 3
+        while self.job.alive() and time.monotonic() < deadline and not any(self.directory.glob(".step-*.tmp")):
+            pass
+
+    @property
+    def hosts(self):
+        return self.setting.hosts
+
+    def end(self):
+        for trace in self.traces:
+            trace.end()
+        for action in self.afterwards:
+            action()
+
+
+def nothing(scene, fault):
+    pass
+
+
+def send(which, target):
+    def strike(scene, fault):
+        kill(target(scene, fault), which)
+
+    return strike
+
+
+def pause(target, seconds):
+    def strike(scene, fault):
+        pid = target(scene, fault)
+        kill(pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        kill(pid, signal.SIGCONT)
+
+    return strike
+
+
+@contextlib.contextmanager
+def all_stopped(scene):
+    pids = [pid for pid, (name, _) in processes_of(scene.job.folder).items() if name != "strace"]
+    for pid in pids:
+        kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            kill(pid, signal.SIGCONT)
+
+
+def pause_all(scene, fault):
+    with all_stopped(scene):
+        time.sleep((2, 5, 12)[fault.number % 3])
+
+
+def start_second_job(scene, fault):
+    """While the first, stopped, cannot end: the answer must not need it."""
+    with all_stopped(scene):
+        if not scene.job.alive() or scene.job.writer() is None:
+            raise TooLate()
+        started = time.monotonic()
+        options = scene.setting.options(scene.directory)
+        second = subprocess.run([scene.setting.train, *options], capture_output=True, text=True, timeout=60, cwd=scene.job.folder)
+        if second.returncode != 73 or not re.search("in use by .*on host", second.stderr + second.stdout):
+            return f"ended with {second.returncode} after {time.monotonic() - started:.1f} s and said:\n{second.stderr}{second.stdout}"
+    return ""
+
+
+def hold(scene, fault):
+    """The main thread alone, at its next system call; the others, so the watchdog, go on."""
+    scene.trace(scene.rank(fault), "all", f"all:delay_enter={FOREVER_US}")
+
+
+def in_calls(calls, what, last=4):
+    """At one of the next calls of the writer, up to the `last`-th."""
+
+    def strike(scene, fault):
+        call = calls[fault.number % len(calls)]
+        scene.trace(scene.writer(), call, f"{call}:{what}:when={1 + fault.number // 16 % last}")
+
+    return strike
+
+
+def in_all_calls(what):
+    def strike(scene, fault):
+        scene.trace(scene.writer(), "fsync", f"fsync:{what}")
+
+    return strike
+
+
+def limit_files(scene, fault):
+    resource.prlimit(scene.writer(), resource.RLIMIT_FSIZE, (fault.number % 60_000, resource.RLIM_INFINITY))
+
+
+def lose_power(scene, fault):
+    """The writer dies at a system call, all others at once with it; what was not synced is lost."""
+    writer = scene.writer()
+    calls = ",".join((*SAVE_CALLS, "pwrite64", "rename", "renameat", "linkat"))
+    call = SAVE_CALLS[fault.number % len(SAVE_CALLS)]
+    trace = scene.trace(writer, calls, f"{call}:signal=KILL:when={1 + fault.number // 16 % 4}")
+    while scene.job.alive() and os.path.exists(f"/proc/{writer}/fd/0"):
+        time.sleep(0.0005)
+    if not scene.job.alive():
+        raise TooLate()
+    for pid, (name, _) in processes_of(scene.job.folder).items():
+        kill(pid, signal.SIGKILL)
+    scene.job.mpirun.wait()
+    trace.end()
+    lose_unsynced(trace.lines(), scene.directory, fault.number)
+
+
+def lose_unsynced(calls, directory, number):
+    """As a disk may be found: files written since their last fsync are empty, and names newer than the directory's are undone."""
+    unsynced, renamed = set(), []
+    for line in calls:
+        done = "= -1 " not in line and "= ?" not in line
+        paths = re.findall(r"<([^<>]*)>", line)
+        names = re.findall(r'"([^"]*)"', line)
+        if re.match("fallocate|io_submit|pwrite64", line) and paths:
+            unsynced.add(os.path.basename(paths[-1 if line.startswith("io_submit") else 0]))
+        elif line.startswith(("rename", "linkat")) and done and len(names) == 2:
+            renamed.append(names)
+            if names[0] in unsynced:
+                unsynced.add(names[1])
+        elif line.startswith("fsync") and done:
+            if os.path.realpath(paths[0]) == os.path.realpath(directory):
+                renamed.clear()
+            unsynced.discard(os.path.basename(paths[0]))
+            unsynced -= {new for old, new in renamed if old == os.path.basename(paths[0])}
+    for name in unsynced:
+        if (directory / name).exists():
+            os.truncate(directory / name, 0)
+    if number // 64 % 2:  # a disk need not have kept names that were not synced, but may
+        for old, new in renamed:
+            with contextlib.suppress(OSError):
+                os.rename(directory / new, directory / old)
+
+
+rank, writer, mpirun = Scene.rank, Scene.writer, Scene.mpirun
+STRIKES = {
+    "nothing": nothing,
+    "pause of a rank": pause(rank, 2),
+    "pause of the job": pause_all,
+    "pause of the writer": pause(writer, 1),
+    "USR1 to a rank": send(signal.SIGUSR1, rank),
+    "slow disk": in_all_calls("delay_enter=100000"),
+    "EINTR in a save": in_calls(("fsync", "renameat2", "io_getevents", "fallocate"), "error=EINTR"),
+    "second job": start_second_job,
+    "kill of a rank": send(signal.SIGKILL, rank),
+    "kill of rank 0": send(signal.SIGKILL, rank),
+    "segv of a rank": send(signal.SIGSEGV, rank),
+    "abort of a rank": send(signal.SIGABRT, rank),
+    "kill of mpirun": send(signal.SIGKILL, mpirun),
+    "kill of the writer": send(signal.SIGKILL, writer),
+    "stop of a rank": send(signal.SIGSTOP, rank),
+    "stop of rank 0": send(signal.SIGSTOP, rank),
+    "stop of the writer": send(signal.SIGSTOP, writer),
+    "stuck rank": hold,
+    "TERM to a rank": send(signal.SIGTERM, rank),
+    "INT to a rank": send(signal.SIGINT, rank),
+    "TERM to mpirun": send(signal.SIGTERM, mpirun),
+    "ENOSPC in a save": in_calls(("fallocate", "fsync"), "error=ENOSPC"),
+    "EIO in a save": in_calls(("fsync",), "error=EIO"),
+    "EDQUOT in a save": in_calls(("fallocate", "fsync"), "error=EDQUOT"),
+    "EROFS in a save": in_calls(("renameat2",), "error=EROFS", 2),
+    "failing rename": in_calls(("renameat2",), "error=EIO", 2),
+    "file too large": limit_files,
+    "frozen disk": in_all_calls(f"delay_enter={FOREVER_US}"),
+    "power loss": lose_power,
+}

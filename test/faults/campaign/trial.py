@@ -1,0 +1,172 @@
+"""One trial: runs that are struck as planned and resumed until training is done, and what was wrong with them."""
+import os
+import re
+import shutil
+import time
+from dataclasses import dataclass, field
+
+import checks
+from damage import DAMAGE, ODD_RUNS
+from hosts import NETWORK_STRIKES
+from job import Job
+from kinds import KINDS, RESUME_IMPOSSIBLE
+from plan import STEPS
+from strikes import STRIKES, Scene, TooLate
+
+RUN_S = 120  # of a run that nobody disturbs, on a busy machine
+MOST_RUNS = 12
+
+
+@dataclass
+class Strike:
+    """What came of a planned fault."""
+    kind: str
+    happened: bool = False
+    code: int | None = None
+    verdict_s: float | None = None
+    end_s: float | None = None
+    named: bool | None = None  # the right rank and no other; None where none is to be
+
+
+@dataclass
+class Outcome:
+    plan: object
+    strikes: list = field(default_factory=list)
+    failures: list = field(default_factory=list)
+    codes: list = field(default_factory=list)
+    same_bits: bool = False
+    seconds: float = 0
+
+    def as_record(self):
+        return {**self.__dict__, "plan": self.plan.as_record(), "strikes": [strike.__dict__ for strike in self.strikes]}
+
+
+class Trial:
+    def __init__(self, plan, setting, folder):
+        self.plan, self.setting, self.folder = plan, setting, folder
+        self.directory = folder / "checkpoints"
+        self.outcome = Outcome(plan)
+        self.bad_files = {}  # those that were harmed on purpose: name -> what they then were
+        self.waiting = list(plan.faults)
+        self.to_be_said = {}  # by the next run, of files
+        self.runs, self.trained = 0, []
+
+    def wrong(self, *what):
+        self.outcome.failures.extend(what)
+
+    def run(self):
+        started = time.monotonic()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        while self.runs < MOST_RUNS:
+            self.change_files()
+            code = self.run_once()
+            if code == 0 and not self.waiting:
+                break
+        self.wrong(*checks.at_the_end(self))
+        self.outcome.same_bits = not checks.other_bits(self)
+        self.outcome.seconds = time.monotonic() - started
+        return self.outcome
+
+    # Between runs.
+
+    def change_files(self):
+        while self.waiting and KINDS[self.waiting[0].kind].between:
+            fault = self.waiting.pop(0)
+            strike = Strike(fault.kind)
+            self.outcome.strikes.append(strike)
+            try:
+                if fault.kind in ODD_RUNS:
+                    self.run_oddly(fault, strike)
+                else:
+                    self.harm(fault, strike)
+                strike.happened = True
+            except TooLate:
+                pass
+
+    def harm(self, fault, strike):
+        if not self.directory.exists():
+            raise TooLate()
+        names = DAMAGE[fault.kind](self.directory, fault)
+        self.bad_files |= {name: checks.identity(self.directory / name) for name in names}
+        self.to_be_said |= {name: KINDS[fault.kind].says.replace("{file}", re.escape(name)) for name in names}
+        self.to_be_said = {name: text for name, text in self.to_be_said.items() if os.path.lexists(self.directory / name)}
+        files = list(self.directory.glob("step-*.h5"))
+        if files and all(file.name in self.bad_files for file in files):
+            strike.code = self.run_in_vain({f"{re.escape(file.name)}: " for file in files}, RESUME_IMPOSSIBLE)
+            for file in files:
+                file.unlink()
+            self.to_be_said.clear()
+
+    def run_oddly(self, fault, strike):
+        kind = KINDS[fault.kind]
+        command = ODD_RUNS[fault.kind](self.setting, self.directory, fault)
+        strike.code = self.run_in_vain({kind.says.replace("{rank}", str(fault.rank))}, kind.codes[0], command)
+        strike.named = not self.outcome.failures if kind.blames else None
+
+    def run_in_vain(self, says, wanted, command=None):
+        with self.start(command) as job:
+            code, _ = job.ends(RUN_S)
+            if code != wanted:
+                self.wrong(f"run {job.number}: ended with {code} instead of {wanted}")
+            self.wrong(*(f"run {job.number} does not say: {text}" for text in says if not re.search(text, job.log())))
+            self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job)))
+        return code
+
+    # Runs.
+
+    def start(self, command=None):
+        self.runs += 1
+        return Job(command or self.setting.command(*self.setting.options(self.directory)), self.folder, self.runs)
+
+    def run_once(self):
+        with self.start() as job:
+            scene = Scene(job, self.setting, self.directory)
+            struck = []
+            try:
+                self.strike_all(scene, struck)
+                code = self.await_end(job, struck)
+            finally:
+                scene.end()
+            self.outcome.codes.append(code)
+            self.wrong(*(f"run {job.number} does not say: {text}" for text in self.to_be_said.values() if not re.search(text, job.log())))
+            self.to_be_said.clear()
+            self.wrong(*checks.after_run(self, job, struck, code))
+            return code
+
+    def strike_all(self, scene, struck):
+        """Until one ends the job, or what is next is for between runs."""
+        while self.waiting and not KINDS[self.waiting[0].kind].between:
+            fault = self.waiting.pop(0)
+            strike = Strike(fault.kind)
+            self.outcome.strikes.append(strike)
+            if not scene.job.reaches(fault.step):
+                continue
+            try:
+                if fault.in_save:
+                    scene.await_save()
+                if wrong := (STRIKES | NETWORK_STRIKES)[fault.kind](scene, fault):
+                    self.wrong(f"{fault.kind}: {wrong}")
+                strike.happened = scene.job.alive() or KINDS[fault.kind].ends
+            except TooLate:
+                continue
+            struck.append((fault, strike, time.monotonic()))
+            if KINDS[fault.kind].ends:
+                return
+
+    def await_end(self, job, struck):
+        """Until mpirun has ended and so have the ranks, whom nobody ends where it was killed."""
+        ending = struck[-1] if struck and KINDS[struck[-1][0].kind].ends else None
+        text = KINDS[ending[0].kind].says.replace("{rank}", str(ending[0].rank)) if ending else ""
+        code, seen = job.ends(RUN_S, text)
+        if code is None:
+            self.wrong(f"run {job.number}: did not end within {RUN_S} s")
+            job.end_all()
+        job.leaves_nothing()
+        if ending:
+            _, strike, since = ending
+            strike.code, strike.end_s, strike.verdict_s = code, time.monotonic() - since, seen and seen - since
+        else:
+            for _, strike, _ in struck:
+                strike.code = code
+        return code

@@ -1,5 +1,7 @@
 #include "train/watchdog.hpp"
 
+#include <pthread.h>
+
 #include <exception>
 
 #include "train/stacks.hpp"
@@ -19,6 +21,7 @@ Watchdog::Watchdog(const MpiSession& session, const Options& options) {
       session.abort(Error("watchdog", failure.what()));
     }
   });
+  ::pthread_setname_np(thread_.native_handle(), "watchdog");
 }
 
 Watchdog::~Watchdog() {

@@ -20,13 +20,14 @@ wrong() { # WHAT
 start() { # a job on fresh hosts, until it trains
   "$hosts" up "$count"
   rm -f "$HOSTS_RUN"/metrics "$HOSTS_RUN"/train-report-*
-  "$hosts" mpirun "$a_host" "$train" --model mlp --data shapes --steps 5000000 --batch 16 --threads 1 --log-every 10 \
+  "$hosts" mpirun "$a_host" "$train" --model mlp --data shapes --steps 1000000 --batch 16 --threads 1 --log-every 10 \
     --eval-every 0 --metrics "$HOSTS_RUN/metrics" >"$HOSTS_RUN/log" 2>&1 &
   job=$!
   for _ in {1..600}; do
     grep -q '"kind":"step"' "$HOSTS_RUN/metrics" 2>/dev/null && break
     sleep 0.1
   done
+  grep -q '"kind":"step"' "$HOSTS_RUN/metrics" 2>/dev/null || { wrong "does not train"; exit 1; }
   sleep 2
   fault=$(date +%s.%N)
 }

@@ -179,12 +179,12 @@ def lose_power(scene, fault):
     trace = scene.trace(writer, calls, f"{call}:signal=KILL:when={1 + fault.number // 16 % 4}")
     while scene.job.alive() and os.path.exists(f"/proc/{writer}/fd/0"):
         time.sleep(0.0005)
-    if not scene.job.alive():
-        raise TooLate()
-    for pid, (name, _) in processes_of(scene.job.folder).items():
+    for pid in processes_of(scene.job.folder):
         kill(pid, signal.SIGKILL)
     scene.job.mpirun.wait()
     trace.end()
+    if not any("killed by SIGKILL" in line for line in trace.lines()):
+        raise TooLate()
     lose_unsynced(trace.lines(), scene.directory, fault.number)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from job import kill, processes_of
+from plan import STEPS
 
 SAVE_CALLS = ("fallocate", "io_submit", "io_getevents", "fsync", "renameat2", "unlinkat")
 FOREVER_US = 1_000_000_000
@@ -135,7 +136,7 @@ def pause_all(scene, fault):
 def start_second_job(scene, fault):
     """While the first, stopped, cannot end: the answer must not need it."""
     with all_stopped(scene):
-        if not scene.job.alive() or scene.job.writer() is None:
+        if scene.job.done_step() >= STEPS or scene.job.writer() is None:
             raise TooLate()
         started = time.monotonic()
         options = scene.setting.options(scene.directory)

@@ -75,7 +75,7 @@ KINDS = {
     "failing rename": call_fails("Input/output error"),
     "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)", by_chance=True),
     "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True, needs_strace=True),
-    "power loss": Kind(6, (-9,), seconds=10, ends=True, needs_strace=True),
+    "power loss": Kind(6, (-9, STORAGE), seconds=10, ends=True, needs_strace=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
     "truncated file": Kind(4, says=NOT_USED, between=True),

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 from job import kill, processes_of
+from plan import STEPS
 
 SAVE_CALLS = ("fallocate", "io_submit", "io_getevents", "fsync", "renameat2", "unlinkat")
 FOREVER_US = 1_000_000_000
@@ -135,7 +136,7 @@ def pause_all(scene, fault):
 def start_second_job(scene, fault):
     """While the first, stopped, cannot end: the answer must not need it."""
     with all_stopped(scene):
-        if not scene.job.alive() or scene.job.writer() is None:
+        if scene.job.done_step() >= STEPS or scene.job.writer() is None:
             raise TooLate()
         started = time.monotonic()
         options = scene.setting.options(scene.directory)
@@ -179,12 +180,12 @@ def lose_power(scene, fault):
     trace = scene.trace(writer, calls, f"{call}:signal=KILL:when={1 + fault.number // 16 % 4}")
     while scene.job.alive() and os.path.exists(f"/proc/{writer}/fd/0"):
         time.sleep(0.0005)
-    if not scene.job.alive():
-        raise TooLate()
-    for pid, (name, _) in processes_of(scene.job.folder).items():
+    for pid in processes_of(scene.job.folder):
         kill(pid, signal.SIGKILL)
     scene.job.mpirun.wait()
     trace.end()
+    if not any("killed by SIGKILL" in line for line in trace.lines()):
+        raise TooLate()
     lose_unsynced(trace.lines(), scene.directory, fault.number)
 
 

@@ -95,7 +95,7 @@ class Trial:
         if files and all(file.name in self.bad_files for file in files):
             strike.code = self.run_in_vain({f"{re.escape(file.name)}: " for file in files}, RESUME_IMPOSSIBLE)
             for file in files:
-                file.unlink()
+                file.unlink(missing_ok=True)
             self.to_be_said.clear()
 
     def run_oddly(self, fault, strike):

@@ -33,8 +33,6 @@ void mask_save_signal(int how) {
 void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
 
 StopRequest::StopRequest() {
-  received = 0;
-  save_wanted = 0;
   use_signal_stack();  // the kernel prefers the main thread
   for (const int signal : {SIGTERM, SIGINT})
     handle(signal, remember, static_cast<int>(SA_RESETHAND));
@@ -43,8 +41,9 @@ StopRequest::StopRequest() {
 }
 
 StopRequest::~StopRequest() {
-  for (const int signal : {SIGTERM, SIGINT}) handle(signal, SIG_DFL, 0);
   handle(SIGUSR1, SIG_IGN, 0);
+  received = 0;
+  save_wanted = 0;
 }
 
 int StopRequest::signal() const { return received; }

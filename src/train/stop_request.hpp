@@ -22,7 +22,8 @@ void hold_save_signals();
 class StopRequest {
  public:
   StopRequest();
-  /// SIGUSR1 does nothing from here on.
+  /// From here on SIGUSR1 does nothing, and the first SIGTERM or SIGINT only waits for the next
+  /// StopRequest: it must not end a rank that leaves while rank 0 makes the last save.
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
 

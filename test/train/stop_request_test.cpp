@@ -37,3 +37,11 @@ TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one
   CHECK(request.take_save());
   CHECK(request.signal() == 0);
 }
+
+TEST_CASE("Stop request: a signal between two ends nobody and is the next one's") {
+  { const StopRequest first; }
+  std::raise(SIGTERM);
+  const StopRequest next;
+
+  CHECK(next.signal() == SIGTERM);
+}

@@ -131,7 +131,8 @@ MpiSession::~MpiSession() {
   MPI_Finalize();
 }
 
-// Without MPI_Abort: within MPI_Finalize it makes Open MPI's mpirun crash.
+// Without MPI_Abort, which may wait within MPI_Finalize. Open MPI 4.1.4's mpirun crashes after
+// either (139).
 Guard MpiSession::guard_against_a_hang(std::chrono::seconds limit, const char* what,
                                        const char* why) const {
   return {limit, [=, this] {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -51,7 +52,8 @@ std::string write_fault_report(int rank, std::string_view text) {
   std::error_code failure;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failure);
   const std::string path =
-      (folder / fmt::format("train-report-rank{}-{}.txt", rank, ::getpid())).string();
+      (folder / fmt::format("train-report-rank{}-{}-{}.txt", rank, ::getpid(), std::time(nullptr)))
+          .string();
   const FileDescriptor file(::open(
       path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   const bool written = file.get() >= 0 && ::write(file.get(), text.data(), text.size()) ==

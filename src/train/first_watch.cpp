@@ -31,7 +31,11 @@ class FirstWatch final : public Watch {
         hosts_(std::move(hosts)),
         notices_(notices) {}
 
-  Meeting meeting() const { return {token_, server_.port(), own_addresses(options().interface)}; }
+  Meeting meeting() const {
+    const bool met = session().size() > 1;
+    return {token_, server_.port(),
+            met ? own_addresses(options().interface) : std::vector<std::string>()};
+  }
 
  private:
   void forgive() override { server_.forgive_silence(); }

@@ -37,7 +37,7 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     progress_.enter(Activity::data);
     const Batch* batch = loader.next();
-    progress_.enter(Activity::copy);
+    progress_.enter(Activity::gpu);  // for a free slot, if steps before are under way
     now.data_wait_s += loader.waited_s();
     Stopwatch watch;
     training_.queue(*batch, {.first = micro == 1,

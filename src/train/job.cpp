@@ -84,8 +84,10 @@ bool Job::start_from(const std::string& file) {
 
 int Job::run(WriterProcess& writer) {
   progress_.enter(Activity::load);
+  progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   const bool loaded = resume(options().resume) || start_from(options().init_from);
+  output_.start(start_record());
   if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);

@@ -41,6 +41,7 @@ bool Job::done(const Position& position) const {
 
 int Job::train() {
   progress_.enter(Activity::load);
+  progress_.forget_steps();
   log_.emplace(output_, plan_, start_, session_.rank());
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   last_save_s_ = guessed_save_s(site_.state().layout(), options());
@@ -49,7 +50,6 @@ int Job::train() {
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
   Loader loader(*plan_.training, loader_options);
-  output_.start(start_record());
   try {
     return train_to_the_end(*trainer, loader, checkpoints);
   } catch (const std::exception& failure) {
@@ -92,6 +92,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   progress_.enter(Activity::save);
   const auto failure =
       checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
+  session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
   progress_.enter(Activity::output);
   log_->finish(trainer.position(), checkpoints.counts(), session_);
   if (failure) throw log_->with_last_good(*failure);
@@ -116,7 +117,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const double stalled = checkpoints.stalled_s();
   offer(checkpoints, position);
   progress_.enter(Activity::output);
-  for (const std::string& text : watchdog_.take_notices()) log_->event("straggler", text);
+  for (const std::string& text : watchdog_.take_notices()) log_->event("watchdog", text);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
   if (report) tell(*report, checkpoints.stalled_s() - stalled);
 }

@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 constexpr int ticks_a_beat = 10;
 constexpr auto end_patience = 15s;  // for all of the end
 constexpr double death_s = 5;       // in which mpirun ends the job after rank 0's death
+constexpr double unheard_s = 3600;  // as long as rank 0 may take for its data
 
 class OtherWatch final : public Watch {
  public:
@@ -39,8 +40,10 @@ class OtherWatch final : public Watch {
           fmt::format("rank 0 has not been heard for {:.0f} s: it is stopped, its host is down or "
                       "the network is cut",
                       client_.silent_s()));
-    // Rank 0 knows nothing of this rank, so it judges itself.
-    if (!client_.connected() && own().in_phase_s > own().limit_s)
+    // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
+    // whom it may wait.
+    const double patience_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
+    if (!client_.connected() && own().in_phase_s > patience_s)
       end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
                       to_text(own().activity), own().in_phase_s));
   }

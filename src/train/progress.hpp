@@ -52,6 +52,12 @@ class Progress {
   /// What comes now, up to the end of the next step, is no measure of a step.
   void pause() noexcept { timing_ = false; }
 
+  /// Other steps come, of which nothing is known.
+  void forget_steps() noexcept {
+    pause();
+    timed_.store(0, std::memory_order_release);
+  }
+
   /// The checkpoint of that step is durable.
   void saved(std::uint64_t step) noexcept { saved_.store(step, std::memory_order_relaxed); }
   /// Of the last durable checkpoint; 0: none that is known.

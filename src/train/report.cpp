@@ -22,13 +22,14 @@ constexpr std::size_t most_steps = 4000;  // remembered; then of two neighbours 
 class Report final : public RecordSink {
  public:
   Report(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
-    if (const std::string reason = try_to_write(); !reason.empty())
+    if (const std::string reason = why_not(path); !reason.empty())
       throw Error(Exit::storage, "--report " + path, reason + "; name a file that can be written");
   }
 
   void write(const StartRecord& record) override {
     run_.start = record;
     watch_.lap();
+    publish();
   }
   void write(const StepRecord& record) override {
     run_.steps.push_back({watch_.elapsed(), record});
@@ -45,7 +46,10 @@ class Report final : public RecordSink {
   void write(const EventRecord& record) override {
     run_.events.push_back({watch_.elapsed(), record});
   }
-  void write(const Comparison& record) override { run_.baseline = record; }
+  void write(const Comparison& record) override {
+    run_.baseline = record;
+    publish();
+  }
   void write(const EndRecord& record) override {
     run_.end = record;
     publish();
@@ -64,6 +68,19 @@ class Report final : public RecordSink {
     const std::string reason = try_to_write();
     if (!reason.empty() && !std::exchange(warned_, true))
       warn_(fmt::format("--report {}: {}; training goes on", path_, reason));
+  }
+
+  // Before it is known whether this run has anything to tell, another one's page stays.
+  static std::string why_not(const std::string& path) {
+    std::error_code failure;
+    const auto type = std::filesystem::status(path, failure).type();
+    if (type != std::filesystem::file_type::not_found &&
+        type != std::filesystem::file_type::regular)
+      return "it is there and no regular file";
+    const std::string temporary = path + ".part";
+    if (!std::ofstream(temporary, std::ios::app)) return std::generic_category().message(errno);
+    std::remove(temporary.c_str());
+    return "";
   }
 
   // Why not; empty: it is there.

@@ -24,7 +24,8 @@ struct Scale {
 };
 
 Scale scale_of(double least, double most, double from, double to) {
-  const double around = most > least ? 0 : std::max(0.5, std::abs(least) / 2);
+  const bool apart = most - least > 1e-9 * std::max(std::abs(least), std::abs(most));
+  const double around = apart ? 0 : std::max(0.5, std::abs(least) / 2);
   return {least - around, most + around, from, to};
 }
 

@@ -1,6 +1,7 @@
 #include "train/svg_plot.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 
 using namespace ringtrain;
@@ -34,6 +35,11 @@ TEST_CASE("plot: layers of a stack stand on those below") {
   // 240 high, 10 and 34 left free; the axis ends at 1.05 * (1 + 3)
   CHECK_THAT(drawing, Contains("M64.0,159.3L888.0,159.3L888.0,206.0L64.0,206.0Z"));
   CHECK_THAT(drawing, Contains("M64.0,112.7L888.0,19.3L"));
+}
+
+TEST_CASE("plot: values that hardly differ are as equal ones") {
+  const double almost = std::nextafter(4.6, 5.0);
+  CHECK_THAT(svg({"t", "s", "", {{"a", 0, {{0, 4.6}, {1, almost}}}}}), Contains("</svg>"));
 }
 
 TEST_CASE("plot: what is no number is left out, and nothing is drawn of nothing") {

@@ -99,7 +99,10 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   CHECK(judged(ranks)->culprits == std::vector{2});
   ranks[0].status.in_phase_s = 1;
   CHECK_FALSE(judged(ranks));
-  ranks[0] = {};  // never heard
+  ranks[0] = {};  // never heard: it may be at work
+  CHECK_FALSE(judged(ranks));
+  ranks[1].status.in_phase_s = ranks[2].status.in_phase_s = 901;
+  REQUIRE(judged(ranks));
   CHECK(judged(ranks)->culprits == std::vector{2});
   CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
 }

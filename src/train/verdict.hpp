@@ -45,8 +45,8 @@ struct Verdict {
 
 /// A rank is lost when it has ended or is silent for longer than `silence_s`, and stuck when it is
 /// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
-/// wait: then those that are behind are, or nobody. While there are ranks that were never heard, they
-/// may wait for 900 s.
+/// wait: then those that are behind are, or nobody. While there are ranks that were never heard,
+/// they may wait for 900 s.
 /// Nothing but a rank that has ended is judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
 

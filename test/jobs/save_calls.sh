@@ -21,11 +21,13 @@ awk '/<unfinished \.\.\.>$/ { sub(/ *<unfinished \.\.\.>$/, ""); begun[$1] = $0;
      match($0, /<\.\.\. [a-z_0-9]+ resumed>/) { $0 = begun[$1] substr($0, RSTART + RLENGTH) }
      { print }' trace >whole && mv whole trace
 
-# From the first step's line to the last save's: lines of the writer and of all other threads.
-awk '/prctl\(PR_SET_NAME, "ringtrain-write/ { writer = $1 }
+# From the first step's line to the last save's: lines of the writer and of all other threads but the watchdog's, which
+# waits for its timer and the other ranks.
+awk '/\/comm>, "watchdog"/ { split($0, path, "/task/"); watchdog = path[2] + 0 }
+     /prctl\(PR_SET_NAME, "ringtrain-write/ { writer = $1 }
      /write\(1<.*: step 50,/ { inside = 1 }
      /write\(1<.*: step 400,/ { inside = 0 }
-     inside { print > ($1 == writer ? "writer" : "trainer") }' trace
+     inside && $1 != watchdog { print > ($1 == writer ? "writer" : "trainer") }' trace
 
 check "the writer renames checkpoints" test "$(grep -c 'rename' writer)" -ge 5
 check "the writer syncs files and directory" test "$(grep -c 'fsync(.*/d[>/]' writer)" -ge 6

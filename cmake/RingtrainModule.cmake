@@ -31,6 +31,9 @@ function(ringtrain_test_headers target)
   target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
 endfunction()
 
+# What the tests of label `unit` and `fuzz` run: all that presets with a sanitizer build.
+add_custom_target(unit_tests)
+
 # The tests of one src/ folder, as one executable that CTest sees test by test; LABEL: unit.
 function(ringtrain_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;PRIVATE")
@@ -42,6 +45,9 @@ function(ringtrain_tests name)
   target_compile_options(test_${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)  # builds sooner than it would run sooner
   target_link_libraries(test_${name} PRIVATE ringtrain_flags Catch2::Catch2WithMain ${arg_PRIVATE})
   ringtrain_test_headers(test_${name})
+  if(arg_LABEL STREQUAL unit)
+    add_dependencies(unit_tests test_${name})
+  endif()
   catch_discover_tests(test_${name} TEST_PREFIX "${name}: "
     PROPERTIES LABELS ${arg_LABEL} TIMEOUT 300 SKIP_REGULAR_EXPRESSION "skipped: ")
 endfunction()

@@ -26,7 +26,7 @@ for preset in "${presets[@]}"; do
   echo "test: $preset built in $((SECONDS - start)) s"
   log=build/$preset/tests.log
   logs+=("$log")
-  ctest --preset "$preset" -j "$(nproc)" 2>&1 | tee "$log" | grep -vE '^ *Start ' || failed+=("$preset")
+  ctest --preset "$preset" -j "$(nproc)" 2>&1 | tee "$log" | grep --line-buffered -vE '^ *Start ' || failed+=("$preset")
   echo "test: $preset took $((SECONDS - start)) s in all"
 done
 

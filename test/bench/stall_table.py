@@ -2,7 +2,7 @@
 """What checkpoints cost training, as Markdown tables: the stall of a save, the steps beside a writing
 helper, its rate beside a plain O_DIRECT write, the same with a disk that is slow, full or frozen, and
 the time of a resume. Everything comes from the metrics of `train` itself. Runs with and without saves
-alternate; for disks that fail they run side by side, one a core, and change cores from round to round,
+alternate; for disks that fail they take turns on one core, half a second each, --rounds blocks of 12 turns,
 so that what else the machine does hits both.
 
   stall_table.py TRAIN [--models MODEL:BATCH:STEPS:EVERY ...] [--ranks N ...] [--rounds N]
@@ -10,7 +10,7 @@ so that what else the machine does hits both.
 
 --helper sets the scheduling of the writing process from outside, to compare: nice0, nice10 (what it
 takes itself), nice19, batch or idle. Full and frozen disks need root; what cannot run says why."""
-import argparse, concurrent.futures, contextlib, json, mmap, os, pathlib, statistics, struct, subprocess, sys, tempfile, time, zlib
+import argparse, contextlib, json, mmap, os, pathlib, signal, statistics, struct, subprocess, sys, tempfile, time, zlib
 
 MB = 1e6
 
@@ -50,15 +50,13 @@ HELPER = {"nice0": ["renice", "-n", "0", "-p"], "nice10": ["renice", "-n", "10",
 class Job:
     """One run of `train` and the metrics that it wrote."""
 
-    def __init__(self, options, model, ranks, extra=(), started=lambda: None, core=None):
+    def __init__(self, options, model, ranks, extra=(), started=lambda: None):
         name, batch, steps, every = model
         self.every = every if "--checkpoint-dir" in extra else 0
         with tempfile.TemporaryDirectory() as folder:
             metrics = pathlib.Path(folder) / "metrics.jsonl"
             command = [options.train, "--model", name, "--data", f"images:{options.data}", "--classes", "1000", "--lr", "1e-6", "--batch", str(batch), "--steps", str(steps),
                        "--log-every", "1", "--quiet", "--metrics", str(metrics), *extra]
-            if core is not None:
-                command = ["taskset", "-c", str(core), *command]
             if ranks > 1:
                 command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks), *command]
             begin = time.monotonic()
@@ -227,8 +225,8 @@ def frozen_disk(options, size):
 
 
 def faults(options):
-    table("model", "disk", "step / step of a run without saves beside it: p50, p90", "saved", "not saved", "exit code",
-          "seconds from start to end without the steps")
+    table("model", "disk", "step / step of a run without saves: median of blocks ± standard error (least to most)", "saved",
+          "not saved", "exit code after SIGTERM", "seconds from SIGTERM to the end")
     for model in options.models:
         with tempfile.TemporaryDirectory(dir=options.dir) as folder:
             trial = Job(options, (*model[:2], 1, 1), 1, checkpoint_options(folder, 1))
@@ -252,24 +250,81 @@ def sound_disk(options):
         yield folder, lambda: None
 
 
+class Turns:
+    """Two trainings on one core that run in turn, half a second each, until both had theirs: what else the machine does
+    hits both alike. A job stops with its helper, whose work counts as the job's own."""
+
+    def __init__(self, options, model, extras):
+        self.folder = tempfile.TemporaryDirectory()
+        self.metrics = [pathlib.Path(self.folder.name) / f"{i}.jsonl" for i in range(2)]
+        self.jobs = [self.launch(options, model, *job) for job in zip(self.metrics, extras)]
+
+    @staticmethod
+    def launch(options, model, metrics, extra):
+        command = ["taskset", "-c", "0", options.train, "--model", model[0], "--data", f"images:{options.data}", "--classes", "1000",
+                   "--lr", "1e-6", "--batch", str(model[1]), "--steps", "200000", "--log-every", "1", "--quiet", "--metrics", str(metrics), *extra]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def records(self, job, kind):
+        return [r for r in map(json.loads, self.metrics[job].read_text().splitlines()) if r["kind"] == kind]
+
+    def steps(self, job):
+        return self.metrics[job].read_text().count('"kind":"step"') if self.metrics[job].exists() else 0
+
+    def signal(self, job, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.jobs[job].pid, number)
+
+    def wait_for_steps(self, count):
+        while min(self.steps(0), self.steps(1)) < count:
+            if any(job.poll() is not None for job in self.jobs):
+                raise RuntimeError("train ended before its time")
+            time.sleep(0.05)
+
+    def ratios(self, blocks, turns):
+        """Of each block: steps of the second in its turns / steps of the first in its own."""
+        self.signal(0, signal.SIGSTOP), self.signal(1, signal.SIGSTOP)
+        result = []
+        for _ in range(blocks):
+            before = [self.steps(job) for job in range(2)]
+            for turn in range(turns):
+                for job in ((0, 1) if turn % 2 else (1, 0)):
+                    self.signal(job, signal.SIGCONT)
+                    time.sleep(0.5)
+                    self.signal(job, signal.SIGSTOP)
+            done = [self.steps(job) - before[job] for job in range(2)]
+            result.append(done[1] / done[0])
+        return result
+
+    def end(self):
+        """Exit code of the second job, and the seconds that it took to end."""
+        self.signal(0, signal.SIGKILL), self.signal(1, signal.SIGCONT)
+        os.kill(self.jobs[1].pid, signal.SIGTERM)
+        begin = time.monotonic()
+        code = self.jobs[1].wait()
+        return code, time.monotonic() - begin
+
+    def close(self):
+        for job in range(2):
+            self.signal(job, signal.SIGKILL)
+            self.jobs[job].wait()
+        self.folder.cleanup()
+
+
 def faulty(options, model, name, disk):
-    halves, nines, saved, failed, codes, rest = [], [], 0, 0, set(), []
-    for turn in range(options.rounds):
-        with disk() as (directory, begin), concurrent.futures.ThreadPoolExecutor() as pool:
-            extra = [*checkpoint_options(directory, model[3]), "--final-save-timeout", "5"] if directory else []
-            jobs = [pool.submit(Job, options, model, 1, (), lambda: None, turn % 2),
-                    pool.submit(Job, options, model, 1, extra, begin, 1 - turn % 2)]
-            bare, job = (future.result() for future in jobs)
-        times = [[seconds for seconds, _, _ in each.steps()] for each in (job, bare)]
-        halves.append(quantile(times[0], 0.5) / quantile(times[1], 0.5))
-        nines.append(quantile(times[0], 0.9) / quantile(times[1], 0.9))
-        saved += len(job.of("checkpoint"))
-        failed += sum(event["what"] == "save_failed" for event in job.of("event"))
-        codes.add(job.code)
-        rest.append(job.seconds - sum(record["seconds_per_batch"] for record in job.of("step")))
-    mean = lambda ratios: f"{statistics.geometric_mean(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
-    row(f"`{model[0]}`", name, f"{mean(halves)}, {statistics.geometric_mean(nines):.3f}", saved, failed,
-        "/".join(map(str, sorted(codes))), f"{statistics.median(rest):.1f}")
+    with disk() as (directory, begin):
+        extra = [*checkpoint_options(directory, model[3]), "--final-save-timeout", "5"] if directory else []
+        with contextlib.closing(Turns(options, model, [[], extra])) as turns:
+            turns.wait_for_steps(5)
+            begin()
+            blocks = turns.ratios(options.rounds, 12)
+            saved = len(turns.records(1, "checkpoint"))
+            failed = sum(event["what"] == "save_failed" for event in turns.records(1, "event"))
+            code, seconds = turns.end()
+    slower = [1 / ratio for ratio in blocks]
+    error = statistics.stdev(slower) / len(slower) ** 0.5
+    row(f"`{model[0]}`", name, f"{statistics.median(slower):.3f} ± {error:.3f} ({min(slower):.3f} to {max(slower):.3f})", saved, failed,
+        code, f"{seconds:.1f}")
 
 
 def resume(options):

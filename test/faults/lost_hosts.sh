@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job in time, named; a link that
 # heals after 3 s ends nothing. Once with the settings for mpirun that docs/reliability.md recommends, and once without: then
-# the ranks end, but mpirun may wait for the lost host.
+# the ranks end, but mpirun may wait for the lost host. Each job has hosts of its own, and four run at once: they mostly wait.
 set -u
-train=$1 count=${2:-4} a_host=${3:-1} bad=0
+train=$1 count=${2:-4} a_host=${3:-1}
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
+work=$(mktemp -d)
+export HOSTS_RUN=$work
+trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
 recommended="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"
 last=$((count - 1))
@@ -15,11 +15,13 @@ last=$((count - 1))
 wrong() { # WHAT
   echo "$1"
   cat "$HOSTS_RUN"/log "$HOSTS_RUN"/train-report-* 2>/dev/null
-  bad=1
+  touch "$work/bad"
 }
-start() { # a job on fresh hosts, until it trains
+start() { # a job on hosts of its own, until it trains
+  HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
+  TMPDIR=$HOSTS_RUN  # where reports go
+  export TMPDIR
   "$hosts" up "$count"
-  rm -f "$HOSTS_RUN"/metrics "$HOSTS_RUN"/train-report-*
   "$hosts" mpirun "$a_host" "$train" --model mlp --data shapes --steps 1000000 --batch 16 --threads 1 --log-every 10 \
     --eval-every 0 --metrics "$HOSTS_RUN/metrics" >"$HOSTS_RUN/log" 2>&1 &
   job=$!
@@ -52,34 +54,32 @@ says() { # NAME TEXT: mpirun, or a rank in its report
   grep -qhE "$2" "$HOSTS_RUN"/log "$HOSTS_RUN"/train-report-* 2>/dev/null || wrong "$1: nobody says: $2"
 }
 
-for MPIRUN_FLAGS in "$recommended" ""; do
-  export MPIRUN_FLAGS
-  how=${MPIRUN_FLAGS:+with keepalive}
-  how=${how:-as installed}
-  lost="rank [0-9]+ on .*-$last has not been heard"
-  [[ $MPIRUN_FLAGS ]] && lost="$lost|Remote daemon: .* on node .*-$last"
-
+power_of_a_worker() {
   start
   "$hosts" power "$last"
   ends "power loss of a worker's host, $how" 30
   says "power loss, $how" "$lost"
-
+}
+power_of_rank_0() {
   start
   "$hosts" power 0
   ends "power loss of rank 0's host, $how" 30
   [[ $MPIRUN_FLAGS ]] || says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
-
+}
+cut_link() {
   start
   "$hosts" cut "$last"
   ends "cut link, $how" 30
   says "cut link, $how" "$lost"
   [[ $MPIRUN_FLAGS ]] || says "cut link, the rank cut off" 'rank 0 has not been heard'
-
+}
+lines() { grep -c '"kind":"step"' "$HOSTS_RUN/metrics"; }
+link_that_heals() {
+  local before
   start
   "$hosts" cut "$last"
   sleep 3
   "$hosts" heal "$last"
-  lines() { grep -c '"kind":"step"' "$HOSTS_RUN/metrics"; }
   before=$(lines)
   sleep 15
   kill -0 "$job" 2>/dev/null || wrong "link that heals, $how: the job is over"
@@ -87,5 +87,15 @@ for MPIRUN_FLAGS in "$recommended" ""; do
   echo "link cut for 3 s, $how: $(($(lines) - before)) more lines of steps within 15 s"
   "$hosts" down
   wait "$job"
+}
+
+for MPIRUN_FLAGS in "$recommended" ""; do
+  export MPIRUN_FLAGS
+  how=${MPIRUN_FLAGS:+with keepalive}
+  how=${how:-as installed}
+  lost="rank [0-9]+ on .*-$last has not been heard"
+  [[ $MPIRUN_FLAGS ]] && lost="$lost|Remote daemon: .* on node .*-$last"
+  for event in power_of_a_worker power_of_rank_0 cut_link link_that_heals; do "$event" & done
+  wait
 done
-exit $bad
+[ ! -e "$work/bad" ]

@@ -50,9 +50,9 @@ case $model in
     images=25  # the ranks' shares differ
     for ranks in 3 4; do normalise_together $ranks 2 3e-6; done
     rate=0.001
-    normalise_together 3 20 1e-5
+    normalise_together 3 8 1e-5
     rate=0.1 images=24
-    same 2 20 0 --accumulate 2  # a sum of two has one order, so even the bits agree
+    same 2 8 0 --accumulate 2  # a sum of two has one order, so even the bits agree
     # Rounding differs from three ranks on.
     same 3 2 1e-5 --accumulate 3
     same 4 2 1e-5 --accumulate 4

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
-# mutants.sh all|build|run FOLDER [PATCH...]: proves that faultrun can fail. Each patch of mutants/ breaks one promise; the
+# mutants.sh all|build|run FOLDER [PATCH...] | check: proves that faultrun can fail. Each patch of mutants/ breaks one promise; the
 # faults that its second line names, put into the program so broken, must make the campaign fail. A patch that no longer applies
 # or builds fails, too: mend it with what it breaks. FOLDER takes a worktree and 50 MB a mutant; below ccache's base_dir, if it
-# has one, only the files that a patch touches are compiled.
+# has one, only the files that a patch touches are compiled. `check` only looks whether all patches still apply.
 set -u
 here=$(dirname "$(readlink -f "$0")")
+if [ "${1:-}" = check ]; then
+  command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
+  cd "$here/../.." && for patch in "$here"/mutants/*.patch; do git apply --check "$patch" || bad=1; done
+  exit "${bad:-0}"
+fi
 phase=${1:?all, build or run} folder=$(realpath -m "${2:?a folder}")
 shift 2
 [ $# -gt 0 ] || set -- "$here"/mutants/*.patch

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # wrong_commands.sh MPIRUN TRAIN [list]: each wrong command or broken input ends with one message that says what is wrong, and with
-# the right exit code. `list` prints every command with its message. Three commands run at once, because they mostly wait;
+# the right exit code. `list` prints every command with its message. Six commands run at once, because they mostly wait;
 # `wait` before anything that they read changes.
 set -u
 mpirun=$1 train=$(realpath "$2") list=${3:-} tried=0
@@ -10,7 +10,7 @@ mkdir "$dir/work" && cd "$dir/work" || exit 1
 # expect RANKS CODE TEXT ARGUMENTS...: TEXT is printed once, with `train: ` before it somewhere on its line
 expect() {
   tried=$((tried + 1))
-  while (($(jobs -pr | wc -l) >= 3)); do wait -n; done
+  while (($(jobs -pr | wc -l) >= 6)); do wait -n; done
   judge "$@" >"$dir/said.$((100 + tried))" 2>&1 &
 }
 judge() {

@@ -6,6 +6,7 @@ from plan import STEPS
 from setting import samples_of
 
 BLAMED = r"rank (\d+) on \S+ has (?:ended|not been heard|been in)|noticed that process rank (\d+) |^.*rank (0) has (?:ended|not been heard)"
+HELD_S = 10  # a helper whose calls a tracer holds back keeps mpirun waiting beyond its own death
 LEAVING_S = 100  # once training is over, a rank waits so long for one that does not leave
 
 
@@ -37,7 +38,8 @@ def ending(job, struck, code):
         spared = over and code in (0, STUCK)
         if not said and not spared and must_say(kind, kinds, code):
             wrong.append(f"{fault.kind}: does not say: {says}")
-        seconds = LEAVING_S if over else kind.seconds
+        held = HELD_S if any(fault.kind == "frozen disk" for fault, _, _ in struck) else 0
+        seconds = LEAVING_S if over else kind.seconds + held
         if kind.seconds and strike.end_s and strike.end_s > seconds:
             wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {seconds:.0f} s")
         if kind.blames and not spared:

@@ -52,7 +52,7 @@ void HostSum::sum_lane(const ReplicaSum& sum) {
   }
   sum_replicas(sum.replicas, slice, place_.rank, {lane, 1});
   float* const mine = sum.replicas.of(place_.rank) + slice.first;
-  between_hosts_->sum({mine, slice.count});
+  between_hosts_->sum({mine, slice.count}, sum.wire);
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
 }

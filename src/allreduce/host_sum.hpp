@@ -24,10 +24,11 @@ struct HostPlace {
   int rank = 0, size = 1, lanes = 1;
 };
 
-/// A buffer to sum: the copies of all ranks of this host.
+/// A buffer to sum: the copies of all ranks of this host, and as what it travels between hosts.
 struct ReplicaSum {
   Replicas replicas;
   std::size_t count = 0;
+  Element wire = Element::fp32;
 };
 
 /// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each

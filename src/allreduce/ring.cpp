@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "allreduce/add.hpp"
+#include "allreduce/narrow_link.hpp"
 
 namespace ringtrain {
 namespace {
@@ -50,48 +51,68 @@ Ring::Ring(RingLink& link, RingTuning tuning) : link_(link), tuning_(tuning) {
           "Ring: 1 <= smallest segment <= largest segment");
 }
 
-void Ring::sum(std::span<float> data) {
-  const auto n = static_cast<std::size_t>(link_.size());
+Ring::~Ring() = default;
+
+// Messages of 16-bit numbers have twice as many, and so as many bytes.
+void Ring::sum(std::span<float> data, Element wire) {
+  RingTuning tuning = tuning_;
+  tuning.smallest_segment *= sizeof(float) / bytes_of(wire);
+  tuning.largest_segment *= sizeof(float) / bytes_of(wire);
+  sum_through(link_through(wire), data, tuning);
+}
+
+RingLink& Ring::link_through(Element wire) {
+  if (wire == Element::fp32) return link_;
+  std::unique_ptr<RingLink>& narrow = wire == Element::fp16 ? fp16_ : bf16_;
+  if (!narrow) narrow = std::make_unique<NarrowLink>(link_, wire, 2 * tuning_.window + 2);
+  return *narrow;
+}
+
+void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning) {
+  const auto n = static_cast<std::size_t>(link.size());
   if (n == 1 || data.empty()) return;
   const std::size_t part = divide_up(divide_up(data.size(), line), n) * line;
-  const Messages message{data, static_cast<std::size_t>(link_.rank()), n,
-                         segments_of(part, tuning_)};
+  const Messages message{data, static_cast<std::size_t>(link.rank()), n, segments_of(part, tuning)};
   const std::size_t slot = divide_up(part / line, message.segments) * line;
-  inbox_.resize(std::max(inbox_.size(), slot * tuning_.window));
+  inbox_.resize(std::max(inbox_.size(), slot * tuning.window));
 
   const auto arrival = [&](std::size_t k) {
     const std::span<float> place = message[k + message.segments];
     if (k >= message.sums()) return place;
-    return std::span(inbox_).subspan(k % tuning_.window * slot, place.size());
+    return std::span(inbox_).subspan(k % tuning.window * slot, place.size());
   };
   RingLink::Ticket first_sent = 0, first_received = 0;
   std::size_t posted = 0, sent = 0;
   const auto post_up_to = [&](std::size_t end) {
     for (; posted < end; ++posted) {
       // A final value lands where a running sum was sent from, one turn of the ring ago.
-      if (posted >= message.sums()) link_.wait_sent(first_sent + posted - message.sums());
-      const auto ticket = link_.receive(arrival(posted));
+      if (posted >= message.sums()) link.wait_sent(first_sent + posted - message.sums());
+      const auto ticket = link.receive(arrival(posted));
       if (posted == 0) first_received = ticket;
     }
   };
   const auto send_up_to = [&](std::size_t end) {
     for (; sent < end; ++sent) {
-      const auto ticket = link_.send(message[sent]);
+      const auto ticket = link.send(message[sent]);
       if (sent == 0) first_sent = ticket;
     }
   };
 
-  const std::size_t window = tuning_.window, all = message.received();
+  const std::size_t window = tuning.window, all = message.received();
   post_up_to(std::min(window, message.sums()));
   send_up_to(std::min(window, message.segments));
   for (std::size_t k = 0; k < all; ++k) {
     post_up_to(std::min({k + window, k + n * message.segments, all}));
-    link_.wait_received(first_received + k);
-    if (k < message.sums()) add(message[k + message.segments], arrival(k));
+    link.wait_received(first_received + k);
+    if (k < message.sums()) {
+      const std::span<float> running = message[k + message.segments];
+      add(running, arrival(k));
+      if (k + message.segments >= message.sums()) link.as_received(running);  // it is complete
+    }
     // Message k may now go on; but a neighbour that is slow is not flooded.
     send_up_to(std::min({k + 1 + window, k + 1 + message.segments, all}));
   }
-  link_.wait_sent(first_sent + all - 1);
+  link.wait_sent(first_sent + all - 1);
 }
 
 std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks) {

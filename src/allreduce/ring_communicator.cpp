@@ -44,7 +44,8 @@ class RingCommunicator final : public Communicator {
   int size() const override { return session_.size(); }
   Memory& memory() override;
   void broadcast(View values, int root) override;
-  void start_sum(View gradients) override;
+  void start_sum(View gradients) override { start_rounded_sum(gradients, Element::fp32); }
+  void start_rounded_sum(View gradients, Element wire) override;
   void finish() override;
   void cancel() noexcept override;
 
@@ -59,8 +60,8 @@ class RingCommunicator final : public Communicator {
   std::vector<HostDesk*> make_desks();
   std::unique_ptr<BetweenHosts> make_between_hosts(const RingTuning& tuning);
   bool in_place(View view) const;
-  void sum(std::span<const View> views);
-  void sum_copied(View view);
+  void sum(std::span<const StartedSum> started);
+  void sum_copied(const StartedSum& started);
 
   const MpiSession& session_;
   const Topology here_;
@@ -70,8 +71,8 @@ class RingCommunicator final : public Communicator {
   Buffer desk_memory_;
   std::unique_ptr<BetweenHosts> between_hosts_;
   HostSum host_sum_;
-  Buffer copies_;              // for views from elsewhere
-  std::vector<View> pending_;  // without a thread: started, not yet summed
+  Buffer copies_;                    // for views from elsewhere
+  std::vector<StartedSum> pending_;  // without a thread: started, not yet summed
   std::vector<ReplicaSum> sums_;
   bool in_flight_ = false;           // started, not finished
   std::optional<SumThread> thread_;  // last: it uses the others
@@ -92,7 +93,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
                 between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token(),
                 here.hosts == 1 ? &session.meetings() : nullptr) {
   if (here.hosts > 1 && options.overlap)
-    thread_.emplace([this](View view) { sum(std::span(&view, 1)); });
+    thread_.emplace([this](const StartedSum& next) { sum(std::span(&next, 1)); });
 }
 
 std::vector<HostDesk*> RingCommunicator::make_desks() {
@@ -128,7 +129,7 @@ bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
 
-void RingCommunicator::start_sum(View gradients) {
+void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
   if (gradients.size() == 0) return;
   in_flight_ = true;
   if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
@@ -136,9 +137,9 @@ void RingCommunicator::start_sum(View gradients) {
     copies_ = shared_.allocate(gradients.size());
   }
   if (thread_)
-    thread_->start(gradients);
+    thread_->start({gradients, wire});
   else
-    pending_.push_back(gradients);
+    pending_.push_back({gradients, wire});
 }
 
 void RingCommunicator::finish() {
@@ -161,29 +162,30 @@ void RingCommunicator::cancel() noexcept {
 }
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
-void RingCommunicator::sum(std::span<const View> views) {
+void RingCommunicator::sum(std::span<const StartedSum> started) {
   sums_.clear();
   const auto sum_collected = [&] {
     if (!sums_.empty()) host_sum_.sum(sums_);
     sums_.clear();
   };
-  for (const View view : views) {
+  for (const StartedSum& each : started) {
+    const View view = each.gradients;
     if (here_.place.size == 1) {
-      sums_.push_back({Replicas{view.data(), 0, 1}, view.size()});
+      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire});
     } else if (const auto replicas = shared_.replicas(view)) {
-      sums_.push_back({*replicas, view.size()});
+      sums_.push_back({*replicas, view.size(), each.wire});
     } else {
       sum_collected();
-      sum_copied(view);
+      sum_copied(each);
     }
   }
   sum_collected();
 }
 
-void RingCommunicator::sum_copied(View view) {
-  const View copy = copies_.view().slice(0, view.size());
+void RingCommunicator::sum_copied(const StartedSum& started) {
+  const View view = started.gradients, copy = copies_.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
-  const ReplicaSum sum{*shared_.replicas(copy), view.size()};
+  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire};
   host_sum_.sum(std::span(&sum, 1));
   std::ranges::copy(copy.host(), view.data());
 }

@@ -6,13 +6,13 @@
 
 namespace ringtrain {
 
-SumThread::SumThread(std::function<void(View)> sum)
+SumThread::SumThread(std::function<void(const StartedSum&)> sum)
     : sum_(std::move(sum)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-void SumThread::start(View view) {
+void SumThread::start(const StartedSum& sum) {
   const std::scoped_lock lock(mutex_);
   if (failure_) std::rethrow_exception(failure_);
-  waiting_.push_back(view);
+  waiting_.push_back(sum);
   changed_.notify_all();
 }
 
@@ -27,11 +27,11 @@ void SumThread::run(const std::stop_token& stop) {
   ::prctl(PR_SET_TIMERSLACK, 1);  // naps of microseconds; by default they take 50 us longer
   std::unique_lock lock(mutex_);
   while (changed_.wait(lock, stop, [&] { return !waiting_.empty(); })) {
-    const View view = waiting_.front();
+    const StartedSum next = waiting_.front();
     lock.unlock();
     std::exception_ptr failure;
     try {
-      sum_(view);
+      sum_(next);
     } catch (...) {
       failure = std::current_exception();
     }

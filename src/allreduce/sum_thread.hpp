@@ -6,31 +6,38 @@
 #include <mutex>
 #include <thread>
 
+#include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 
-/// A thread that sums one view after the other, in the order they were handed over. Asleep while it
+/// A sum that was started: of these gradients, which travel between hosts as `wire`.
+struct StartedSum {
+  View gradients;
+  Element wire = Element::fp32;
+};
+
+/// A thread that sums one after the other, in the order they were handed over. Asleep while it
 /// has none.
 class SumThread {
  public:
   /// The destructor waits for the sum the thread is in: make that end first.
-  explicit SumThread(std::function<void(View)> sum);
+  explicit SumThread(std::function<void(const StartedSum&)> sum);
 
   /// Both rethrow what a sum before threw.
-  void start(View view);
+  void start(const StartedSum& sum);
   /// Waits until all are summed.
   void finish();
 
  private:
   void run(const std::stop_token& stop);
 
-  std::function<void(View)> sum_;
+  std::function<void(const StartedSum&)> sum_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<View> waiting_;    // guarded by mutex_; the front one is being summed
-  std::exception_ptr failure_;  // guarded by mutex_
-  std::jthread thread_;         // last: it uses the others
+  std::deque<StartedSum> waiting_;  // guarded by mutex_; the front one is being summed
+  std::exception_ptr failure_;      // guarded by mutex_
+  std::jthread thread_;             // last: it uses the others
 };
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/rounding_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "train/host_trainer.hpp"
 #include "train/network.hpp"
@@ -19,7 +20,7 @@ class CpuSite final : public Site {
   CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
           Progress& progress);
 
-  std::vector<std::string> notes() const override { return {}; }
+  std::vector<std::string> notes() const override { return notes_; }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return state_; }
   StateCopy& state_copy() override { return copy_; }
@@ -69,6 +70,10 @@ class CpuSite final : public Site {
   };
 
   View initial();
+  Communicator& gradient_sums() {
+    if (plan_.options.gradient_dtype == Element::fp32) return *communicator_;
+    return rounded_sums_;
+  }
   std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
   HostTrainer::Parts parts(GradientReducer& reducer) {
     return {*training_,
@@ -85,6 +90,7 @@ class CpuSite final : public Site {
   const Plan& plan_;
   Progress& progress_;
   const std::string plans_;
+  const std::vector<std::string> notes_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
   const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
@@ -94,6 +100,7 @@ class CpuSite final : public Site {
   Optimizer optimizer_;
   TrainingState state_;
   Copy copy_;
+  RoundingCommunicator rounded_sums_;
   GradientReducer reducer_, no_sums_;
   std::unique_ptr<Program> training_, evaluation_;
 };
@@ -104,6 +111,15 @@ std::string plans_of(const MpiSession& session, const ThreadPlan& threads) {
   const bool plain = session.hosts() == 1 || session.hosts() == session.size();
   const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
   return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
+}
+
+std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session) {
+  const Element element = plan.options.gradient_dtype;
+  if (element == Element::fp32 || session.hosts() > 1) return {};
+  return {fmt::format(
+      "--gradient-dtype {} changes nothing: gradients travel in it between hosts, and all ranks "
+      "are on one, where they are summed in fp32",
+      name_of(element))};
 }
 
 std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
@@ -124,6 +140,7 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
     : plan_(plan),
       progress_(progress),
       plans_(plans_of(session, threads)),
+      notes_(notes_of(plan, session)),
       communicator_(
           communicator_of(plan, session,
                           {.overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
@@ -142,7 +159,8 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
              averaged_statistics_),
       copy_(state_),
-      reducer_(*communicator_, sums_.all(), plan.bucket_bytes()),
+      rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
       no_sums_(*alone_, sums_.all()) {
   const bool averaged = averaged_statistics_.view().size() > 0;
   training_ = compile(Mode::training, parameters_, statistics_);

@@ -224,10 +224,9 @@ void Parser::check_contradictions() const {
   if (narrow && on_cpus)
     throw usage("--precision",
                 "CPUs train in auto, fp32; bf16 and fp16 are for GPUs, here or --plan-device GPU");
-  if (o.gradient_dtype != Element::fp32 && on_cpus)
-    throw usage("--gradient-dtype",
-                "between CPUs gradients are fp32; fp16 and bf16 are for GPUs, here or "
-                "--plan-device GPU");
+  if (o.gradient_dtype != Element::fp32 && o.allreduce == Allreduce::mpi)
+    throw usage("--gradient-dtype with --allreduce mpi",
+                "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
   check_checkpoint_options();
 }
 

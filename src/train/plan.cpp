@@ -191,9 +191,6 @@ void check_device(const Options& o) {
   if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
     throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
-  if (!gpu && o.gradient_dtype != Element::fp32)
-    throw Error(Exit::usage, std::string("--gradient-dtype ") + name_of(o.gradient_dtype),
-                "sums between GPUs, but this run computes on CPUs; leave it out or say fp32");
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
   s.accumulates = o.accumulate > 1;
-  s.gradient_dtype = o.gradient_dtype;
+  if (o.plan_device) s.gradient_dtype = o.gradient_dtype;  // between CPUs it takes no memory
   if (o.sync_batchnorm) s.batch_norms = BatchNorms::all_ranks;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);

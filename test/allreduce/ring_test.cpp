@@ -1,6 +1,7 @@
 #include "ringtrain/allreduce/ring.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"
@@ -10,14 +11,15 @@ using namespace ringtrain;
 namespace {
 
 // Sums values[rank] in place over thread ranks, `rounds` times over.
-void sum_on_threads(std::vector<std::vector<float>>& values, RingTuning tuning = {},
-                    int rounds = 1) {
+void sum_on_threads(std::vector<std::vector<float>>& values, RingTuning tuning = {}, int rounds = 1,
+                    Element wire = Element::fp32) {
   const int ranks = static_cast<int>(values.size());
   ThreadRing threads(ranks);
   on_threads(ranks, [&](int rank) {
     ThreadRing::Link link(threads, rank);
     Ring ring(link, tuning);
-    for (int round = 0; round < rounds; ++round) ring.sum(values[static_cast<std::size_t>(rank)]);
+    for (int round = 0; round < rounds; ++round)
+      ring.sum(values[static_cast<std::size_t>(rank)], wire);
   });
 }
 
@@ -72,6 +74,51 @@ TEST_CASE("Ring: one ring sums again and again") {
   sum_on_threads(values, {}, 5);
 
   for (const auto& result : values) REQUIRE(result == std::vector<float>(1000, 243.0f));
+}
+
+TEST_CASE("Ring: sums that travel in 16 bits are near the sum and the same on every rank") {
+  const Element wire = GENERATE(Element::fp16, Element::bf16);
+  const int ranks = GENERATE(1, 2, 3, 5, 8);
+  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{1001}, std::size_t{150'001});
+  const std::size_t window = GENERATE(std::size_t{1}, std::size_t{32});
+  CAPTURE(name_of(wire), ranks, count, window);
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(rough_values(count, rank));
+  const auto expected = ring_order_sum(values);
+  float largest = 0;
+  for (const auto& each : values)
+    for (const float value : each) largest = std::max(largest, std::abs(value));
+
+  sum_on_threads(values, {.largest_segment = 512, .smallest_segment = 16, .window = window}, 1,
+                 wire);
+
+  // Half a unit of the last place of a running sum, which is at most so large, at each rank.
+  const float unit = wire == Element::fp16 ? 0x1p-11f : 0x1p-8f;
+  const float most = static_cast<float>(ranks * ranks) * largest * unit;
+  for (const auto& result : values) {
+    REQUIRE(same_bits(result, values[0]));
+    for (std::size_t i = 0; i < count; ++i) REQUIRE(std::abs(result[i] - expected[i]) <= most);
+  }
+  if (ranks == 1) CHECK(same_bits(values[0], expected));
+}
+
+TEST_CASE("Ring: 16 and 32 bits take turns on one link, and what is not finite arrives") {
+  std::vector<std::vector<float>> values(3, std::vector<float>(1000, 1.0f));
+  values[1][500] = INFINITY;
+  values[2][501] = NAN;
+  ThreadRing threads(3);
+  on_threads(3, [&](int rank) {
+    ThreadRing::Link link(threads, rank);
+    Ring ring(link);
+    for (const Element wire : {Element::bf16, Element::fp32, Element::fp16, Element::bf16})
+      ring.sum(values[static_cast<std::size_t>(rank)], wire);
+  });
+  for (const auto& result : values) {
+    CHECK(result[0] == 81.0f);
+    CHECK(result[500] == INFINITY);
+    CHECK(std::isnan(result[501]));
+    CHECK(result[999] == 81.0f);
+  }
 }
 
 TEST_CASE("Ring: sends no more than a window ahead of what it receives") {

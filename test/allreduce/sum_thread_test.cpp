@@ -10,10 +10,10 @@ using namespace ringtrain;
 
 TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
   std::vector<std::size_t> summed;
-  SumThread thread([&](View view) { summed.push_back(view.size()); });
+  SumThread thread([&](const StartedSum& sum) { summed.push_back(sum.gradients.size()); });
   std::vector<float> flat(100);
 
-  for (std::size_t size = 1; size <= 100; ++size) thread.start({flat.data(), size});
+  for (std::size_t size = 1; size <= 100; ++size) thread.start({{flat.data(), size}});
   thread.finish();
 
   REQUIRE(summed.size() == 100);
@@ -22,21 +22,21 @@ TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
 
 TEST_CASE("SumThread: a failure comes back to the caller, and no later sum is tried") {
   std::atomic<int> tried{0};
-  SumThread thread([&](View) {
+  SumThread thread([&](const StartedSum&) {
     ++tried;
     throw Error("sum", "broken");
   });
   float value = 0;
 
-  thread.start({&value, 1});
+  thread.start({{&value, 1}});
 
   CHECK_THROWS_WITH(thread.finish(), Catch::Contains("broken"));
-  CHECK_THROWS_WITH(thread.start({&value, 1}), Catch::Contains("broken"));
+  CHECK_THROWS_WITH(thread.start({{&value, 1}}), Catch::Contains("broken"));
   CHECK(tried == 1);
 }
 
 TEST_CASE("SumThread: ends when nothing was ever started") {
-  SumThread thread([](View) {});
+  SumThread thread([](const StartedSum&) {});
 
   thread.finish();
 }

@@ -34,4 +34,5 @@ run 1x4 sizes
 for layout in 2x1 3x1 4x1 2x2; do run $layout@1gbit sizes from_kib=1024 rounds=7; done
 run 2x1 sizes
 for layout in 2x1 4x1; do run $layout@1gbit overlap idle=1; run $layout@1gbit overlap; done
+for layout in 2x1@100mbit 2x1@1gbit 4x1@1gbit; do run $layout wire from_kib=1024 to_kib=16384 rounds=7; done
 run 1x2 overlap

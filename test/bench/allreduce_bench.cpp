@@ -1,8 +1,9 @@
-// allreduce_bench sizes|overlap [KEY=NUMBER...], under mpirun: how fast gradients are summed.
+// allreduce_bench sizes|overlap|wire [KEY=NUMBER...], under mpirun: how fast gradients are summed.
 //
 // sizes: our ring against MPI_Allreduce and, between hosts, one plain TCP stream, in turn.
 // overlap: a step that computes `compute_ms` in 8 pieces (`idle`: sleeps, as if a GPU computed) and
 // sums `kib`, with and without overlap.
+// wire: sums between hosts whose numbers travel as fp32, fp16 and bf16, in turn.
 // The keys and their defaults are in Settings.
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -132,6 +133,31 @@ void measure_sizes(const MpiSession& session, const Settings& settings) {
   }
 }
 
+void measure_wire(const MpiSession& session, const Settings& settings) {
+  const auto ring = make_communicator("ring", session, settings.communicator(session, true));
+  const Buffer memory = ring->memory().allocate(settings["to_kib"] * 256);
+  if (session.rank() == 0)
+    fmt::print("{} ranks on {} hosts; milliseconds a sum\n{:>9} {:>15} {:>15} {:>6} {:>15} {:>6}\n",
+               session.size(), session.hosts(), "KiB", "fp32", "fp16", "ratio", "bf16", "ratio");
+  for (std::size_t kib = settings["from_kib"]; kib <= settings["to_kib"]; kib *= 4) {
+    std::map<Element, std::vector<double>> times, ratios;
+    for (std::size_t round = 0; round < settings["rounds"]; ++round)
+      for (const Element wire : {Element::fp32, Element::fp16, Element::bf16}) {
+        times[wire].push_back(time_of(session, 1, [&] {
+          ring->start_rounded_sum(memory.view().slice(0, kib * 256), wire);
+          ring->finish();
+        }));
+        ratios[wire].push_back(times[Element::fp32].back() / times[wire].back());
+      }
+    if (session.rank() != 0) continue;
+    fmt::print("{:>9} {:>15}", kib, with_spread(times[Element::fp32], 1e3));
+    for (const Element wire : {Element::fp16, Element::bf16})
+      fmt::print(" {:>15} {:>6.2f}", with_spread(times[wire], 1e3), median(ratios[wire]));
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+}
+
 // Arithmetic that needs nothing but a core.
 double compute(std::size_t iterations) {
   double x = 0.5;
@@ -220,9 +246,14 @@ int main(int argc, char** argv) {
     const std::string mode = argc > 1 ? argv[1] : "";
     Settings settings;
     for (int i = 2; i < argc; ++i) settings.read(argv[i]);
-    if (mode != "sizes" && mode != "overlap")
-      session.fail_together("allreduce_bench sizes|overlap [KEY=NUMBER...]", Exit::usage);
-    mode == "sizes" ? measure_sizes(session, settings) : measure_overlap(session, settings);
+    if (mode == "sizes")
+      measure_sizes(session, settings);
+    else if (mode == "overlap")
+      measure_overlap(session, settings);
+    else if (mode == "wire")
+      measure_wire(session, settings);
+    else
+      session.fail_together("allreduce_bench sizes|overlap|wire [KEY=NUMBER...]", Exit::usage);
   } catch (const std::exception& failure) {
     session.abort(failure);
   }

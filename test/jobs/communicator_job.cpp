@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,27 @@ void check_growing(const Case& test, Communicator& communicator, const MpiSessio
             fmt::format("exact sum: {}, {} elements in flight", test.name, view.size()));
 }
 
+// Only what travels between hosts is rounded.
+void check_rounded(const Case& test, Communicator& communicator, const MpiSession& session) {
+  for (const Element wire : {Element::fp16, Element::bf16}) {
+    const std::string here = fmt::format("{} as {}", test.name, name_of(wire));
+    auto values = rough_values(100'003, session.rank()), exact = values;
+    communicator.start_rounded_sum({values.data(), values.size()}, wire);
+    communicator.start_sum({exact.data(), exact.size()});
+    communicator.finish();
+    require(session.all_equal(hash_of(values)), "equal bits on all ranks: " + here);
+    float most = 0, largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      most = std::max(most, std::abs(values[i] - exact[i]));
+      largest = std::max(largest, std::abs(exact[i]));
+    }
+    const bool travels = test.kind != std::string("mpi") && session.size() > 1 &&
+                         (test.options.ranks_a_host == 1 || session.hosts() > 1);
+    if (travels) require(most > 0, "rounding: " + here);
+    require(most <= largest * (wire == Element::fp16 ? 0.002f : 0.016f), "a near sum: " + here);
+  }
+}
+
 void check_broadcast(const Case& test, Communicator& communicator, const MpiSession& session) {
   for (int root = 0; root < session.size(); ++root) {
     auto values = exact_values(1001, session.rank());
@@ -117,6 +139,7 @@ int main(int argc, char** argv) {
       check_growing(test, *communicator, session);
       check_sums(test, *communicator, session);
       check_rounds(test, *communicator, session);
+      check_rounded(test, *communicator, session);
       check_broadcast(test, *communicator, session);
     }
   } catch (const std::exception& failure) {

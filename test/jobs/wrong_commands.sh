@@ -49,7 +49,7 @@ expect 0 64 "--require-efficiency" --require-efficiency 0.9
 expect 0 64 "unexpected|positional|nothing.*resnet20" resnet20
 expect 2 64 "--device cuda" --device cuda
 expect 2 64 "--precision.*fp16" --precision fp16
-expect 2 64 "--gradient-dtype.*fp16" --gradient-dtype fp16
+expect 2 64 "--gradient-dtype with --allreduce mpi: .*--allreduce ring" --gradient-dtype fp16 --allreduce mpi
 expect 2 64 "--eval-only" --eval-only --data shapes --model mlp
 expect 2 64 "--interface.*nosuch0" --interface nosuch0 --data shapes --steps 1
 # --- configuration files

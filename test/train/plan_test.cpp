@@ -153,10 +153,6 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o.precision = Precision::fp16;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
   o = options("mlp");
-  o.gradient_dtype = Element::bf16;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1),
-                    Catch::Contains("--gradient-dtype bf16: sums between GPUs"));
-  o = options("mlp");
   o.allreduce = Allreduce::nccl;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce nccl: sums between GPUs"));
   o = options("mlp");

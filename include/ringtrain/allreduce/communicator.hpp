@@ -23,6 +23,9 @@ class Communicator {
   /// Starts summing `gradients` in place over all ranks, after the compute work queued so far. The
   /// view must not be touched before finish(). The ring adds in a fixed order: same bits every run.
   virtual void start_sum(View gradients) = 0;
+  /// As start_sum(), but between hosts the numbers travel as `element`, where the communicator can:
+  /// a ring between CPUs does. Same bits on all ranks.
+  virtual void start_rounded_sum(View gradients, Element /*element*/) { start_sum(gradients); }
   /// Starts averaging 16-bit gradients, otherwise as start_sum(): each number is divided by the
   /// ranks before it is added, so that sums of fp16 do not overflow. Between GPUs only; throws
   /// Error elsewhere.

@@ -1,9 +1,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
@@ -25,6 +27,9 @@ class RingLink {
   /// Waits for this message and all before it.
   virtual void wait_received(Ticket last) = 0;
   virtual void wait_sent(Ticket last) = 0;
+  /// Makes `values`, which are about to be sent, what the right neighbour will receive: for links
+  /// that round.
+  virtual void as_received(std::span<float> /*values*/) {}
 };
 
 /// How a ring cuts what it sends. Changes speed, never the result.
@@ -44,14 +49,20 @@ class Ring {
  public:
   /// `link` outlives the ring.
   explicit Ring(RingLink& link, RingTuning tuning = {});
-  /// Collective, with the same size on all ranks. Waits until the sum is there and `data` may be
-  /// written again.
-  void sum(std::span<float> data);
+  ~Ring();
+  /// Collective, with the same size and element on all ranks. Waits until the sum is there and
+  /// `data` may be written again. `wire`: what the numbers are rounded to on their way. A running
+  /// sum is rounded once a rank that it passes, the sum itself once, so that all have the same.
+  void sum(std::span<float> data, Element wire = Element::fp32);
 
  private:
+  RingLink& link_through(Element wire);
+  void sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning);
+
   RingLink& link_;
   RingTuning tuning_;
-  std::vector<float> inbox_;  // `window` segments that wait to be added
+  std::unique_ptr<RingLink> fp16_, bf16_;  // over link_, once there was need
+  std::vector<float> inbox_;               // `window` segments that wait to be added
 };
 
 /// Part k of n near-equal parts of `count` elements; cut between cache lines, so that ranks that

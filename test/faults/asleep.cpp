@@ -1,11 +1,13 @@
-// The whole program, in which a rank falls asleep for ever; the linker puts these functions in the
-// place of the program's (--wrap, see CMakeLists.txt).
+// The whole program, in which a rank falls asleep for ever, or takes all memory there is; the linker
+// puts these functions in the place of the program's (--wrap, see CMakeLists.txt).
 //   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save
+//   HUNGRY="RANK CALL"        from its CALLth batch on, 16 MiB a batch
 #include <unistd.h>
 
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/launch.hpp"
@@ -43,6 +45,17 @@ void maybe_sleep(const std::string& here) {
   ++calls;
 }
 
+void maybe_eat() {
+  static int calls = 0;
+  const char* text = std::getenv("HUNGRY");
+  std::istringstream words(text == nullptr ? "" : text);
+  int rank = -1, call = 0;
+  words >> rank >> call;
+  if (rank != launch_from_environment().rank || ++calls < call) return;
+  static std::vector<std::vector<char>> eaten;
+  eaten.emplace_back(std::size_t{16} << 20, 'x');
+}
+
 }  // namespace
 
 std::unique_ptr<Site> sleepy_site(const Plan& plan, const ThreadPlan& threads,
@@ -53,6 +66,7 @@ std::unique_ptr<Site> sleepy_site(const Plan& plan, const ThreadPlan& threads,
 
 const Batch* sleepy_batch(Loader* loader) {
   maybe_sleep("data");
+  maybe_eat();
   return next_batch(loader);
 }
 

@@ -5,7 +5,10 @@ mpirun=$1 train=$2 sleepy_train=$3 bad=0
 work=$(mktemp -d)
 export TMPDIR=$work  # where reports go
 here=$(dirname "$(readlink -f "$0")")
-trap 'rm -rf "$work"' EXIT
+groups=/sys/fs/cgroup/memory limit=memory.limit_in_bytes  # version 1, or 2:
+[ -e /sys/fs/cgroup/cgroup.controllers ] && groups=/sys/fs/cgroup limit=memory.max
+export GROUP=$groups/ringtrain-$$
+trap 'rm -rf "$work"; rmdir "$GROUP" 2>/dev/null' EXIT
 
 # start NAME RANKS [OPTION]...: a job that runs until something happens; rank R's process is in NAME/R
 start() {
@@ -62,6 +65,20 @@ start first_killed 3
 trains first_killed
 fault first_killed KILL 0
 ends first_killed 8 "71 137" 'rank 0 .*has ended without a word|noticed that process rank 0 '
+
+# Out of memory: the kernel kills the rank.
+if mkdir "$GROUP" 2>/dev/null && echo 600M 2>/dev/null >"$GROUP/$limit"; then
+  train=$sleepy_train LIMITED=2 HUNGRY="2 300" start hungry 3
+  trains hungry
+  until grep -qs '^oom_kill [1-9]' "$GROUP"/memory.oom_control "$GROUP"/memory.events || ! kill -0 "$(cat "$work/hungry/mpirun")" 2>/dev/null; do
+    sleep 0.05
+  done
+  date +%s.%N >"$work/hungry/fault"
+  ends hungry 5 "71 137" 'rank 2 on .* has ended without a word'
+  grep -qs '^oom_kill [1-9]' "$GROUP"/memory.oom_control "$GROUP"/memory.events || wrong hungry "was not out of memory"
+else
+  echo "hungry: skipped, no control group of memory can be made here, so that no rank runs out of it"
+fi
 
 start stopped 3
 start first_stopped 3

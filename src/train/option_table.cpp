@@ -104,6 +104,9 @@ void add_run_and_device(Table& t, Options& o) {
         whole(1, 1000 * million));
   t.add(o.accumulate, {"accumulate", "K", "batches whose gradients make one step"},
         whole(1, million));
+  t.add(o.as_ranks,
+        {"as-ranks", "R", "train on the images a step of R ranks; accumulate to have room", "none"},
+        whole(1, million));
   t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
         whole(0, million));
   t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
@@ -162,6 +165,13 @@ void add_communication(Table& t, Options& o) {
   t.add(o.watchdog,
         {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},
         enumerator<Watching>());
+
+  t.group("cluster");
+  t.add(o.restarts,
+        {"restarts", "N",
+         "with scripts/supervise before mpirun: start again when a rank is lost or stuck"},
+        whole(0, million));
+  t.flag(o.without_lost_hosts, "without-lost-hosts", "then leave out hosts that were lost");
 }
 
 void add_checkpoint(Table& t, Options& o) {

@@ -118,6 +118,7 @@ class Parser {
   void need(const std::string& name, bool kept, std::string_view why) const;
   void check_contradictions() const;
   void check_checkpoint_options() const;
+  void check_supervised() const;
 
   std::vector<std::string> words_;
   Request request_;
@@ -218,6 +219,7 @@ void Parser::check_contradictions() const {
     throw usage(
         o.eval_only ? "--verify-resume with --eval-only" : "--verify-resume with --baseline",
         "each is all that a run does; give one of them");
+  need("without-lost-hosts", given("restarts"), "says how --restarts N starts again; add it");
   need("plan-device", o.plan, "says what --plan is for; add it");
   const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
   const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);
@@ -246,6 +248,15 @@ void Parser::check_checkpoint_options() const {
                 "nothing to evaluate: add --checkpoint-dir DIR, --resume FILE or --init-from FILE");
 }
 
+// The supervisor gives ranks --restarts 0.
+void Parser::check_supervised() const {
+  const int restarts = request_.options.restarts;
+  if (restarts > 0)
+    throw usage(fmt::format("--restarts {}", restarts),
+                "a job cannot start itself again; put the supervisor before what starts the ranks: "
+                "scripts/supervise mpirun -np N train --restarts N ... (train.sbatch does)");
+}
+
 Command Parser::parse(int argc, const char* const* argv) try {
   using enum Command::Action;
   words_.assign(argv + std::min(argc, 1), argv + argc);
@@ -269,6 +280,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
   if (given("model-file")) request_.options.model.clear();
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
   if (request_.options.plan) return {.action = plan, .options = request_.options};
+  check_supervised();
   return {.options = request_.options};
 } catch (const CLI::ParseError& failure) {
   throw usage("command line", failure.what());

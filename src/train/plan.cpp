@@ -75,12 +75,43 @@ OptimizerSettings optimizer_of(const Options& o, const Model& model) {
   return settings;
 }
 
+int most_on_a_rank(std::int64_t batch, int ranks) {
+  return static_cast<int>((batch + ranks - 1) / ranks);
+}
+
+// Into so many micro-steps that no rank has more than `most` images at a time. Where nothing
+// divides like that, into as many as leave each rank an image.
+int micro_steps(std::int64_t global, int ranks, int least, int most) {
+  int found = least;
+  for (int k = least; global / k >= ranks; ++k) {
+    if (global % k != 0) continue;
+    found = k;
+    if (most_on_a_rank(global / k, ranks) <= most) break;
+  }
+  return found;
+}
+
+// From here on, options say what is done.
+void act_as(int ranks, Plan& plan, const Tell& tell) {
+  Options& o = plan.options;
+  const int before = most_on_a_rank(plan.global_batch / o.accumulate, ranks);
+  o.batch.reset();
+  o.global_batch = plan.global_batch;
+  o.accumulate = micro_steps(plan.global_batch, plan.ranks, o.accumulate, before);
+  const int now = most_on_a_rank(plan.global_batch / o.accumulate, plan.ranks);
+  tell(fmt::format(
+      "as {} ranks: {} images a step, {} times {} or less on a rank{}", ranks, plan.global_batch,
+      o.accumulate, now,
+      now > before ? fmt::format("; no division leaves it the {} of before", before) : ""));
+}
+
 // Fills batch sizes in and checks that every rank gets work.
-void share_work(Plan& plan, int rank) {
+void share_work(Plan& plan, int rank, const Tell& tell) {
   Options& o = plan.options;
   if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
   const std::int64_t global =
-      o.global_batch ? *o.global_batch : std::int64_t{*o.batch} * plan.ranks * o.accumulate;
+      o.global_batch ? *o.global_batch
+                     : std::int64_t{*o.batch} * o.as_ranks.value_or(plan.ranks) * o.accumulate;
   if (global > 100'000'000)
     throw Error(
         Exit::usage, "batch size",
@@ -89,6 +120,7 @@ void share_work(Plan& plan, int rank) {
   if (plan.global_batch % o.accumulate != 0)
     throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
                 fmt::format("is not a multiple of --accumulate {}", o.accumulate));
+  if (o.as_ranks && *o.as_ranks != plan.ranks) act_as(*o.as_ranks, plan, tell);
   plan.micro_batch = plan.global_batch / o.accumulate;
   if (plan.micro_batch < plan.ranks)
     throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
@@ -216,7 +248,7 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell
   plan.options.model = source.identity(plan.model);
   complete(plan.options, plan.model);
   check_classes(plan);
-  share_work(plan, rank);
+  share_work(plan, rank, tell);
   set_length(plan);
 
   const Recipe& recipe = plan.model.recipe;

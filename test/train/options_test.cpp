@@ -80,6 +80,9 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--progress on",
                                         "--baseline",
                                         "--check-every 5",
+                                        "--as-ranks 4",
+                                        "--restarts 2",
+                                        "--restarts 2 --without-lost-hosts",
                                         "--verify-resume 8",
                                         "--baseline --require-efficiency 0.9",
                                         "--plan",
@@ -138,6 +141,13 @@ TEST_CASE("options: --verify-resume may stand without a number") {
   CHECK(options("--verify-resume 6 --seed 3").verify_resume == 6);
   CHECK(options("--verify-resume=7").verify_resume == 7);
   CHECK_FALSE(options("--seed 3").verify_resume);
+}
+
+TEST_CASE("options: a job does not start itself again, and says who does") {
+  CHECK_THAT(refusal("--restarts 2"), Contains("scripts/supervise mpirun -np N train"));
+  CHECK_THAT(refusal("--without-lost-hosts"), Contains("--restarts N"));
+  CHECK(options("--restarts 2 --without-lost-hosts --restarts 0").restarts == 0);
+  CHECK_THAT(parse_line("--restarts 2 --print-config").text, Contains("\nrestarts = 2\n"));
 }
 
 TEST_CASE("options: a plan is a local command, for the device that it names") {

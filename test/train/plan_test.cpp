@@ -111,6 +111,40 @@ TEST_CASE("plan: a global batch that does not divide gives the first ranks one i
   CHECK(make_plan(o, 1, 2, 3).share.first == 7);
 }
 
+TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at a time") {
+  struct Case {
+    int batch, accumulate, as, ranks, global, micro_steps, most;
+  };
+  const auto c = GENERATE(Case{32, 1, 4, 3, 128, 2, 22}, Case{32, 2, 4, 3, 256, 4, 22},
+                          Case{32, 1, 4, 1, 128, 4, 32}, Case{32, 2, 2, 4, 128, 2, 16},
+                          Case{1, 1, 4, 3, 4, 1, 2}, Case{127, 1, 1, 1, 127, 1, 127});
+  CAPTURE(c.batch, c.accumulate, c.as, c.ranks);
+  Options o = options("mlp");
+  o.batch = c.batch;
+  o.accumulate = c.accumulate;
+  o.as_ranks = c.as;
+  std::string told;
+
+  const Plan plan = make_plan(o, 1, 0, c.ranks, [&](const std::string& line) { told += line; });
+
+  CHECK(plan.global_batch == c.global);
+  CHECK(plan.options.accumulate == c.micro_steps);
+  CHECK(plan.share.count == c.most);
+  const std::string division = std::to_string(c.micro_steps) + " times " + std::to_string(c.most);
+  CHECK((told.find(division) != std::string::npos) == (c.as != c.ranks));
+  CHECK((told.find("no division") != std::string::npos) == (c.batch < c.most));
+}
+
+TEST_CASE("plan: as other ranks, a global batch stays what it is") {
+  Options o = options("mlp");
+  o.global_batch = 126;
+  o.as_ranks = 2;
+
+  CHECK(make_plan(o, 1, 0, 1).options.accumulate == 2);
+  o.global_batch = 127;  // a prime number
+  CHECK(make_plan(o, 1, 0, 1).options.accumulate == 127);
+}
+
 TEST_CASE("plan: epochs and steps are two ways to say the same length") {
   Options o = options("mlp");
   o.global_batch = 300;

@@ -48,6 +48,7 @@ struct Options {
   std::optional<std::int64_t> steps;
   std::optional<int> batch, global_batch;
   int accumulate = 1;
+  std::optional<int> as_ranks;  ///< whose images a step are trained on, by however many there are
   int eval_every = 1;
   bool eval_only = false;
   std::optional<int> check_every;
@@ -68,6 +69,9 @@ struct Options {
   Element gradient_dtype = Element::fp32;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
+
+  int restarts = 0;  ///< for the supervisor, which runs without MPI and without this program
+  bool without_lost_hosts = false;
 
   std::string checkpoint_dir;  ///< empty: no checkpoints
   CheckpointEvery checkpoint_every;

@@ -5,7 +5,8 @@
 #   hosts.sh check              exit 0 if hosts can be made here, else say why not
 #   hosts.sh up N [RATE]        make hosts 0..N-1, e.g. with 1gbit links (default: no limit)
 #   hosts.sh exec I COMMAND...  run COMMAND on host I
-#   hosts.sh mpirun RANKS_A_HOST COMMAND...   start an MPI job over TCP on all hosts; more mpirun flags in $MPIRUN_FLAGS
+#   hosts.sh mpirun RANKS_A_HOST COMMAND...   start an MPI job over TCP on all hosts; more mpirun flags in $MPIRUN_FLAGS,
+#                               what starts mpirun in $MPIRUN_BY
 #   hosts.sh cut|heal I         take down or restore the link of host I
 #   hosts.sh power I            host I loses power: its processes die, and nobody hears of it
 #   hosts.sh pids I             the processes on host I
@@ -91,7 +92,7 @@ mpi_job() {
   done
   export HOSTS_RUN OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   # shellcheck disable=SC2086
-  on_host "${prefix}0" mpirun -np "$ranks" --hostfile "$run/hostfile" --map-by node --bind-to none \
+  on_host "${prefix}0" ${MPIRUN_BY:-} mpirun -np "$ranks" --hostfile "$run/hostfile" --map-by node --bind-to none \
     --mca plm rsh --mca plm_rsh_agent "$here/remote_shell.sh" --mca plm_rsh_no_tree_spawn 1 \
     --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" ${MPIRUN_FLAGS:-} "$@"
 }

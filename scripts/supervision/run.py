@@ -1,0 +1,110 @@
+"""One run of a command, with signals handed on to it, and what it writes passed on and looked at."""
+import fcntl
+import os
+import pty
+import re
+import signal
+import subprocess
+import termios
+import threading
+import time
+import tty
+
+KEPT_BYTES = 1 << 18  # of standard error: reports come last
+STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
+HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
+             signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
+GOES_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+class Run:
+    """Of a session of its own, so that Ctrl-C comes to it once: from here."""
+
+    def __init__(self, words):
+        self.began, self.seconds, self.code = time.monotonic(), 0.0, 0
+        self.kept, self.trained = b"", False
+        (out, its_out), (error, its_error) = stream_like(1), stream_like(2)
+        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_out, stderr=its_error, start_new_session=True)
+        os.close(its_out)
+        os.close(its_error)
+        self.threads = [threading.Thread(target=self.relay, args=streams, daemon=True) for streams in ((out, 1), (error, 2))]
+        for thread in self.threads:
+            thread.start()
+
+    def relay(self, source, target):
+        for text in iter(lambda: read(source), b""):
+            self.trained = self.trained or STEP.search(text) is not None
+            if target == 2:
+                self.kept = (self.kept + text)[-KEPT_BYTES:]
+            write(target, text)
+        os.close(source)
+
+    def wait(self):
+        code = self.process.wait()
+        for thread in self.threads:
+            thread.join(2)  # what outlives mpirun may hold its streams open
+        self.seconds, self.code = time.monotonic() - self.began, 128 - code if code < 0 else code
+        return self
+
+    @property
+    def text(self):
+        return self.kept.decode(errors="replace")
+
+
+def stream_like(target):
+    """Both ends of a terminal where `target` is one, for the progress bar; else of a pipe."""
+    if not os.isatty(target):
+        return os.pipe()
+    ours, its = pty.openpty()
+    tty.setraw(its)
+    fcntl.ioctl(its, termios.TIOCSWINSZ, fcntl.ioctl(target, termios.TIOCGWINSZ, bytes(8)))
+    return ours, its
+
+
+def read(source):
+    try:
+        return os.read(source, 1 << 16)
+    except OSError:
+        return b""  # a terminal that nobody writes to any more
+
+
+def write(target, text):
+    try:
+        while text:
+            text = text[os.write(target, text):]
+    except OSError:
+        pass  # who read it has gone: training goes on
+
+
+class Signals:
+    """Hands signals on to the run there is, or that comes next."""
+
+    def __init__(self):
+        self.current, self.waiting, self.ended_by = None, [], ""
+        for number in HANDED_ON:
+            if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+                signal.signal(number, self.take)
+
+    def take(self, number, _frame):
+        if number not in GOES_ON:
+            self.ended_by = signal.Signals(number).name
+        if self.current or self.ended_by:  # between runs, there is nothing to save
+            self.waiting.append(HANDED_ON[number])
+        self.hand_on()
+
+    def hand_on(self):
+        while self.current and self.waiting:
+            self.current.process.send_signal(self.waiting.pop(0))
+
+    def run(self, words):
+        self.current = Run(words)
+        self.hand_on()
+        self.current.wait()
+        run, self.current = self.current, None
+        return run
+
+    def sleep(self, seconds):
+        """Unless the job is to end."""
+        ends = time.monotonic() + seconds
+        while not self.ended_by and time.monotonic() < ends:
+            time.sleep(0.1)

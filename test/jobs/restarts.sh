@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# restarts.sh MPIRUN TRAIN SUPERVISE COMPARE_CHECKPOINTS: a job whose rank is killed is started again and comes to the undisturbed
+# run's bits; as other ranks, it comes to the same weights; what a restart does not cure, and a signal, end it.
+set -u
+mpirun=$1 train=$(realpath "$2") supervise=$(realpath "$3") compare=$(realpath "$4")
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+job() { # RANKS OPTION...: in the foreground
+  local ranks=$1
+  shift
+  timeout 60 "$supervise" "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --threads 1 --eval-every 0 --log-every 20 "$@" \
+    >log 2>&1 </dev/null
+}
+start() { # RANKS OPTION...: in the background, until it has saved
+  : >log
+  "$supervise" "$mpirun" -np "$1" --oversubscribe "$train" --model mlp --data shapes --threads 1 --eval-every 0 --log-every 20 "${@:2}" >log 2>&1 </dev/null &
+  supervisor=$!
+  await "checkpoint [1-9]"
+}
+await() { for ((i = 0; i < 300; i++)); do has "$1" && return; sleep 0.05; done; }
+rank() { pgrep -P "$(pgrep -P "$supervisor" -x mpirun)" -x "$(basename "$train")" | sed -n "$(($1 + 1))p"; }
+state() { "$train" --inspect "$1" | tail -n 1; }
+last=step-0000000600.h5
+long=(--batch 32 --steps 600 --checkpoint-every 40)
+
+job 2 "${long[@]}" --checkpoint-dir calm
+check "undisturbed: exit code $?" test $? -eq 0
+start 2 "${long[@]}" --checkpoint-dir struck --restarts 2
+kill -9 "$(rank 1)"
+wait "$supervisor"
+check "a killed rank: exit code $?" test $? -eq 0
+check "a killed rank: told with its end and its checkpoint" \
+  has "^supervise: restart 1 of 2: rank 1 on $(hostname) (was ended by SIGKILL|has ended without a word) \(exit code (137|71) after [0-9]+ s\); going on from step-[0-9]{10}.h5$"
+check "a killed rank: goes on from a checkpoint" has "^resumed from step-"
+check "a killed rank: one restart" has "^supervise: done after 1 restart$"
+check "a killed rank: the undisturbed run's bits" is "$(state struck/$last)" "$(state calm/$last)"
+
+start 2 "${long[@]}" --steps 1000000 --checkpoint-dir ended --restarts 2
+kill -TERM "$(rank 0)"
+wait "$supervisor"
+check "SIGTERM to a rank: exit code $?" test $? -eq 143
+check "SIGTERM to a rank: no restart" lacks "restart 1"
+start 2 "${long[@]}" --steps 1000000 --checkpoint-dir ended --restarts 2
+kill -TERM "$supervisor"
+wait "$supervisor"
+check "SIGTERM to the supervisor: ends with mpirun's code, not $?" test $? -eq 1
+check "SIGTERM to the supervisor: no restart" has "^supervise: SIGTERM: not started again$"
+
+job 2 --global-batch 1 --restarts 2
+check "a wrong option: exit code $?" test $? -eq 64
+check "a wrong option: no restart" has "^supervise: exit code 64 after [0-9]+ s is nothing that a restart cures$"
+timeout 60 "$mpirun" -np 2 --oversubscribe "$train" --restarts 2 >log 2>&1
+check "without the supervisor: exit code $?" test $? -eq 64
+check "without the supervisor: told what to type" has "^train: --restarts 2: .*scripts/supervise mpirun"
+
+# Where there is no BatchNorm, other ranks come to the same weights.
+job 4 --batch 8 --steps 10 --checkpoint-dir four
+job 3 --batch 8 --steps 10 --checkpoint-dir three --as-ranks 4
+check "as other ranks: told" has "^as 4 ranks: 32 images a step, 2 times 6 or less on a rank$"
+check "as other ranks: the same weights" "$compare" four/step-0000000010.h5 three/step-0000000010.h5 1e-5
+exit $bad

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""supervise_test.py SUPERVISE: scripts/supervise with an mpirun and a train that only play: each run takes the next line of a
+script, `CODE [TEXT]`, and notes how it was called."""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SUPERVISE = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "scripts/supervise").resolve()
+sys.path.insert(0, str(SUPERVISE.parent))
+sys.dont_write_bytecode = True
+from supervision.ending import Ending
+from supervision.hosts import same_host
+
+KILLED = "mpirun noticed that process rank 1 with PID 99 on node n{} exited on signal 9 (Killed)."
+SILENT = "train: rank 0/4 on n0: the job cannot go on: rank 3 on n3 has not been heard for 10 s: it is stopped"
+
+TRAIN = """#!/bin/sh
+restarts=0 lost=false
+while [ $# -gt 0 ]; do
+  case $1 in --restarts) restarts=$2 ;; --without-lost-hosts) lost=true ;; --checkpoint-dir) echo "checkpoint-dir = \\"$2\\"" ;;
+    --resume) echo "resume = \\"$2\\"" ;; --bad) exit 64 ;; esac
+  shift
+done
+echo "restarts = $restarts
+without-lost-hosts = $lost"
+"""
+MPIRUN = """#!/bin/bash
+echo "$*" >>calls
+read -r code text <<<"$(sed -n "$(wc -l <calls)p" script)"
+[[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls' USR1; touch ready; while :; do sleep 0.02; done; }
+[[ $text == save* ]] && { touch "saves/step-${text#save}.h5"; text=; }
+[[ $text == "step "* ]] && echo "$text"
+[[ $text == file ]] && { cp "${*: -1}" seen; text=; }
+echo "$text" >&2
+[ "$code" -lt 128 ] || kill -$((code - 128)) $$
+exit "$code"
+"""
+
+
+FAST = """import runpy, sys
+names = runpy.run_path(sys.argv[1])
+names["main"].__globals__.update(PAUSE_S=0, LOCK_PAUSE_S=0)
+sys.exit(names["main"](sys.argv[2:]))"""
+
+
+class Playing(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        os.chdir(self.folder.name)
+        self.addCleanup(os.chdir, "/")
+        for name, text in (("train", TRAIN), ("mpirun", MPIRUN)):
+            pathlib.Path(name).write_text(text)
+            pathlib.Path(name).chmod(0o755)
+        os.mkdir("saves")
+
+    def play(self, script, words, code):
+        """What the supervisor said; the runs' commands are in self.calls."""
+        pathlib.Path("script").write_text("\n".join(script) + "\n")
+        done = subprocess.run([sys.executable, "-c", FAST, SUPERVISE, *words.split()], capture_output=True, text=True, timeout=20)
+        calls = pathlib.Path("calls")
+        self.calls = calls.read_text().splitlines() if calls.exists() else []
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stderr
+
+    def test_a_lost_rank_starts_the_job_again_from_its_checkpoints(self):
+        said = self.play(["137 " + KILLED.format(1), "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 0)
+        self.assertEqual(self.calls, ["-np 4 ./train --restarts 2 --checkpoint-dir saves --restarts 0"] * 2)
+        self.assertIn("restart 1 of 2: rank 1 on n1 was ended by SIGKILL (exit code 137", said)
+        self.assertIn("done after 1 restart", said)
+
+    def test_restarts_are_counted_in_all(self):
+        self.play(["71 step 1, loss"] * 5, "./mpirun -np 4 ./train --restarts 3", 71)
+        self.assertEqual(len(self.calls), 4)
+
+    def test_what_comes_again_is_not_started_again(self):
+        for code in (1, 64, 65, 66, 70, 73, 74, 75, 76, 77, 130, 143, 205):
+            with self.subTest(code):
+                pathlib.Path("calls").unlink(missing_ok=True)
+                said = self.play([str(code), "0"], "./mpirun -np 4 ./train --restarts 2", code)
+                self.assertEqual(len(self.calls), 1)
+                self.assertIn("nothing that a restart cures", said)
+
+    def test_twice_alike_before_anything_was_trained_is_the_end(self):
+        said = self.play(["139"] * 5, "./mpirun -np 4 ./train --restarts 4", 139)
+        self.assertEqual(len(self.calls), 2)
+        self.assertIn("twice in a row before anything was trained", said)
+
+    def test_runs_that_save_have_trained(self):
+        self.play(["139 save0000000001", "139 save0000000002", "139 save0000000003"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 139)
+        self.assertEqual(len(self.calls), 3)
+
+    def test_a_directory_that_a_lost_rank_still_holds_is_tried_again(self):
+        self.play(["71", "73", "73", "0"], "./mpirun -np 4 ./train --restarts 1 --checkpoint-dir saves", 0)
+        self.assertEqual(len(self.calls), 4)
+
+    def test_older_checkpoints_are_not_for_a_training_that_does_not_begin_with_them(self):
+        pathlib.Path("saves/step-0000000900.h5").touch()
+        self.play(["71 step 2, loss", "71 save0000000100", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves --resume never", 0)
+        self.assertTrue(self.calls[1].endswith("--restarts 0"))
+        self.assertTrue(self.calls[2].endswith("--resume saves/step-0000000100.h5"))
+
+    def test_a_silent_host_is_left_out_and_the_batch_kept(self):
+        words = "./mpirun --host n0,n1,n2,n3 -np 4 --map-by node ./train --restarts 2 --without-lost-hosts"
+        said = self.play(["71 " + SILENT, "0"], words, 0)
+        self.assertEqual(self.calls[1], "-np 3 --host n0,n1,n2 --map-by node ./train --restarts 2 --without-lost-hosts --as-ranks 4 --restarts 0")
+        self.assertIn("without n3, with 3 of 4 ranks", said)
+
+    def test_a_host_on_which_a_process_dies_twice_is_left_out(self):
+        script = [f"137 step 5, loss {KILLED.format(host)}" for host in (1, 2, 2)] + ["0"]
+        self.play(script, "./mpirun -np 4 --host n0:2,n1:2,n2:2 ./train --restarts 3 --without-lost-hosts", 0)
+        self.assertEqual(["--host n0:2,n1:2 " in call for call in self.calls], [False, False, False, True])
+
+    def test_a_host_file_loses_the_lines_of_the_host(self):
+        pathlib.Path("hosts").write_text("# ours\nn0 slots=2 max_slots=2\nn3.cluster.org slots=2\n")
+        pathlib.Path("mpirun").write_text(MPIRUN.replace('"${*: -1}" seen', '"$4" seen'))
+        self.play(["71 " + SILENT, "0 file"], "./mpirun --hostfile hosts -np 4 ./train --restarts 1 --without-lost-hosts", 0)
+        self.assertEqual(pathlib.Path("seen").read_text(), "# ours\nn0 slots=2 max_slots=2\n")
+
+    def test_signals_are_handed_on_and_end_it(self):
+        pathlib.Path("script").write_text("1 wait\n0\n")
+        job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
+        while not pathlib.Path("ready").exists():
+            time.sleep(0.01)
+        job.send_signal(signal.SIGUSR1)
+        while "USR1" not in pathlib.Path("calls").read_text():
+            time.sleep(0.01)
+        job.send_signal(signal.SIGTERM)
+        _, said = job.communicate(timeout=10)
+        self.assertEqual(job.returncode, 1)
+        self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
+        self.assertIn("SIGTERM: not started again", said)
+
+    def test_a_signal_between_two_runs_ends_it(self):
+        pathlib.Path("script").write_text("71\n0\n")
+        job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
+        while "restart 1" not in job.stderr.readline():
+            pass
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=10)
+        self.assertEqual(job.returncode, 71)
+        self.assertEqual(len(pathlib.Path("calls").read_text().splitlines()), 1)
+
+    def test_without_restarts_it_is_the_command(self):
+        self.assertEqual(self.play(["5 hello"], "./mpirun -np 4 ./train", 5), "hello\n")
+
+    def test_wrong_commands_are_not_begun(self):
+        for words, why in (("./mpirun -np 4 hostname --restarts 2", "no program named train"),
+                           ("./mpirun -np 1 ./train --restarts 2 : -np 1 ./train", "differ"),
+                           ("./mpirun -np 4 ./train --restarts 2 --without-lost-hosts", "--host or --hostfile"),
+                           ("./mpirun --host a,b ./train --restarts 2 --without-lost-hosts", "-np N"),
+                           ("env ./train --restarts 2 --without-lost-hosts", "env cannot"),
+                           ("./mpirun -np 4 ./train --bad", "")):
+            self.assertIn(why, self.play(["0"], words, 64))
+            self.assertEqual(self.calls, [])
+
+
+class Endings(unittest.TestCase):
+    def ending(self, code, text):
+        return Ending.of(code, text, 1, True)
+
+    def test_mpirun_names_a_host_it_has_lost(self):
+        text = "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node n0\n  Remote daemon: [[1,0],3] on node n3\n"
+        for code in (1, 205):
+            lost = self.ending(code, text)
+            self.assertTrue(lost.curable)
+            self.assertEqual((lost.kind, lost.hosts), ("silent", ["n3"]))
+        self.assertFalse(self.ending(64, text).curable)
+
+    def test_a_verdict_may_blame_several_ranks_or_none(self):
+        both = self.ending(72, "train: rank 0/4 on a: the job cannot go on: rank 2 on b has been in data of step 3 for 34 s; its limit is 30 s; "
+                               "rank 3 on c has been in data of step 3 for 34 s; its limit is 30 s\n")
+        none = self.ending(72, "train: rank 0/4 on a: the job cannot go on: all ranks have waited for one another in all-reduce\n  rank 1 on b has been in\n")
+        self.assertEqual((both.kind, both.hosts), ("stuck", ["b", "c"]))
+        self.assertEqual((none.kind, none.hosts), ("", []))
+        self.assertIn("all ranks have waited", none.text)
+
+    def test_of_a_death_mpirun_knows_more_than_the_watchdog(self):
+        verdict = "train: rank 0/4 on n0: the job cannot go on: rank {} on n1 has ended without a word in data of step 3\n"
+        self.assertIn("SIGKILL", self.ending(71, verdict.format(1) + KILLED.format(1)).text)
+        self.assertIn("rank 2 on n1 has ended", self.ending(71, verdict.format(2) + KILLED.format(1)).text)
+
+    def test_hosts_have_domains_or_none(self):
+        self.assertTrue(same_host("n3", "n3.cluster.org"))
+        self.assertFalse(same_host("n3", "n31"))
+        self.assertFalse(same_host("10.0.0.3", "10.0.0.4"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -32,7 +32,7 @@ without-lost-hosts = $lost"
 MPIRUN = """#!/bin/bash
 echo "$*" >>calls
 read -r code text <<<"$(sed -n "$(wc -l <calls)p" script)"
-[[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls' USR1; touch ready; while :; do sleep 0.02; done; }
+[[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls; [ $code -ne 71 ] || exit 71' USR1; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
 [[ $text == save* ]] && { touch "saves/step-${text#save}.h5"; text=; }
 [[ $text == "step "* ]] && echo "$text"
 [[ $text == file ]] && { cp "${*: -1}" seen; text=; }
@@ -67,6 +67,12 @@ class Playing(unittest.TestCase):
         self.calls = calls.read_text().splitlines() if calls.exists() else []
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
+
+    def wait_for(self, happened):
+        deadline = time.monotonic() + 10
+        while not happened():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
 
     def test_a_lost_rank_starts_the_job_again_from_its_checkpoints(self):
         said = self.play(["137 " + KILLED.format(1), "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 0)
@@ -125,22 +131,32 @@ class Playing(unittest.TestCase):
     def test_signals_are_handed_on_and_end_it(self):
         pathlib.Path("script").write_text("1 wait\n0\n")
         job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
-        while not pathlib.Path("ready").exists():
-            time.sleep(0.01)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
         job.send_signal(signal.SIGUSR1)
-        while "USR1" not in pathlib.Path("calls").read_text():
-            time.sleep(0.01)
+        self.wait_for(lambda: "USR1" in pathlib.Path("calls").read_text())
         job.send_signal(signal.SIGTERM)
         _, said = job.communicate(timeout=10)
         self.assertEqual(job.returncode, 1)
         self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
         self.assertIn("SIGTERM: not started again", said)
 
+    def test_a_signal_to_save_ends_nothing(self):
+        pathlib.Path("script").write_text("71 wait\n\n0\n")  # the second line is the signal's
+        job = subprocess.Popen([sys.executable, "-c", FAST, SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "1"], stderr=subprocess.PIPE)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
+        job.send_signal(signal.SIGUSR1)
+        job.communicate(timeout=10)
+        self.assertEqual(job.returncode, 0)
+
     def test_a_signal_between_two_runs_ends_it(self):
         pathlib.Path("script").write_text("71\n0\n")
         job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
-        while "restart 1" not in job.stderr.readline():
-            pass
+        self.addCleanup(job.kill)
+        for line in job.stderr:
+            if "restart 1" in line:
+                break
         job.send_signal(signal.SIGTERM)
         job.communicate(timeout=10)
         self.assertEqual(job.returncode, 71)

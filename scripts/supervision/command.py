@@ -18,7 +18,7 @@ class Command:
             raise Unclear("is one of several ranks here; put it before mpirun, not behind")
         at = next((i for i, word in enumerate(words) if i > 0 and is_train(word)), 0)
         if at == 0:
-            raise Unclear(f"no program named train in: {' '.join(words)}; type mpirun -np N path/to/train --restarts N ...")
+            raise Unclear(f"no train that can be run here in: {' '.join(words)}; type mpirun -np N path/to/train --restarts R ...")
         if ":" in words[at:]:
             raise Unclear("the ranks' commands differ (:); one is needed that all of them run")
         self.launcher, self.program, self.options = words[:at], words[at], words[at + 1:]

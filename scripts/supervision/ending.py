@@ -9,7 +9,7 @@ CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT
 LAUNCHER_CODES = {1, 205}
 # The words of src/train/verdict.cpp.
 BLAMED = re.compile(r"rank (\d+) on (\S+) has (ended without a word|not been heard|been in)")
-VERDICT = re.compile(r"train: rank \d+/\d+ on \S+: the job cannot go on: (.*)")
+VERDICT = re.compile(r"train: (?:rank \d+/\d+ on \S+: )?the job cannot go on: (.*)")
 LOST_RANK_0 = re.compile(r"rank 0 has (ended without a word|not been heard)")
 LOST_HOST = re.compile(r"Remote daemon: .* on node (\S+)|ssh: connect to host (\S+) port|error: Node failure on (\S+)")
 LOST_DAEMON = re.compile(r"unable to reliably start one or more daemons|daemon has unexpectedly failed|lost communication with a remote daemon")

@@ -254,7 +254,7 @@ void Parser::check_supervised() const {
   if (restarts > 0)
     throw usage(fmt::format("--restarts {}", restarts),
                 "a job cannot start itself again; put the supervisor before what starts the ranks: "
-                "scripts/supervise mpirun -np N train --restarts N ... (train.sbatch does)");
+                "scripts/supervise mpirun -np N train --restarts R ... (train.sbatch does)");
 }
 
 Command Parser::parse(int argc, const char* const* argv) try {

@@ -85,7 +85,7 @@ class Playing(unittest.TestCase):
         self.assertEqual(len(self.calls), 4)
 
     def test_what_comes_again_is_not_started_again(self):
-        for code in (1, 64, 65, 66, 70, 73, 74, 75, 76, 77, 130, 143, 205):
+        for code in (1, 64, 70, 73, 143, 205):
             with self.subTest(code):
                 pathlib.Path("calls").unlink(missing_ok=True)
                 said = self.play([str(code), "0"], "./mpirun -np 4 ./train --restarts 2", code)
@@ -166,7 +166,7 @@ class Playing(unittest.TestCase):
         self.assertEqual(self.play(["5 hello"], "./mpirun -np 4 ./train", 5), "hello\n")
 
     def test_wrong_commands_are_not_begun(self):
-        for words, why in (("./mpirun -np 4 hostname --restarts 2", "no program named train"),
+        for words, why in (("./mpirun -np 4 hostname --restarts 2", "no train that can be run here"),
                            ("./mpirun -np 1 ./train --restarts 2 : -np 1 ./train", "differ"),
                            ("./mpirun -np 4 ./train --restarts 2 --without-lost-hosts", "--host or --hostfile"),
                            ("./mpirun --host a,b ./train --restarts 2 --without-lost-hosts", "-np N"),
@@ -192,6 +192,8 @@ class Endings(unittest.TestCase):
         both = self.ending(72, "train: rank 0/4 on a: the job cannot go on: rank 2 on b has been in data of step 3 for 34 s; its limit is 30 s; "
                                "rank 3 on c has been in data of step 3 for 34 s; its limit is 30 s\n")
         none = self.ending(72, "train: rank 0/4 on a: the job cannot go on: all ranks have waited for one another in all-reduce\n  rank 1 on b has been in\n")
+        alone = self.ending(72, "train: the job cannot go on: rank 0 on a has been in data of step 3 for 34 s; its limit is 30 s\n")
+        self.assertEqual((alone.kind, alone.hosts), ("stuck", ["a"]))
         self.assertEqual((both.kind, both.hosts), ("stuck", ["b", "c"]))
         self.assertEqual((none.kind, none.hosts), ("", []))
         self.assertIn("all ranks have waited", none.text)

@@ -159,7 +159,8 @@ void add_communication(Table& t, Options& o) {
       o.bucket_mb,
       {"bucket-mb", "X", "MiB of gradients summed at a time", "0.5; GPUs: 4, on several hosts 16"},
       number(0.001, 4096));
-  t.add(o.gradient_dtype, {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
+  t.add(o.gradient_dtype,
+        {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
         enumerator<Element>());
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
   t.add(o.watchdog,

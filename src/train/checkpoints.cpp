@@ -77,6 +77,7 @@ bool Checkpoints::start(const Position& position) {
   if (slot.empty()) return false;
   state_.start(slot);
   copying_ = metadata(position);
+  ++started_;
   hand_over();
   return true;
 }

@@ -52,6 +52,8 @@ class Checkpoints {
   SaveCounts counts() const { return {writer_.saved(), writer_.failed(), skipped_}; }
   /// Of a save, its copy and the writer's time for it; 0 if there was none.
   double longest_save_s() const { return longest_save_s_; }
+  /// Whether a save is under way, as far as offer() has heard.
+  bool saving() const { return copying_ || started_ > writer_.saved() + writer_.failed(); }
   /// Seconds that offer() took so far.
   double stalled_s() const { return stalled_s_; }
 
@@ -76,7 +78,7 @@ class Checkpoints {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // handed over last
   bool skipping_ = false;
-  std::uint64_t skipped_ = 0, skipped_step_ = 0;
+  std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;
   bool requested_ = false;             // and not started yet
   std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for

@@ -7,6 +7,7 @@
 #include "train/own_addresses.hpp"
 #include "train/side_server.hpp"
 #include "train/stacks.hpp"
+#include "train/stragglers.hpp"
 #include "train/watch.hpp"
 
 namespace ringtrain {
@@ -16,6 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr auto end_patience = 15s;  // for all of the end
 constexpr std::size_t most_stacks = 8;
+constexpr int ticks_an_account = 5;
 constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
 constexpr int ticks_to_connect = 300;
 constexpr double patience_s = 60;        // before a rank that others wait for is told
@@ -24,12 +26,14 @@ constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 class FirstWatch final : public Watch {
  public:
   FirstWatch(const MpiSession& session, const Progress& progress, const Options& options,
-             std::vector<std::string> hosts, Notices& notices)
-      : Watch(session, progress, options),
+             VitalSigns& vital_signs, std::vector<std::string> hosts, Notices& notices,
+             Accounts& accounts)
+      : Watch(session, progress, options, vital_signs),
         server_(token_, session.size()),
         stragglers_(session.size()),
         hosts_(std::move(hosts)),
-        notices_(notices) {}
+        notices_(notices),
+        accounts_(accounts) {}
 
   Meeting meeting() const {
     const bool met = session().size() > 1;
@@ -41,16 +45,22 @@ class FirstWatch final : public Watch {
   void forgive() override { server_.forgive_silence(); }
   void listen(std::chrono::milliseconds time) override { server_.run_for(time); }
   void judge() override {
-    server_.ranks()[0] = {.status = own(), .work = work(), .connected = true};
+    server_.ranks()[0] = {.status = own(), .account = account(), .connected = true};
     if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s, lenient())) end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
     tell_long_wait();
+    if (ticks_ % ticks_an_account == 0) hand_over_accounts();
     if (ticks_ % ticks_a_comparison == 0) compare_work();
   }
+  void hand_over_accounts() {
+    std::vector<Account> accounts;
+    for (const RankView& rank : server_.ranks()) accounts.push_back(rank.account);
+    accounts_.set(std::move(accounts));
+  }
   void compare_work() {
-    std::vector<Work> work;
-    for (const RankView& rank : server_.ranks()) work.push_back(rank.work);
-    for (std::string& sentence : stragglers_.look(work, hosts_)) notices_.add(std::move(sentence));
+    std::vector<Spent> spent;
+    for (const RankView& rank : server_.ranks()) spent.push_back(rank.account.spent);
+    for (std::string& sentence : stragglers_.look(spent, hosts_)) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience, verdict.code());
@@ -111,6 +121,7 @@ class FirstWatch final : public Watch {
   Stragglers stragglers_;
   const std::vector<std::string> hosts_;
   Notices& notices_;
+  Accounts& accounts_;
   int ticks_ = 0;
   bool long_wait_told_ = false;
 };
@@ -118,9 +129,10 @@ class FirstWatch final : public Watch {
 }  // namespace
 
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, Notices& notices) {
-  auto watch = std::make_unique<FirstWatch>(session, progress, options,
-                                            session.gather(session.host()), notices);
+                                        const Options& options, VitalSigns& vital_signs,
+                                        Notices& notices, Accounts& accounts) {
+  auto watch = std::make_unique<FirstWatch>(session, progress, options, vital_signs,
+                                            session.gather(session.host()), notices, accounts);
   session.broadcast(to_text(watch->meeting()));
   return watch;
 }

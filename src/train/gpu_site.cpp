@@ -98,6 +98,7 @@ class GpuSite final : public Site {
   GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress);
 
   std::vector<std::string> notes() const override;
+  std::string gpu_bus_id() const override { return backend_->bus_id(); }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }

@@ -87,7 +87,9 @@ int Job::run(WriterProcess& writer) {
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   const bool loaded = resume(options().resume) || start_from(options().init_from);
-  output_.start(start_record());
+  const StartRecord start = start_record();
+  hosts_ = start.hosts;
+  output_.start(start);
   if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);

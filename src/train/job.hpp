@@ -53,7 +53,7 @@ class Job {
   Checkpoints make_checkpoints();
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void finish_steps(Trainer& trainer);
-  void tell(const StepReport& report, double stall_s);
+  void tell(const StepReport& report, double stall_s, bool saving);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.
@@ -84,6 +84,7 @@ class Job {
   double slowest_step_s_ = 0;
   Position start_, end_;
   std::filesystem::path resumed_from_;  // on rank 0
+  std::vector<std::string> hosts_;      // of the ranks; on rank 0
   std::optional<std::uint64_t> evaluated_step_;
   bool stopping_ = false, saving_ = false;  // what all ranks want
   int signal_ = 0;                          // that ends the job, on all ranks

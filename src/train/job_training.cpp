@@ -22,10 +22,6 @@ std::string ending(int signal, const Position& position) {
   return fmt::format("{}: the run ends after step {}", why, position.step);
 }
 
-Work work_of(const StepSeconds& s) {
-  return {1, {s.data_wait, s.copy, s.forward, s.backward, s.update}};
-}
-
 // Until one was saved: at 100 MB/s.
 double guessed_save_s(const StateLayout& layout, const Options& options) {
   if (options.checkpoint_dir.empty()) return 0;
@@ -42,7 +38,8 @@ bool Job::done(const Position& position) const {
 int Job::train() {
   progress_.enter(Activity::load);
   progress_.forget_steps();
-  log_.emplace(output_, plan_, start_, session_.rank());
+  log_.emplace(output_, plan_, start_, session_.rank(),
+               RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   last_save_s_ = guessed_save_s(site_.state().layout(), options());
   Checkpoints checkpoints = make_checkpoints();
@@ -107,7 +104,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   if (const bool last = stopping_ || done(position); ranks_->due(position.step, last)) {
     // A GPU's steps are waited for with a limit, its state is not.
     while (const auto next = trainer.finish_step()) {
-      if (report) tell(*report, 0);
+      if (report) tell(*report, 0, checkpoints.saving());
       report = next;
       site_.communicator().check();
       look_at(*report);
@@ -119,13 +116,13 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   progress_.enter(Activity::output);
   for (const std::string& text : watchdog_.take_notices()) log_->event("watchdog", text);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
-  if (report) tell(*report, checkpoints.stalled_s() - stalled);
+  if (report) tell(*report, checkpoints.stalled_s() - stalled, checkpoints.saving());
 }
 
-void Job::tell(const StepReport& report, double stall_s) {
+void Job::tell(const StepReport& report, double stall_s, bool saving) {
   const double seconds = step_watch_.lap();
   slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
-  log_->step(report, seconds, stall_s);
+  progress_.account(log_->step(report, seconds, stall_s, saving));
 }
 
 Wish Job::wish() {
@@ -161,12 +158,11 @@ void Job::finish_steps(Trainer& trainer) {
   while (const auto report = trainer.finish_step()) {
     site_.communicator().check();
     look_at(*report);
-    log_->step(*report, step_watch_.lap(), 0);
+    tell(*report, 0, false);
   }
 }
 
 void Job::look_at(const StepReport& report) {
-  progress_.account(work_of(report.seconds));
   guard(report.outcome, report.position);
   grant({report.outcome.stop, report.outcome.signal});
 }
@@ -219,7 +215,7 @@ int Job::evaluate_only(bool loaded) {
         "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
         "--init-from FILE or --checkpoint-dir",
         Exit::usage);
-  log_.emplace(output_, plan_, start_, session_.rank());
+  log_.emplace(output_, plan_, start_, session_.rank(), RankLedger());
   evaluate_at(start_, [] {});
   if (stopping_) output_.note(ending(signal_, start_));
   return exit_code();

@@ -46,6 +46,21 @@ Json named(const PhaseSeconds& phases) {
   return object;
 }
 
+Json named(const OverRanks& r) {
+  return {{"min", nine_digits(r.min)},
+          {"median", nine_digits(r.median)},
+          {"max", nine_digits(r.max)},
+          {"max_rank", r.max_rank}};
+}
+
+Json named(const PhasesOfRanks& ranks) {
+  Json object = Json::object();
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    object[std::string(phase_names[i])] = named(ranks.phases[i]);
+  object["own_work"] = named(ranks.own_work);
+  return object;
+}
+
 std::string line_of(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -84,14 +99,16 @@ void Metrics::write(const StartRecord& r) {
 }
 
 void Metrics::write(const StepRecord& r) {
-  append(line_of({{"kind", "step"},
-                  {"step", r.step},
-                  {"epoch", nine_digits(r.epoch)},
-                  {"loss", nine_digits(r.loss)},
-                  {"lr", nine_digits(r.learning_rate)},
-                  {"examples_per_second", nine_digits(r.examples_per_second)},
-                  {"seconds_per_batch", nine_digits(r.seconds_per_batch)},
-                  {"phases", named(r.phases)}}));
+  Json record = {{"kind", "step"},
+                 {"step", r.step},
+                 {"epoch", nine_digits(r.epoch)},
+                 {"loss", nine_digits(r.loss)},
+                 {"lr", nine_digits(r.learning_rate)},
+                 {"examples_per_second", nine_digits(r.examples_per_second)},
+                 {"seconds_per_batch", nine_digits(r.seconds_per_batch)},
+                 {"phases", named(r.phases)}};
+  if (r.ranks) record["phases_of_ranks"] = named(*r.ranks);
+  append(line_of(record));
 }
 
 void Metrics::write(const EvalRecord& r) {

@@ -22,8 +22,8 @@ constexpr double unheard_s = 3600;  // as long as rank 0 may take for its data
 class OtherWatch final : public Watch {
  public:
   OtherWatch(const MpiSession& session, const Progress& progress, const Options& options,
-             const Meeting& meeting)
-      : Watch(session, progress, options),
+             VitalSigns& vital_signs, const Meeting& meeting)
+      : Watch(session, progress, options, vital_signs),
         client_(meeting.token, session.rank(), meeting.addresses, meeting.port) {}
 
  private:
@@ -47,8 +47,8 @@ class OtherWatch final : public Watch {
       end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
                       to_text(own().activity), own().in_phase_s));
   }
-  Beat beat() const {
-    return {.work = work(),
+  Beat beat() {
+    return {.account = account(),
             .step = own().step,
             .meetings = own().meetings,
             .in_phase_s = own().in_phase_s,
@@ -86,13 +86,13 @@ class OtherWatch final : public Watch {
 }  // namespace
 
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options) {
+                                        const Options& options, VitalSigns& vital_signs) {
   session.gather(session.host());
   Meeting meeting = meeting_from_text(session.broadcast(""));
   const auto& host_of = session.host_of();
   if (host_of[static_cast<std::size_t>(session.rank())] == host_of[0])
     meeting.addresses.insert(meeting.addresses.begin(), "127.0.0.1");
-  return std::make_unique<OtherWatch>(session, progress, options, meeting);
+  return std::make_unique<OtherWatch>(session, progress, options, vital_signs, meeting);
 }
 
 }  // namespace ringtrain

@@ -25,19 +25,18 @@ void Progress::finish_step() noexcept {
   timed_.store(timed + 1, std::memory_order_release);
 }
 
-void Progress::account(const Work& step) noexcept {
-  for (std::size_t kind = 0; kind < spent_s_.size(); ++kind)
-    spent_s_[kind].store(spent_s_[kind].load(std::memory_order_relaxed) + step.seconds[kind],
-                         std::memory_order_relaxed);
-  accounted_.store(accounted_.load(std::memory_order_relaxed) + step.steps,
-                   std::memory_order_release);
+void Progress::account(const PhaseSeconds& step) noexcept {
+  for (std::size_t phase = 0; phase < spent_s_.size(); ++phase)
+    spent_s_[phase].store(spent_s_[phase].load(std::memory_order_relaxed) + step.seconds[phase],
+                          std::memory_order_relaxed);
+  accounted_.store(accounted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-Work Progress::work() const noexcept {
-  Work work{accounted_.load(std::memory_order_acquire), {}};
-  for (std::size_t kind = 0; kind < spent_s_.size(); ++kind)
-    work.seconds[kind] = spent_s_[kind].load(std::memory_order_relaxed);
-  return work;
+Spent Progress::spent() const noexcept {
+  Spent spent{accounted_.load(std::memory_order_acquire), {}};
+  for (std::size_t phase = 0; phase < spent_s_.size(); ++phase)
+    spent.phases.seconds[phase] = spent_s_[phase].load(std::memory_order_relaxed);
+  return spent;
 }
 
 Progress::Now Progress::now() const noexcept {

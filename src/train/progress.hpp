@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ringtrain/train/stopwatch.hpp"
-#include "train/stragglers.hpp"
+#include "train/account.hpp"
 
 namespace ringtrain {
 
@@ -64,11 +64,11 @@ class Progress {
   std::uint64_t saved_step() const noexcept { return saved_.load(std::memory_order_relaxed); }
 
   /// Adds what a step took on this rank.
-  void account(const Work& step) noexcept;
+  void account(const PhaseSeconds& step) noexcept;
 
   Now now() const noexcept;
   /// Of all steps accounted for.
-  Work work() const noexcept;
+  Spent spent() const noexcept;
   /// Of the last steps; 0 before there are three of them.
   double median_step_s() const noexcept;
 
@@ -80,7 +80,7 @@ class Progress {
   std::array<std::atomic<float>, remembered> step_s_{};
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};
-  std::array<std::atomic<double>, Work::kinds.size()> spent_s_{};
+  std::array<std::atomic<double>, phase_names.size()> spent_s_{};
   Stopwatch watch_;
   bool timing_ = false;
 };

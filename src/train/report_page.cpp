@@ -13,9 +13,6 @@
 namespace ringtrain {
 namespace {
 
-constexpr std::array<std::string_view, phase_names.size()> phase_words = {
-    "data wait", "copy to GPU", "forward", "backward", "exposed communication",
-    "update",    "checkpoint",  "other"};
 constexpr std::array<int, phase_names.size()> phase_colours = {1, 5, 0, 4, 3, 2, 6, 7};
 
 // With the time behind zero as x, in minutes when the run was long.
@@ -92,12 +89,32 @@ std::string tiles(const RunHistory& run) {
 std::string ledger(const RunHistory& run, const Clock& clock) {
   Plot plot{"Where a step's time went, on rank 0", clock.name, "ms a step", {}, {}, true, true};
   for (std::size_t i = 0; i < phase_names.size(); ++i) {
-    const Series series = of_steps(run, clock, std::string(phase_words[i]), phase_colours[i],
-                                   [i](const StepRecord& r) { return 1e3 * r.phases.seconds[i]; });
+    const Series series =
+        of_steps(run, clock, std::string(words_of(static_cast<Phase>(i))), phase_colours[i],
+                 [i](const StepRecord& r) { return 1e3 * r.phases.seconds[i]; });
     if (std::ranges::any_of(series.points, [](const auto& p) { return p.second > 0; }))
       plot.series.push_back(series);
   }
   return svg(plot);
+}
+
+// Where ranks lie apart, all wait for the slowest.
+std::string own_work(const RunHistory& run, const Clock& clock) {
+  Series least{"least", 2, {}}, median{"median", 0, {}}, most{"most", 3, {}};
+  for (const auto& [seconds, step] : run.steps) {
+    if (!step.ranks) continue;
+    const double at = seconds / clock.unit_s;
+    least.points.emplace_back(at, 1e3 * step.ranks->own_work.min);
+    median.points.emplace_back(at, 1e3 * step.ranks->own_work.median);
+    most.points.emplace_back(at, 1e3 * step.ranks->own_work.max);
+  }
+  return svg({"A rank's own work, over the ranks",
+              clock.name,
+              "ms a step",
+              {least, median, most},
+              {},
+              false,
+              true});
 }
 
 std::string learning(const RunHistory& run) {
@@ -132,7 +149,8 @@ std::string ranks(const RunHistory& run) {
     rows += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td>"
         "<td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
-        phase_words[i], *least, sorted[sorted.size() / 2], *most, most - shares.begin());
+        words_of(static_cast<Phase>(i)), *least, sorted[sorted.size() / 2], *most,
+        most - shares.begin());
   }
   return "<h2>Time by rank</h2><table><tr><th>phase</th><th class=\"n\">least</th><th "
          "class=\"n\">median"
@@ -220,9 +238,10 @@ std::string report_page(const RunHistory& run, const std::string& written) {
              model, report_style, run.start.ranks,
              escaped(fmt::format("{}", fmt::join(hosts, ", "))), run.end ? "ended" : "as of",
              escaped(written)) +
-         tiles(run) + "<h2>Speed</h2>" + svg(throughput) + ledger(run, clock) + ranks(run) +
-         scaling(run) + "<h2>Learning</h2>" + learning(run) + checkpoints(run) + events(run) +
-         configuration(run) + fmt::format("<script>{}</script></html>\n", report_script);
+         tiles(run) + "<h2>Speed</h2>" + svg(throughput) + ledger(run, clock) +
+         own_work(run, clock) + ranks(run) + scaling(run) + "<h2>Learning</h2>" + learning(run) +
+         checkpoints(run) + events(run) + configuration(run) +
+         fmt::format("<script>{}</script></html>\n", report_script);
 }
 
 }  // namespace ringtrain

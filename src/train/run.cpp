@@ -88,6 +88,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
         });
   const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
+  watchdog.watch_gpu(site->gpu_bus_id());
   Job job(plan, *site, session, watchdog, *output, since_start);
   return job.run(writer);
 }

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <sstream>
+#include <utility>
 
 namespace ringtrain {
 namespace {
@@ -20,19 +21,21 @@ PhaseSeconds phases_from(const std::string& text) {
 
 }  // namespace
 
-RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank)
+RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank, RankLedger ranks)
     : output_(output),
       plan_(plan),
       start_(start),
       last_step_(plan.last_step(start)),
       rank_(rank),
+      ranks_(std::move(ranks)),
       saves_(start.step) {}
 
 double RunLog::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
 }
 
-void RunLog::step(const StepReport& report, double wall_seconds, double checkpoint_seconds) {
+PhaseSeconds RunLog::step(const StepReport& report, double wall_seconds, double checkpoint_seconds,
+                          bool saving) {
   const StepSeconds& seconds = report.seconds;
   times_.add(Phase::data_wait, seconds.data_wait);
   times_.add(Phase::copy, seconds.copy);
@@ -41,7 +44,9 @@ void RunLog::step(const StepReport& report, double wall_seconds, double checkpoi
   times_.add(Phase::comm_exposed, seconds.exposed);
   times_.add(Phase::update, seconds.update);
   times_.add(Phase::checkpoint, checkpoint_seconds);
-  times_.end_step(wall_seconds, plan_.global_batch);
+  const PhaseSeconds phases = times_.end_step(wall_seconds, plan_.global_batch);
+  if (const auto news = ranks_.step(wall_seconds, plan_.global_batch, saving); !news.text.empty())
+    event(news.what, news.text);
   seconds_ += wall_seconds;
 
   const std::uint64_t step = report.position.step;
@@ -53,6 +58,7 @@ void RunLog::step(const StepReport& report, double wall_seconds, double checkpoi
                     .elapsed_seconds = seconds_,
                     .examples_per_second = rate_,
                     .loss = report.outcome.loss});
+  return phases;
 }
 
 void RunLog::tell(const StepReport& report) {
@@ -64,7 +70,8 @@ void RunLog::tell(const StepReport& report) {
                 .learning_rate = report.learning_rate,
                 .examples_per_second = mean.examples_per_second,
                 .seconds_per_batch = mean.seconds,
-                .phases = mean.phases});
+                .phases = mean.phases,
+                .ranks = ranks_.differences()});
 }
 
 void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {

@@ -8,6 +8,7 @@
 #include "train/checkpoints.hpp"
 #include "train/evaluator.hpp"
 #include "train/plan.hpp"
+#include "train/rank_ledger.hpp"
 #include "train/save_trouble.hpp"
 #include "train/trainer.hpp"
 
@@ -17,10 +18,12 @@ namespace ringtrain {
 /// ranks but the first.
 class RunLog {
  public:
-  RunLog(Output& output, const Plan& plan, Position start, int rank);
+  RunLog(Output& output, const Plan& plan, Position start, int rank, RankLedger ranks);
 
   /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
-  void step(const StepReport& report, double wall_seconds, double checkpoint_seconds);
+  /// `saving`: a save is in flight. Returns where its time went.
+  PhaseSeconds step(const StepReport& report, double wall_seconds, double checkpoint_seconds,
+                    bool saving);
   void evaluation(std::uint64_t step, const Evaluation& result);
   /// `stall_seconds`: what its copy cost the step loop.
   void save(const SaveEvent& event, double stall_seconds);
@@ -42,6 +45,7 @@ class RunLog {
   Position start_;
   std::uint64_t last_step_;
   int rank_;
+  RankLedger ranks_;
   StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<EvalRecord> accuracy_;

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "train/stragglers.hpp"
+#include "train/account.hpp"
 
 namespace ringtrain {
 
@@ -16,7 +16,7 @@ using JobToken = std::array<std::byte, 16>;
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
 struct Beat {
-  Work work{};
+  Account account{};
   std::uint64_t step = 0, meetings = 0;
   double in_phase_s = 0, limit_s = 0;
   std::uint32_t activity = 0;

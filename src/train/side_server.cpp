@@ -160,7 +160,7 @@ class SideServer::Impl {
       if (failure) co_return failure;
       if (!text.empty()) view.stack = std::move(text);
       view.status = status_of(beat);
-      view.work = beat.work;
+      view.account = beat.account;
       view.left = beat.leaving != 0;
       view.silent_s = 0;
       send(peer, message(0, ""));

@@ -23,6 +23,8 @@ class Site {
 
   /// What the user should know of it before training, line by line.
   virtual std::vector<std::string> notes() const = 0;
+  /// Of this rank's GPU, as PCI has it; empty: there is none.
+  virtual std::string gpu_bus_id() const { return {}; }
   virtual Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;
   virtual StateCopy& state_copy() = 0;

@@ -15,16 +15,24 @@ void accumulate(PhaseSeconds& sum, const PhaseSeconds& more) {
 
 }  // namespace
 
+std::string_view words_of(Phase phase) {
+  constexpr std::array<std::string_view, phase_names.size()> words = {
+      "data wait", "copy to GPU", "forward", "backward", "exposed communication",
+      "update",    "checkpoint",  "other"};
+  return words.at(static_cast<std::size_t>(phase));
+}
+
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
-void StepTimes::end_step(double wall_seconds, double examples) {
+PhaseSeconds StepTimes::end_step(double wall_seconds, double examples) {
   step_[Phase::other] += wall_seconds - step_.total();
   accumulate(since_mean_, step_);
   accumulate(total_, step_);
-  step_ = {};
   examples_since_mean_ += examples;
+  wall_since_mean_ += wall_seconds;
   ++steps_since_mean_;
   rates_.push_back(wall_seconds > 0 ? examples / wall_seconds : 0);
+  return std::exchange(step_, {});
 }
 
 StepTimes::Mean StepTimes::take_mean() {
@@ -32,12 +40,11 @@ StepTimes::Mean StepTimes::take_mean() {
   if (steps_since_mean_ > 0) {
     mean.phases = since_mean_;
     for (double& seconds : mean.phases.seconds) seconds /= steps_since_mean_;
-    mean.seconds = mean.phases.total();
-    const double wall = since_mean_.total();
-    mean.examples_per_second = wall > 0 ? examples_since_mean_ / wall : 0;
+    mean.seconds = wall_since_mean_ / steps_since_mean_;
+    mean.examples_per_second = wall_since_mean_ > 0 ? examples_since_mean_ / wall_since_mean_ : 0;
   }
   since_mean_ = {};
-  examples_since_mean_ = 0;
+  examples_since_mean_ = wall_since_mean_ = 0;
   steps_since_mean_ = 0;
   return mean;
 }

@@ -52,6 +52,19 @@ void add(Summary& summary, const std::string& tag, double value) {
   added.set_simple_value(static_cast<float>(value));
 }
 
+void add_over_ranks(Summary& summary, std::string_view what, const OverRanks& r) {
+  add(summary, fmt::format("ranks/{}_min_ms", what), 1e3 * r.min);
+  add(summary, fmt::format("ranks/{}_median_ms", what), 1e3 * r.median);
+  add(summary, fmt::format("ranks/{}_max_ms", what), 1e3 * r.max);
+  add(summary, fmt::format("ranks/{}_max_rank", what), r.max_rank);
+}
+
+void add_ranks(Summary& summary, const PhasesOfRanks& ranks) {
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    add_over_ranks(summary, phase_names[i], ranks.phases[i]);
+  add_over_ranks(summary, "own_work", ranks.own_work);
+}
+
 // Markdown, for the page "Text".
 void add_text(Summary& summary, const std::string& tag, const std::string& text) {
   constexpr int strings = 7;
@@ -103,6 +116,7 @@ class TensorBoard final : public RecordSink {
       add(summary, "speed/seconds_per_batch", record.seconds_per_batch);
       for (std::size_t i = 0; i < phase_names.size(); ++i)
         add(summary, fmt::format("ledger/{}_ms", phase_names[i]), 1e3 * record.phases.seconds[i]);
+      if (record.ranks) add_ranks(summary, *record.ranks);
     });
   }
   void write(const EvalRecord& record) override {

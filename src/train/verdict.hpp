@@ -23,7 +23,7 @@ struct RankStatus {
 /// What rank 0 knows of a rank.
 struct RankView {
   RankStatus status;
-  Work work{};             ///< so far
+  Account account{};       ///< so far
   double silent_s = 0;     ///< since it was last heard
   bool connected = false;  ///< it has been heard at least once
   bool ended = false;      ///< its connection closed without a goodbye: the process is gone

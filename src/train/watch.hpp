@@ -8,9 +8,11 @@
 
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/train/options.hpp"
+#include "train/accounts.hpp"
 #include "train/notices.hpp"
 #include "train/progress.hpp"
 #include "train/verdict.hpp"
+#include "train/vital_signs.hpp"
 
 namespace ringtrain {
 
@@ -20,15 +22,20 @@ class Pauses {
  public:
   /// Called every tick: whether this one was so late.
   bool look(double tick_s) {
-    const bool late = watch_.lap() > 3;
-    left_s_ = late ? 10 : std::max(0.0, left_s_ - tick_s);
-    return late;
+    const double late_s = watch_.lap() - tick_s;
+    if (late_s > noticed_s) still_s_ += late_s;
+    left_s_ = late_s > 3 ? 10 : std::max(0.0, left_s_ - tick_s);
+    return late_s > 3;
   }
   bool lenient() const { return left_s_ > 0; }
+  /// For how long the process has stood still, as far as that made ticks late.
+  double still_s() const { return still_s_; }
 
  private:
+  static constexpr double noticed_s = 0.02;  // less is what waking up may take
+
   Stopwatch watch_;
-  double left_s_ = 0;
+  double left_s_ = 0, still_s_ = 0;
 };
 
 /// What the watchdog's thread does on one rank. It tells where the main thread is, hears of the
@@ -38,8 +45,9 @@ class Watch {
   /// How long to watch: until further notice, until nobody is left to watch, or not any more.
   enum class Until { told, alone, now };
 
-  Watch(const MpiSession& session, const Progress& progress, const Options& options)
-      : session_(session), progress_(progress), options_(options) {}
+  Watch(const MpiSession& session, const Progress& progress, const Options& options,
+        VitalSigns& vital_signs)
+      : session_(session), progress_(progress), options_(options), vital_signs_(vital_signs) {}
   virtual ~Watch() = default;
 
   void run(const std::atomic<Until>& until) {
@@ -67,7 +75,8 @@ class Watch {
   const Options& options() const { return options_; }
   const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
-  Work work() const { return progress_.work(); }
+  /// Of this rank, up to now.
+  Account account() { return {progress_.spent(), vital_signs_.look(pauses_.still_s())}; }
   bool lenient() const { return pauses_.lenient(); }
 
  private:
@@ -86,6 +95,7 @@ class Watch {
   const MpiSession& session_;
   const Progress& progress_;
   const Options& options_;
+  VitalSigns& vital_signs_;
   Pauses pauses_;
   std::uint64_t moved_ = 0;  // changes when the main thread does something else
   RankStatus own_;
@@ -93,9 +103,10 @@ class Watch {
 
 /// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, Notices& notices);
+                                        const Options& options, VitalSigns& vital_signs,
+                                        Notices& notices, Accounts& accounts);
 /// Another rank's: knows rank 0 alone.
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options);
+                                        const Options& options, VitalSigns& vital_signs);
 
 }  // namespace ringtrain

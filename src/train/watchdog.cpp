@@ -12,8 +12,9 @@ Watchdog::Watchdog(const MpiSession& session, const Options& options) {
   const bool on = options.watchdog == Watching::on;
   if (session.broadcast(on ? "on" : "").empty()) return;
   prepare_stacks();
-  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, notices_)
-                                   : make_other_watch(session, progress_, options);
+  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, vital_signs_,
+                                                      notices_, accounts_)
+                                   : make_other_watch(session, progress_, options, vital_signs_);
   thread_ = std::thread([this, &session, watch = std::move(watch)] {
     try {
       watch->run(until_);
@@ -22,6 +23,11 @@ Watchdog::Watchdog(const MpiSession& session, const Options& options) {
     }
   });
   ::pthread_setname_np(thread_.native_handle(), "watchdog");
+}
+
+std::vector<Account> Watchdog::accounts() {
+  if (thread_.joinable()) return accounts_.get();
+  return {{progress_.spent(), vital_signs_.look(0)}};
 }
 
 Watchdog::~Watchdog() {

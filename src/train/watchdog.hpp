@@ -26,11 +26,20 @@ class Watchdog {
   Progress& progress() { return progress_; }
   /// On rank 0, what the user should know of the ranks since the last call.
   std::vector<std::string> take_notices() { return notices_.take(); }
+  /// Also look at the GPU with that PCI bus id; empty: there is none.
+  void watch_gpu(const std::string& bus_id) {
+    if (!bus_id.empty()) vital_signs_.watch(make_gpu_gauge(bus_id));
+  }
+  /// On rank 0, what the ranks last told of themselves, by rank: up to one and a half seconds ago.
+  /// Where nothing is watched, of rank 0 alone. For the main thread.
+  std::vector<Account> accounts();
 
  private:
   std::atomic<Watch::Until> until_{Watch::Until::told};
   Progress progress_;
   Notices notices_;
+  Accounts accounts_;
+  VitalSigns vital_signs_;  // the thread's, where there is one
   std::thread thread_;
 };
 

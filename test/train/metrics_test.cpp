@@ -72,6 +72,20 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
           R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null,"phases_of_ranks":[]})"));
 }
 
+TEST_CASE("metrics: how the ranks differ is told where it is known") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord record = step_record();
+  record.ranks.emplace();
+  record.ranks->phases[0] = {.min = 0.1, .median = 0.2, .max = 0.4, .max_rank = 3};
+  metrics.write(record);
+
+  const json ranks = records_in(file).at(0)["phases_of_ranks"];
+  CHECK(ranks["data_wait"] == json::parse(R"({"min":0.1,"median":0.2,"max":0.4,"max_rank":3})"));
+  CHECK(ranks.size() == phase_names.size() + 1);
+  CHECK(ranks.contains("own_work"));
+}
+
 TEST_CASE("metrics: a loss has nine digits and may be no number") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);

@@ -24,6 +24,12 @@ StepRecord step_record(std::int64_t step) {
   return record;
 }
 
+StepRecord of_two_ranks(StepRecord record) {
+  record.ranks.emplace();
+  record.ranks->own_work = {.min = 0.1, .median = 0.1, .max = 0.2, .max_rank = 1};
+  return record;
+}
+
 }  // namespace
 
 TEST_CASE("report: a page of its own tells what happened") {
@@ -33,6 +39,8 @@ TEST_CASE("report: a page of its own tells what happened") {
   report->write(Comparison{{100, 1}, {190, 2}, {1.9, 0.1}, 0.95, "two ranks are well used"});
   report->write(StartRecord{R"({"model":"mlp","lr":0.25})", "b1", 2, {"node<1>", "node2"}});
   for (int step = 1; step < 30; ++step) report->write(step_record(step));
+  CHECK_THAT(file.text(), !Contains("over the ranks"));
+  report->write(of_two_ranks(step_record(30)));
   report->write(CheckpointRecord{.step = 20, .file = "d/step-20.h5", .bytes = 5'000'000});
   report->write(EventRecord{"save_failed", 0, "disk & more full"});
   report->write(EvalRecord{.step = 29, .top1 = 0.625, .examples = 2000});
@@ -48,6 +56,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   CHECK_THAT(page, Contains("95.0 %") && Contains("two ranks are well used"));
   CHECK_THAT(page, Contains("d/step-20.h5") && Contains("disk &amp; more full"));
   CHECK_THAT(page, Contains("exposed communication</td><td class=\"n\">0.0 %</td>"));
+  CHECK_THAT(page, Contains("own work, over the ranks"));
   CHECK_THAT(page, Contains("<code>0.25</code>"));
   CHECK_THAT(page, !Contains("http"));  // nothing is fetched
 }

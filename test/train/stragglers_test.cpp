@@ -12,18 +12,19 @@ const std::vector<std::string> hosts = {"a", "b", "c"};
 // Ranks whose steps take 10 ms each, but for one kind of work on one rank.
 class Ranks {
  public:
-  std::vector<std::string> run(int steps, std::size_t slow_rank = 0, std::size_t kind = 0,
+  std::vector<std::string> run(int steps, std::size_t slow_rank = 0, Phase phase = Phase::data_wait,
                                double extra_s = 0) {
-    for (std::size_t r = 0; r < work_.size(); ++r) {
-      work_[r].steps += steps;
-      for (const std::size_t half : {2, 3}) work_[r].seconds[half] += 0.005 * steps;
-      if (r == slow_rank) work_[r].seconds[kind] += extra_s * steps;
+    for (std::size_t r = 0; r < spent_.size(); ++r) {
+      spent_[r].steps += steps;
+      for (const Phase half : {Phase::forward, Phase::backward})
+        spent_[r].phases[half] += 0.005 * steps;
+      if (r == slow_rank) spent_[r].phases[phase] += extra_s * steps;
     }
-    return stragglers_.look(work_, hosts);
+    return stragglers_.look(spent_, hosts);
   }
 
  private:
-  std::vector<Work> work_{3};
+  std::vector<Spent> spent_{3};
   Stragglers stragglers_{3};
 };
 
@@ -36,9 +37,9 @@ TEST_CASE("stragglers: equal ranks are none") {
 
 TEST_CASE("stragglers: the slow rank is told once, with what it is slow in, until it keeps up") {
   Ranks ranks;
-  const auto [kind, name] = GENERATE(
-      table<std::size_t, std::string>({{0, "in data: 6.0 ms, where the median is 0.0 ms"},
-                                       {3, "in backward: 11.0 ms, where the median is 5.0 ms"}}));
+  const auto [kind, name] = GENERATE(table<Phase, std::string>(
+      {{Phase::data_wait, "in data wait: 6.0 ms, where the median is 0.0 ms"},
+       {Phase::backward, "in backward: 11.0 ms, where the median is 5.0 ms"}}));
   CHECK(ranks.run(20).empty());
   CHECK(ranks.run(19, 2, kind, 0.006).empty());  // too few steps to tell
   const auto told = ranks.run(1, 2, kind, 0.006);
@@ -54,6 +55,11 @@ TEST_CASE("stragglers: the slow rank is told once, with what it is slow in, unti
 
 TEST_CASE("stragglers: what is within tolerance, or has happened once, is no reason to speak") {
   Ranks ranks;
-  CHECK(ranks.run(20, 1, 2, 0.0049).empty());
-  CHECK(ranks.run(40, 1, 2, 0.1 / 40).empty());
+  CHECK(ranks.run(20, 1, Phase::forward, 0.0049).empty());
+  CHECK(ranks.run(40, 1, Phase::forward, 0.1 / 40).empty());
+}
+
+TEST_CASE("stragglers: who waits for others is none") {
+  Ranks ranks;
+  CHECK(ranks.run(20, 1, Phase::comm_exposed, 1).empty());
 }

@@ -64,6 +64,8 @@ TEST_CASE("tensorboard: each record is an event with its step and values") {
   const auto board = make_tensorboard(folder.path, no_warning);
   StepRecord step{.step = 24, .epoch = 1.5, .loss = 0.5, .learning_rate = 0.1, .phases = {}};
   step.phases[Phase::comm_exposed] = 0.25;
+  step.ranks.emplace();
+  step.ranks->own_work = {.min = 0.125, .median = 0.25, .max = 0.5, .max_rank = 3};
 
   board->write(StartRecord{R"({"lr":0.1})", "b1", 2, {"a", "a"}, 20});
   board->write(step);
@@ -84,6 +86,8 @@ TEST_CASE("tensorboard: each record is an event with its step and values") {
   CHECK(events[3].step() == 24);
   CHECK(value_of(events[3], "train/loss") == 0.5f);
   CHECK(value_of(events[3], "ledger/comm_exposed_ms") == 250.0f);
+  CHECK(value_of(events[3], "ranks/own_work_max_ms") == 500.0f);
+  CHECK(value_of(events[3], "ranks/own_work_max_rank") == 3.0f);
   CHECK(events[4].step() == 22);
   CHECK(value_of(events[4], "checkpoint/megabytes") == 3.0f);
   CHECK(value_of(events[5], "evaluation/top1") == 0.75f);

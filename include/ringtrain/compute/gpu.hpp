@@ -141,6 +141,8 @@ class GpuBackend : public Backend, public Rounding {
   virtual Element element() const = 0;
   /// What it is, for the user: "NVIDIA H100 80GB HBM3, 79 GiB".
   virtual std::string title() const = 0;
+  /// Its PCI bus id: "0000:3b:00.0".
+  virtual std::string bus_id() const = 0;
   virtual GpuEngines engines() const = 0;
   virtual std::unique_ptr<GpuTraining> make_training(const Schedule& schedule,
                                                      const Buffers& buffers, std::uint64_t seed,

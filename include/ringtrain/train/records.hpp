@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,19 @@ struct StartRecord {
   std::int64_t step = 0;  ///< training goes on behind it
 };
 
+/// Seconds of a step over the ranks: the rank that spends most is named.
+struct OverRanks {
+  double min = 0, median = 0, max = 0;
+  int max_rank = 0;
+};
+
+/// How the ranks' steps differ.
+struct PhasesOfRanks {
+  std::array<OverRanks, phase_names.size()> phases{};
+  OverRanks own_work;   ///< all of a rank's step but waiting for others and what comes between
+  std::string slowest;  ///< a few words for the user where a rank holds up the others, else empty
+};
+
 /// The mean step since the last record.
 struct StepRecord {
   std::int64_t step = 0;
@@ -27,7 +41,9 @@ struct StepRecord {
   double learning_rate = 0;
   double examples_per_second = 0;  ///< over all ranks
   double seconds_per_batch = 0;
-  PhaseSeconds phases;
+  PhaseSeconds phases;  ///< of rank 0
+  /// Since this was last told; there is news of the ranks once a second only.
+  std::optional<PhasesOfRanks> ranks = {};
 };
 
 struct EvalRecord {

@@ -15,6 +15,9 @@ enum class Phase { data_wait, copy, forward, backward, comm_exposed, update, che
 inline constexpr std::array<std::string_view, 8> phase_names = {
     "data_wait", "copy", "forward", "backward", "comm_exposed", "update", "checkpoint", "other"};
 
+/// For people: "exposed communication".
+std::string_view words_of(Phase phase);
+
 /// Seconds by phase.
 struct PhaseSeconds {
   std::array<double, phase_names.size()> seconds{};
@@ -30,7 +33,8 @@ class StepTimes {
   void add(Phase phase, double seconds) { step_[phase] += seconds; }
   /// Ends a step of `wall_seconds` that trained `examples` over all ranks. What no phase accounts
   /// for is `other`, so that phases add up to the wall time.
-  void end_step(double wall_seconds, double examples);
+  /// Returns the step.
+  PhaseSeconds end_step(double wall_seconds, double examples);
 
   struct Mean {
     PhaseSeconds phases;
@@ -49,7 +53,7 @@ class StepTimes {
 
  private:
   PhaseSeconds step_, since_mean_, total_;
-  double examples_since_mean_ = 0;
+  double examples_since_mean_ = 0, wall_since_mean_ = 0;
   int steps_since_mean_ = 0;
   std::vector<double> rates_;
 };

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
 #include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/device.hpp"
@@ -59,6 +60,7 @@ class CudaBackend final : public GpuBackend {
   void* stream() const override { return stream_.get(); }
   Element element() const override { return settings_.element; }
   std::string title() const override;
+  std::string bus_id() const override;
   GpuEngines engines() const override;
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
@@ -90,6 +92,12 @@ class CudaBackend final : public GpuBackend {
   mutable Engines engines_;  // remembers cuDNN's answers
   Autotuner tuner_;
 };
+
+std::string CudaBackend::bus_id() const {
+  std::array<char, 32> id{};
+  check(cudaDeviceGetPCIBusId(id.data(), id.size(), settings_.device), "cudaDeviceGetPCIBusId");
+  return id.data();
+}
 
 std::string CudaBackend::title() const {
   const cudaDeviceProp properties = properties_of(settings_.device);

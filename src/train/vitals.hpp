@@ -1,0 +1,53 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ringtrain {
+
+/// What is watched on each rank, so that a slow-down can be told together with what moved with it.
+enum class Vital : std::uint8_t {
+  still,          ///< seconds in which the process was stopped or not scheduled
+  throttled,      ///< seconds in which its CPU quota held it up
+  stolen,         ///< CPU seconds that the hypervisor gave to others
+  others,         ///< CPU seconds of other processes on the host
+  runnable,       ///< tasks on the host that have a CPU or want one
+  preempted,      ///< times that a thread of the process had to give up its CPU
+  disk_waits,     ///< CPU seconds without work but for waiting for a disk
+  major_faults,   ///< pages that had to be read from a disk
+  resident,       ///< bytes of memory
+  network,        ///< bytes, in and out, of all interfaces but loopback
+  network_lost,   ///< packets that interfaces dropped or found damaged
+  retransmitted,  ///< TCP segments that were sent again
+  allowance,      ///< packets that an instance's network allowance held up
+  round_trip,     ///< seconds, of the slowest TCP connection of the process
+  gpu_clock,      ///< hertz
+  gpu_hot,        ///< seconds in which heat slowed the GPU down
+  gpu_power,      ///< seconds in which a limit of power slowed it down
+};
+inline constexpr std::size_t vital_count = 17;
+
+/// Sums since the process began. What has a value rather than a count is summed over time, so that
+/// for all of them a difference over the seconds between is the mean.
+struct Vitals {
+  double seconds = 0;  ///< of the clock
+  std::array<double, vital_count> sums{};
+
+  double& operator[](Vital vital) { return sums[static_cast<std::size_t>(vital)]; }
+  double operator[](Vital vital) const { return sums[static_cast<std::size_t>(vital)]; }
+};
+
+/// Something that got worse.
+struct Moved {
+  Vital vital = Vital::still;
+  std::string text;  ///< "times preempted 12 -> 860 a second"
+};
+
+/// What got worse from the time between `before` and `start` to that between `start` and `now`; in
+/// the order of Vital, which is that of how much it tells. Nothing where one of them is empty.
+std::vector<Moved> worse(const Vitals& before, const Vitals& start, const Vitals& now);
+
+}  // namespace ringtrain

@@ -1,0 +1,86 @@
+#include "train/vital_signs.hpp"
+
+#include <dlfcn.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+
+#include "ringtrain/base/unique_handle.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+class HotGpu final : public GpuGauge {
+ public:
+  explicit HotGpu(bool answers) : answers_(answers) {}
+  std::optional<Reading> read() override {
+    if (!answers_) return std::nullopt;
+    return Reading{.clock_hz = 1.2e9, .hot = true};
+  }
+
+ private:
+  const bool answers_;
+};
+
+// The second look is no earlier than half a second after the first.
+Vitals after_two_looks(VitalSigns& signs) {
+  signs.look(0);
+  std::this_thread::sleep_for(510ms);
+  return signs.look(0.25);
+}
+
+}  // namespace
+
+TEST_CASE("vital signs: of this process and host") {
+  VitalSigns signs;
+  const Vitals vitals = after_two_looks(signs);
+
+  CHECK(vitals.seconds >= 0.5);
+  CHECK(vitals.seconds < 60);
+  CHECK(vitals[Vital::still] == 0.25);
+  CHECK(vitals[Vital::others] > 0);
+  CHECK(vitals[Vital::runnable] > 0);
+  CHECK(vitals[Vital::resident] / vitals.seconds > 1e6);
+  CHECK(vitals[Vital::gpu_clock] == 0);
+}
+
+TEST_CASE("vital signs: looks in quick succession cost nothing, and show the same") {
+  VitalSigns signs;
+  const double first = signs.look(0).seconds;
+  CHECK(signs.look(1).seconds == first);
+}
+
+TEST_CASE("vital signs: a GPU's clock, and what slows it down, are summed over time") {
+  VitalSigns signs;
+  signs.watch(std::make_unique<HotGpu>(true));
+  const Vitals vitals = after_two_looks(signs);
+
+  CHECK(vitals[Vital::gpu_clock] == Approx(1.2e9 * vitals.seconds));
+  CHECK(vitals[Vital::gpu_hot] == Approx(vitals.seconds));
+  CHECK(vitals[Vital::gpu_power] == 0);
+}
+
+TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU with that bus id") {
+  const UniqueHandle<void*, ::dlclose> library(::dlopen(FAKE_NVML, RTLD_LAZY));
+  REQUIRE(library.get() != nullptr);
+
+  const auto gauge = make_gpu_gauge("0000:01:00.0");
+
+  REQUIRE(gauge);
+  const auto reading = gauge->read();
+  REQUIRE(reading);
+  CHECK(reading->clock_hz == 1.2e9);
+  CHECK(reading->hot);
+  CHECK(reading->short_of_power);
+  CHECK_FALSE(make_gpu_gauge("0000:02:00.0"));
+}
+
+TEST_CASE("vital signs: a GPU that does not answer, or is not there, is none") {
+  VitalSigns signs;
+  signs.watch(std::make_unique<HotGpu>(false));
+  CHECK(signs.look(0)[Vital::gpu_clock] == 0);
+  CHECK(make_gpu_gauge("0000:ff:1f.7") == nullptr);
+}

@@ -1,0 +1,48 @@
+#include "train/vitals.hpp"
+
+#include <catch2/catch.hpp>
+
+using namespace ringtrain;
+using Catch::Matches;
+
+namespace {
+
+// Ten seconds each, in which `vital` grows by so much a second.
+std::vector<Moved> from_to(Vital vital, double before, double now) {
+  Vitals first, second, third;
+  first.seconds = 100;
+  second.seconds = 110;
+  third.seconds = 120;
+  second[vital] = 10 * before;
+  third[vital] = second[vital] + 10 * now;
+  return worse(first, second, third);
+}
+
+}  // namespace
+
+TEST_CASE("vitals: what got worse is told with both values and its unit") {
+  const auto moved = from_to(Vital::still, 0, 0.48);
+  REQUIRE(moved.size() == 1);
+  CHECK(moved[0].vital == Vital::still);
+  CHECK(moved[0].text == "the process stood still 0 -> 48 % of the time");
+  CHECK(from_to(Vital::gpu_clock, 1980e6, 1200e6).at(0).text == "GPU clock 1980 -> 1200 MHz");
+  CHECK(from_to(Vital::retransmitted, 1, 40).at(0).text ==
+        "TCP segments sent again 1 -> 40 a second");
+}
+
+TEST_CASE("vitals: what got better, or little worse, is not told") {
+  CHECK(from_to(Vital::still, 0.48, 0).empty());
+  CHECK(from_to(Vital::still, 0, 0.05).empty());
+  CHECK(from_to(Vital::preempted, 1000, 1200).empty());
+  CHECK(from_to(Vital::gpu_clock, 1200e6, 1980e6).empty());
+  CHECK(from_to(Vital::gpu_clock, 1980e6, 1950e6).empty());
+}
+
+TEST_CASE("vitals: without time between them there is nothing to compare") {
+  CHECK(worse({}, {}, {}).empty());
+  Vitals later;
+  later.seconds = 5;
+  later[Vital::still] = 5;
+  CHECK(worse({}, {}, later).empty());
+  CHECK(worse({}, later, later).empty());
+}

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/train/baseline.hpp"
+#include "ringtrain/train/link.hpp"
 #include "ringtrain/train/step_times.hpp"
 
 namespace ringtrain {
@@ -19,6 +20,14 @@ struct StartRecord {
   std::int64_t step = 0;  ///< training goes on behind it
 };
 
+/// What the sums of a mean step came to, where there are several ranks.
+struct SumsReached {
+  /// Bytes a second, from the start of the first sum to the end of the last. Sums that wait for
+  /// gradients, or for a slower rank, count as slow.
+  double bus_bandwidth = 0;
+  double exposed_share = 0;  ///< of the step
+};
+
 /// The mean step since the last record.
 struct StepRecord {
   std::int64_t step = 0;
@@ -28,6 +37,7 @@ struct StepRecord {
   double examples_per_second = 0;  ///< over all ranks
   double seconds_per_batch = 0;
   PhaseSeconds phases;
+  std::optional<SumsReached> sums = {};
 };
 
 struct EvalRecord {
@@ -58,6 +68,9 @@ struct EndRecord {
   double seconds = 0, examples_per_second = 0;
   std::optional<double> top1 = {};
   std::vector<PhaseSeconds> ranks = {};  ///< in all of it, by rank
+  std::optional<SumsReached> sums = {};
+  std::optional<double> expected_step_s = {};  ///< as the links' verdict had it
+  std::optional<double> efficiency = {};       ///< by what is known of one rank alone
 };
 
 }  // namespace ringtrain

@@ -10,6 +10,7 @@ namespace {
 constexpr int rounds = 3;
 constexpr double most_s = 1;
 constexpr double usual_target = 0.9;
+constexpr double enough_s = 1;  // a busy machine's speed changes within less
 
 // Backward makes the tail final first.
 std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
@@ -34,9 +35,10 @@ LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Pr
       session_(session),
       output_(output),
       start_(start.step),
+      due_(start_ + least_steps),
       buckets_(in_order_of_sums(site.bucket_bounds())),
       leads_s_(buckets_.size()) {
-  if (session.size() > 1) link_ = fit_link(time_sums(progress));
+  link_ = fit_link(time_sums(progress));
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
@@ -68,7 +70,8 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
 }
 
 void LinkWatch::see(const StepReport& report, double wall_s) {
-  if (session_.size() == 1 || seen_++ < warm_up || seen_ > warm_up + measured) return;
+  if (expected_step_s_ || seen_++ < warm_up) return;
+  seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
   compute_s_.push_back(wall_s - report.seconds.exposed);
   update_s_.push_back(report.seconds.update);
@@ -78,16 +81,19 @@ void LinkWatch::see(const StepReport& report, double wall_s) {
 }
 
 void LinkWatch::look(const Position& next) {
-  if (session_.size() == 1 || next.step != start_ + warm_up + measured + behind) return;
+  if (expected_step_s_ || next.step != due_) return;
+  if (!enough()) {
+    due_ = start_ + 2 * (due_ - start_);
+    return;
+  }
   const Options& o = plan_.options;
-  const LinkVerdict verdict =
-      judge({.step = parts(),
-             .link = link_,
-             .ranks = session_.size(),
-             .batch = plan_.share.count,
-             .accumulate = o.accumulate,
-             .may_narrow = may_narrow(),
-             .target = o.require_efficiency.value_or(usual_target)});
+  const LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
+                                     .link = link_,
+                                     .ranks = session_.size(),
+                                     .batch = plan_.share.count,
+                                     .accumulate = o.accumulate,
+                                     .may_narrow = may_narrow(),
+                                     .target = o.require_efficiency.value_or(usual_target)});
   expected_step_s_ = verdict.step.step_s();
   for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
   output_.links(verdict);
@@ -101,8 +107,16 @@ bool LinkWatch::may_narrow() const {
   return can && o.gradient_dtype == Element::fp32;
 }
 
+// As rank 0 has it.
+bool LinkWatch::enough() const {
+  double said = seen_s_ >= enough_s || due_ - start_ >= most_steps ? 1 : 0;
+  session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
+  return said != 0;
+}
+
 // All wait for the slowest rank of each step, so what counts is how long that computes.
-StepParts LinkWatch::parts() {
+StepParts LinkWatch::parts(std::size_t steps) {
+  compute_s_.resize(steps);  // a rank may have seen more
   std::vector<double> all(session_.size() * compute_s_.size());
   std::ranges::copy(compute_s_, all.begin() + session_.rank() * std::ssize(compute_s_));
   session_.sum(all);

@@ -27,22 +27,27 @@ class LinkWatch {
   std::optional<double> expected_step_s() const { return expected_step_s_; }
 
  private:
-  static constexpr int warm_up = 2, measured = 8;  // steps
-  static constexpr int behind = 2;                 // steps that are begun and not yet reported
+  static constexpr int warm_up = 2;                 // steps that do not count
+  static constexpr int behind = 2;                  // steps that are begun and not yet reported
+  static constexpr std::uint64_t least_steps = 12;  // then the first verdict is possible,
+  static constexpr std::uint64_t most_steps = 48;   // and then there is one
 
   std::vector<TimedSum> time_sums(Progress& progress);
   double seconds_of(const Range& bucket, Progress& progress);
-  StepParts parts();
+  bool enough() const;
   bool may_narrow() const;
+  StepParts parts(std::size_t steps);
 
   const Plan& plan_;
   Site& site_;
   const MpiSession& session_;
   Output& output_;
   const std::uint64_t start_;
+  std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums
   Link link_;
   int seen_ = 0;
+  double seen_s_ = 0;                         // of the steps that count
   std::vector<double> compute_s_, update_s_;  // of each measured step
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
   std::optional<double> expected_step_s_;

@@ -162,9 +162,9 @@ std::string links(const RunHistory& run) {
         "<p>The sums of the whole run reached {:.0f} MB/s of bus bandwidth from the start of the "
         "first to the end of the last; {:.1f} % of the time was exposed communication{}.</p>",
         1e-6 * run.end->sums->bus_bandwidth, 100 * run.end->sums->exposed_share,
-        run.end->efficiency
-            ? fmt::format("; {:.1f} % of so many times one rank alone", 100 * *run.end->efficiency)
-            : "");
+        run.end->efficiency ? fmt::format("; {:.1f} % of {} times one rank alone",
+                                          100 * *run.end->efficiency, run.start.ranks)
+                            : "");
   return text.empty() ? "" : "<h2>Links</h2>" + text + "\n";
 }
 

@@ -51,8 +51,8 @@ std::string summary_table(const Summary& s) {
   text += fmt::format("  {:<18} {:.1f} +- {:.1f} examples/s\n", "throughput", s.throughput.median,
                       s.throughput.deviation);
   if (s.efficiency)
-    text += fmt::format("  {:<18} {:.1f} % of so many times one rank alone\n", "efficiency",
-                        100 * *s.efficiency);
+    text += fmt::format("  {:<18} {:.1f} % of {} times one rank alone\n", "efficiency",
+                        100 * *s.efficiency, s.ranks.size());
   if (s.steps_s)
     text += fmt::format("  {:<18} {:.1f} ms expected, was {:.1f} ms\n", "step",
                         1e3 * s.steps_s->first, 1e3 * s.steps_s->second);

@@ -54,7 +54,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   CHECK_THAT(page, Contains("95.0 %") && Contains("two ranks are well used"));
   CHECK_THAT(page, Contains("125.0 ms a step expected, efficiency 80 %"));
   CHECK_THAT(page, Contains("117 MB/s of bus bandwidth") && Contains("25.0 % of the time") &&
-                       Contains("75.0 % of so many"));
+                       Contains("75.0 % of 2 times one rank"));
   CHECK_THAT(page, Contains("d/step-20.h5") && Contains("disk &amp; more full"));
   CHECK_THAT(page, Contains("exposed communication</td><td class=\"n\">0.0 %</td>"));
   CHECK_THAT(page, Contains("<code>0.25</code>"));

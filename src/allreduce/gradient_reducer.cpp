@@ -3,6 +3,14 @@
 #include <algorithm>
 
 namespace ringtrain {
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point from,
+                       std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace
 
 GradientReducer::GradientReducer(Communicator& communicator, View gradients,
                                  std::size_t bucket_bytes)
@@ -35,8 +43,21 @@ void GradientReducer::finish() {
   started_ = gradients_.size();
 }
 
+// The last sum is started by finish().
+std::vector<double> GradientReducer::leads_s() const {
+  std::vector<double> leads;
+  for (const auto start : starts_) leads.push_back(seconds_between(start, starts_.back()));
+  return leads;
+}
+
+double GradientReducer::first_lead_s() const {
+  return starts_.empty() ? 0 : seconds_between(starts_.front(), starts_.back());
+}
+
 void GradientReducer::start_sum_from(std::size_t first) {
   if (first == started_) return;
+  if (started_ == gradients_.size()) starts_.clear();
+  starts_.push_back(std::chrono::steady_clock::now());
   communicator_.start_sum(gradients_.slice(first, started_ - first));
   started_ = first;
 }

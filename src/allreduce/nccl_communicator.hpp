@@ -27,6 +27,7 @@ class NcclCommunicator final : public Communicator {
   void start_sum(View gradients) override;
   void start_average(NarrowView gradients) override;
   void finish() override;
+  bool overlaps() const override { return true; }
   void check() override;
   void close() override;
   /// From any thread. Memory released from now on stays until the process ends.

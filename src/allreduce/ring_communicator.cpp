@@ -47,6 +47,7 @@ class RingCommunicator final : public Communicator {
   void start_sum(View gradients) override { start_rounded_sum(gradients, Element::fp32); }
   void start_rounded_sum(View gradients, Element wire) override;
   void finish() override;
+  bool overlaps() const override { return thread_.has_value(); }
   void cancel() noexcept override;
 
  private:

@@ -6,6 +6,7 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/rounding_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
+#include "train/cpu_name.hpp"
 #include "train/host_trainer.hpp"
 #include "train/network.hpp"
 #include "train/option_values.hpp"
@@ -43,6 +44,13 @@ class CpuSite final : public Site {
   std::vector<std::uint64_t> bucket_bounds() override {
     return reducer_.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
   }
+  void sum(const Range& bucket) override {
+    gradient_sums().start_sum(sums_.all().slice(bucket));
+    gradient_sums().finish();
+  }
+  bool sums_overlap() override { return communicator_->overlaps(); }
+  std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
+  std::string device() const override { return device_; }
   std::string plans() const override { return plans_; }
   std::optional<std::size_t> first_non_finite_gradient() override {
     return first_non_finite(sums_.gradients());
@@ -89,7 +97,7 @@ class CpuSite final : public Site {
 
   const Plan& plan_;
   Progress& progress_;
-  const std::string plans_;
+  const std::string plans_, device_;
   const std::vector<std::string> notes_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
@@ -140,6 +148,7 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
     : plan_(plan),
       progress_(progress),
       plans_(plans_of(session, threads)),
+      device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
       notes_(notes_of(plan, session)),
       communicator_(
           communicator_of(plan, session,

@@ -103,13 +103,18 @@ class GpuSite final : public Site {
   const TrainingState& state() override { return *state_; }
   StateCopy& state_copy() override { return *copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
-    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start, progress_);
+    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
+                                        progress_);
   }
   std::unique_ptr<Trainer> make_lone_trainer() override;
   Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override {
     return reducer_.bounds(final_places(schedule_, sums_));
   }
+  void sum(const Range& bucket) override;
+  bool sums_overlap() override { return communicator_->overlaps(); }
+  std::vector<double> bucket_leads(double backward_s) override;
+  std::string device() const override { return backend_->title(); }
   std::string plans() const override;
   std::optional<std::size_t> first_non_finite_gradient() override { return std::nullopt; }
   void close() override {
@@ -135,6 +140,7 @@ class GpuSite final : public Site {
 
   void write_first_values();
   void connect(const MpiSession& session);
+  Communicator& gradient_sums();
   View evaluated_statistics() const {
     return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
   }
@@ -174,7 +180,7 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
       narrow_(make_narrow_sums()),
-      reducer_(narrow_ ? *narrow_ : *communicator_, sums_.all(), plan.bucket_bytes()),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
       schedule_(make_schedule(plan, *backend_, Mode::training)) {
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
@@ -211,6 +217,21 @@ void GpuSite::connect(const MpiSession& session) {
   session.barrier();
   reducer_.finish();
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
+}
+
+Communicator& GpuSite::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
+
+// The broadcast waits for its end.
+void GpuSite::sum(const Range& bucket) {
+  gradient_sums().start_sum(sums_.all().slice(bucket));
+  gradient_sums().finish();
+  communicator_->broadcast(sums_.all().slice(0, 1), 0);
+}
+
+std::vector<double> GpuSite::bucket_leads(double backward_s) {
+  std::vector<double> leads = final_leads(schedule_, sums_, bucket_bounds());
+  for (double& lead : leads) lead *= backward_s;
+  return leads;
 }
 
 // Before the optimizer, whose moving average starts from them.

@@ -22,8 +22,8 @@ StepOutcome outcome_of(const GpuOutcome& o) {
 }  // namespace
 
 GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
-                       Progress& progress)
-    : Trainer(settings, start), training_(training), progress_(progress) {
+                       double first_lead, Progress& progress)
+    : Trainer(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
   training_.refresh();
 }
 
@@ -72,7 +72,8 @@ std::optional<StepReport> GpuTrainer::take(int still_under_way) {
                      .forward = o->forward_s,
                      .backward = o->backward_s,
                      .exposed = o->exposed_s,
-                     .update = o->update_s},
+                     .update = o->update_s,
+                     .sums = first_lead_ * o->backward_s / settings().accumulate + o->exposed_s},
                     outcome_of(*o)};
 }
 

@@ -12,8 +12,9 @@ namespace ringtrain {
 /// A `training` that is not its own outlives it.
 class GpuTrainer final : public Trainer {
  public:
+  /// `first_lead`: how long before the end of the backward pass the first sum starts, as a share.
   GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
-             Progress& progress);
+             double first_lead, Progress& progress);
   /// From the beginning, with a training of its own.
   GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
              Progress& progress);
@@ -32,6 +33,7 @@ class GpuTrainer final : public Trainer {
 
   const std::unique_ptr<GpuTraining> own_;
   GpuTraining& training_;
+  const double first_lead_ = 0;
   Progress& progress_;
   std::deque<UnderWay> under_way_;
 };

@@ -37,7 +37,9 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   Stopwatch watch;
   parts_.progress.enter(Activity::all_reduce);
   parts_.reducer.finish();
-  seconds_.exposed += watch.lap();
+  const double exposed = watch.lap();
+  seconds_.exposed += exposed;
+  seconds_.sums = parts_.reducer.first_lead_s() + exposed;
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();

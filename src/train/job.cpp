@@ -39,7 +39,8 @@ Job::Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watc
       plan_(plan),
       site_(site),
       most_steps_(most_steps),
-      config_(canonical_config(plan.options, training_data(plan))) {}
+      config_(canonical_config(plan.options, training_data(plan))),
+      efficiency_(plan, site, session, output) {}
 
 bool Job::resume(const Resume& how) {
   const auto say = [this](const std::string& line) { output_.note(line); };
@@ -70,8 +71,9 @@ bool Job::resume(const Resume& how) {
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
                     brief(resumed->metadata.plans), site_.plans()));
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
-    output_.note(fmt::format("saved by {} ranks, going on with {}: the order of samples stays",
-                             resumed->metadata.world_size, session_.size()));
+    output_.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
+                             ranks_text(static_cast<int>(resumed->metadata.world_size)),
+                             session_.size()));
   return true;
 }
 
@@ -90,7 +92,10 @@ int Job::run(WriterProcess& writer) {
   const StartRecord start = start_record();
   hosts_ = start.hosts;
   output_.start(start);
-  if (options().baseline) compare_with_one_rank();
+  if (options().baseline)
+    compare_with_one_rank();
+  else if (!options().eval_only && most_steps_ == 0)
+    efficiency_.recall();
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);
   site_.close();
@@ -170,16 +175,9 @@ void Job::compare_with_one_rank() {
   const auto measured = measure_baseline(plan_, site_, session_, stop_);
   if (!measured) return;  // the first step of training finds the same request
   const Comparison& result = *measured;
-  const auto rate = [](const Spread& s) {
-    return fmt::format("{:.1f} +- {:.1f}", s.median, s.deviation);
-  };
-  output_.note(
-      fmt::format("baseline: one rank {} examples/sec, {} ranks {}, speed-up {:.2f} +- "
-                  "{:.2f}, efficiency {:.1f} %",
-                  rate(result.alone), session_.size(), rate(result.together),
-                  result.speed_up.median, result.speed_up.deviation, 100 * result.efficiency));
-  output_.note(result.verdict);
+  for (const std::string& line : told(result, session_.size())) output_.note(line);
   output_.baseline(result);
+  efficiency_.keep(result);
   const bool enough =
       !options().require_efficiency || result.efficiency >= *options().require_efficiency;
   if (!enough)

@@ -7,6 +7,8 @@
 
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/checkpoints.hpp"
+#include "train/efficiency.hpp"
+#include "train/link_watch.hpp"
 #include "train/plan.hpp"
 #include "train/rank_check.hpp"
 #include "train/resume.hpp"
@@ -78,6 +80,8 @@ class Job {
   CheckpointWriter checkpoint_writer_;
   std::optional<RunLog> log_;
   std::optional<RankCheck> ranks_;
+  Efficiency efficiency_;
+  std::optional<LinkWatch> links_;  // where ranks gain from each other
 
   StopRequest stop_;
   Stopwatch step_watch_;

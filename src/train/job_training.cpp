@@ -67,6 +67,8 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     evaluate_at(position, offer_it);
     offer_it();
   };
+  if (session_.size() > 1 && most_steps_ == 0 && !plan_.done(start_))
+    links_.emplace(plan_, site_, session_, progress_, output_, start_);
   step_watch_.lap();
   while (!done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
@@ -91,8 +93,13 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
       checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
   progress_.enter(Activity::output);
-  log_->finish(trainer.position(), checkpoints.counts(), session_);
+  RunLog::Expected expected;
+  if (links_) expected.step_s = links_->expected_step_s();
+  expected.alone = efficiency_.alone();
+  log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
+  if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   if (failure) throw log_->with_last_good(*failure);
+  if (exit_code() == 0) efficiency_.require(log_->times().throughput().median);
   return exit_code();
 }
 
@@ -117,12 +124,14 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   for (const std::string& text : watchdog_.take_notices()) log_->event("watchdog", text);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
   if (report) tell(*report, checkpoints.stalled_s() - stalled, checkpoints.saving());
+  if (links_) links_->look(position);
 }
 
 void Job::tell(const StepReport& report, double stall_s, bool saving) {
   const double seconds = step_watch_.lap();
   slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
   progress_.account(log_->step(report, seconds, stall_s, saving));
+  if (links_) links_->see(report, seconds);
 }
 
 Wish Job::wish() {

@@ -21,23 +21,41 @@ class Runner {
 
   // Fewer steps when a rank that takes part is asked to stop.
   double seconds_of(int steps) {
-    Stopwatch watch;
+    const Stopwatch watch;
+    step_watch_.lap();
     for (int s = 0; s < steps && !stopped_; ++s)
       look_at(trainer_->step(loader_, {stop_.signal() != 0, stop_.signal()}));
     while (const auto report = trainer_->finish_step()) look_at(report);
-    return watch.lap();
+    return watch.elapsed();
   }
   bool stopped() const { return stopped_; }
+  // From here on steps count.
+  void warmed_up() {
+    times_ = {};
+    step_s_.clear();
+  }
+  Windows windows(std::vector<double> rates) const {
+    Windows all{std::move(rates), step_s_, times_.total()};
+    for (double& seconds : all.phases.seconds) seconds /= double(times_.steps());
+    return all;
+  }
 
  private:
   void look_at(const std::optional<StepReport>& report) {
-    stopped_ = stopped_ || (report && report->outcome.stop);
+    if (!report) return;
+    stopped_ = stopped_ || report->outcome.stop;
+    step_s_.push_back(step_watch_.lap());
+    add(times_, report->seconds);
+    times_.end_step(step_s_.back(), 0);
   }
 
   const StopRequest& stop_;
   const std::unique_ptr<Trainer> trainer_;
   Loader loader_;
   bool stopped_ = false;
+  Stopwatch step_watch_;
+  StepTimes times_;
+  std::vector<double> step_s_;
 };
 
 // Rank 0's loader for training alone: batches of its own share, and nobody else's.
@@ -48,6 +66,16 @@ LoaderOptions alone_options(const Plan& plan) {
   return options;
 }
 
+// One rank's numbers are all ranks', so that they come to one verdict.
+Comparison compare_alike(Windows alone, Windows together, const MpiSession& session) {
+  for (Windows* windows : {&alone, &together})
+    session.broadcast(std::as_writable_bytes(std::span(windows->rates)), 0);
+  session.broadcast(std::as_writable_bytes(std::span(alone.phases.seconds)), 0);
+  session.sum(together.phases.seconds);
+  for (double& seconds : together.phases.seconds) seconds /= session.size();
+  return compare(alone, together, session.size());
+}
+
 // The comparison; nullopt when a rank was asked to stop.
 std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& session, Runner& all,
                                           std::optional<Runner>& alone) {
@@ -56,6 +84,11 @@ std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& se
   if (all.stopped()) return std::nullopt;
   const int steps = std::clamp(static_cast<int>(window_s / step_s), 3, 500);
   const int agreed = std::stoi(session.broadcast(std::to_string(steps)));
+  all.warmed_up();
+  if (alone) {
+    alone->seconds_of(3);
+    alone->warmed_up();
+  }
 
   std::vector<double> alone_rates, together_rates;
   for (int round = 0; round < rounds; ++round) {
@@ -67,10 +100,8 @@ std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& se
     session.barrier();
     together_rates.push_back(double(agreed) * plan.global_batch / seconds);
   }
-  // Rank 0's clock is what counts, so that all ranks come to one verdict.
-  for (auto* rates : {&alone_rates, &together_rates})
-    session.broadcast(std::as_writable_bytes(std::span(*rates)), 0);
-  return compare(alone_rates, together_rates, session.size());
+  return compare_alike(alone ? alone->windows(alone_rates) : Windows{alone_rates},
+                       all.windows(together_rates), session);
 }
 
 }  // namespace

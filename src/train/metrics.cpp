@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
@@ -61,6 +62,23 @@ Json named(const PhasesOfRanks& ranks) {
   return object;
 }
 
+Json named(const SumsReached& sums) {
+  return {{"bus_bandwidth", nine_digits(sums.bus_bandwidth)},
+          {"exposed_share", nine_digits(sums.exposed_share)}};
+}
+
+// Only where there is one.
+template <class Value>
+void add(Json& record, const char* key, const std::optional<Value>& value) {
+  if (!value) return;
+  if constexpr (std::is_same_v<Value, double>)
+    record[key] = nine_digits(*value);
+  else if constexpr (std::is_same_v<Value, int>)
+    record[key] = *value;
+  else
+    record[key] = named(*value);
+}
+
 std::string line_of(const Json& record) {
   return record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -107,7 +125,8 @@ void Metrics::write(const StepRecord& r) {
                  {"examples_per_second", nine_digits(r.examples_per_second)},
                  {"seconds_per_batch", nine_digits(r.seconds_per_batch)},
                  {"phases", named(r.phases)}};
-  if (r.ranks) record["phases_of_ranks"] = named(*r.ranks);
+  add(record, "phases_of_ranks", r.ranks);
+  add(record, "sums", r.sums);
   append(line_of(record));
 }
 
@@ -137,24 +156,52 @@ void Metrics::write(const Comparison& r) {
   const auto spread = [](const Spread& s) {
     return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
   };
-  append(line_of({{"kind", "baseline"},
-                  {"alone", spread(r.alone)},
-                  {"together", spread(r.together)},
-                  {"speed_up", spread(r.speed_up)},
-                  {"efficiency", nine_digits(r.efficiency)},
-                  {"verdict", r.verdict}}));
+  append(line_of(
+      {{"kind", "baseline"},
+       {"alone", spread(r.alone)},
+       {"together", spread(r.together)},
+       {"speed_up", spread(r.speed_up)},
+       {"efficiency", nine_digits(r.efficiency)},
+       {"strong_efficiency", nine_digits(r.strong_efficiency)},
+       {"jitter",
+        {{"alone", nine_digits(r.alone_jitter)}, {"together", nine_digits(r.together_jitter)}}},
+       {"phases", {{"alone", named(r.alone_phases)}, {"together", named(r.together_phases)}}},
+       {"verdict", r.verdict}}));
+}
+
+void Metrics::write(const LinkVerdict& r) {
+  const double bandwidth = bus_bandwidth(r.bytes, r.step.sums_s, r.ranks);
+  Json record = {{"kind", "links"},
+                 {"bytes", r.bytes},
+                 {"buckets", r.buckets},
+                 {"latency_seconds", nine_digits(r.link.latency_s)},
+                 {"bus_bandwidth", nine_digits(bandwidth)},
+                 {"sums_seconds", nine_digits(r.step.sums_s)},
+                 {"compute_seconds", nine_digits(r.step.compute_s)},
+                 {"exposed_seconds", nine_digits(r.step.exposed_s)},
+                 {"expected_seconds_per_batch", nine_digits(r.step.step_s())},
+                 {"efficiency", nine_digits(r.step.efficiency())},
+                 {"target", nine_digits(r.target)}};
+  add(record, "batch_for_target", r.batch);
+  add(record, "accumulate_for_target", r.accumulate);
+  add(record, "efficiency_in_16_bits", r.narrow);
+  append(line_of(record));
 }
 
 void Metrics::write(const EndRecord& r) {
   Json ranks = Json::array();
   for (const PhaseSeconds& phases : r.ranks) ranks.push_back(named(phases));
-  append(line_of({{"kind", "end"},
-                  {"steps", r.steps},
-                  {"examples", r.examples},
-                  {"seconds", nine_digits(r.seconds)},
-                  {"examples_per_second", nine_digits(r.examples_per_second)},
-                  {"top1", r.top1 ? nine_digits(*r.top1) : Json()},
-                  {"phases_of_ranks", ranks}}));
+  Json record = {{"kind", "end"},
+                 {"steps", r.steps},
+                 {"examples", r.examples},
+                 {"seconds", nine_digits(r.seconds)},
+                 {"examples_per_second", nine_digits(r.examples_per_second)},
+                 {"top1", r.top1 ? nine_digits(*r.top1) : Json()},
+                 {"phases_of_ranks", ranks}};
+  add(record, "sums", r.sums);
+  add(record, "expected_seconds_per_batch", r.expected_step_s);
+  add(record, "efficiency", r.efficiency);
+  append(line_of(record));
 }
 
 }  // namespace ringtrain

@@ -30,4 +30,17 @@ std::vector<std::size_t> final_places(const Schedule& training, const StepSums& 
   return places;
 }
 
+std::vector<double> final_leads(const Schedule& training, const StepSums& sums,
+                                std::span<const std::uint64_t> bounds) {
+  const std::vector<std::size_t> finals = finality(training);
+  const std::size_t steps = training.steps.size();
+  std::vector<double> leads;
+  for (std::size_t b = bounds.size(); b-- > 1;) {
+    std::size_t s = training.backward;  // after which the bucket that begins there is final
+    while (s + 1 < steps && (finals[s] == 0 || sums.place_of(finals[s]) > bounds[b - 1])) ++s;
+    leads.push_back(double(steps - 1 - s) / double(steps - training.backward));
+  }
+  return leads;
+}
+
 }  // namespace ringtrain

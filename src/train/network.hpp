@@ -21,4 +21,9 @@ std::size_t averaged_statistics(const Plan& plan);
 /// Where gradients become final in a step of `training`, as places of `sums`; without the front.
 std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums);
 
+/// How long before the end of the backward pass each bucket between `bounds` is final, in the order
+/// of the sums, as a share of that pass: as if all its steps took the same time.
+std::vector<double> final_leads(const Schedule& training, const StepSums& sums,
+                                std::span<const std::uint64_t> bounds);
+
 }  // namespace ringtrain

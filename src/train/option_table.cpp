@@ -212,7 +212,8 @@ void add_output_and_measure(Table& t, Options& o) {
   t.group("measure");
   t.flag(o.baseline, "baseline", "one rank alone, then all: speed-up and verdict");
   t.add(o.require_efficiency,
-        {"require-efficiency", "X", "with --baseline: exit 77 below X (0..1)", "none"},
+        {"require-efficiency", "X", "exit 77 below X (0..1), by --baseline or an earlier run",
+         "none"},
         number(0, 1));
   t.flag(o.plan, "plan", "memory, bytes an image, step time; no training");
   t.add(o.plan_device,

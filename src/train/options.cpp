@@ -210,7 +210,8 @@ void Parser::check_contradictions() const {
   exclude("model", "model-file", "both name the network; give one of them");
   exclude("epochs", "steps", "both are the length of training; give one of them");
   exclude("batch", "global-batch", "one follows from the other and the ranks; give one of them");
-  need("require-efficiency", o.baseline, "needs --baseline, which measures the efficiency");
+  need("require-efficiency", !o.eval_only && !o.verify_resume,
+       "judges training, but this run does not train; leave it out");
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
   if (o.eval_only && o.baseline)

@@ -29,6 +29,7 @@ class SilentOutput final : public Output {
     write_all(STDERR_FILENO, log_line(now(), record) + "\n");
   }
   void baseline(const Comparison&) override {}
+  void links(const LinkVerdict&) override {}
   void end(const EndRecord&, const Summary&) override {}
 };
 
@@ -63,6 +64,7 @@ class SpeakingOutput final : public Output {
     keep(record);
   }
   void baseline(const Comparison& record) override { keep(record); }
+  void links(const LinkVerdict& record) override { keep(record); }
   void end(const EndRecord& record, const Summary& summary) override {
     console_.close();
     say("\n" + summary_table(summary));

@@ -189,6 +189,11 @@ std::size_t Plan::bucket_bytes() const {
   return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
+double Plan::sum_bytes() const {
+  return double(model.graph.parameter_count() * bytes_of(options.gradient_dtype)) +
+         double(model.graph.statistic_count() * sizeof(float));
+}
+
 std::vector<std::string> Plan::hints() const {
   constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
   if (options.eval_only || global_batch <= large || optimizer.kind == OptimizerKind::lars)

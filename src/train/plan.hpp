@@ -34,6 +34,8 @@ struct Plan {
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
   std::size_t bucket_bytes() const;
+  /// What a rank gives to the sums of a step: gradients, as they travel, and statistics.
+  double sum_bytes() const;
   /// What the user should know of the plan before training, line by line.
   std::vector<std::string> hints() const;
   /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not

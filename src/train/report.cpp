@@ -50,6 +50,7 @@ class Report final : public RecordSink {
     run_.baseline = record;
     publish();
   }
+  void write(const LinkVerdict& record) override { run_.links = record; }
   void write(const EndRecord& record) override {
     run_.end = record;
     publish();

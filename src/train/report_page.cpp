@@ -65,10 +65,10 @@ std::string tiles(const RunHistory& run) {
                  fmt::format("epoch {:.2f}", run.steps.back().record.epoch));
   if (run.end)
     text += tile("throughput", fmt::format("{:.1f}", run.end->examples_per_second),
-                 fmt::format("images/s, median, {} ranks", run.start.ranks));
+                 "images/s, median, " + ranks_text(run.start.ranks));
   else if (!run.steps.empty())
     text += tile("throughput", fmt::format("{:.1f}", run.steps.back().record.examples_per_second),
-                 fmt::format("images/s lately, {} ranks", run.start.ranks));
+                 "images/s lately, " + ranks_text(run.start.ranks));
   if (!run.evaluations.empty()) {
     const EvalRecord& last = run.evaluations.back().record;
     text += tile("accuracy", fmt::format("{:.2f} %", 100 * last.top1),
@@ -165,10 +165,25 @@ std::string scaling(const RunHistory& run) {
       "<h2>Scaling</h2><table><tr><th></th><th class=\"n\">images/s</th><th "
       "class=\"n\">+-</th></tr>"
       "<tr><td>one rank</td><td class=\"n\">{:.1f}</td><td class=\"n\">{:.1f}</td></tr>"
-      "<tr><td>{} ranks</td><td class=\"n\">{:.1f}</td><td "
+      "<tr><td>{}</td><td class=\"n\">{:.1f}</td><td "
       "class=\"n\">{:.1f}</td></tr></table><p>{}</p>\n",
-      b.alone.median, b.alone.deviation, run.start.ranks, b.together.median, b.together.deviation,
-      escaped(b.verdict));
+      b.alone.median, b.alone.deviation, ranks_text(run.start.ranks), b.together.median,
+      b.together.deviation, escaped(b.verdict));
+}
+
+std::string links(const RunHistory& run) {
+  std::string text;
+  if (run.links)
+    for (const std::string& line : told(*run.links, false)) text += "<p>" + escaped(line) + "</p>";
+  if (run.end && run.end->sums)
+    text += fmt::format(
+        "<p>The sums of the whole run reached {:.0f} MB/s of bus bandwidth from the start of the "
+        "first to the end of the last; {:.1f} % of the time was exposed communication{}.</p>",
+        1e-6 * run.end->sums->bus_bandwidth, 100 * run.end->sums->exposed_share,
+        run.end->efficiency ? fmt::format("; {:.1f} % of {} times one rank alone",
+                                          100 * *run.end->efficiency, run.start.ranks)
+                            : "");
+  return text.empty() ? "" : "<h2>Links</h2>" + text + "\n";
 }
 
 std::string checkpoints(const RunHistory& run) {
@@ -234,13 +249,13 @@ std::string report_page(const RunHistory& run, const std::string& written) {
   return fmt::format(
              "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" "
              "content=\"width=device-width\"><title>ringtrain: {0}</title><style>{1}</style>\n"
-             "<h1>{0}</h1><p class=\"soft\">{2} ranks on {3}; {4} {5}</p>\n",
-             model, report_style, run.start.ranks,
+             "<h1>{0}</h1><p class=\"soft\">{2} on {3}; {4} {5}</p>\n",
+             model, report_style, ranks_text(run.start.ranks),
              escaped(fmt::format("{}", fmt::join(hosts, ", "))), run.end ? "ended" : "as of",
              escaped(written)) +
          tiles(run) + "<h2>Speed</h2>" + svg(throughput) + ledger(run, clock) +
-         own_work(run, clock) + ranks(run) + scaling(run) + "<h2>Learning</h2>" + learning(run) +
-         checkpoints(run) + events(run) + configuration(run) +
+         own_work(run, clock) + ranks(run) + scaling(run) + links(run) + "<h2>Learning</h2>" +
+         learning(run) + checkpoints(run) + events(run) + configuration(run) +
          fmt::format("<script>{}</script></html>\n", report_script);
 }
 

@@ -23,6 +23,7 @@ struct RunHistory {
   std::vector<At<CheckpointRecord>> checkpoints;
   std::vector<At<EventRecord>> events;
   std::optional<Comparison> baseline;
+  std::optional<LinkVerdict> links;
   std::optional<EndRecord> end;
 };
 

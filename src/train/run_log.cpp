@@ -36,15 +36,10 @@ double RunLog::epoch(const Position& position) const {
 
 PhaseSeconds RunLog::step(const StepReport& report, double wall_seconds, double checkpoint_seconds,
                           bool saving) {
-  const StepSeconds& seconds = report.seconds;
-  times_.add(Phase::data_wait, seconds.data_wait);
-  times_.add(Phase::copy, seconds.copy);
-  times_.add(Phase::forward, seconds.forward);
-  times_.add(Phase::backward, seconds.backward);
-  times_.add(Phase::comm_exposed, seconds.exposed);
-  times_.add(Phase::update, seconds.update);
+  add(times_, report.seconds);
   times_.add(Phase::checkpoint, checkpoint_seconds);
-  const PhaseSeconds phases = times_.end_step(wall_seconds, plan_.global_batch);
+  const PhaseSeconds phases =
+      times_.end_step(wall_seconds, plan_.global_batch, report.seconds.sums);
   if (const auto news = ranks_.step(wall_seconds, plan_.global_batch, saving); !news.text.empty())
     event(news.what, news.text);
   seconds_ += wall_seconds;
@@ -64,14 +59,21 @@ PhaseSeconds RunLog::step(const StepReport& report, double wall_seconds, double 
 void RunLog::tell(const StepReport& report) {
   const StepTimes::Mean mean = times_.take_mean();
   rate_ = mean.examples_per_second;
-  output_.step({.step = static_cast<std::int64_t>(report.position.step),
-                .epoch = epoch(report.position),
-                .loss = report.outcome.loss,
-                .learning_rate = report.learning_rate,
-                .examples_per_second = mean.examples_per_second,
-                .seconds_per_batch = mean.seconds,
-                .phases = mean.phases,
-                .ranks = ranks_.differences()});
+  output_.step(
+      {.step = static_cast<std::int64_t>(report.position.step),
+       .epoch = epoch(report.position),
+       .loss = report.outcome.loss,
+       .learning_rate = report.learning_rate,
+       .examples_per_second = mean.examples_per_second,
+       .seconds_per_batch = mean.seconds,
+       .phases = mean.phases,
+       .ranks = ranks_.differences(),
+       .sums = reached(mean.sums_seconds, mean.phases[Phase::comm_exposed], mean.seconds)});
+}
+
+std::optional<SumsReached> RunLog::reached(double sums_s, double exposed_s, double step_s) const {
+  if (plan_.ranks == 1 || step_s == 0) return std::nullopt;
+  return SumsReached{bus_bandwidth(plan_.sum_bytes(), sums_s, plan_.ranks), exposed_s / step_s};
 }
 
 void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {
@@ -115,7 +117,8 @@ Error RunLog::with_last_good(const Error& failure) const {
   return {failure.code(), failure.what(), saves_.last_good()};
 }
 
-void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSession& session) {
+void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
+                    const Expected& expected) {
   Summary summary;
   summary.saved = saves.saved;
   summary.failed = saves.failed;
@@ -137,6 +140,16 @@ void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSessi
                    .examples_per_second = summary.throughput.median};
   if (accuracy_) record.top1 = accuracy_->top1;
   record.ranks = summary.ranks;
+  const auto steps = double(std::max<std::int64_t>(1, times_.steps()));
+  record.sums = reached(times_.total_sums_seconds() / steps,
+                        times_.total()[Phase::comm_exposed] / steps, seconds_ / steps);
+  record.expected_step_s = expected.step_s;
+  if (expected.alone)
+    record.efficiency = summary.throughput.median / (plan_.ranks * *expected.alone);
+  summary.sums = record.sums;
+  summary.efficiency = record.efficiency;
+  if (expected.step_s && summary.throughput.median > 0)
+    summary.steps_s = {*expected.step_s, plan_.global_batch / summary.throughput.median};
   output_.end(record, summary);
 }
 

@@ -30,8 +30,16 @@ class RunLog {
   void event(const std::string& what, const std::string& text) {
     output_.event({what, rank_, text});
   }
+  /// What a run's speed is measured against, where it is known.
+  struct Expected {
+    std::optional<double> step_s = {};  ///< by the links' verdict
+    std::optional<double> alone = {};   ///< examples per second of one rank alone
+  };
   /// The closing table of a run that ends at `end`. Collective: it shows all ranks' phases.
-  void finish(const Position& end, const SaveCounts& saves, const MpiSession& session);
+  void finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
+              const Expected& expected);
+  /// Of this rank's steps so far.
+  const StepTimes& times() const { return times_; }
   /// `failure` of the last save, with what is left to go on from.
   Error with_last_good(const Error& failure) const;
 
@@ -39,6 +47,7 @@ class RunLog {
   void tell(const StepReport& report);
   void trouble(const std::string& what, const SaveEvent& event);
   double epoch(const Position& position) const;
+  std::optional<SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
 
   Output& output_;
   const Plan& plan_;

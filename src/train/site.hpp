@@ -38,6 +38,16 @@ class Site {
 
   /// Bounds of the buckets in which the ranks sum, in elements.
   virtual std::vector<std::uint64_t> bucket_bounds() = 0;
+  /// Sums such a bucket over the ranks as a step does, and waits until it is there. Gradients are
+  /// overwritten: between steps only. Collective.
+  virtual void sum(const Range& bucket) = 0;
+  /// Whether sums run while backward does.
+  virtual bool sums_overlap() = 0;
+  /// How long before the end of the backward pass each bucket was final, in the order of the sums.
+  /// Of the last step, whose backward pass took `backward_s`.
+  virtual std::vector<double> bucket_leads(double backward_s) = 0;
+  /// What a rank computes on, for the user and as part of what its speed depends on.
+  virtual std::string device() const = 0;
   /// What changes rounding here, as JSON: kept in checkpoints.
   virtual std::string plans() const = 0;
   /// The first gradient of the step reported last that is not finite, if that is still known.

@@ -24,12 +24,14 @@ std::string_view words_of(Phase phase) {
 
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
-PhaseSeconds StepTimes::end_step(double wall_seconds, double examples) {
+PhaseSeconds StepTimes::end_step(double wall_seconds, double examples, double sums_seconds) {
   step_[Phase::other] += wall_seconds - step_.total();
   accumulate(since_mean_, step_);
   accumulate(total_, step_);
   examples_since_mean_ += examples;
   wall_since_mean_ += wall_seconds;
+  sums_since_mean_s_ += sums_seconds;
+  total_sums_s_ += sums_seconds;
   ++steps_since_mean_;
   rates_.push_back(wall_seconds > 0 ? examples / wall_seconds : 0);
   return std::exchange(step_, {});
@@ -41,10 +43,11 @@ StepTimes::Mean StepTimes::take_mean() {
     mean.phases = since_mean_;
     for (double& seconds : mean.phases.seconds) seconds /= steps_since_mean_;
     mean.seconds = wall_since_mean_ / steps_since_mean_;
+    mean.sums_seconds = sums_since_mean_s_ / steps_since_mean_;
     mean.examples_per_second = wall_since_mean_ > 0 ? examples_since_mean_ / wall_since_mean_ : 0;
   }
   since_mean_ = {};
-  examples_since_mean_ = wall_since_mean_ = 0;
+  examples_since_mean_ = wall_since_mean_ = sums_since_mean_s_ = 0;
   steps_since_mean_ = 0;
   return mean;
 }

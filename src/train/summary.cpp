@@ -9,9 +9,6 @@
 namespace ringtrain {
 namespace {
 
-constexpr std::array<std::string_view, phase_names.size()> words = {
-    "waiting for data", "copying input", "forward",       "backward",
-    "communication",    "update",        "checkpointing", "other"};
 constexpr double visible = 0.0005;  // shares below are 0.0 %
 
 /// The shares of one phase on each rank.
@@ -30,7 +27,7 @@ std::string phase_line(std::size_t phase, const std::vector<PhaseSeconds>& ranks
   if (most < visible) return "";
   const double mean =
       std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
-  std::string line = fmt::format("  {:<18} {:5.1f} %", words[phase], 100 * mean);
+  std::string line = fmt::format("  {:<18} {:5.1f} %", phase_words[phase], 100 * mean);
   if (ranks.size() > 1) line += fmt::format("   {:5.1f} .. {:5.1f} %", 100 * least, 100 * most);
   return line + "\n";
 }
@@ -53,6 +50,15 @@ std::string summary_table(const Summary& s) {
       duration_words(s.seconds), s.ranks.size(), s.ranks.size() == 1 ? "" : "s", s.epochs);
   text += fmt::format("  {:<18} {:.1f} +- {:.1f} examples/s\n", "throughput", s.throughput.median,
                       s.throughput.deviation);
+  if (s.efficiency)
+    text += fmt::format("  {:<18} {:.1f} % of {} times one rank alone\n", "efficiency",
+                        100 * *s.efficiency, s.ranks.size());
+  if (s.steps_s)
+    text += fmt::format("  {:<18} {:.1f} ms expected, was {:.1f} ms\n", "step",
+                        1e3 * s.steps_s->first, 1e3 * s.steps_s->second);
+  if (s.sums)
+    text += fmt::format("  {:<18} {:.0f} MB/s of bus bandwidth, {:.1f} % of the time exposed\n",
+                        "sums", 1e-6 * s.sums->bus_bandwidth, 100 * s.sums->exposed_share);
   if (s.accuracy)
     text += fmt::format("  {:<18} top-1 {:.2f} %, top-5 {:.2f} % of {} images\n", "accuracy",
                         100 * s.accuracy->top1, 100 * s.accuracy->top5, s.accuracy->examples);

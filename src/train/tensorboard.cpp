@@ -102,7 +102,7 @@ class TensorBoard final : public RecordSink {
       add_text(summary, "configuration", as_table(record.configuration));
       const std::set<std::string> hosts(record.hosts.begin(), record.hosts.end());
       add_text(summary, "job",
-               fmt::format("{} ranks on {}; build {}", record.ranks, fmt::join(hosts, ", "),
+               fmt::format("{} on {}; build {}", ranks_text(record.ranks), fmt::join(hosts, ", "),
                            record.build));
     });
   }
@@ -117,6 +117,7 @@ class TensorBoard final : public RecordSink {
       for (std::size_t i = 0; i < phase_names.size(); ++i)
         add(summary, fmt::format("ledger/{}_ms", phase_names[i]), 1e3 * record.phases.seconds[i]);
       if (record.ranks) add_ranks(summary, *record.ranks);
+      if (record.sums) add(summary, "speed/bus_bandwidth", record.sums->bus_bandwidth);
     });
   }
   void write(const EvalRecord& record) override {
@@ -147,6 +148,12 @@ class TensorBoard final : public RecordSink {
       add(summary, "baseline/efficiency", record.efficiency);
       add(summary, "baseline/speed_up", record.speed_up.median);
       add_text(summary, "baseline", record.verdict);
+    });
+  }
+  void write(const LinkVerdict& record) override {
+    tell([&](Summary& summary) {
+      add(summary, "links/efficiency", record.step.efficiency());
+      add(summary, "links/expected_ms", 1e3 * record.step.step_s());
     });
   }
   void write(const EndRecord&) override {

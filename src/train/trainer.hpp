@@ -3,6 +3,7 @@
 
 #include "ringtrain/io/loader.hpp"
 #include "ringtrain/train/learning_rate.hpp"
+#include "ringtrain/train/step_times.hpp"
 #include "train/step_sums.hpp"
 
 namespace ringtrain {
@@ -16,7 +17,18 @@ struct Position {
 /// Where the seconds of one step went on this rank.
 struct StepSeconds {
   double data_wait = 0, copy = 0, forward = 0, backward = 0, exposed = 0, update = 0;
+  double sums = 0;  ///< from the start of the first sum to the end of the last: parts of others
 };
+
+/// To the step of `times` that is under way.
+inline void add(StepTimes& times, const StepSeconds& s) {
+  times.add(Phase::data_wait, s.data_wait);
+  times.add(Phase::copy, s.copy);
+  times.add(Phase::forward, s.forward);
+  times.add(Phase::backward, s.backward);
+  times.add(Phase::comm_exposed, s.exposed);
+  times.add(Phase::update, s.update);
+}
 
 /// What is fixed for a whole run.
 struct TrainerSettings {

@@ -1,6 +1,7 @@
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 
 #include <catch2/catch.hpp>
+#include <thread>
 #include <vector>
 
 using namespace ringtrain;
@@ -43,6 +44,27 @@ TEST_CASE("GradientReducer: sums each gradient once, in buckets of at least the 
     CHECK(communicator.started == std::vector<Range>{{5, 5}, {0, 5}});
   }
   CHECK(communicator.finished == 2);
+}
+
+TEST_CASE("GradientReducer: tells how long before finish() each sum was started") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float));
+  CHECK(reducer.leads_s().empty());
+  CHECK(reducer.first_lead_s() == 0);
+
+  for (int step = 0; step < 2; ++step) {
+    reducer.final_from(5);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    reducer.finish();
+
+    const std::vector<double> leads = reducer.leads_s();
+    REQUIRE(leads.size() == 2);
+    CHECK(leads[0] >= 0.002);
+    CHECK(leads[1] == 0);
+    CHECK(reducer.first_lead_s() == leads[0]);
+  }
 }
 
 TEST_CASE("GradientReducer: finish sums everything when nothing was final before") {

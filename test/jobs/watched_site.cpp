@@ -107,6 +107,12 @@ class WatchedSite final : public Site {
   std::unique_ptr<Trainer> make_lone_trainer() override { return site_->make_lone_trainer(); }
   Program& evaluation() override { return site_->evaluation(); }
   std::vector<std::uint64_t> bucket_bounds() override { return site_->bucket_bounds(); }
+  void sum(const Range& bucket) override { site_->sum(bucket); }
+  bool sums_overlap() override { return site_->sums_overlap(); }
+  std::vector<double> bucket_leads(double backward_s) override {
+    return site_->bucket_leads(backward_s);
+  }
+  std::string device() const override { return site_->device(); }
   std::string plans() const override { return site_->plans(); }
   std::optional<std::size_t> first_non_finite_gradient() override {
     return site_->first_non_finite_gradient();

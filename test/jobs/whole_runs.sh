@@ -45,7 +45,7 @@ check "--keep 1: what is left" is "$(ls kept | tr '\n' ' ')" "lock step-00000000
 job 1 --global-batch 16 --steps 10 --checkpoint-dir parts
 job 4 --global-batch 16 --steps 20 --checkpoint-dir parts
 check "other ranks: exit code $?" test $? -eq 0
-check "other ranks are told" has "saved by 1 ranks, going on with 4"
+check "other ranks are told" has "saved by 1 rank, going on with 4"
 check "other ranks: position" is "$("$train" --inspect parts/step-0000000020.h5 | grep '^position' | tr -s ' ')" "position 320"
 
 # --baseline leaves no trace in what is trained.

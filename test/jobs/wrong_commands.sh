@@ -45,7 +45,8 @@ expect 0 64 "--epochs.*--steps|--steps.*--epochs" --steps 5 --epochs 2
 expect 0 64 "--batch.*--global-batch|--global-batch.*--batch" --batch 8 --global-batch 16
 expect 3 64 "--global-batch 2: .*3 ranks" --global-batch 2
 expect 2 64 "--global-batch 7: .*--accumulate 2" --global-batch 7 --accumulate 2
-expect 0 64 "--require-efficiency" --require-efficiency 0.9
+expect 0 64 "--require-efficiency: .*does not train" --eval-only --resume f --require-efficiency 0.9
+expect 2 64 "--require-efficiency: .*add --baseline" --model mlp --batch 3 --steps 5 --require-efficiency 0.9
 expect 0 64 "unexpected|positional|nothing.*resnet20" resnet20
 expect 2 64 "--device cuda" --device cuda
 expect 2 64 "--precision.*fp16" --precision fp16

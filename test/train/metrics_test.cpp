@@ -86,6 +86,33 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
   CHECK(ranks.contains("own_work"));
 }
 
+TEST_CASE("metrics: what sums reach is there where ranks are several") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord step = step_record();
+  step.sums = SumsReached{1.5e8, 0.25};
+  metrics.write(step);
+  metrics.write(EndRecord{
+      .steps = 1, .sums = SumsReached{1e8, 0.5}, .expected_step_s = 0.1, .efficiency = 0.75});
+  metrics.write(LinkVerdict{.ranks = 2,
+                            .buckets = 3,
+                            .bytes = 4e6,
+                            .link = {0.001, 1e-8},
+                            .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
+                            .target = 0.9,
+                            .batch = 96});
+
+  const auto r = records_in(file);
+  REQUIRE(r.size() == 3);
+  CHECK(r[0]["sums"] == json::parse(R"({"bus_bandwidth":1.5e8,"exposed_share":0.25})"));
+  CHECK(r[1]["sums"]["bus_bandwidth"] == 1e8);
+  CHECK(r[1]["expected_seconds_per_batch"] == 0.1);
+  CHECK(r[1]["efficiency"] == 0.75);
+  CHECK(r[2] == json::parse(R"({"kind":"links","bytes":4e6,"buckets":3,"latency_seconds":0.001,
+      "bus_bandwidth":1e8,"sums_seconds":0.04,"compute_seconds":0.1,"exposed_seconds":0.025,
+      "expected_seconds_per_batch":0.125,"efficiency":0.8,"target":0.9,"batch_for_target":96})"));
+}
+
 TEST_CASE("metrics: a loss has nine digits and may be no number") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);

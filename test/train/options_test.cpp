@@ -251,7 +251,8 @@ TEST_CASE("options: contradictions get one message that names both sides") {
   CHECK_THAT(refusal("--verify-resume --baseline"), Contains("--baseline"));
   CHECK_THAT(refusal("--verify-resume --eval-only --resume f"), Contains("--eval-only"));
   CHECK_THAT(refusal("--init-from f --resume g"), Contains("--init-from") && Contains("--resume"));
-  CHECK_THAT(refusal("--require-efficiency 0.9"), Contains("--baseline"));
+  CHECK_THAT(refusal("--eval-only --resume f --require-efficiency 0.9"),
+             Contains("--require-efficiency") && Contains("does not train"));
   CHECK_THAT(refusal("--quiet --progress on"), Contains("--quiet"));
   CHECK(refusal("--quiet --progress auto") == "accepted");
   CHECK(refusal("--eval-only --resume f.h5") == "accepted");

@@ -47,13 +47,22 @@ TEST_CASE("report: a page of its own tells what happened") {
   PhaseSeconds fast, slow;
   fast[Phase::forward] = 1;
   slow[Phase::forward] = slow[Phase::comm_exposed] = 1;
-  report->write(EndRecord{.steps = 29, .examples_per_second = 123.5, .ranks = {fast, slow}});
+  report->write(LinkVerdict{
+      .ranks = 2, .bytes = 4e6, .step = {.compute_s = 0.1, .exposed_s = 0.025}, .target = 0.5});
+  report->write(EndRecord{.steps = 29,
+                          .examples_per_second = 123.5,
+                          .ranks = {fast, slow},
+                          .sums = SumsReached{117e6, 0.25},
+                          .efficiency = 0.75});
 
   const std::string page = file.text();
   CHECK_THAT(page, Contains("<h1>mlp</h1>") && Contains("node&lt;1&gt;") && Contains("</html>"));
   CHECK_THAT(page, Contains("Throughput") && Contains("Loss") && Contains("Accuracy"));
   CHECK_THAT(page, Contains("62.50 %") && Contains("123.5"));
   CHECK_THAT(page, Contains("95.0 %") && Contains("two ranks are well used"));
+  CHECK_THAT(page, Contains("125.0 ms a step expected, efficiency 80 %"));
+  CHECK_THAT(page, Contains("117 MB/s of bus bandwidth") && Contains("25.0 % of the time") &&
+                       Contains("75.0 % of 2 times one rank"));
   CHECK_THAT(page, Contains("d/step-20.h5") && Contains("disk &amp; more full"));
   CHECK_THAT(page, Contains("exposed communication</td><td class=\"n\">0.0 %</td>"));
   CHECK_THAT(page, Contains("own work, over the ranks"));

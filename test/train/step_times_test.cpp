@@ -45,6 +45,18 @@ TEST_CASE("step times: the mean is of the steps since it was last taken") {
   CHECK(times.steps() == 3);
 }
 
+TEST_CASE("step times: sums are counted beside the phases") {
+  StepTimes times;
+  times.end_step(1, 1, 0.5);
+  times.end_step(1, 1, 0.25);
+
+  CHECK(times.take_mean().sums_seconds == 0.375);
+  times.end_step(1, 1, 0.25);
+  CHECK(times.take_mean().sums_seconds == 0.25);
+  CHECK(times.total_sums_seconds() == 1);
+  CHECK(times.total().total() == 3);
+}
+
 TEST_CASE("step times: throughput leaves out the first ten steps, or half of a short run") {
   StepTimes times;
   CHECK(times.throughput().median == 0);

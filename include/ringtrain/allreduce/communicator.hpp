@@ -5,9 +5,9 @@
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank(), size(), check() and cancel() is
-/// collective: all ranks call it, in the same order, with views of equal size in the same kind of
-/// memory.
+/// The ranks of one training job. Every member but rank(), size(), overlaps(), check() and
+/// cancel() is collective: all ranks call it, in the same order, with views of equal size in the
+/// same kind of memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -32,6 +32,8 @@ class Communicator {
   virtual void start_average(NarrowView gradients);
   /// Orders compute work queued from now on after every sum started so far.
   virtual void finish() = 0;
+  /// Whether sums run while the caller computes, and not only in finish(). Not collective.
+  virtual bool overlaps() const { return false; }
   /// Throws what went wrong in the background since the last call. Never waits; not collective.
   virtual void check() {}
   /// Ends a job in which all is well, when no sum is in flight and none will be. Without it,

@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,11 @@ class GradientReducer {
   /// Starts the sum of what is left and waits for all sums of this step.
   void finish();
 
+  /// How long before finish() each sum of the last step was started, in seconds and in their order.
+  std::vector<double> leads_s() const;
+  /// That of the first; 0 where there was none.
+  double first_lead_s() const;
+
  private:
   void start_sum_from(std::size_t first);
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
@@ -39,6 +45,7 @@ class GradientReducer {
   View gradients_;
   std::size_t bucket_;   // elements
   std::size_t started_;  // gradients [started_, end) are on their way
+  std::vector<std::chrono::steady_clock::time_point> starts_;  // of the sums of a step
 };
 
 }  // namespace ringtrain

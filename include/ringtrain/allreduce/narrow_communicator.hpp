@@ -20,6 +20,7 @@ class NarrowCommunicator final : public Communicator {
   void start_sum(View part) override;
   void start_average(NarrowView gradients) override { sums_.start_average(gradients); }
   void finish() override;
+  bool overlaps() const override { return sums_.overlaps(); }
   void check() override { sums_.check(); }
   void close() override { sums_.close(); }
   void cancel() noexcept override { sums_.cancel(); }

@@ -18,6 +18,7 @@ class RoundingCommunicator final : public Communicator {
   void broadcast(View values, int root) override { sums_.broadcast(values, root); }
   void start_sum(View part) override;
   void finish() override { sums_.finish(); }
+  bool overlaps() const override { return sums_.overlaps(); }
   void check() override { sums_.check(); }
   void close() override { sums_.close(); }
   void cancel() noexcept override { sums_.cancel(); }

@@ -20,6 +20,7 @@ class Metrics final : public RecordSink {
   void write(const CheckpointRecord& record) override;
   void write(const EventRecord& record) override;
   void write(const Comparison& record) override;
+  void write(const LinkVerdict& record) override;
   void write(const EndRecord& record) override;
 
  private:

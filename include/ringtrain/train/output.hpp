@@ -28,6 +28,7 @@ class Output {
   /// Something the user should know: shown on standard error, with --quiet too.
   virtual void event(const EventRecord& record) = 0;
   virtual void baseline(const Comparison& record) = 0;
+  virtual void links(const LinkVerdict& record) = 0;
   virtual void end(const EndRecord& record, const Summary& summary) = 0;
 };
 

@@ -19,6 +19,7 @@ class RecordSink {
   virtual void write(const CheckpointRecord& record) = 0;
   virtual void write(const EventRecord& record) = 0;
   virtual void write(const Comparison& record) = 0;  ///< of --baseline
+  virtual void write(const LinkVerdict& record) = 0;
   virtual void write(const EndRecord& record) = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ringtrain/train/baseline.hpp"
+#include "ringtrain/train/link.hpp"
 #include "ringtrain/train/step_times.hpp"
 
 namespace ringtrain {
@@ -33,6 +34,14 @@ struct PhasesOfRanks {
   std::string slowest;  ///< a few words for the user where a rank holds up the others, else empty
 };
 
+/// What the sums of a mean step came to, where there are several ranks.
+struct SumsReached {
+  /// Bytes a second, from the start of the first sum to the end of the last. Sums that wait for
+  /// gradients, or for a slower rank, count as slow.
+  double bus_bandwidth = 0;
+  double exposed_share = 0;  ///< of the step
+};
+
 /// The mean step since the last record.
 struct StepRecord {
   std::int64_t step = 0;
@@ -44,6 +53,7 @@ struct StepRecord {
   PhaseSeconds phases;  ///< of rank 0
   /// Since this was last told; there is news of the ranks once a second only.
   std::optional<PhasesOfRanks> ranks = {};
+  std::optional<SumsReached> sums = {};
 };
 
 struct EvalRecord {
@@ -74,6 +84,9 @@ struct EndRecord {
   double seconds = 0, examples_per_second = 0;
   std::optional<double> top1 = {};
   std::vector<PhaseSeconds> ranks = {};  ///< in all of it, by rank
+  std::optional<SumsReached> sums = {};
+  std::optional<double> expected_step_s = {};  ///< as the links' verdict had it
+  std::optional<double> efficiency = {};       ///< by what is known of one rank alone
 };
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ringtrain/train/records.hpp"
@@ -52,7 +53,10 @@ struct Summary {
   std::optional<EvalRecord> accuracy = {};
   std::optional<LastCheckpoint> checkpoint = {};
   std::string checkpoint_file = {};
-  std::uint64_t saved = 0, failed = 0, skipped = 0;  ///< checkpoints
+  std::optional<SumsReached> sums = {};
+  std::optional<double> efficiency = {};                  ///< of the ranks, by one rank alone
+  std::optional<std::pair<double, double>> steps_s = {};  ///< a step as expected, and as it was
+  std::uint64_t saved = 0, failed = 0, skipped = 0;       ///< checkpoints
 };
 
 /// The closing table without a last newline, at most 80 columns wide but for the file name.

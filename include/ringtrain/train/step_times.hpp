@@ -15,8 +15,13 @@ enum class Phase { data_wait, copy, forward, backward, comm_exposed, update, che
 inline constexpr std::array<std::string_view, 8> phase_names = {
     "data_wait", "copy", "forward", "backward", "comm_exposed", "update", "checkpoint", "other"};
 
-/// For people: "exposed communication".
+/// For plots and events: "exposed communication".
 std::string_view words_of(Phase phase);
+
+/// For tables.
+inline constexpr std::array<std::string_view, phase_names.size()> phase_words = {
+    "waiting for data", "copying input", "forward",       "backward",
+    "communication",    "update",        "checkpointing", "other"};
 
 /// Seconds by phase.
 struct PhaseSeconds {
@@ -32,14 +37,15 @@ class StepTimes {
  public:
   void add(Phase phase, double seconds) { step_[phase] += seconds; }
   /// Ends a step of `wall_seconds` that trained `examples` over all ranks. What no phase accounts
-  /// for is `other`, so that phases add up to the wall time.
-  /// Returns the step.
-  PhaseSeconds end_step(double wall_seconds, double examples);
+  /// for is `other`, so that phases add up to the wall time. `sums_seconds`: from the start of its
+  /// first sum over the ranks to the end of the last, within several phases. Returns the step.
+  PhaseSeconds end_step(double wall_seconds, double examples, double sums_seconds = 0);
 
   struct Mean {
     PhaseSeconds phases;
     double seconds = 0;              ///< a step
     double examples_per_second = 0;  ///< examples over wall time
+    double sums_seconds = 0;         ///< a step
   };
   /// The mean step since the last call, or of nothing: zeros.
   Mean take_mean();
@@ -47,6 +53,7 @@ class StepTimes {
   std::int64_t steps() const { return static_cast<std::int64_t>(rates_.size()); }
   /// Of all steps together.
   const PhaseSeconds& total() const { return total_; }
+  double total_sums_seconds() const { return total_sums_s_; }
   /// Examples per second of single steps, without the first ones, in which caches and buffers are
   /// filled: 10, or half of a shorter run.
   Spread throughput() const;
@@ -54,6 +61,7 @@ class StepTimes {
  private:
   PhaseSeconds step_, since_mean_, total_;
   double examples_since_mean_ = 0, wall_since_mean_ = 0;
+  double sums_since_mean_s_ = 0, total_sums_s_ = 0;
   int steps_since_mean_ = 0;
   std::vector<double> rates_;
 };

@@ -1,0 +1,42 @@
+#pragma once
+#include <optional>
+
+#include "ringtrain/train/output.hpp"
+#include "train/lone_speed.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+
+/// What the ranks reach beside one rank alone, as far as that is known: from --baseline, or from an
+/// earlier run of the same configuration, which rank 0 keeps in the user's cache folder. What is
+/// passed outlives it.
+class Efficiency {
+ public:
+  Efficiency(const Plan& plan, const Site& site, const MpiSession& session, Output& output);
+
+  /// Measured in this job: kept for later ones.
+  void keep(const Comparison& measured);
+  /// Looks for what an earlier run kept, and tells. Ends the job where --require-efficiency needs
+  /// one and there is none. Collective.
+  void recall();
+  /// Examples per second of one rank alone; on rank 0.
+  std::optional<double> alone() const;
+  /// What a whole run of one rank reached is kept for those of several.
+  void keep_own(const StepTimes& run);
+  /// Ends the job where the ranks together reached less than --require-efficiency asks for, by what
+  /// was recalled. Rank 0's `examples_per_second` counts. Collective.
+  void require(double examples_per_second) const;
+
+ private:
+  void keep(const LoneSpeed& speed);
+  void tell(const LoneSpeed& speed);
+
+  const Plan& plan_;
+  const MpiSession& session_;
+  Output& output_;
+  const LoneSpeeds speeds_;
+  std::optional<LoneSpeed> recalled_;
+  bool is_recalled_ = false;  // on all ranks
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,100 @@
+#include "ringtrain/train/link.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace ringtrain {
+namespace {
+
+constexpr int most_times = 1024;
+
+// The smallest whole number above `now` that reaches the target. More never makes it worse.
+std::optional<int> smallest(int now, double target, const std::function<double(int)>& efficiency) {
+  int low = now, high = now;
+  do {
+    low = high;
+    if (high > std::numeric_limits<int>::max() / 2 || high / now >= most_times) return std::nullopt;
+    high *= 2;
+  } while (efficiency(high) < target);
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (efficiency(middle) < target ? low : high) = middle;
+  }
+  return high;
+}
+
+StepParts scaled(StepParts step, double images, double leads, double bytes) {
+  step.images_s *= images;
+  for (Bucket& bucket : step.buckets) {
+    bucket.lead_s *= leads;
+    bucket.bytes *= bytes;
+  }
+  return step;
+}
+
+}  // namespace
+
+Link fit_link(std::span<const TimedSum> sums) {
+  // seconds = latency + bytes * slope, each equation divided by its seconds.
+  double ll = 0, ls = 0, ss = 0, l = 0, s = 0;
+  for (const TimedSum& sum : sums) {
+    if (sum.seconds <= 0) continue;
+    const double one = 1 / sum.seconds, bytes = sum.bytes / sum.seconds;
+    ll += one * one;
+    ls += one * bytes;
+    ss += bytes * bytes;
+    l += one;
+    s += bytes;
+  }
+  if (ll == 0) return {};
+  const double determinant = ll * ss - ls * ls;
+  const Link through_zero{0, ss > 0 ? s / ss : 0}, constant{l / ll, 0};
+  if (determinant <= 1e-9 * ll * ss) return ss > 0 ? through_zero : constant;  // of one size
+  const Link best{(l * ss - s * ls) / determinant, (ll * s - ls * l) / determinant};
+  if (best.latency_s < 0) return through_zero;
+  return best.s_per_byte < 0 ? constant : best;
+}
+
+double bus_bandwidth(double bytes, double seconds, int ranks) {
+  return seconds > 0 ? bytes / seconds * 2 * (ranks - 1) / ranks : 0;
+}
+
+StepParts StepParts::with_images(double times) const { return scaled(*this, times, times, 1); }
+StepParts StepParts::with_batches(double times) const { return scaled(*this, times, 1, 1); }
+StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
+
+Forecast forecast(const StepParts& step, const Link& link) {
+  Forecast f{.compute_s = step.images_s + step.update_s};
+  double free_s = -std::numeric_limits<double>::infinity();  // from the end of backward on
+  for (const Bucket& bucket : step.buckets) {
+    const double seconds = link.seconds(bucket.bytes);
+    f.sums_s += seconds;
+    free_s = std::max(free_s, step.overlaps ? -bucket.lead_s : 0) + seconds;
+  }
+  f.exposed_s = std::max(0.0, free_s);
+  return f;
+}
+
+LinkVerdict judge(const LinkSituation& now) {
+  LinkVerdict verdict{.ranks = now.ranks,
+                      .buckets = static_cast<int>(now.step.buckets.size()),
+                      .link = now.link,
+                      .step = forecast(now.step, now.link),
+                      .target = now.target};
+  for (const Bucket& bucket : now.step.buckets) verdict.bytes += bucket.bytes;
+  if (verdict.well()) return verdict;
+  const auto efficiency = [&](const StepParts& step) {
+    return forecast(step, now.link).efficiency();
+  };
+  verdict.batch = smallest(now.batch, now.target, [&](int batch) {
+    return efficiency(now.step.with_images(double(batch) / now.batch));
+  });
+  verdict.accumulate = smallest(now.accumulate, now.target, [&](int batches) {
+    return efficiency(now.step.with_batches(double(batches) / now.accumulate));
+  });
+  if (now.may_narrow) verdict.narrow = efficiency(now.step.with_bytes(0.5));
+  return verdict;
+}
+
+}  // namespace ringtrain

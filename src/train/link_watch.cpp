@@ -1,0 +1,133 @@
+#include "train/link_watch.hpp"
+
+#include <algorithm>
+
+#include "ringtrain/train/statistics.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int rounds = 3;
+constexpr double most_s = 1;
+constexpr double usual_target = 0.9;
+constexpr double enough_s = 1;  // a busy machine's speed changes within less
+
+// Backward makes the tail final first.
+std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
+  std::vector<Range> buckets;
+  for (std::size_t i = bounds.size(); i-- > 1;)
+    buckets.push_back({bounds[i - 1], bounds[i] - bounds[i - 1]});
+  return buckets;
+}
+
+double sum_bytes(const Range& bucket, const Plan& plan) {
+  return double(bucket.count) * double(bytes_of(plan.options.gradient_dtype));
+}
+
+double median(std::vector<double> values) { return spread_of(std::move(values)).median; }
+
+}  // namespace
+
+LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
+                     Output& output, Position start)
+    : plan_(plan),
+      site_(site),
+      session_(session),
+      output_(output),
+      start_(start.step),
+      due_(start_ + least_steps),
+      buckets_(in_order_of_sums(site.bucket_bounds())),
+      leads_s_(buckets_.size()) {
+  link_ = fit_link(time_sums(progress));
+}
+
+// Rank 0's clock is what counts, so that all ranks do the same and come to the same.
+double LinkWatch::seconds_of(const Range& bucket, Progress& progress) {
+  progress.enter(Activity::ranks);
+  session_.barrier();
+  progress.enter(Activity::all_reduce);
+  Stopwatch watch;
+  site_.sum(bucket);
+  double seconds = watch.lap();
+  session_.broadcast(std::as_writable_bytes(std::span(&seconds, 1)), 0);
+  return seconds;
+}
+
+std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
+  const Range smallest = *std::ranges::min_element(buckets_, {}, &Range::count);
+  static_cast<void>(seconds_of(smallest, progress));  // connects the ranks
+  double spent_s = 0;
+  std::vector<std::vector<double>> seconds(buckets_.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t b = 0; b < buckets_.size() && spent_s < most_s; ++b) {
+      seconds[b].push_back(seconds_of(buckets_[b], progress));
+      spent_s += seconds[b].back();
+    }
+  std::vector<TimedSum> sums;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (!seconds[b].empty()) sums.push_back({sum_bytes(buckets_[b], plan_), median(seconds[b])});
+  return sums;
+}
+
+void LinkWatch::see(const StepReport& report, double wall_s) {
+  if (expected_step_s_ || seen_++ < warm_up) return;
+  seen_s_ += wall_s;
+  const int batches = plan_.options.accumulate;
+  compute_s_.push_back(wall_s - report.seconds.exposed);
+  update_s_.push_back(report.seconds.update);
+  const std::vector<double> leads = site_.bucket_leads(report.seconds.backward / batches);
+  for (std::size_t b = 0; b < std::min(leads.size(), leads_s_.size()); ++b)
+    leads_s_[b].push_back(leads[b]);
+}
+
+void LinkWatch::look(const Position& next) {
+  if (expected_step_s_ || next.step != due_) return;
+  if (!enough()) {
+    due_ = start_ + 2 * (due_ - start_);
+    return;
+  }
+  const Options& o = plan_.options;
+  const LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
+                                     .link = link_,
+                                     .ranks = session_.size(),
+                                     .batch = plan_.share.count,
+                                     .accumulate = o.accumulate,
+                                     .may_narrow = may_narrow(),
+                                     .target = o.require_efficiency.value_or(usual_target)});
+  expected_step_s_ = verdict.step.step_s();
+  for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
+  output_.links(verdict);
+}
+
+// What travels between GPUs and, by our ring, between hosts can be rounded.
+bool LinkWatch::may_narrow() const {
+  const Options& o = plan_.options;
+  const bool can =
+      o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
+  return can && o.gradient_dtype == Element::fp32;
+}
+
+// As rank 0 has it.
+bool LinkWatch::enough() const {
+  double said = seen_s_ >= enough_s || due_ - start_ >= most_steps ? 1 : 0;
+  session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
+  return said != 0;
+}
+
+// All wait for the slowest rank of each step, so what counts is how long that computes.
+StepParts LinkWatch::parts(std::size_t steps) {
+  compute_s_.resize(steps);  // a rank may have seen more
+  std::vector<double> all(session_.size() * compute_s_.size());
+  std::ranges::copy(compute_s_, all.begin() + session_.rank() * std::ssize(compute_s_));
+  session_.sum(all);
+  std::vector<double> slowest(compute_s_.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    slowest[i % slowest.size()] = std::max(slowest[i % slowest.size()], all[i]);
+  StepParts step{.update_s = median(update_s_), .overlaps = site_.sums_overlap()};
+  step.images_s = std::max(0.0, median(slowest) - step.update_s);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    step.buckets.push_back({sum_bytes(buckets_[b], plan_), median(leads_s_[b])});
+  return step;
+}
+
+}  // namespace ringtrain

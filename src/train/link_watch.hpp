@@ -1,0 +1,56 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "ringtrain/train/link.hpp"
+#include "ringtrain/train/output.hpp"
+#include "train/plan.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+
+/// Says early in a run what its steps will take and what the links between the ranks cost, from
+/// sums that are timed before the first step and from what the first steps compute.
+class LinkWatch {
+ public:
+  /// Times sums of the step's own buckets, each up to three times, for about a second at most.
+  /// Gradients are overwritten: before the first step. What is passed outlives it. Collective.
+  LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
+            Output& output, Position start);
+
+  /// A step is over, `wall_s` after the one before.
+  void see(const StepReport& report, double wall_s);
+  /// Between steps, `next` behind all that were begun: gives the verdict when it is time. All ranks
+  /// call it with the same steps. Collective.
+  void look(const Position& next);
+  /// Seconds that a step was expected to take, once that was told.
+  std::optional<double> expected_step_s() const { return expected_step_s_; }
+
+ private:
+  static constexpr int warm_up = 2;                 // steps that do not count
+  static constexpr int behind = 2;                  // steps that are begun and not yet reported
+  static constexpr std::uint64_t least_steps = 12;  // then the first verdict is possible,
+  static constexpr std::uint64_t most_steps = 48;   // and then there is one
+
+  std::vector<TimedSum> time_sums(Progress& progress);
+  double seconds_of(const Range& bucket, Progress& progress);
+  bool enough() const;
+  bool may_narrow() const;
+  StepParts parts(std::size_t steps);
+
+  const Plan& plan_;
+  Site& site_;
+  const MpiSession& session_;
+  Output& output_;
+  const std::uint64_t start_;
+  std::uint64_t due_;                 // the step to look at
+  const std::vector<Range> buckets_;  // in the order of their sums
+  Link link_;
+  int seen_ = 0;
+  double seen_s_ = 0;                         // of the steps that count
+  std::vector<double> compute_s_, update_s_;  // of each measured step
+  std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
+  std::optional<double> expected_step_s_;
+};
+
+}  // namespace ringtrain

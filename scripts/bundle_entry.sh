@@ -19,7 +19,10 @@ case ${RINGTRAIN_GLIBC:-bundle} in
     ;;
 esac
 export OPAL_PREFIX="$here" OPAL_LIBDIR="$libraries/openmpi/lib" OPAL_SYSCONFDIR="$here/etc"
-export PMIX_INSTALL_PREFIX="$libraries/pmix2" PMIX_MCA_mca_base_component_path="$libraries/pmix2/lib/pmix"
+export OMPI_MCA_mca_base_component_path="$libraries/openmpi/lib/openmpi3"  # Open MPI 5's mpirun tells its own
+export PMIX_LIBDIR="$libraries/pmix2/lib" PMIX_PKGLIBDIR="$libraries/pmix2/lib/pmix" PMIX_SYSCONFDIR="$libraries/pmix2/share"
+export PMIX_DATADIR="$libraries/pmix2/share" PMIX_MCA_mca_base_component_path="$libraries/pmix2/lib/pmix"
+export HWLOC_PLUGINS_PATH="$libraries/hwloc"  # none
 export PMIX_MCA_pcompress_base_silence_warning=1 OMPI_MCA_btl_base_warn_component_unused=0
 export HOME="${HOME:-/}"  # PMIx does not survive a user without a home whom this glibc does not know
 if [ "$program" = mpirun ]; then

@@ -49,4 +49,11 @@ two=$(here two mpirun --oversubscribe -np 2 "$train" $options)
 check "two ranks" is "$(hash_there)" "$two"
 inside "\$B/mpirun --mca plm_rsh_agent /bin/remote --host one:1,two:1 -np 2 \$B/train $options --checkpoint-dir hosts && \$B/train --inspect hosts/$last"
 check "two hosts" is "$(hash_there)" "$two"
+
+# Where the host has other libraries, none of them is loaded. /bin/sh is the host's.
+bundle=$dir/root/opt/elsewhere/bundle
+LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/loads "$bundle/mpirun" --oversubscribe -np 2 "$bundle/train" $options >/dev/null 2>&1
+cat loads.* | sed -n 's/.*calling init: //p' | sort -u >log
+check "what it loads is in the folder" has "^$bundle/.*/libmpi.so.40"
+check "nothing else is loaded" test -z "$(grep -vE "^($bundle/|/lib.*/(libc\.so|ld-linux))" log)"
 exit $bad

@@ -19,7 +19,8 @@ cp "$shell" root/bin/sh
 printf '127.0.0.1 localhost %s\n127.0.0.2 one\n127.0.0.3 two\n' "$(hostname)" >root/etc/hosts
 # What stands for ssh: HOST COMMAND...
 printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >root/bin/remote
-chmod 755 root/bin/remote
+printf '#!/bin/sh\nread name </proc/$PPID/comm\necho "started by $name"\n' >root/bin/parent
+chmod 755 root/bin/remote root/bin/parent
 
 # inside COMMAND: there, with its mounts gone afterwards, in `log`.
 inside() {
@@ -39,6 +40,8 @@ inside '$B/train --model list'
 check "its models" has "^resnet50 "
 inside 'sh $B/bin/train --nonsense; echo code $?'
 check "arguments and exit codes go through" has "^code 64$"
+inside '$B/mpirun -np 1 /bin/parent'
+check "a rank knows mpirun by its name" has "^started by mpirun$"
 
 # Two threads: it starts itself again.
 inside "\$B/train $options --threads 2 --checkpoint-dir one && \$B/train --inspect one/$last"

@@ -9,7 +9,7 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
   libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libjpeg62-turbo-dev
   libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libxxhash-dev catch2)
-tests=(bc fuse3 hdf5-tools iproute2 libfuse3-dev python3 python3-h5py strace git)
+tests=(bc bash-static fuse3 hdf5-tools iproute2 libfuse3-dev python3 python3-h5py strace git)
 all=(clang-tidy-16 clang-16 libclang-rt-16-dev clang-format slurm-wlm slurm-wlm-basic-plugins munge)
 
 wanted=("${build[@]}" "${tests[@]}")

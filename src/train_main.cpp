@@ -35,11 +35,11 @@ int fail_before_mpi(const Error& failure, int rank) {
   return static_cast<int>(failure.code());
 }
 
-int run_job(const Command& command, char** argv) {
+int run_job(const Command& command) {
   const Stopwatch since_start;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const ThreadPlan threads = plan_threads(find_place(command.options.threads));
-  apply_threads(threads, argv);
+  apply_threads(threads);
   // The helper is forked before MPI and any thread; who is first is the launcher's word until then.
   const Options& o = command.options;
   const bool saves = (!o.checkpoint_dir.empty() || o.verify_resume) && !o.eval_only;
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   try {
     rank = launch_from_environment().rank;
     const Command command = parse(argc, argv);
-    if (!command.is_local()) return run_job(command, argv);
+    if (!command.is_local()) return run_job(command);
     if (rank == 0) run_local(command);
     return 0;
   } catch (const Error& failure) {

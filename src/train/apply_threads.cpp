@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string>
 #include <vector>
 
+#include "ringtrain/base/own_program.hpp"
 #include "ringtrain/train/threads.hpp"
 
 namespace ringtrain {
@@ -38,9 +40,19 @@ void request_policy(bool active) {
   if (active) ::setenv("GOMP_SPINCOUNT", spins, 0);
 }
 
+// Returns only where that is not possible.
+void start_again() {
+  std::vector<std::string> words = own_command();
+  if (words.empty()) return;
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv("/proc/self/exe", argv.data());
+}
+
 }  // namespace
 
-void apply_threads(const ThreadPlan& plan, char** argv) {
+void apply_threads(const ThreadPlan& plan) {
   const bool moved = bind(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;
@@ -48,7 +60,7 @@ void apply_threads(const ThreadPlan& plan, char** argv) {
   if (again || plan.threads == 1 || (!moved && follows_policy(plan.active_wait))) return;
   request_policy(plan.active_wait);
   ::setenv(started_again, "1", 1);
-  ::execv("/proc/self/exe", argv);
+  start_again();
   ::unsetenv(started_again);  // no second start: slower, not wrong
 }
 

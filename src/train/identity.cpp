@@ -11,17 +11,19 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/own_program.hpp"
 
 namespace ringtrain {
 
 std::string program_hash() {
+  const std::string path = own_program();
   const FileDescriptor file(
-      check_errno(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC), "open /proc/self/exe"));
+      check_errno(::open(path.c_str(), O_RDONLY | O_CLOEXEC), "open " + path));
   struct stat status = {};
-  check_errno(::fstat(file.get(), &status), "fstat /proc/self/exe");
+  check_errno(::fstat(file.get(), &status), "fstat " + path);
   const auto size = static_cast<std::size_t>(status.st_size);
   void* bytes = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (bytes == MAP_FAILED) check_errno(-1, "mmap /proc/self/exe");
+  if (bytes == MAP_FAILED) check_errno(-1, "mmap " + path);
   const std::uint64_t hash = hash_bytes({static_cast<const std::byte*>(bytes), size});
   ::munmap(bytes, size);
   return hex(hash);

@@ -13,7 +13,7 @@
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
   const ringtrain::ThreadPlan plan = ringtrain::plan_threads(ringtrain::find_place(std::nullopt));
-  ringtrain::apply_threads(plan, argv);
+  ringtrain::apply_threads(plan);
   const double limit = argc > 1 ? std::atof(argv[1]) : 3;
   std::vector<double> values(1 << 14, 0.5);
   const auto start = Clock::now();

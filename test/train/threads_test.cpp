@@ -275,10 +275,8 @@ TEST_CASE("place: OMP_NUM_THREADS counts where no option does") {
 TEST_CASE("probe of the next test", "[.probe]") {
   Ids cpus;
   for (const char c : std::string(std::getenv("RINGTRAIN_PROBE"))) cpus.push_back(c - '0');
-  std::array<char*, 3> argv = {const_cast<char*>("test_train"), const_cast<char*>("[probe]"),
-                               nullptr};
 
-  apply_threads({.threads = 2, .cpus = cpus, .active_wait = false}, argv.data());
+  apply_threads({.threads = 2, .cpus = cpus, .active_wait = false});
 
   // the environment as it was when the program was loaded
   std::ifstream file("/proc/self/environ");

@@ -43,7 +43,7 @@ Place find_place(std::optional<int> requested);
 
 /// Makes the process follow `plan`. To be called first in main(), while there is one thread: OpenMP
 /// reads processors and wait policy only when it is loaded, so this starts the program again, once,
-/// where they change. `argv` is main's.
-void apply_threads(const ThreadPlan& plan, char** argv);
+/// where they change.
+void apply_threads(const ThreadPlan& plan);
 
 }  // namespace ringtrain

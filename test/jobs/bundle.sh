@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# bundle.sh TRAIN: bundles TRAIN, moves the folder, and runs it where there is nothing but the folder and a static shell: alone,
+# on two ranks, and on two hosts that a remote shell reaches. It comes to the bits that TRAIN comes to here.
+set -u
+train=$(realpath "$1")
+scripts=$(dirname "$(realpath "$0")")/../../scripts
+. "$(dirname "$0")/checks.sh"
+shell=$(command -v bash-static) || { echo "skipped: needs a static shell (bash-static)"; exit 0; }
+unshare --mount true 2>/dev/null || { echo "skipped: changing the root folder needs root"; exit 0; }
+[ -f /usr/lib/x86_64-linux-gnu/libhdf5_serial.so.103 ] || { echo "skipped: bundles are made of Debian 12's packages"; exit 0; }
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+"$scripts/bundle.sh" made --no-cuda --program "$train" >log 2>&1 || { cat log; exit 1; }
+mkdir -p root/{bin,dev,etc,proc,sys,tmp,opt/elsewhere}
+mv made root/opt/elsewhere/bundle
+cp "$shell" root/bin/sh
+printf '127.0.0.1 localhost %s\n127.0.0.2 one\n127.0.0.3 two\n' "$(hostname)" >root/etc/hosts
+# What stands for ssh: HOST COMMAND...
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' >root/bin/remote
+printf '#!/bin/sh\nread name </proc/$PPID/comm\necho "started by $name"\n' >root/bin/parent
+chmod 755 root/bin/remote root/bin/parent
+
+# inside COMMAND: there, with its mounts gone afterwards, in `log`.
+inside() {
+  unshare --mount --uts --ipc bash -c 'mount -t proc none root/proc && mount --rbind /dev root/dev && mount --rbind /sys root/sys &&
+    exec env -i PATH=/bin OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH=/nowhere "$0" root /bin/sh -c "cd /tmp; $1"' \
+    "$(command -v chroot)" "B=/opt/elsewhere/bundle; $1" >log 2>&1 </dev/null
+}
+hash_of() { "$train" --inspect "$1/$last" | sed -n 's/^state-hash //p'; }
+here() { "${@:2}" --checkpoint-dir "$1" >"$1.log" 2>&1 && hash_of "$1"; } # FOLDER COMMAND...: the state that it comes to here
+hash_there() { sed -n 's/^state-hash //p' log; }
+options="--model mlp --data shapes --batch 8 --steps 4 --eval-every 0"
+last=step-0000000004.h5
+
+inside '$B/train --version'
+check "its version" has "^train [0-9]"
+inside '$B/train --model list'
+check "its models" has "^resnet50 "
+inside 'sh $B/bin/train --nonsense; echo code $?'
+check "arguments and exit codes go through" has "^code 64$"
+inside '$B/mpirun -np 1 /bin/parent'
+check "a rank knows mpirun by its name" has "^started by mpirun$"
+
+# Two threads: it starts itself again.
+inside "\$B/train $options --threads 2 --checkpoint-dir one && \$B/train --inspect one/$last"
+check "one rank" is "$(hash_there)" "$(here one "$train" $options --threads 2)"
+inside "\$B/mpirun --oversubscribe -np 2 \$B/train $options --checkpoint-dir two && \$B/train --inspect two/$last"
+two=$(here two mpirun --oversubscribe -np 2 "$train" $options)
+check "two ranks" is "$(hash_there)" "$two"
+inside "\$B/mpirun --mca plm_rsh_agent /bin/remote --host one:1,two:1 -np 2 \$B/train $options --checkpoint-dir hosts && \$B/train --inspect hosts/$last"
+check "two hosts" is "$(hash_there)" "$two"
+
+# Where the host has other libraries, none of them is loaded. /bin/sh is the host's.
+bundle=$dir/root/opt/elsewhere/bundle
+LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/loads "$bundle/mpirun" --oversubscribe -np 2 "$bundle/train" $options >/dev/null 2>&1
+cat loads.* | sed -n 's/.*calling init: //p' | sort -u >log
+check "what it loads is in the folder" has "^$bundle/.*/libmpi.so.40"
+check "nothing else is loaded" test -z "$(grep -vE "^($bundle/|/lib.*/(libc\.so|ld-linux))" log)"
+exit $bad

@@ -82,11 +82,37 @@ bool Job::start_from(const std::string& file) {
   return true;
 }
 
-int Job::run(WriterProcess& writer) {
+bool Job::prepare(WriterProcess& writer) {
   progress_.enter(Activity::load);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
-  const bool loaded = resume(options().resume) || start_from(options().init_from);
+  return resume(options().resume) || start_from(options().init_from);
+}
+
+int Job::rehearse(WriterProcess& writer) {
+  const bool loaded = prepare(writer);
+  if (options().eval_only && !loaded) fail_without_weights();
+  try_sum();
+  site_.close();
+  output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
+  progress_.enter(Activity::exit);
+  return 0;
+}
+
+// A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
+// it waits for its end, also on GPUs.
+void Job::try_sum() {
+  progress_.enter(Activity::all_reduce);
+  Communicator& ranks = site_.communicator();
+  const Buffer numbers = ranks.memory().allocate(64);
+  ranks.start_sum(numbers);
+  ranks.finish();
+  ranks.broadcast(numbers, 0);
+  ranks.check();
+}
+
+int Job::run(WriterProcess& writer) {
+  const bool loaded = prepare(writer);
   output_.start(start_record());
   if (options().baseline) compare_with_one_rank();
   const int code = options().eval_only ? evaluate_only(loaded) : train();

@@ -213,12 +213,15 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
   step_watch_.lap();  // an evaluation is not part of a step
 }
 
+void Job::fail_without_weights() const {
+  session_.fail_together(
+      "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
+      "--init-from FILE or --checkpoint-dir",
+      Exit::usage);
+}
+
 int Job::evaluate_only(bool loaded) {
-  if (!loaded)
-    session_.fail_together(
-        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
-        "--init-from FILE or --checkpoint-dir",
-        Exit::usage);
+  if (!loaded) fail_without_weights();
   log_.emplace(output_, plan_, start_, session_.rank());
   evaluate_at(start_, [] {});
   if (stopping_) output_.note(ending(signal_, start_));

@@ -203,6 +203,7 @@ void add_output_and_measure(Table& t, Options& o) {
   t.add(o.require_efficiency,
         {"require-efficiency", "X", "with --baseline: exit 77 below X (0..1)", "none"},
         number(0, 1));
+  t.flag(o.doctor, "doctor", "check hosts, devices, data and directories; no training");
   t.flag(o.plan, "plan", "memory, bytes an image, step time; no training");
   t.add(o.plan_device,
         {"plan-device", "h100|h200", "with --plan: this GPU, which may be absent", "the CPU"},

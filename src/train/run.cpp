@@ -4,6 +4,7 @@
 
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
+#include "train/doctor.hpp"
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
@@ -36,6 +37,31 @@ void choose_gpu_defaults(Options& o, int hosts) {
   if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
   // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
+}
+
+// What the doctor knows when there may be no plan.
+Facts facts_of_trial(const std::function<Plan()>& make, const Options& options,
+                     const ThreadPlan& threads, const MpiSession& session) {
+  Facts facts = find_facts(options, threads, session);
+  try {
+    add_plan(facts, make(), session);
+  } catch (const Error& failure) {
+    facts.failure = failure.what();
+    facts.failure_code = static_cast<int>(failure.code());
+  }
+  return facts;
+}
+
+// The table of --doctor, where training would begin.
+void show(const Diagnosis& diagnosis, const MpiSession& session, Output& output) {
+  output.note(diagnosis.table);
+  if (diagnosis.code != 0)
+    session.fail_together("--doctor: training would not begin: " + diagnosis.stop,
+                          static_cast<Exit>(diagnosis.code));
+}
+
+void warn(const Diagnosis& diagnosis, Output& output) {
+  for (const std::string& line : diagnosis.warnings) output.event({"doctor", 0, line});
 }
 
 // Evaluations and limits of time are not for legs: they take the time they take.
@@ -72,15 +98,23 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
     return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
                      [&](const std::string& line) { output->note(line); });
   };
+  const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
+  if (doctor)
+    show(diagnose(facts_of_trial(make, chosen, threads, session), session), session, *output);
   Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
+  if (!doctor) {
+    Facts facts = find_facts(chosen, threads, session);
+    add_plan(facts, plan, session);
+    warn(diagnose(facts, session), *output);
+  }
   for (const std::string& line : plan.hints()) output->note(line);
   const auto make_site = [&] {
     return plan.options.device == Device::cuda
                ? make_gpu_site(plan, session, watchdog.progress())
                : make_cpu_site(plan, threads, session, watchdog.progress());
   };
-  if (plan.options.verify_resume)
+  if (plan.options.verify_resume && !doctor)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },
         [&](const Leg& leg) {
@@ -89,7 +123,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
   Job job(plan, *site, session, watchdog, *output, since_start);
-  return job.run(writer);
+  return doctor ? job.rehearse(writer) : job.run(writer);
 }
 
 }  // namespace ringtrain

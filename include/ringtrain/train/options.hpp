@@ -82,7 +82,7 @@ struct Options {
   bool quiet = false;
   ShowProgress progress = ShowProgress::automatic;
 
-  bool baseline = false, plan = false;
+  bool baseline = false, doctor = false, plan = false;
   std::optional<double> require_efficiency;
   std::optional<std::string> plan_device;  ///< a GpuModel's name
 };

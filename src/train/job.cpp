@@ -166,9 +166,17 @@ Checkpoints Job::make_checkpoints() {
           options().checkpoint_every,
           plan_.training->size(),
           [this](const SaveEvent& event, double stall) {
-            if (event.kind == SaveEvent::Kind::saved) progress_.saved(event.step);
+            if (event.kind == SaveEvent::Kind::saved) note_saved(event);
             log_->save(event, stall);
           }};
+}
+
+// The writer tells how long it took, and is heard after a step.
+void Job::note_saved(const SaveEvent& event) {
+  progress_.saved(event.step);
+  if (Timeline* const timeline = progress_.timeline())
+    timeline->add(Doing::save, Timeline::Clock::now() - Timeline::length(event.seconds),
+                  event.seconds, event.step, Row::writer);
 }
 
 StartRecord Job::start_record() const {

@@ -61,6 +61,8 @@ class Job {
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void finish_steps(Trainer& trainer);
   void tell(const StepReport& report, double stall_s);
+  void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
+  void note_saved(const SaveEvent& event);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.

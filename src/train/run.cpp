@@ -8,6 +8,8 @@
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
+#include "train/publish.hpp"
+#include "train/save_timeline.hpp"
 #include "train/watchdog.hpp"
 
 namespace ringtrain {
@@ -16,18 +18,19 @@ namespace {
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
-  return {{"build", program_hash()},
-          {"model", o.model},
-          {"options", canonical_config(o)},
-          {"run",
-           fmt::format(
-               "--eval-every {} --check-every {}{}{}{}{}{}{}", o.eval_every, *o.check_every,
-               o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
-               o.watchdog == Watching::off ? " --watchdog off" : "",
-               o.baseline ? " --baseline" : "", o.require_efficiency ? " --require-efficiency" : "",
-               o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
-          {"training data", hex(plan.training->manifest_hash())},
-          {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
+  return {
+      {"build", program_hash()},
+      {"model", o.model},
+      {"options", canonical_config(o)},
+      {"run",
+       fmt::format("--eval-every {} --check-every {}{}{}{}{}{}{}{}", o.eval_every, *o.check_every,
+                   o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
+                   o.watchdog == Watching::off ? " --watchdog off" : "",
+                   o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
+                   o.require_efficiency ? " --require-efficiency" : "",
+                   o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
+      {"training data", hex(plan.training->manifest_hash())},
+      {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
 // What --device auto and --precision auto mean where there are GPUs.
@@ -64,6 +67,29 @@ void warn(const Diagnosis& diagnosis, Output& output) {
   for (const std::string& line : diagnosis.warnings) output.event({"doctor", 0, line});
 }
 
+// Null where none is asked for. What cannot be written is better known before training.
+std::unique_ptr<Timeline> make_timeline(const Options& o, int rank) {
+  if (o.timeline.empty()) return nullptr;
+  const std::string reason = rank == 0 ? why_unwritable(o.timeline) : "";
+  if (!reason.empty()) throw Error(Exit::storage, "--timeline " + o.timeline, reason);
+  return std::make_unique<Timeline>(static_cast<std::size_t>(o.timeline_spans));
+}
+
+// With its timeline, where there is one.
+int run_recorded(Job& job, WriterProcess& writer, const Timeline* timeline, const std::string& path,
+                 const MpiSession& session, Output& output) {
+  if (timeline == nullptr) return job.run(writer);
+  const ClockOffset before = measure_clock_offset(session);
+  const int code = job.run(writer);
+  const ClockOffset after = measure_clock_offset(session);
+  const SavedTimeline saved = save_timeline(*timeline, path, before, after, session);
+  if (saved.there)
+    output.note(saved.text);
+  else
+    output.event({"timeline", 0, saved.text});
+  return code;
+}
+
 // Evaluations and limits of time are not for legs: they take the time they take.
 LegEnd train_leg(const Leg& leg, Plan& plan,
                  const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
@@ -89,7 +115,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
+  const std::unique_ptr<Timeline> timeline = make_timeline(options, session.rank());
   Watchdog watchdog(session, options);
+  watchdog.progress().record_in(timeline.get());
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
@@ -123,7 +151,8 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Site> site = make_site();
   for (const std::string& line : site->notes()) output->note(line);
   Job job(plan, *site, session, watchdog, *output, since_start);
-  return doctor ? job.rehearse(writer) : job.run(writer);
+  if (doctor) return job.rehearse(writer);
+  return run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
 }
 
 }  // namespace ringtrain

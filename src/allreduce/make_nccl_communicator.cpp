@@ -41,9 +41,14 @@ int choose_gpu(const MpiSession& session, NcclCalls& calls) {
   const auto visible = visible_to_all(calls.visible_devices(), session);
   const GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible);
   for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
-  if (place.shared && session.rank() == 0) write_stderr("train: " + place.warning + "\n");
   calls.set_device(place.device);
   return place.device;
+}
+
+std::vector<std::string> visible_gpus() try {
+  return make_nccl_calls()->visible_devices();
+} catch (const Error&) {
+  return {};
 }
 
 int choose_gpu(const MpiSession& session) { return choose_gpu(session, *make_nccl_calls()); }

@@ -3,6 +3,8 @@
 #include <fmt/chrono.h>
 #include <fmt/ranges.h>
 #include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,7 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
-#include <set>
+#include <map>
+#include <ranges>
 #include <sstream>
 
 #include "allreduce/job_end.hpp"
@@ -40,19 +43,32 @@ void configure_mpi(const std::string& interface) {
 
 using InterfaceList = UniqueHandle<ifaddrs*, freeifaddrs>;
 
-// MPI would pass over a name that does not exist, and use another network.
+bool has_address(const ifaddrs& one) {
+  return one.ifa_addr != nullptr &&
+         (one.ifa_addr->sa_family == AF_INET || one.ifa_addr->sa_family == AF_INET6);
+}
+
+// MPI would pass over a name that does not exist or leads nowhere, and use another network.
 void check_interfaces(const std::string& wanted) {
   ifaddrs* raw = nullptr;
   check_errno(::getifaddrs(&raw), "getifaddrs");
   const InterfaceList list(raw);
-  std::set<std::string> names;
-  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) names.insert(i->ifa_name);
+  std::map<std::string, bool> usable;  // by name
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next)
+    usable[i->ifa_name] |= (i->ifa_flags & IFF_UP) != 0 && has_address(*i);
   std::istringstream words(wanted);
-  for (std::string name; std::getline(words, name, ',');)
-    if (name.find('/') == std::string::npos && !names.contains(name))
+  for (std::string name; std::getline(words, name, ',');) {
+    if (name.find('/') != std::string::npos) continue;
+    const auto found = usable.find(name);
+    if (found == usable.end())
       throw Error(Exit::usage, "--interface " + wanted,
                   fmt::format("this host has no network interface {}; it has {}", name,
-                              fmt::join(names, ", ")));
+                              fmt::join(std::views::keys(usable), ", ")));
+    if (!found->second)
+      throw Error(Exit::usage, "--interface " + wanted,
+                  fmt::format("{} is down or has no address on host {}; set it up, or name another",
+                              name, host_name()));
+  }
 }
 
 int size_as_int(std::size_t size) {

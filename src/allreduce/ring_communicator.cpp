@@ -62,10 +62,12 @@ class RingCommunicator final : public Communicator {
   std::unique_ptr<BetweenHosts> make_between_hosts(const RingTuning& tuning);
   bool in_place(View view) const;
   void sum(std::span<const StartedSum> started);
+  void sum_all(std::span<const StartedSum> started);
   void sum_copied(const StartedSum& started);
 
   const MpiSession& session_;
   const Topology here_;
+  const OnSpan on_sum_;
   std::stop_source stop_;  // ends the waits of the thread
   SharedMemory shared_;
   OwnMemory own_;
@@ -88,6 +90,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
                                    const CommunicatorOptions& options)
     : session_(session),
       here_(here),
+      on_sum_(options.on_sum),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
       between_hosts_(make_between_hosts(options.ring)),
       host_sum_(here.place, make_desks(), crowded(here, options),
@@ -162,8 +165,17 @@ void RingCommunicator::cancel() noexcept {
   in_flight_ = false;
 }
 
-// Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
 void RingCommunicator::sum(std::span<const StartedSum> started) {
+  if (!on_sum_ || started.empty()) return sum_all(started);
+  std::uint64_t bytes = 0;
+  for (const StartedSum& one : started) bytes += one.gradients.size() * sizeof(float);
+  const auto begin = TimeSpan::Clock::now();
+  sum_all(started);
+  on_sum_({begin, TimeSpan::Clock::now(), bytes});
+}
+
+// Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
+void RingCommunicator::sum_all(std::span<const StartedSum> started) {
   sums_.clear();
   const auto sum_collected = [&] {
     if (!sums_.empty()) host_sum_.sum(sums_);

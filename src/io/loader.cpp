@@ -73,7 +73,7 @@ class Loader::Impl {
     bool ready = false;  // guarded by mutex_; the rest is a loader thread's until then
   };
 
-  void work(const std::stop_token& stop, BatchFiller& filler);
+  void work(const std::stop_token& stop, int thread, BatchFiller& filler);
   std::optional<std::uint64_t> claim(const std::stop_token& stop);
   void make(std::uint64_t number, const std::stop_token& stop, BatchFiller& filler);
   void recycle();
@@ -84,6 +84,7 @@ class Loader::Impl {
   const Dataset& dataset_;
   const std::uint64_t batches_;
   const int places_;
+  const std::function<void(int, const TimeSpan&)> on_batch_;
 
   std::mutex mutex_;
   std::condition_variable_any recycled_;
@@ -105,15 +106,21 @@ Loader::Impl::Impl(const Dataset& dataset, const LoaderOptions& options)
     : dataset_(dataset),
       batches_(batches_of(dataset, options)),
       places_(options.share.count),
+      on_batch_(options.on_batch),
       slots_(options.slots > 0 ? options.slots : options.threads + 2) {
   for (int t = 0; t < options.threads; ++t) {
     BatchFiller& filler = fillers_.emplace_back(dataset, options);
-    threads_.emplace_back([this, &filler](const std::stop_token& stop) { work(stop, filler); });
+    threads_.emplace_back(
+        [this, t, &filler](const std::stop_token& stop) { work(stop, t, filler); });
   }
 }
 
-void Loader::Impl::work(const std::stop_token& stop, BatchFiller& filler) {
-  while (const auto number = claim(stop)) make(*number, stop, filler);
+void Loader::Impl::work(const std::stop_token& stop, int thread, BatchFiller& filler) {
+  while (const auto number = claim(stop)) {
+    const auto begin = TimeSpan::Clock::now();
+    make(*number, stop, filler);
+    if (on_batch_) on_batch_(thread, {begin, TimeSpan::Clock::now(), *number});
+  }
 }
 
 std::optional<std::uint64_t> Loader::Impl::claim(const std::stop_token& stop) {

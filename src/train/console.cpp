@@ -1,10 +1,12 @@
 #include "train/console.hpp"
 
+#include <fmt/core.h>
+
 namespace ringtrain {
 namespace {
 
 constexpr double between_draws_s = 0.1;
-constexpr std::string_view clear_line = "\r\x1b[K";
+constexpr std::string_view clear_line = "\r\x1b[K", yellow = "\x1b[33m", plain = "\x1b[0m";
 
 }  // namespace
 
@@ -15,7 +17,9 @@ void Console::line(std::string_view text) {
     sinks_.out(std::string(text) + "\n");
 }
 
-void Console::warning(std::string_view text) { above_bar(text); }
+void Console::warning(std::string_view text) {
+  above_bar(sinks_.colours ? fmt::format("{}{}{}", yellow, text, plain) : std::string(text));
+}
 
 void Console::above_bar(std::string_view lines) {
   const std::string_view clear = bar_.empty() ? "" : clear_line;

@@ -131,16 +131,21 @@ std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session) {
 }
 
 std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
-                                              const CommunicatorOptions& options) {
+                                              CommunicatorOptions options, Timeline* timeline) {
+  const bool on_a_thread = options.overlap && session.hosts() > 1;
+  if (timeline != nullptr)
+    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](const TimeSpan& sum) {
+      timeline->add(Doing::sum, sum, row);
+    };
   return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
 }
 
 // Beside the gradients' sums, which may be under way on a thread of their own: small sums that
 // forward and backward wait for neither stand in line behind those nor wait for that thread.
 std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSession& session,
-                                                 bool crowded) {
+                                                 bool crowded, Timeline* timeline) {
   if (!plan.batch_norms_together()) return nullptr;
-  return communicator_of(plan, session, {.overlap = false, .crowded = crowded});
+  return communicator_of(plan, session, {.overlap = false, .crowded = crowded}, timeline);
 }
 
 CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
@@ -153,10 +158,11 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       communicator_(
           communicator_of(plan, session,
                           {.overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
-                           .crowded = !threads.active_wait})),
+                           .crowded = !threads.active_wait},
+                          progress.timeline())),
       alone_(make_solo_communicator()),
-      statistics_sums_(
-          statistics_sums_of(plan, session, !threads.active_wait || session.hosts() > 1)),
+      statistics_sums_(statistics_sums_of(
+          plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
       backend_(make_onednn_backend()),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),

@@ -5,6 +5,7 @@
 #include "train/fault_report.hpp"
 #include "train/meeting.hpp"
 #include "train/own_addresses.hpp"
+#include "train/save_timeline.hpp"
 #include "train/side_server.hpp"
 #include "train/stacks.hpp"
 #include "train/stragglers.hpp"
@@ -71,7 +72,13 @@ class FirstWatch final : public Watch {
     const std::string end = way_on(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
     const std::string report = write_fault_report(0, why + end + all_stacks());
-    session().abort(Error(verdict.code(), "the job cannot go on", why + stacks + end + report));
+    session().abort(
+        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline()));
+  }
+  // Of this rank, where one is wanted.
+  std::string timeline() const {
+    const Timeline* const spans = progress().timeline();
+    return spans == nullptr ? "" : save_own_timeline(*spans, options().timeline, session().host());
   }
   // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
   // blame, those of the first ranks.

@@ -36,6 +36,7 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     progress_.enter(Activity::data);
+    const auto begin = Timeline::Clock::now();
     const Batch* batch = loader.next();
     progress_.enter(Activity::gpu);  // for a free slot, if steps before are under way
     now.data_wait_s += loader.waited_s();
@@ -48,12 +49,38 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
                              .share = settings().share * settings().sample_weight(),
                              .stop = wish.stop,
                              .signal = wish.signal});
-    now.copy_s += watch.lap();
+    const double copy_s = watch.lap();
+    now.copy_s += copy_s;
+    if (Timeline* const timeline = progress_.timeline()) {
+      timeline->add(Doing::data_wait, begin, loader.waited_s(), position().step + 1);
+      timeline->add(Doing::copy, Timeline::Clock::now() - Timeline::length(copy_s), copy_s,
+                    position().step + 1);
+    }
   }
   advance();
   now.position = position();
   under_way_.push_back(now);
   return take(ahead);
+}
+
+// The GPU tells lengths, not moments: a step ends when the host sees its end, at the latest, and
+// begins no earlier than the one before ended.
+void GpuTrainer::record(const GpuOutcome& o, std::uint64_t step) {
+  Timeline* const timeline = progress_.timeline();
+  if (timeline == nullptr) return;
+  const std::pair<Doing, double> parts[] = {{Doing::forward, o.forward_s},
+                                            {Doing::backward, o.backward_s},
+                                            {Doing::communication, o.exposed_s},
+                                            {Doing::update, o.update_s}};
+  double seconds = 0;
+  for (const auto& [doing, part] : parts) seconds += part;
+  auto at = std::max(recorded_, Timeline::Clock::now() - Timeline::length(seconds));
+  timeline->add(Doing::step, at, seconds, step, Row::gpu);
+  for (const auto& [doing, part] : parts) {
+    timeline->add(doing, at, part, step, Row::gpu);
+    at += Timeline::length(part);
+  }
+  recorded_ = at;
 }
 
 // What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
@@ -64,6 +91,7 @@ std::optional<StepReport> GpuTrainer::take(int still_under_way) {
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
   progress_.finish_step();
+  record(*o, step.position.step);
   const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
   return StepReport{step.position,
                     step.learning_rate,

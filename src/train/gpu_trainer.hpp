@@ -30,12 +30,14 @@ class GpuTrainer final : public Trainer {
     double learning_rate, data_wait_s, copy_s;
   };
   std::optional<StepReport> take(int still_under_way);
+  void record(const GpuOutcome& outcome, std::uint64_t step);
 
   const std::unique_ptr<GpuTraining> own_;
   GpuTraining& training_;
   const double first_lead_ = 0;
   Progress& progress_;
   std::deque<UnderWay> under_way_;
+  Timeline::Clock::time_point recorded_{};  // the end of the step of the GPU recorded last
 };
 
 }  // namespace ringtrain

@@ -30,16 +30,21 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   std::ranges::fill(accumulated_, 0.0f);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     parts_.progress.enter(Activity::data);
+    const auto begin = Timeline::Clock::now();
     const Batch* batch = loader.next();
+    record(Doing::data_wait, begin, loader.waited_s());
     seconds_.data_wait += loader.waited_s();
     run_micro_step(*batch, micro == settings().accumulate);
   }
+  auto begin = Timeline::Clock::now();
   Stopwatch watch;
   parts_.progress.enter(Activity::all_reduce);
   parts_.reducer.finish();
-  const double exposed = watch.lap();
-  seconds_.exposed += exposed;
-  seconds_.sums = parts_.reducer.first_lead_s() + exposed;
+  const double waited_s = watch.lap();
+  record(Doing::communication, begin, waited_s);
+  seconds_.exposed += waited_s;
+  seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
+  begin = Timeline::Clock::now();
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
@@ -49,6 +54,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
     outcome.loss += parts_.optimizer.l2_loss();
   }
   seconds_.update = watch.lap();
+  record(Doing::update, begin, seconds_.update);
   advance();
   parts_.progress.finish_step();
   return StepReport{position(), rate, seconds_, outcome};
@@ -63,12 +69,22 @@ void HostTrainer::run_micro_step(const Batch& batch, bool last) {
     if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
     if (last) hand_over(first);
   };
+  const auto begin = Timeline::Clock::now();
+  Stopwatch watch;
   const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
+  record(Doing::forward, begin, result.backward_at_s);
+  record(Doing::backward, begin + Timeline::length(result.backward_at_s),
+         watch.lap() - result.backward_at_s);
   if (!last) add(accumulated_, parts_.sums.gradients().host());
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;
   seconds_.exposed += result.ranks_seconds;
+}
+
+void HostTrainer::record(Doing doing, Timeline::Clock::time_point begin, double seconds) {
+  if (Timeline* const timeline = parts_.progress.timeline())
+    timeline->add(doing, begin, seconds, position().step + 1);
 }
 
 // Gradients from `first` on are final in the last micro-step: add the earlier ones and let their

@@ -34,6 +34,7 @@ class HostTrainer final : public Trainer {
   void run_micro_step(const Batch& batch, bool last);
   void hand_over(std::size_t first);
   void update(double learning_rate);
+  void record(Doing doing, Timeline::Clock::time_point begin, double seconds);
 
   Parts parts_;
   StepSeconds seconds_;

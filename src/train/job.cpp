@@ -84,11 +84,37 @@ bool Job::start_from(const std::string& file) {
   return true;
 }
 
-int Job::run(WriterProcess& writer) {
+bool Job::prepare(WriterProcess& writer) {
   progress_.enter(Activity::load);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
-  const bool loaded = resume(options().resume) || start_from(options().init_from);
+  return resume(options().resume) || start_from(options().init_from);
+}
+
+int Job::rehearse(WriterProcess& writer) {
+  const bool loaded = prepare(writer);
+  if (options().eval_only && !loaded) fail_without_weights();
+  try_sum();
+  site_.close();
+  output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
+  progress_.enter(Activity::exit);
+  return 0;
+}
+
+// A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
+// it waits for its end, also on GPUs.
+void Job::try_sum() {
+  progress_.enter(Activity::all_reduce);
+  Communicator& ranks = site_.communicator();
+  const Buffer numbers = ranks.memory().allocate(64);
+  ranks.start_sum(numbers);
+  ranks.finish();
+  ranks.broadcast(numbers, 0);
+  ranks.check();
+}
+
+int Job::run(WriterProcess& writer) {
+  const bool loaded = prepare(writer);
   const StartRecord start = start_record();
   hosts_ = start.hosts;
   output_.start(start);
@@ -147,9 +173,17 @@ Checkpoints Job::make_checkpoints() {
           options().checkpoint_every,
           plan_.training->size(),
           [this](const SaveEvent& event, double stall) {
-            if (event.kind == SaveEvent::Kind::saved) progress_.saved(event.step);
+            if (event.kind == SaveEvent::Kind::saved) note_saved(event);
             log_->save(event, stall);
           }};
+}
+
+// The writer tells how long it took, and is heard after a step.
+void Job::note_saved(const SaveEvent& event) {
+  progress_.saved(event.step);
+  if (Timeline* const timeline = progress_.timeline())
+    timeline->add(Doing::save, Timeline::Clock::now() - Timeline::length(event.seconds),
+                  event.seconds, event.step, Row::writer);
 }
 
 StartRecord Job::start_record() const {

@@ -30,10 +30,16 @@ class Job {
       const Stopwatch& since_start, std::uint64_t most_steps = 0);
 
   int run(WriterProcess& writer);
+  /// All of run() that comes before the first step. Returns the exit code; a failure ends the job
+  /// as it would there.
+  int rehearse(WriterProcess& writer);
   /// What a run that is over came to.
   LegEnd end() const;
 
  private:
+  /// Whether there is something to go on from, which is loaded then.
+  bool prepare(WriterProcess& writer);
+  void try_sum();
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
   void open_checkpoints(WriterProcess& writer);
   /// Goes on from a checkpoint, where there is one.
@@ -45,6 +51,7 @@ class Job {
   bool done(const Position& position) const;
   int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   int evaluate_only(bool loaded);
+  [[noreturn]] void fail_without_weights() const;
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
   const Graph& graph() const { return plan_.model.graph; }
@@ -56,6 +63,8 @@ class Job {
   void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   void finish_steps(Trainer& trainer);
   void tell(const StepReport& report, double stall_s, bool saving);
+  void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
+  void note_saved(const SaveEvent& event);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.

@@ -16,6 +16,8 @@
 namespace ringtrain {
 namespace {
 
+constexpr double seen_stall_s = 1e-5;  // of a step, on a timeline
+
 std::string ending(int signal, const Position& position) {
   const std::string why =
       signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
@@ -46,6 +48,10 @@ int Job::train() {
   const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
+  if (Timeline* const timeline = progress_.timeline())
+    loader_options.on_batch = [timeline](int thread, const TimeSpan& batch) {
+      timeline->add(Doing::batch, batch, Row::loader, thread);
+    };
   Loader loader(*plan_.training, loader_options);
   try {
     return train_to_the_end(*trainer, loader, checkpoints);
@@ -104,6 +110,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
 }
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+  const auto begin = Timeline::Clock::now();
   auto report = trainer.step(loader, wish());
   site_.communicator().check();
   if (report) look_at(*report);
@@ -119,12 +126,22 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
     ranks_->offer(position.step, last);  // before a save of this step's state
   }
   const double stalled = checkpoints.stalled_s();
+  const auto offered = Timeline::Clock::now();
   offer(checkpoints, position);
+  const double stall_s = checkpoints.stalled_s() - stalled;
+  if (stall_s > seen_stall_s) record(Doing::checkpoint, offered, position.step);
   progress_.enter(Activity::output);
   for (const std::string& text : watchdog_.take_notices()) log_->event("watchdog", text);
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
-  if (report) tell(*report, checkpoints.stalled_s() - stalled, checkpoints.saving());
+  if (report) tell(*report, stall_s, checkpoints.saving());
+  record(Doing::step, begin, position.step);
   if (links_) links_->look(position);
+}
+
+// What ends now.
+void Job::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
+  if (Timeline* const timeline = progress_.timeline())
+    timeline->add(doing, {begin, Timeline::Clock::now(), step});
 }
 
 void Job::tell(const StepReport& report, double stall_s, bool saving) {
@@ -207,8 +224,10 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
     offer();
     return wish();
   };
+  const auto begin = Timeline::Clock::now();
   const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
                                      plan_.loader(Split::evaluation), session_, ask, progress_);
+  record(Doing::evaluation, begin, position.step);
   grant(result.wish);
   if (result.wish.stop) return;
   evaluated_step_ = position.step;
@@ -218,12 +237,15 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
   step_watch_.lap();  // an evaluation is not part of a step
 }
 
+void Job::fail_without_weights() const {
+  session_.fail_together(
+      "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
+      "--init-from FILE or --checkpoint-dir",
+      Exit::usage);
+}
+
 int Job::evaluate_only(bool loaded) {
-  if (!loaded)
-    session_.fail_together(
-        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
-        "--init-from FILE or --checkpoint-dir",
-        Exit::usage);
+  if (!loaded) fail_without_weights();
   log_.emplace(output_, plan_, start_, session_.rank(), RankLedger());
   evaluate_at(start_, [] {});
   if (stopping_) output_.note(ending(signal_, start_));

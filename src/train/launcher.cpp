@@ -1,5 +1,6 @@
 #include "train/launcher.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,15 @@ std::optional<pid_t> launcher_process() {
     id = process.parent;
   }
   return std::nullopt;
+}
+
+std::vector<int> affinity(pid_t process) {
+  cpu_set_t set;
+  std::vector<int> ids;
+  if (::sched_getaffinity(process, sizeof set, &set) != 0) return ids;
+  for (int id = 0; id < CPU_SETSIZE; ++id)
+    if (CPU_ISSET(id, &set)) ids.push_back(id);
+  return ids;
 }
 
 }  // namespace ringtrain

@@ -204,6 +204,11 @@ void add_output_and_measure(Table& t, Options& o) {
         any_text());
   t.add(o.tensorboard, {"tensorboard", "DIR", "an event file for TensorBoard", "none"}, any_text());
   t.add(o.report, {"report", "FILE.html", "a page with plots of the run", "none"}, any_text());
+  t.add(o.timeline,
+        {"timeline", "FILE.json", "what each thread of each rank did, for Perfetto", "none"},
+        any_text());
+  t.add(o.timeline_spans, {"timeline-spans", "N", "newest spans of a rank that --timeline keeps"},
+        whole(16, 100 * million));
   t.flag(o.quiet, "quiet", "print warnings and errors only");
   t.add(o.progress,
         {"progress", choice<ShowProgress>(), "auto: bar if standard error is a terminal"},
@@ -215,6 +220,7 @@ void add_output_and_measure(Table& t, Options& o) {
         {"require-efficiency", "X", "exit 77 below X (0..1), by --baseline or an earlier run",
          "none"},
         number(0, 1));
+  t.flag(o.doctor, "doctor", "check hosts, devices, data and directories; no training");
   t.flag(o.plan, "plan", "memory, bytes an image, step time; no training");
   t.add(o.plan_device,
         {"plan-device", "h100|h200", "with --plan: this GPU, which may be absent", "the CPU"},

@@ -221,6 +221,10 @@ void Parser::check_contradictions() const {
         o.eval_only ? "--verify-resume with --eval-only" : "--verify-resume with --baseline",
         "each is all that a run does; give one of them");
   need("without-lost-hosts", given("restarts"), "says how --restarts N starts again; add it");
+  need("timeline-spans", !o.timeline.empty(), "says how much --timeline FILE keeps; add it");
+  if (o.verify_resume && !o.timeline.empty())
+    throw usage("--verify-resume with --timeline",
+                "it proves bits and times nothing; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
   const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
   const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);

@@ -108,6 +108,7 @@ OutputSinks standard_sinks(const Options& options) {
       .one_terminal = terminal.out && terminal.err,
       .columns = terminal.columns,
       .show_progress = wanted && !options.quiet,
+      .colours = terminal.colours,
       .seconds =
           [watch = std::chrono::steady_clock::now()] {
             return std::chrono::duration<double>(std::chrono::steady_clock::now() - watch).count();

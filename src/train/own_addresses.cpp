@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <filesystem>
+#include <fstream>
 #include <span>
 
 #include "ringtrain/base/error.hpp"
@@ -65,12 +67,27 @@ bool is_wanted(const std::string& interfaces, const ifaddrs& one) {
   });
 }
 
+InterfaceList all_interfaces() {
+  ifaddrs* raw = nullptr;
+  check_errno(::getifaddrs(&raw), "getifaddrs");
+  return InterfaceList(raw);
+}
+
+// Without its addresses.
+NetworkInterface described(const ifaddrs& one) {
+  const std::string folder = std::string("/sys/class/net/") + one.ifa_name;
+  NetworkInterface interface { .name = one.ifa_name, .up = (one.ifa_flags & IFF_UP) != 0 };
+  interface.bridge = std::filesystem::exists(folder + "/bridge");
+  // fails, or says -1, where it is not known
+  if (!(std::ifstream(folder + "/speed") >> interface.mbit) || interface.mbit < 0)
+    interface.mbit = 0;
+  return interface;
+}
+
 }  // namespace
 
 std::vector<std::string> own_addresses(const std::string& interfaces) {
-  ifaddrs* raw = nullptr;
-  check_errno(::getifaddrs(&raw), "getifaddrs");
-  const InterfaceList list(raw);
+  const InterfaceList list = all_interfaces();
   std::vector<std::string> addresses;
   for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK) ||
@@ -80,6 +97,20 @@ std::vector<std::string> own_addresses(const std::string& interfaces) {
       addresses.push_back(std::move(text));
   }
   return addresses;
+}
+
+std::vector<NetworkInterface> network_interfaces(const std::string& interfaces) {
+  const InterfaceList list = all_interfaces();
+  std::vector<NetworkInterface> all;
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    if ((i->ifa_flags & IFF_LOOPBACK) || i->ifa_addr == nullptr || !is_wanted(interfaces, *i))
+      continue;
+    auto found = std::ranges::find(all, std::string(i->ifa_name), &NetworkInterface::name);
+    if (found == all.end()) found = all.insert(found, described(*i));
+    std::string address = to_text(i->ifa_addr);
+    if (!address.empty() && found->up) found->addresses.push_back(std::move(address));
+  }
+  return all;
 }
 
 }  // namespace ringtrain

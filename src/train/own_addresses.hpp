@@ -9,4 +9,16 @@ namespace ringtrain {
 /// use, or their subnets: "eth0,10.0.0.0/16". Throws Error when the system does not say.
 std::vector<std::string> own_addresses(const std::string& interfaces = {});
 
+/// A network interface of this host.
+struct NetworkInterface {
+  std::string name = {};
+  bool up = false;
+  bool bridge = false;                      ///< of virtual machines or containers, as docker0
+  int mbit = 0;                             ///< megabits a second; 0: it does not say
+  std::vector<std::string> addresses = {};  ///< those that own_addresses() would give
+};
+
+/// All that own_addresses() looks at, and those that are down. Throws Error as it does.
+std::vector<NetworkInterface> network_interfaces(const std::string& interfaces = {});
+
 }  // namespace ringtrain

@@ -1,5 +1,4 @@
 #include <omp.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,9 +10,9 @@
 #include <limits>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "ringtrain/train/threads.hpp"
+#include "train/control_groups.hpp"
 #include "train/launcher.hpp"
 
 namespace ringtrain {
@@ -59,18 +58,9 @@ const Launcher* find_local_rank(Place& place) {
   return nullptr;
 }
 
-std::vector<int> mask_of(pid_t process) {
-  cpu_set_t set;
-  std::vector<int> ids;
-  if (::sched_getaffinity(process, sizeof set, &set) != 0) return ids;
-  for (int id = 0; id < CPU_SETSIZE; ++id)
-    if (CPU_ISSET(id, &set)) ids.push_back(id);
-  return ids;
-}
-
 // OMP_PROC_BIND ties this thread to one cpu before main() begins; the places still have them all.
 std::vector<int> mask_before_openmp() {
-  std::vector<int> ids = mask_of(0);
+  std::vector<int> ids = affinity(0);
   for (int place = 0; place < ::omp_get_num_places(); ++place) {
     std::vector<int> more(static_cast<std::size_t>(::omp_get_place_num_procs(place)));
     ::omp_get_place_proc_ids(place, more.data());
@@ -119,25 +109,9 @@ double quota_of(const std::string& folder) {
   return quota > 0 && period > 0 ? quota / period : std::numeric_limits<double>::infinity();
 }
 
-double quota_along(const std::string& root, std::string path) {
-  double quota = quota_of(root);
-  for (; path.size() > 1; path.resize(path.rfind('/')))
-    quota = std::min(quota, quota_of(root + path));
-  return quota;
-}
-
 double find_quota() {
   double quota = std::numeric_limits<double>::infinity();
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    if (second == line.npos || line.find('/', second) != second + 1) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1);
-    const std::string path = line.substr(second + 1);
-    if (controllers.empty()) quota = std::min(quota, quota_along("/sys/fs/cgroup", path));
-    if (controllers.find("cpu") != controllers.npos)
-      quota = std::min(quota, quota_along("/sys/fs/cgroup/cpu", path));
-  }
+  for (const std::string& folder : control_groups("cpu")) quota = std::min(quota, quota_of(folder));
   return quota;
 }
 
@@ -161,7 +135,7 @@ Place find_place(std::optional<int> requested) {
   place.placed = asked_open_mpi_to_place() ||
                  (launcher != nullptr && launcher->is_slurm && slurm_placed(ids.size()));
   if (const auto process = launcher_process(); process && !place.placed)
-    if (const std::vector<int> of_job = mask_of(*process); !of_job.empty()) ids = of_job;
+    if (const std::vector<int> of_job = affinity(*process); !of_job.empty()) ids = of_job;
   if (ids.empty()) ids.push_back(0);
   std::ranges::transform(ids, std::back_inserter(place.cpus), describe);
   place.quota = find_quota();

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <thread>
 
 #include "ringtrain/compute/backend.hpp"
@@ -182,34 +181,46 @@ double loader_bytes(const Subject& s, const Options& o) {
   return 2 * (threads + 2) * s.batch_bytes();
 }
 
-std::string cpu_report(const Options& o) {
+RankMemory rank_memory(const Subject& s, const Options& o) {
   const auto backend = make_onednn_backend();
-  const Subject s = subject_of(o, std::nullopt);
   const auto needs = [&](Mode mode) {
     return host_needs(s.schedule(
         [&](const Schedule& at, const Step& step) { return backend->supports(at, step); }, mode));
   };
   const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
-  const double saves = o.checkpoint_dir.empty() ? 0 : 2 * s.checkpoint_bytes();
-  const double rows[] = {double(training.activations),
-                         double(training.workspace),
-                         double(evaluation.activations + evaluation.workspace),
-                         s.state_bytes(),
-                         loader_bytes(s, o),
-                         saves,
-                         program_bytes};
+  return {.activations = double(training.activations),
+          .workspace = double(training.workspace),
+          .evaluation = double(evaluation.activations + evaluation.workspace),
+          .state = s.state_bytes(),
+          .batches = loader_bytes(s, o),
+          .slots = o.checkpoint_dir.empty() ? 0 : 2 * s.checkpoint_bytes(),
+          .program = program_bytes};
+}
+
+std::string cpu_report(const Options& o) {
+  const Subject s = subject_of(o, std::nullopt);
+  const RankMemory memory = rank_memory(s, o);
   return fmt::format("{} on this CPU: a rank's training, fp32, {} images a step\n", s.model.name,
                      s.batch) +
-         "memory\n" + memory_line("activations", rows[0]) +
-         memory_line("workspace of oneDNN", rows[1]) +
-         memory_line("evaluation's activations and workspace", rows[2]) +
-         memory_line("weights, gradients, optimizer", rows[3]) + memory_line("batches", rows[4]) +
-         memory_line("two slots for checkpoints", rows[5]) +
-         memory_line("the program and its libraries, about", rows[6]) +
-         memory_line("in all", std::accumulate(std::begin(rows), std::end(rows), 0.0));
+         "memory\n" + memory_line("activations", memory.activations) +
+         memory_line("workspace of oneDNN", memory.workspace) +
+         memory_line("evaluation's activations and workspace", memory.evaluation) +
+         memory_line("weights, gradients, optimizer", memory.state) +
+         memory_line("batches", memory.batches) +
+         memory_line("two slots for checkpoints", memory.slots) +
+         memory_line("the program and its libraries, about", memory.program) +
+         memory_line("in all", memory.total());
 }
 
 }  // namespace
+
+RankMemory rank_memory(const Options& options) {
+  return rank_memory(subject_of(options, std::nullopt), options);
+}
+
+double checkpoint_bytes(const Options& options) {
+  return subject_of(options, std::nullopt).checkpoint_bytes();
+}
 
 std::string plan_report(const Options& options) {
   return options.plan_device ? gpu_report(options) : cpu_report(options);

@@ -11,4 +11,18 @@ namespace ringtrain {
 /// device.
 std::string plan_report(const Options& options);
 
+/// Bytes that a rank's training takes on CPUs.
+struct RankMemory {
+  double activations = 0, workspace = 0, evaluation = 0, state = 0, batches = 0;
+  double slots = 0;  ///< for checkpoints, on rank 0
+  double program = 0;
+  double total() const {
+    return activations + workspace + evaluation + state + batches + slots + program;
+  }
+};
+/// As plan_report() tells it.
+RankMemory rank_memory(const Options& options);
+/// Of one checkpoint's tensors.
+double checkpoint_bytes(const Options& options);
+
 }  // namespace ringtrain

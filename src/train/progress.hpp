@@ -6,6 +6,7 @@
 
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/account.hpp"
+#include "train/timeline.hpp"
 
 namespace ringtrain {
 
@@ -63,6 +64,11 @@ class Progress {
   /// Of the last durable checkpoint; 0: none that is known.
   std::uint64_t saved_step() const noexcept { return saved_.load(std::memory_order_relaxed); }
 
+  /// Where spans of this rank's time go, from here on; null: nobody asks. It outlives what is told
+  /// of here.
+  void record_in(Timeline* timeline) noexcept { timeline_ = timeline; }
+  Timeline* timeline() const noexcept { return timeline_; }
+
   /// Adds what a step took on this rank.
   void account(const PhaseSeconds& step) noexcept;
 
@@ -81,6 +87,7 @@ class Progress {
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};
   std::array<std::atomic<double>, phase_names.size()> spent_s_{};
+  std::atomic<Timeline*> timeline_{nullptr};
   Stopwatch watch_;
   bool timing_ = false;
 };

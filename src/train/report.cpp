@@ -3,14 +3,12 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
+#include <ctime>
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/publish.hpp"
 #include "train/run_history.hpp"
 
 namespace ringtrain {
@@ -22,7 +20,7 @@ constexpr std::size_t most_steps = 4000;  // remembered; then of two neighbours 
 class Report final : public RecordSink {
  public:
   Report(const std::string& path, Warn warn) : path_(path), warn_(std::move(warn)) {
-    if (const std::string reason = why_not(path); !reason.empty())
+    if (const std::string reason = why_unwritable(path); !reason.empty())
       throw Error(Exit::storage, "--report " + path, reason + "; name a file that can be written");
   }
 
@@ -71,30 +69,12 @@ class Report final : public RecordSink {
       warn_(fmt::format("--report {}: {}; training goes on", path_, reason));
   }
 
-  // Before it is known whether this run has anything to tell, another one's page stays.
-  static std::string why_not(const std::string& path) {
-    std::error_code failure;
-    const auto type = std::filesystem::status(path, failure).type();
-    if (type != std::filesystem::file_type::not_found &&
-        type != std::filesystem::file_type::regular)
-      return "it is there and no regular file";
-    const std::string temporary = path + ".part";
-    if (!std::ofstream(temporary, std::ios::app)) return std::generic_category().message(errno);
-    std::remove(temporary.c_str());
-    return "";
-  }
-
   // Why not; empty: it is there.
   std::string try_to_write() {
-    const std::string temporary = path_ + ".part";
-    std::ofstream file(temporary, std::ios::trunc);
-    file << report_page(run_,
-                        fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))));
-    file.close();
-    if (file && std::rename(temporary.c_str(), path_.c_str()) == 0) return "";
-    const std::string reason = std::generic_category().message(errno);
-    std::remove(temporary.c_str());
-    return reason;
+    return ringtrain::publish(path_, [this](std::ostream& file) {
+      file << report_page(run_,
+                          fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))));
+    });
   }
 
   std::string path_;

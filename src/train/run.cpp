@@ -4,9 +4,12 @@
 
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
+#include "train/doctor.hpp"
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
+#include "train/publish.hpp"
+#include "train/save_timeline.hpp"
 #include "train/watchdog.hpp"
 
 namespace ringtrain {
@@ -15,18 +18,19 @@ namespace {
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
-  return {{"build", program_hash()},
-          {"model", o.model},
-          {"options", canonical_config(o)},
-          {"run",
-           fmt::format(
-               "--eval-every {} --check-every {}{}{}{}{}{}{}", o.eval_every, *o.check_every,
-               o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
-               o.watchdog == Watching::off ? " --watchdog off" : "",
-               o.baseline ? " --baseline" : "", o.require_efficiency ? " --require-efficiency" : "",
-               o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
-          {"training data", hex(plan.training->manifest_hash())},
-          {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
+  return {
+      {"build", program_hash()},
+      {"model", o.model},
+      {"options", canonical_config(o)},
+      {"run",
+       fmt::format("--eval-every {} --check-every {}{}{}{}{}{}{}{}", o.eval_every, *o.check_every,
+                   o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
+                   o.watchdog == Watching::off ? " --watchdog off" : "",
+                   o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
+                   o.require_efficiency ? " --require-efficiency" : "",
+                   o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
+      {"training data", hex(plan.training->manifest_hash())},
+      {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
 // What --device auto and --precision auto mean where there are GPUs.
@@ -36,6 +40,54 @@ void choose_gpu_defaults(Options& o, int hosts) {
   if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
   // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
+}
+
+// What the doctor knows when there may be no plan.
+Facts facts_of_trial(const std::function<Plan()>& make, const Options& options,
+                     const ThreadPlan& threads, const MpiSession& session) {
+  Facts facts = find_facts(options, threads, session);
+  try {
+    add_plan(facts, make(), session);
+  } catch (const Error& failure) {
+    facts.failure = failure.what();
+    facts.failure_code = static_cast<int>(failure.code());
+  }
+  return facts;
+}
+
+// The table of --doctor, where training would begin.
+void show(const Diagnosis& diagnosis, const MpiSession& session, Output& output) {
+  output.note(diagnosis.table);
+  if (diagnosis.code != 0)
+    session.fail_together("--doctor: training would not begin: " + diagnosis.stop,
+                          static_cast<Exit>(diagnosis.code));
+}
+
+void warn(const Diagnosis& diagnosis, Output& output) {
+  for (const std::string& line : diagnosis.warnings) output.event({"doctor", 0, line});
+}
+
+// Null where none is asked for. What cannot be written is better known before training.
+std::unique_ptr<Timeline> make_timeline(const Options& o, int rank) {
+  if (o.timeline.empty()) return nullptr;
+  const std::string reason = rank == 0 ? why_unwritable(o.timeline) : "";
+  if (!reason.empty()) throw Error(Exit::storage, "--timeline " + o.timeline, reason);
+  return std::make_unique<Timeline>(static_cast<std::size_t>(o.timeline_spans));
+}
+
+// With its timeline, where there is one.
+int run_recorded(Job& job, WriterProcess& writer, const Timeline* timeline, const std::string& path,
+                 const MpiSession& session, Output& output) {
+  if (timeline == nullptr) return job.run(writer);
+  const ClockOffset before = measure_clock_offset(session);
+  const int code = job.run(writer);
+  const ClockOffset after = measure_clock_offset(session);
+  const SavedTimeline saved = save_timeline(*timeline, path, before, after, session);
+  if (saved.there)
+    output.note(saved.text);
+  else
+    output.event({"timeline", 0, saved.text});
+  return code;
 }
 
 // Evaluations and limits of time are not for legs: they take the time they take.
@@ -63,7 +115,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<Output> output =
       session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
   output->note(threads.text);
+  const std::unique_ptr<Timeline> timeline = make_timeline(options, session.rank());
   Watchdog watchdog(session, options);
+  watchdog.progress().record_in(timeline.get());
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
@@ -72,15 +126,23 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
     return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
                      [&](const std::string& line) { output->note(line); });
   };
+  const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
+  if (doctor)
+    show(diagnose(facts_of_trial(make, chosen, threads, session), session), session, *output);
   Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
+  if (!doctor) {
+    Facts facts = find_facts(chosen, threads, session);
+    add_plan(facts, plan, session);
+    warn(diagnose(facts, session), *output);
+  }
   for (const std::string& line : plan.hints()) output->note(line);
   const auto make_site = [&] {
     return plan.options.device == Device::cuda
                ? make_gpu_site(plan, session, watchdog.progress())
                : make_cpu_site(plan, threads, session, watchdog.progress());
   };
-  if (plan.options.verify_resume)
+  if (plan.options.verify_resume && !doctor)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },
         [&](const Leg& leg) {
@@ -90,7 +152,8 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   for (const std::string& line : site->notes()) output->note(line);
   watchdog.watch_gpu(site->gpu_bus_id());
   Job job(plan, *site, session, watchdog, *output, since_start);
-  return job.run(writer);
+  if (doctor) return job.rehearse(writer);
+  return run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
 }
 
 }  // namespace ringtrain

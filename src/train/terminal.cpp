@@ -43,6 +43,8 @@ Terminal find_terminal() {
   // script between the two redirects it, and nothing but lines belongs there.
   if (launcher && ::isatty(STDOUT_FILENO) == 0) return {};
   Terminal terminal{.out = is_terminal(out), .err = is_terminal(err) && !dumb};
+  const char* const no_colour = std::getenv("NO_COLOR");
+  terminal.colours = terminal.err && (no_colour == nullptr || *no_colour == 0);
   if (terminal.err) terminal.columns = columns_of(err);
   return terminal;
 }

@@ -7,6 +7,7 @@ namespace ringtrain {
 /// launcher's own standard output and error that count.
 struct Terminal {
   bool out = false, err = false;  ///< whether each is a terminal
+  bool colours = false;           ///< on err: the user has not said NO_COLOR (no-color.org)
   std::size_t columns = 80;
 };
 

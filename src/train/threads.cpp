@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "ringtrain/base/error.hpp"
+#include "train/text.hpp"
 
 namespace ringtrain {
 namespace {
@@ -44,27 +45,10 @@ int default_threads(std::size_t cores, const Place& place) {
   return std::max(1, static_cast<int>(std::min(static_cast<double>(whole), std::floor(paid))));
 }
 
-/// "0-3,8"
-std::string as_ranges(const std::vector<int>& ids) {
-  std::string text;
-  for (std::size_t i = 0; i < ids.size();) {
-    std::size_t last = i;
-    while (last + 1 < ids.size() && ids[last + 1] == ids[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", ids[i]);
-    if (last > i) text += fmt::format("-{}", ids[last]);
-    i = last + 1;
-  }
-  return text;
-}
-
-std::string plural(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string text_of(const ThreadPlan& plan, const Place& place, bool crowded) {
   std::string text = fmt::format("threads: {} a rank", plan.threads);
   if (place.requested) text += fmt::format(" (as {} asks)", place.requested_by);
-  text += fmt::format(" on {} {}", plan.cpus.size() == 1 ? "cpu" : "cpus", as_ranges(plan.cpus));
+  text += fmt::format(" on {} {}", plan.cpus.size() == 1 ? "cpu" : "cpus", ranges_text(plan.cpus));
   if (place.placed)
     text += ", where the launcher was told to put it";
   else

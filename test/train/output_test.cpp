@@ -57,6 +57,7 @@ struct Recorder {
             .one_terminal = one_terminal,
             .columns = 80,
             .show_progress = progress,
+            .colours = false,
             .seconds = [this] { return now; }};
   }
 };
@@ -179,6 +180,21 @@ TEST_CASE("output: on a terminal, lines appear above the bar, in one stream") {
 
   CHECK(recorder.out.empty());
   CHECK_THAT(recorder.err, StartsWith("\r\x1b[Ka line\n[####---"));
+}
+
+TEST_CASE("output: warnings stand out where there are colours, and nowhere else") {
+  Recorder recorder;
+  OutputSinks sinks = recorder.sinks(false);
+  const auto plain = make_output({}, sinks);
+  sinks.colours = true;
+  const auto coloured = make_output({}, sinks);
+
+  plain->event({"a_warning", 0, "look"});
+  CHECK_THAT(recorder.err, !Contains("\x1b"));
+  coloured->event({"a_warning", 0, "look"});
+  CHECK_THAT(recorder.err, Contains("\x1b[33m") && EndsWith("look\x1b[0m\n"));
+  coloured->note("a line");
+  CHECK(recorder.out == "a line\n");
 }
 
 TEST_CASE("output: lines go to their own file when only the bar is on a terminal") {

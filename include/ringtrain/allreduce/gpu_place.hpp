@@ -24,9 +24,13 @@ struct GpuPlace {
 GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
                        const std::vector<std::vector<std::string>>& visible);
 
-/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there and warns, on
-/// rank 0, where ranks share a GPU. Returns CUDA's number of the GPU, which is now this thread's.
-/// Throws Error(Exit::usage) where there is none, or no CUDA in the build. Collective.
+/// PCI bus ids of the GPUs that this process may use, by device number; none without a driver, or
+/// without CUDA in the build.
+std::vector<std::string> visible_gpus();
+
+/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there. Returns
+/// CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where there is
+/// none, or no CUDA in the build. Collective.
 int choose_gpu(const MpiSession& session);
 
 }  // namespace ringtrain

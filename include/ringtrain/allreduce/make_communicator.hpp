@@ -5,6 +5,7 @@
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/base/time_span.hpp"
 
 namespace ringtrain {
 
@@ -30,6 +31,9 @@ struct CommunicatorOptions {
   /// other leave theirs at once. Changes speed, never the result.
   bool crowded = false;
   GpuSums gpu = {};
+  /// "ring": is told of each sum and its bytes, by the thread that sums: this one in finish() where
+  /// there is one host or no overlap. Sums that lie beside each other in shared memory are one.
+  OnSpan on_sum = {};
 };
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for

@@ -25,6 +25,7 @@ struct StepResult {
   int top1 = 0, top5 = 0;
   double forward_seconds = 0, backward_seconds = 0;
   double ranks_seconds = 0;  ///< in SumOverRanks; not in the others
+  double backward_at_s = 0;  ///< where backward begins, from the beginning of run() on
 };
 
 /// A compiled Schedule.

@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "ringtrain/base/batch.hpp"
+#include "ringtrain/base/time_span.hpp"
 #include "ringtrain/io/dataset.hpp"
 #include "ringtrain/io/recipe.hpp"
 
@@ -30,6 +32,9 @@ struct LoaderOptions {
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
   InputRecipe recipe{};
+  /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
+  /// asks.
+  std::function<void(int thread, const TimeSpan& batch)> on_batch = {};
 };
 
 /// Fills batches ahead of the trainer. Which samples, pixels and distortions a batch holds depends

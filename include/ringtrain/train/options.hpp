@@ -82,11 +82,12 @@ struct Options {
   std::optional<int> verify_resume;  ///< steps
 
   int log_every = 10;
-  std::string metrics, tensorboard, report;  ///< empty: none
+  std::string metrics, tensorboard, report, timeline;  ///< empty: none
+  int timeline_spans = 32'768;                         ///< a rank
   bool quiet = false;
   ShowProgress progress = ShowProgress::automatic;
 
-  bool baseline = false, plan = false;
+  bool baseline = false, doctor = false, plan = false;
   std::optional<double> require_efficiency;
   std::optional<std::string> plan_device;  ///< a GpuModel's name
 };

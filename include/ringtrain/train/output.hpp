@@ -38,6 +38,7 @@ struct OutputSinks {
   bool one_terminal = false;  ///< out and err are seen on the same terminal
   std::size_t columns = 80;
   bool show_progress = false;
+  bool colours = false;             ///< warnings stand out on err
   std::function<double()> seconds;  ///< any steady clock
 };
 

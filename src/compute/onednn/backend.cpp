@@ -163,7 +163,8 @@ StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const F
   const Frame frame{batch, sample_weight, result,
                     reinterpret_cast<std::byte*>(scratch_.view().data()), sum};
   std::size_t final_from = schedule_.parameters;
-  double mark = seconds();
+  const double begin = seconds();
+  double mark = begin;
   for (std::size_t s = 0; s < actions_.size(); ++s) {
     const double summed = result.ranks_seconds;
     at_border("run", s, schedule_.steps[s], [&] { actions_[s](frame); });
@@ -171,6 +172,7 @@ StepResult PlannedProgram::run(const Batch& batch, double sample_weight, const F
     step_seconds_[s] = now - mark - (result.ranks_seconds - summed);
     (s < schedule_.backward ? result.forward_seconds : result.backward_seconds) += step_seconds_[s];
     mark = now;
+    if (s < schedule_.backward) result.backward_at_s = now - begin;
     if (s < schedule_.backward || final_from_[s] >= final_from) continue;
     final_from = final_from_[s];
     if (final) final(final_from);

@@ -70,7 +70,7 @@ class ReferenceProgram final : public Program {
     double mark = seconds();
     for (std::size_t s = 0; s < schedule_.steps.size(); ++s) {
       if (s == schedule_.backward) {
-        state_.result.forward_seconds = seconds() - mark;
+        state_.result.forward_seconds = state_.result.backward_at_s = seconds() - mark;
         mark = seconds();
       }
       reference::run(schedule_.steps[s], state_);

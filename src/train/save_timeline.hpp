@@ -1,0 +1,24 @@
+#pragma once
+#include <string>
+
+#include "ringtrain/allreduce/clock_offset.hpp"
+#include "train/timeline.hpp"
+
+namespace ringtrain {
+
+/// What became of a timeline, for the user.
+struct SavedTimeline {
+  bool there = true;
+  std::string text = {};
+};
+/// Writes the spans of all ranks, by rank 0's clock, to `path` on rank 0. `before` and `after`:
+/// this rank's offsets around them. Nobody may add any more. Collective.
+SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
+                            const ClockOffset& before, const ClockOffset& after,
+                            const MpiSession& session);
+
+/// The same of this rank alone, which is the first, while others may be stuck. From any thread.
+std::string save_own_timeline(const Timeline& timeline, const std::string& path,
+                              const std::string& host);
+
+}  // namespace ringtrain

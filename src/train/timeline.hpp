@@ -1,0 +1,73 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/time_span.hpp"
+
+namespace ringtrain {
+
+/// What a span of a timeline shows.
+enum class Doing : std::uint8_t {
+  step,
+  data_wait,
+  copy,
+  forward,
+  backward,
+  communication,  ///< waits for sums
+  update,
+  checkpoint,  ///< a save holds the step loop up
+  evaluation,
+  sum,    ///< of one bucket or, in shared memory, of all
+  batch,  ///< a loader thread makes one
+  save,   ///< the writer process writes a checkpoint
+};
+
+/// Whose time it is. Loader threads are numbered from `loader` on.
+enum class Row : std::uint8_t { main, sums, gpu, writer, loader };
+
+/// The newest spans of one rank's threads, for --timeline. Any thread adds; nothing is allocated
+/// then, and nobody waits. Read while threads add, it may miss some of what is newest.
+class Timeline {
+ public:
+  using Clock = TimeSpan::Clock;
+
+  static Clock::duration length(double seconds) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  struct Span {
+    std::int64_t begin_ns = 0, end_ns = 0;  ///< of the steady clock
+    std::uint64_t number = 0;               ///< step, bytes or batch
+    std::uint32_t row = 0;                  ///< a Row; loader threads count on from the last
+    Doing doing{};
+  };
+
+  /// Keeps `capacity` spans, one at least.
+  explicit Timeline(std::size_t capacity) : places_(capacity) {}
+
+  void add(Doing doing, const TimeSpan& span, Row row = Row::main, int thread = 0) noexcept;
+  /// The same, of so many seconds from `begin` on.
+  void add(Doing doing, Clock::time_point begin, double seconds, std::uint64_t number,
+           Row row = Row::main) noexcept;
+  /// Those that are kept, the oldest first.
+  std::vector<Span> spans() const;
+  /// All that were added.
+  std::uint64_t added() const noexcept { return added_.load(std::memory_order_acquire); }
+  std::uint64_t capacity() const noexcept { return places_.size(); }
+
+ private:
+  // begin, end, number; row and what it shows
+  using Place = std::array<std::atomic<std::uint64_t>, 4>;
+
+  std::vector<Place> places_;
+  std::atomic<std::uint64_t> added_{0};
+};
+
+/// What the user calls it, and what Span::number is.
+std::string_view name_of(Doing doing);
+std::string_view number_name_of(Doing doing);
+
+}  // namespace ringtrain

@@ -1,0 +1,266 @@
+#include "train/checks.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "train/doctor.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+using Weight = Finding::Weight;
+
+namespace {
+
+// A rank with which all is well.
+Facts well(int host = 0) {
+  Facts f;
+  f.host = "node" + std::to_string(host);
+  f.machine = "kernel" + std::to_string(host);
+  f.host_number = host;
+  f.cpus = {0};
+  f.cpus_of_job = 8;
+  f.interfaces = {{.name = "eth0",
+                   .up = true,
+                   .mbit = 10'000,
+                   .addresses = {"10.0.0." + std::to_string(host + 1)}}};
+  f.planned = 1'000'000'000;
+  f.available = 64'000'000'000;
+  f.shm_free = 1'000'000'000;
+  f.files = 1024;
+  f.data = "shapes";
+  return f;
+}
+
+Facts on_gpu(int host, std::vector<std::string> gpus) {
+  Facts f = well(host);
+  f.on_gpu = true;
+  f.gpus = std::move(gpus);
+  return f;
+}
+
+std::vector<Finding> findings(const std::vector<Facts>& ranks) {
+  std::vector<Finding> all;
+  for (const Examined& one : examine(ranks))
+    all.insert(all.end(), one.findings.begin(), one.findings.end());
+  return all;
+}
+
+// The only one there is.
+Finding finding(const std::vector<Facts>& ranks) {
+  const auto all = findings(ranks);
+  CAPTURE(diagnose(ranks).table);
+  REQUIRE(all.size() == 1);
+  return all[0];
+}
+
+}  // namespace
+
+TEST_CASE("doctor: with healthy ranks there is nothing to tell") {
+  Facts second = well();
+  second.cpus = {1};
+
+  CHECK(findings({well()}).empty());
+  CHECK(findings({well(), second}).empty());
+  CHECK(findings({well(0), well(1), well(2)}).empty());
+}
+
+TEST_CASE("doctor: facts arrive as they were found") {
+  Facts f = on_gpu(3, {"0000:01:00.0"});
+  f.failure = "a\nb \xff";
+  f.failure_code = 74;
+
+  const Facts got = facts_from_text(to_text(f));
+
+  CHECK(got.host == "node3");
+  CHECK(got.cpus == std::vector{0});
+  CHECK(got.gpus == f.gpus);
+  CHECK(got.interfaces.at(0).addresses == std::vector<std::string>{"10.0.0.4"});
+  CHECK(got.failure_code == 74);
+  CHECK(to_text(got) == to_text(f));
+}
+
+TEST_CASE("doctor: a plan that fails on all ranks is told once, and is what the job ends with") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  for (Facts& rank : ranks) {
+    rank.failure = "open images:/x: no such directory";
+    rank.failure_code = 74;
+  }
+
+  const Diagnosis d = diagnose(ranks);
+
+  CHECK(d.code == 74);
+  CHECK(d.warnings.size() == 1);
+  CHECK_THAT(d.stop, Contains("no such directory (rank 0 on node0, rank 1 on node1)"));
+  CHECK_THAT(d.table, Contains("stop     options"));
+}
+
+TEST_CASE("doctor: machines of one name are told apart by their kernels") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  ranks[1].host = "node0";
+
+  CHECK_THAT(finding(ranks).what, Contains("2 machines are called node0"));
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+
+  ranks[1] = well(1);
+  ranks[1].machine = "kernel0";
+  CHECK(finding(ranks).weight == Weight::note);
+  CHECK_THAT(finding(ranks).what, Contains("2 containers share one machine"));
+}
+
+TEST_CASE("doctor: clocks more than a second apart are noted") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  ranks[0].clock_s = 1000;
+  ranks[1].clock_s = 1001;
+  CHECK(findings(ranks).empty());
+
+  ranks[1].clock_s = 1001.5;
+  CHECK_THAT(finding(ranks).what, Contains("node0 and node1 are 1.5 s apart"));
+}
+
+TEST_CASE("doctor: more threads than the mask has cpus") {
+  std::vector<Facts> ranks{well(), well()};
+  ranks[1].cpus = {1};
+  for (Facts& rank : ranks) rank.threads = 8;
+
+  CHECK_THAT(finding(ranks).what, Contains("8 compute threads a rank") && Contains("on 1 cpu"));
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+}
+
+TEST_CASE("doctor: ranks pinned on top of one another while cpus idle") {
+  std::vector<Facts> ranks{well(), well(), well(1)};
+
+  CHECK_THAT(finding(ranks).what, Contains("2 ranks are pinned on top of one another, on cpus 0, "
+                                           "while 7 cpus are idle"));
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+}
+
+TEST_CASE("doctor: more ranks than cpus may be meant so") {
+  std::vector<Facts> ranks{well(), well()};
+  for (Facts& rank : ranks) rank.cpus_of_job = 1;
+
+  CHECK(finding(ranks).weight == Weight::note);
+  CHECK(diagnose(ranks).warnings.empty());
+}
+
+TEST_CASE("doctor: ranks that share a GPU, and one that sees none") {
+  CHECK(findings({on_gpu(0, {"a", "b"}), on_gpu(0, {"a", "b"})}).size() == 1);  // cpus, not GPUs
+  std::vector<Facts> ranks{on_gpu(0, {"a"}), on_gpu(0, {"a"})};
+  ranks[1].cpus = {1};
+  CHECK_THAT(finding(ranks).what, Contains("up to 2 ranks share a GPU"));
+
+  ranks[1].gpus.clear();
+  CHECK_THAT(finding(ranks).what, Contains("no GPU is seen"));
+  CHECK(finding(ranks).ranks == std::vector{1});
+}
+
+TEST_CASE("doctor: an address that two hosts have is no way between them") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  for (Facts& rank : ranks)
+    rank.interfaces.push_back(
+        {.name = "docker0", .up = true, .bridge = true, .mbit = 0, .addresses = {"172.17.0.1"}});
+
+  CHECK_THAT(finding(ranks).what, Contains("2 hosts have the address 172.17.0.1 (docker0)"));
+  CHECK_THAT(finding(ranks).advice, Contains("--interface eth0"));
+  CHECK(findings({ranks[0]}).empty());  // one host needs no network
+}
+
+TEST_CASE("doctor: slow networks, by themselves or beside others") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  ranks[1].interfaces[0].mbit = 1000;
+  CHECK_THAT(finding(ranks).what, Contains("at 1000 Mbit/s, elsewhere at 10000"));
+  CHECK(finding(ranks).ranks == std::vector{1});
+
+  for (Facts& rank : ranks) rank.interfaces[0].mbit = 100;
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+
+  for (Facts& rank : ranks) rank.interfaces[0].mbit = 0;  // nobody says
+  CHECK(findings(ranks).empty());
+}
+
+TEST_CASE("doctor: a host without a network that is up") {
+  std::vector<Facts> ranks{well(0), well(1)};
+  ranks[1].interfaces[0].up = false;
+
+  CHECK_THAT(finding(ranks).what, Contains("(eth0)"));
+  CHECK(finding(ranks).ranks == std::vector{1});
+}
+
+TEST_CASE("doctor: EFA wants NCCL's plugin, where GPUs train") {
+  Facts f = on_gpu(0, {"a"});
+  f.efa_devices = f.fast_fabric = 2;
+  CHECK_THAT(finding({f}).what, Contains("plugin for EFA"));
+
+  f.efa_plugin = true;
+  CHECK(findings({f}).empty());
+}
+
+TEST_CASE("doctor: the ranks of a host must fit its memory together") {
+  std::vector<Facts> ranks{well(), well(), well(1)};
+  ranks[1].cpus = {1};
+  for (Facts& rank : ranks) rank.available = 1'500'000'000;
+
+  CHECK_THAT(finding(ranks).what, Contains("about 2.0 GB") && Contains("1.5 GB are left"));
+  CHECK(finding(ranks).ranks == std::vector{0, 1});
+}
+
+TEST_CASE("doctor: a small /dev/shm matters to several ranks only") {
+  std::vector<Facts> ranks{well(), well()};
+  ranks[1].cpus = {1};
+  for (Facts& rank : ranks) rank.shm_free = 4'000'000;
+
+  CHECK_THAT(finding(ranks).what, Contains("4 MB free, Open MPI takes about 8 MB"));
+  CHECK(findings({ranks[0]}).empty());
+}
+
+TEST_CASE("doctor: limits of files and of locked memory") {
+  Facts f = well();
+  f.files = 64;
+  CHECK_THAT(finding({f}).what, Contains("may open 64 files"));
+
+  std::vector<Facts> ranks{well(0), well(1)};
+  ranks[1].fast_fabric = 1;
+  ranks[1].lockable = 8'000'000;
+  CHECK_THAT(finding(ranks).what, Contains("only 8 MB of memory may be locked"));
+  CHECK(finding(ranks).ranks == std::vector{1});
+}
+
+TEST_CASE("doctor: a sample that cannot be read") {
+  Facts f = well();
+  f.unreadable = {"a/1.jpg: not an image"};
+
+  CHECK_THAT(finding({f}).what, Contains("a/1.jpg: not an image"));
+}
+
+TEST_CASE("doctor: room for the checkpoints that stay and one more") {
+  Facts f = well();
+  f.checkpoint_dir = "runs/a";
+  f.checkpoint = 100;
+  f.keep = 3;
+  f.checkpoint_room = 400;
+  CHECK(findings({f}).empty());
+
+  f.checkpoint_room = 399;
+  CHECK_THAT(finding({f}).what, Contains("room for 3 checkpoints, --keep 3 needs 4"));
+}
+
+TEST_CASE("doctor: slow clocks and stolen time are noted") {
+  Facts f = well();
+  f.governor = "powersave";
+  f.frequency_driver = "intel_pstate";
+  CHECK(findings({f}).empty());
+
+  f.frequency_driver = "acpi-cpufreq";
+  CHECK(finding({f}).weight == Weight::note);
+  f.governor = "performance";
+  f.stolen = 0.2;
+  CHECK_THAT(finding({f}).what, Contains("20 %"));
+}
+
+TEST_CASE("doctor: ranks on many hosts are counted, not listed") {
+  std::vector<Facts> ranks;
+  for (int host = 0; host < 64; ++host) {
+    ranks.push_back(well(host));
+    ranks.back().files = 10;
+  }
+
+  CHECK_THAT(diagnose(ranks).warnings.at(0), Contains("(ranks 0-63 on 64 hosts)"));
+}

@@ -34,7 +34,8 @@ class Command:
 
     def value(self, names):
         """Of the launcher's option; None where it has none."""
-        return next((value for name, value in zip(self.launcher, self.launcher[1:]) if name in names), None)
+        own = self.launcher[self.mpirun() + 1:] if self.mpirun() is not None else []
+        return next((value for name, value in zip(own, own[1:]) if name in names), None)
 
     def with_options(self, options):
         """The whole command; these options of `train` win over those that are there."""

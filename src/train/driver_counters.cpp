@@ -15,10 +15,14 @@
 namespace ringtrain {
 namespace {
 
+// Beside what a driver said that it will write: it may have grown since, and kernels before 2026
+// write what there is, whatever room they were told of.
+constexpr std::size_t more_bytes = 65536;
+
 // A question with room for the answer behind it, in units that are aligned for all of them.
 template <class Question>
 std::vector<std::uint64_t> with_room(const Question& question, std::size_t answer_bytes) {
-  std::vector<std::uint64_t> memory((sizeof question + answer_bytes + 7) / 8);
+  std::vector<std::uint64_t> memory((sizeof question + answer_bytes + more_bytes) / 8);
   std::memcpy(memory.data(), &question, sizeof question);
   return memory;
 }
@@ -44,19 +48,24 @@ bool DriverCounters::ask(const std::string& interface, void* question) const {
   return ::ioctl(socket_.get(), SIOCETHTOOL, &request) == 0;
 }
 
-void DriverCounters::look_at(const std::string& interface, std::string_view ending) {
+std::uint32_t DriverCounters::count_of(const std::string& interface) const {
   ethtool_drvinfo driver{};
   driver.cmd = ETHTOOL_GDRVINFO;
-  if (!ask(interface, &driver) || driver.n_stats == 0) return;
+  return ask(interface, &driver) ? driver.n_stats : 0;
+}
+
+void DriverCounters::look_at(const std::string& interface, std::string_view ending) {
+  const std::uint32_t count = count_of(interface);
+  if (count == 0) return;
   ethtool_gstrings question{};
   question.cmd = ETHTOOL_GSTRINGS;
   question.string_set = ETH_SS_STATS;
-  question.len = driver.n_stats;
-  auto memory = with_room(question, std::size_t{driver.n_stats} * ETH_GSTRING_LEN);
+  question.len = count;
+  auto memory = with_room(question, std::size_t{count} * ETH_GSTRING_LEN);
   if (!ask(interface, memory.data())) return;
   const auto* names = reinterpret_cast<const char*>(answer_in<ethtool_gstrings>(memory));
-  Interface found{interface, driver.n_stats, {}};
-  for (std::size_t i = 0; i < driver.n_stats; ++i)
+  Interface found{interface, count, {}};
+  for (std::size_t i = 0; i < count; ++i)
     if (const char* name = names + i * ETH_GSTRING_LEN;
         std::string_view(name, ::strnlen(name, ETH_GSTRING_LEN)).ends_with(ending))
       found.places.push_back(i);
@@ -68,6 +77,7 @@ double DriverCounters::sum() const {
   ethtool_stats question{};
   question.cmd = ETHTOOL_GSTATS;
   for (const Interface& one : interfaces_) {
+    if (count_of(one.name) != one.counters) continue;  // other queues: other places
     question.n_stats = one.counters;
     auto memory = with_room(question, one.counters * sizeof(std::uint64_t));
     if (!ask(one.name, memory.data())) continue;

@@ -14,6 +14,8 @@ class DriverCounters {
  public:
   /// Of all interfaces there are now, those counters whose names end so.
   explicit DriverCounters(std::string_view ending);
+  /// Whether no driver has such a counter.
+  bool empty() const { return interfaces_.empty(); }
   double sum() const;
 
  private:
@@ -23,6 +25,7 @@ class DriverCounters {
     std::vector<std::size_t> places;  // of those that are wanted
   };
   bool ask(const std::string& interface, void* question) const;
+  std::uint32_t count_of(const std::string& interface) const;
   void look_at(const std::string& interface, std::string_view ending);
 
   const FileDescriptor socket_;

@@ -40,8 +40,8 @@ void Efficiency::keep_own(const StepTimes& run) {
   keep(LoneSpeed{run.throughput(), phases, std::time(nullptr)});
 }
 
-void Efficiency::recall() {
-  if (session_.size() == 1) return;
+void Efficiency::recall(const Position& start) {
+  if (session_.size() == 1 || plan_.done(start)) return;
   recalled_ = speeds_.find();
   is_recalled_ = session_.broadcast(recalled_ ? "found" : "") == "found";
   if (recalled_) tell(*recalled_);
@@ -64,8 +64,14 @@ std::optional<double> Efficiency::alone() const {
   return recalled_->examples_per_second.median;
 }
 
-void Efficiency::require(double examples_per_second) const {
+// Ranks train the same number of steps.
+void Efficiency::require(const StepTimes& run) const {
   if (!is_recalled_ || !plan_.options.require_efficiency) return;
+  if (run.steps() < least_steps)
+    return output_.note(
+        fmt::format("--require-efficiency: not judged, as there were {} steps; {} are the least",
+                    run.steps(), least_steps));
+  const double examples_per_second = run.throughput().median;
   double efficiency = recalled_ ? examples_per_second / (session_.size() * *alone()) : 0;
   session_.broadcast(std::as_writable_bytes(std::span(&efficiency, 1)), 0);
   if (efficiency < *plan_.options.require_efficiency)

@@ -18,14 +18,14 @@ class Efficiency {
   void keep(const Comparison& measured);
   /// Looks for what an earlier run kept, and tells. Ends the job where --require-efficiency needs
   /// one and there is none. Collective.
-  void recall();
+  void recall(const Position& start);
   /// Examples per second of one rank alone; on rank 0.
   std::optional<double> alone() const;
   /// What a whole run of one rank reached is kept for those of several.
   void keep_own(const StepTimes& run);
   /// Ends the job where the ranks together reached less than --require-efficiency asks for, by what
-  /// was recalled. Rank 0's `examples_per_second` counts. Collective.
-  void require(double examples_per_second) const;
+  /// was recalled. Rank 0's speed counts; a run of few steps is not judged. Collective.
+  void require(const StepTimes& run) const;
 
  private:
   void keep(const LoneSpeed& speed);

@@ -121,7 +121,7 @@ int Job::run(WriterProcess& writer) {
   if (options().baseline)
     compare_with_one_rank();
   else if (!options().eval_only && most_steps_ == 0)
-    efficiency_.recall();
+    efficiency_.recall(start_);
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);
   site_.close();

@@ -105,7 +105,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
   if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   if (failure) throw log_->with_last_good(*failure);
-  if (exit_code() == 0) efficiency_.require(log_->times().throughput().median);
+  if (exit_code() == 0) efficiency_.require(log_->times());
   return exit_code();
 }
 

@@ -46,7 +46,7 @@ InterfaceTotals interface_totals(std::string_view text) {
   InterfaceTotals totals;
   for (const std::string_view line : words_in(text, "\n")) {
     const Words words = words_in(line, " :");
-    if (line.find(':') == line.npos || words[name] == "lo") continue;
+    if (line.find(':') == line.npos || words.empty() || words[name] == "lo") continue;
     for (const int bytes : {bytes_in, bytes_out}) totals.bytes += number(words, bytes);
     for (const int lost : {bad_in, dropped_in, bad_out, dropped_out})
       totals.lost += number(words, lost);
@@ -69,6 +69,7 @@ double retransmitted_segments(std::string_view text) {
 double throttled_s(std::string_view text) {
   for (const std::string_view line : words_in(text, "\n")) {
     const Words words = words_in(line, " ");
+    if (words.empty()) continue;
     if (words[0] == "throttled_usec") return number(words, 1) / 1e6;
     if (words[0] == "throttled_time") return number(words, 1) / 1e9;  // version 1
   }

@@ -22,6 +22,7 @@ SlowDowns::News SlowDowns::step(double seconds, double examples, bool saving) {
     case Pace::News::slow:
       return slow(examples, saving);
     case Pace::News::recovered:
+      usual_news_ = 0;  // what ranks tell next is the usual again
       return {"slow_down_over", fmt::format("{:.1f} examples/s again, after {:.0f} s",
                                             examples / pace_.lately_s(), pace_.slow_for_s())};
   }

@@ -80,7 +80,7 @@ void VitalSigns::look_at_host(double seconds) {
   vitals_[Vital::runnable] += seconds * runnable_tasks(Text(load_));
   vitals_[Vital::network] = interfaces.bytes;
   vitals_[Vital::network_lost] = interfaces.lost;
-  vitals_[Vital::allowance] = allowance_.sum();
+  vitals_[Vital::allowance] = drivers_.allowance_exceeded();
   vitals_[Vital::retransmitted] = retransmitted_segments(Text(protocols_));
 }
 
@@ -97,8 +97,7 @@ void VitalSigns::look_at_process(double seconds) {
 }
 
 void VitalSigns::look_at_gpu(double seconds) {
-  const std::lock_guard lock(mutex_);
-  const auto reading = gpu_ ? gpu_->read() : std::nullopt;
+  const auto reading = drivers_.gpu();
   if (!reading) return;
   vitals_[Vital::gpu_clock] += seconds * reading->clock_hz;
   vitals_[Vital::gpu_hot] += seconds * reading->hot;

@@ -8,8 +8,14 @@ here=$(dirname "$(readlink -f "$0")")
 groups=/sys/fs/cgroup/memory limit=memory.limit_in_bytes  # version 1, or 2:
 [ -e /sys/fs/cgroup/cgroup.controllers ] && groups=/sys/fs/cgroup limit=memory.max
 export GROUP=$groups/ringtrain-$$
-trap 'rm -rf "$work"; rmdir "$GROUP" 2>/dev/null' EXIT
+trap 'end_jobs; rm -rf "$work"; rmdir "$GROUP" 2>/dev/null' EXIT
 
+end_jobs() { # those that still run
+  local pids=() pid
+  for pid in $(jobs -pr); do mapfile -t -O "${#pids[@]}" pids < <(echo "$pid"; pgrep -P "$pid"); done
+  ((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null
+  for pid in "${pids[@]}"; do timeout 10 tail --pid="$pid" -f /dev/null; done
+}
 # start NAME RANKS [OPTION]...: a job that runs until something happens; rank R's process is in NAME/R
 start() {
   local name=$1 ranks=$2

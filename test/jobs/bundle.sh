@@ -6,9 +6,9 @@ train=$(realpath "$1")
 scripts=$(dirname "$(realpath "$0")")/../../scripts
 . "$(dirname "$0")/checks.sh"
 shell=$(command -v bash-static) || { echo "skipped: needs a static shell (bash-static)"; exit 0; }
-unshare --mount true 2>/dev/null || { echo "skipped: changing the root folder needs root"; exit 0; }
+unshare --mount sh -c 'mount -t tmpfs none /mnt' 2>/dev/null || { echo "skipped: mounting and changing the root folder need root"; exit 0; }
 [ -f /usr/lib/x86_64-linux-gnu/libhdf5_serial.so.103 ] || { echo "skipped: bundles are made of Debian 12's packages"; exit 0; }
-dir=$(mktemp -d)
+dir=$(realpath "$(mktemp -d)")
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
@@ -24,7 +24,7 @@ chmod 755 root/bin/remote root/bin/parent
 
 # inside COMMAND: there, with its mounts gone afterwards, in `log`.
 inside() {
-  unshare --mount --uts --ipc bash -c 'mount -t proc none root/proc && mount --rbind /dev root/dev && mount --rbind /sys root/sys &&
+  timeout 60 unshare --mount --uts --ipc bash -c 'mount -t proc none root/proc && mount --rbind /dev root/dev && mount --rbind /sys root/sys &&
     exec env -i PATH=/bin OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH=/nowhere "$0" root /bin/sh -c "cd /tmp; $1"' \
     "$(command -v chroot)" "B=/opt/elsewhere/bundle; $1" >log 2>&1 </dev/null
 }
@@ -47,14 +47,14 @@ check "a rank knows mpirun by its name" has "^started by mpirun$"
 inside "\$B/train $options --threads 2 --checkpoint-dir one && \$B/train --inspect one/$last"
 check "one rank" is "$(hash_there)" "$(here one "$train" $options --threads 2)"
 inside "\$B/mpirun --oversubscribe -np 2 \$B/train $options --checkpoint-dir two && \$B/train --inspect two/$last"
-two=$(here two mpirun --oversubscribe -np 2 "$train" $options)
+two=$(here two timeout 60 mpirun --oversubscribe -np 2 "$train" $options)
 check "two ranks" is "$(hash_there)" "$two"
 inside "\$B/mpirun --mca plm_rsh_agent /bin/remote --host one:1,two:1 -np 2 \$B/train $options --checkpoint-dir hosts && \$B/train --inspect hosts/$last"
 check "two hosts" is "$(hash_there)" "$two"
 
 # Where the host has other libraries, none of them is loaded. /bin/sh is the host's.
 bundle=$dir/root/opt/elsewhere/bundle
-LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/loads "$bundle/mpirun" --oversubscribe -np 2 "$bundle/train" $options >/dev/null 2>&1
+LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/loads timeout 60 "$bundle/mpirun" --oversubscribe -np 2 "$bundle/train" $options >/dev/null 2>&1
 cat loads.* | sed -n 's/.*calling init: //p' | sort -u >log
 check "what it loads is in the folder" has "^$bundle/.*/libmpi.so.40"
 check "nothing else is loaded" test -z "$(grep -vE "^($bundle/|/lib.*/(libc\.so|ld-linux))" log)"

@@ -4,31 +4,48 @@
 set -u
 mpirun=$1 train=$(realpath "$2") supervise=$(realpath "$3") compare=$(realpath "$4")
 . "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+dir=$(mktemp -d) && trap 'abandon; rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
+export OMPI_MCA_btl_vader_backing_directory=$dir  # for what killed jobs leave
 
 job() { # RANKS OPTION...: in the foreground
   local ranks=$1
   shift
-  timeout 60 "$supervise" "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --threads 1 --eval-every 0 --log-every 20 "$@" \
+  timeout 120 "$supervise" "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --threads 1 --eval-every 0 --log-every 20 "$@" \
     >log 2>&1 </dev/null
 }
-start() { # RANKS OPTION...: in the background, until it has saved
+start() { # RANKS OPTION...: in the background for 120 s at most, until it has saved; its ranks are $ranks
   : >log
   "$supervise" "$mpirun" -np "$1" --oversubscribe "$train" --model mlp --data shapes --threads 1 --eval-every 0 --log-every 20 "${@:2}" >log 2>&1 </dev/null &
   supervisor=$!
-  await "checkpoint [1-9]"
+  (for ((i = 0; i < 120; i++)); do sleep 1; kill -0 "$supervisor" || exit; done; abandon) >watchdog 2>&1 &
+  await find_ranks "$1"
+  await has "checkpoint [1-9]"
 }
-await() { for ((i = 0; i < 300; i++)); do has "$1" && return; sleep 0.05; done; }
-rank() { pgrep -P "$(pgrep -P "$supervisor" -x mpirun)" -x "$(basename "$train")" | sed -n "$(($1 + 1))p"; }
+abandon() {
+  local launchers
+  launchers=$(pgrep -P "${supervisor:-$$}" -x "$(basename "$mpirun")") || return
+  kill -9 "$supervisor"
+  kill $launchers
+}
+await() { # CONDITION...
+  for ((i = 0; i < 1200; i++)); do "$@" && return; sleep 0.05; done
+  check "not seen in 60 s" false "$@"
+  exit 1
+}
+find_ranks() { # COUNT
+  local launcher
+  launcher=$(pgrep -P "$supervisor" -x "$(basename "$mpirun")") && mapfile -t ranks < <(pgrep -P "$launcher" -x "$(basename "$train")") &&
+    ((${#ranks[@]} == $1))
+}
 state() { "$train" --inspect "$1" | tail -n 1; }
-last=step-0000000600.h5
-long=(--batch 32 --steps 600 --checkpoint-every 40)
+last=step-0000001500.h5
+long=(--batch 32 --steps 1500 --checkpoint-every 40)
 
 job 2 "${long[@]}" --checkpoint-dir calm
 check "undisturbed: exit code $?" test $? -eq 0
 start 2 "${long[@]}" --checkpoint-dir struck --restarts 2
-kill -9 "$(rank 1)"
+kill -9 "${ranks[1]}"
 wait "$supervisor"
 check "a killed rank: exit code $?" test $? -eq 0
 check "a killed rank: told with its end and its checkpoint" \
@@ -38,7 +55,7 @@ check "a killed rank: done" has "^supervise: done after [12] restarts?$"
 check "a killed rank: the undisturbed run's bits" is "$(state struck/$last)" "$(state calm/$last)"
 
 start 2 "${long[@]}" --steps 1000000 --checkpoint-dir ended --restarts 2
-kill -TERM "$(rank 0)"
+kill -TERM "${ranks[0]}"
 wait "$supervisor"
 check "SIGTERM to a rank: exit code $?" test $? -eq 143
 check "SIGTERM to a rank: no restart" lacks "restart 1"

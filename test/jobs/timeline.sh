@@ -22,7 +22,8 @@ check "--timeline: the trace is as it should" test $? -eq 0
 # The newest spans of a longer run; they are there after a signal, too.
 job --steps 100000 --timeline t.json --timeline-spans 200 &
 pid=$!
-for ((i = 0; i < 100; i++)); do grep -q "step 40," log && break || sleep 0.1; done
+for ((i = 0; i < 600; i++)); do has "step 40," && break || sleep 0.1; done
+check "a long run: trains" has "step 40,"
 mpirun_of_job=$(pgrep -P "$(pgrep -P $pid -x timeout)")
 pkill -TERM -P "$mpirun_of_job" -x train
 wait $pid

@@ -125,9 +125,10 @@ expect 2 66 "pipe.h5" --model mlp --data shapes --resume pipe.h5
 expect 0 66 "text.h5" --inspect text.h5
 expect 0 66 "pipe.h5" --inspect pipe.h5
 wait
-"$train" --quiet --model mlp --data shapes --batch 4 --steps 1000000 --eval-every 0 --checkpoint-dir good >/dev/null 2>&1 &
+"$train" --model mlp --data shapes --batch 4 --steps 1000000 --eval-every 0 --log-every 1 --checkpoint-dir good >owner.log 2>&1 &
 owner=$!
-sleep 2
+for ((i = 0; i < 600; i++)); do grep -q "step " owner.log && break || sleep 0.1; done
+grep -q "step " owner.log || { echo "wrong: the owner of good/ does not train:"; cat owner.log; touch "$dir/bad"; }
 expect 2 73 "good.*locked|good.*in use|good.*used" --model mlp --data shapes --batch 4 --steps 3 --checkpoint-dir good
 while (($(jobs -pr | wc -l) > 1)); do wait -n; done
 kill $owner && wait

@@ -46,6 +46,7 @@ FAST = """import runpy, sys
 names = runpy.run_path(sys.argv[1])
 names["main"].__globals__.update(PAUSE_S=0, LOCK_PAUSE_S=0)
 sys.exit(names["main"](sys.argv[2:]))"""
+SLOW = FAST.replace("PAUSE_S=0,", "PAUSE_S=60,")
 
 
 class Playing(unittest.TestCase):
@@ -62,14 +63,14 @@ class Playing(unittest.TestCase):
     def play(self, script, words, code):
         """What the supervisor said; the runs' commands are in self.calls."""
         pathlib.Path("script").write_text("\n".join(script) + "\n")
-        done = subprocess.run([sys.executable, "-c", FAST, SUPERVISE, *words.split()], capture_output=True, text=True, timeout=20)
+        done = subprocess.run([sys.executable, "-c", FAST, SUPERVISE, *words.split()], capture_output=True, text=True, timeout=60)
         calls = pathlib.Path("calls")
         self.calls = calls.read_text().splitlines() if calls.exists() else []
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stderr
 
     def wait_for(self, happened):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not happened():
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.01)
@@ -136,7 +137,7 @@ class Playing(unittest.TestCase):
         job.send_signal(signal.SIGUSR1)
         self.wait_for(lambda: "USR1" in pathlib.Path("calls").read_text())
         job.send_signal(signal.SIGTERM)
-        _, said = job.communicate(timeout=10)
+        _, said = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 1)
         self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
         self.assertIn("SIGTERM: not started again", said)
@@ -147,18 +148,18 @@ class Playing(unittest.TestCase):
         self.addCleanup(job.kill)
         self.wait_for(pathlib.Path("ready").exists)
         job.send_signal(signal.SIGUSR1)
-        job.communicate(timeout=10)
+        job.communicate(timeout=60)
         self.assertEqual(job.returncode, 0)
 
     def test_a_signal_between_two_runs_ends_it(self):
         pathlib.Path("script").write_text("71\n0\n")
-        job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
+        job = subprocess.Popen([sys.executable, "-c", SLOW, SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"], stderr=subprocess.PIPE, text=True)
         self.addCleanup(job.kill)
         for line in job.stderr:
             if "restart 1" in line:
                 break
         job.send_signal(signal.SIGTERM)
-        job.communicate(timeout=10)
+        job.communicate(timeout=60)
         self.assertEqual(job.returncode, 71)
         self.assertEqual(len(pathlib.Path("calls").read_text().splitlines()), 1)
 

@@ -71,6 +71,7 @@ down() {
     ip netns del "$name"
   done
   rm -f "$run"/*.pid "$run/hosts" "$run/hostfile"
+  rm -rf "${TMPDIR:-/tmp}"/ompi."$prefix"*
 }
 
 pids() {  # HOST: all but that which keeps it

@@ -25,7 +25,7 @@ for part in "3 --steps 4" "2 --steps 7 --accumulate 1" "4 --steps 8" "1 --steps 
   SAMPLES=parts job "$watched" $part --global-batch 1531 --checkpoint-dir parts
   check "$part: exit code $?" test $? -eq 0
 done
-check "the last part says who saved" has "saved by 1 ranks, going on with 5: the order of samples stays"
+check "the last part says who saved" has "saved by 1 rank, going on with 5: the order of samples stays"
 samples whole >one && samples parts >several
 check "other ranks take the same samples in each step" cmp one several
 check "each sample comes once an epoch" is "$(awk '$2 < 2' one | cut -d' ' -f 2- | sort -u | wc -l)" 20000

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job in time, named; a link that
 # heals after 3 s ends nothing. Once with the settings for mpirun that docs/reliability.md recommends, and once without: then
-# the ranks end, but mpirun may wait for the lost host. Each job has hosts of its own, and four run at once: they mostly wait.
+# the ranks end, but mpirun may wait for the lost host. Each job has hosts of its own, and two run at once: they mostly wait.
 set -u
 train=$1 count=${2:-4} a_host=${3:-1}
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
@@ -95,7 +95,7 @@ for MPIRUN_FLAGS in "$recommended" ""; do
   how=${how:-as installed}
   lost="rank [0-9]+ on .*-$last has not been heard"
   [[ $MPIRUN_FLAGS ]] && lost="$lost|Remote daemon: .* on node .*-$last"
-  for event in power_of_a_worker power_of_rank_0 cut_link link_that_heals; do "$event" & done
-  wait
+  power_of_a_worker & power_of_rank_0 & wait
+  cut_link & link_that_heals & wait
 done
 [ ! -e "$work/bad" ]

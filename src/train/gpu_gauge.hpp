@@ -19,7 +19,7 @@ class GpuGauge {
   virtual std::optional<Reading> read() = 0;
 };
 
-/// Of the GPU with that PCI bus id, through NVIDIA's management library, which is looked for now;
+/// Of the GPU with that PCI bus id, through NVIDIA's management library, which each call looks for;
 /// null where it is not there or does not know that GPU.
 std::unique_ptr<GpuGauge> make_gpu_gauge(const std::string& pci_bus_id);
 

@@ -44,7 +44,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   record(Doing::communication, begin, waited_s);
   seconds_.exposed += waited_s;
   seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
-  begin = Timeline::Clock::now();
+  begin += Timeline::length(waited_s);
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();

@@ -193,6 +193,10 @@ StartRecord Job::start_record() const {
 
 int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 
+void Job::require_efficiency() const {
+  if (exit_code() == 0) efficiency_.require(log_->times());
+}
+
 LegEnd Job::end() const {
   LegEnd end{.start = start_, .end = end_, .resumed_from = resumed_from_, .exit_code = exit_code()};
   std::vector<TensorInfo> tensors;

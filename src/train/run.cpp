@@ -153,7 +153,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   watchdog.watch_gpu(site->gpu_bus_id());
   Job job(plan, *site, session, watchdog, *output, since_start);
   if (doctor) return job.rehearse(writer);
-  return run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
+  const int code = run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
+  job.require_efficiency();
+  return code;
 }
 
 }  // namespace ringtrain

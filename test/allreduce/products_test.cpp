@@ -1,0 +1,32 @@
+#include "allreduce/products.hpp"
+
+#include <catch2/catch.hpp>
+
+#include "support/sum_values.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("products: near the exact ones, and the same bits with all instruction sets") {
+  const std::size_t count = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{31},
+                                     std::size_t{32}, std::size_t{33}, std::size_t{1001});
+  CAPTURE(count);
+  const auto a = rough_values(count, 0), b = rough_values(count, 1);
+  double exact = 0, size = 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    exact += double(a[i]) * double(b[i]);
+    size += std::abs(double(a[i]) * double(b[i]));
+  }
+  auto scaled = a;
+  add_scaled(scaled, b, 0.3f);
+  const float sum = dot(a, b);
+
+  CHECK(std::abs(sum - exact) < 1e-5 * size);
+  for (std::size_t i = 0; i < count; ++i) CHECK(scaled[i] == a[i] + 0.3f * b[i]);
+  for (const ProductKernels& kernels : usable_product_kernels()) {
+    CAPTURE(kernels.name);
+    auto y = a;
+    kernels.add_scaled(y.data(), b.data(), 0.3f, count);
+    CHECK(same_bits(y, scaled));
+    CHECK(kernels.dot(a.data(), b.data(), count) == sum);
+  }
+}

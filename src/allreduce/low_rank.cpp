@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "allreduce/products.hpp"
 
@@ -19,8 +20,8 @@ constexpr double least_remainder = 1e-6;
 
 void make_orthogonal(const Matrix& m, std::size_t k) {
   for (std::size_t before = 0; before < k; ++before) {
-    const auto along = static_cast<float>(exact_dot(m.row(k), m.row(before)));
-    add_scaled(m.row(k), m.row(before), -along);
+    const auto along = static_cast<float>(-exact_dot(m.row(k), m.row(before)));
+    add_combination(m.row(k), m.row(before).data(), 0, {&along, 1});
   }
 }
 
@@ -38,15 +39,20 @@ void times_right(const Matrix& m, const Matrix& right, const Matrix& left) {
 }
 
 void times_left(const Matrix& m, const Matrix& left, const Matrix& right) {
+  constexpr std::size_t together = 4;  // rows of m that stay in the cache for all of `left`
   std::fill_n(right.values, right.rows * right.columns, 0.0f);
-  for (std::size_t i = 0; i < m.rows; ++i)
-    for (std::size_t k = 0; k < left.rows; ++k) add_scaled(right.row(k), m.row(i), left.row(k)[i]);
+  for (std::size_t i = 0; i < m.rows; i += together)
+    for (std::size_t k = 0; k < left.rows; ++k)
+      add_combination(right.row(k), m.row(i).data(), m.columns,
+                      left.row(k).subspan(i, std::min(together, m.rows - i)));
 }
 
 void add_product(const Matrix& m, const Matrix& left, const Matrix& right, float factor) {
-  for (std::size_t i = 0; i < m.rows; ++i)
-    for (std::size_t k = 0; k < left.rows; ++k)
-      add_scaled(m.row(i), right.row(k), factor * left.row(k)[i]);
+  std::vector<float> factors(left.rows);
+  for (std::size_t i = 0; i < m.rows; ++i) {
+    for (std::size_t k = 0; k < left.rows; ++k) factors[k] = factor * left.row(k)[i];
+    add_combination(m.row(i), right.values, right.columns, factors);
+  }
 }
 
 void orthonormalise(const Matrix& m) {

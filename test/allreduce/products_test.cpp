@@ -16,17 +16,21 @@ TEST_CASE("products: near the exact ones, and the same bits with all instruction
     exact += double(a[i]) * double(b[i]);
     size += std::abs(double(a[i]) * double(b[i]));
   }
-  auto scaled = a;
-  add_scaled(scaled, b, 0.3f);
+  const std::size_t rows = GENERATE(std::size_t{1}, std::size_t{4}, std::size_t{7});
+  const auto x = rough_values(rows * count, 2), factors = rough_values(rows, 3);
+  auto expected = a, combined = a;
+  for (std::size_t k = 0; k < rows; ++k)
+    for (std::size_t i = 0; i < count; ++i) expected[i] += factors[k] * x[k * count + i];
+  add_combination(combined, x.data(), count, factors);
   const float sum = dot(a, b);
 
   CHECK(std::abs(sum - exact) < 1e-5 * size);
-  for (std::size_t i = 0; i < count; ++i) CHECK(scaled[i] == a[i] + 0.3f * b[i]);
+  CHECK(same_bits(combined, expected));
   for (const ProductKernels& kernels : usable_product_kernels()) {
     CAPTURE(kernels.name);
     auto y = a;
-    kernels.add_scaled(y.data(), b.data(), 0.3f, count);
-    CHECK(same_bits(y, scaled));
+    kernels.add_combination(y.data(), count, x.data(), count, factors);
+    CHECK(same_bits(y, expected));
     CHECK(kernels.dot(a.data(), b.data(), count) == sum);
   }
 }

@@ -122,7 +122,7 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
 
 TEST_CASE("link: compressed gradients are offered where there are any, and suffice") {
   LinkSituation now = three_buckets();
-  now.compressed = GENERATE(0.1, 0.9);
+  now.compressed = GENERATE(0.1, 1.0);
 
   const LinkVerdict verdict = judge(now);
 

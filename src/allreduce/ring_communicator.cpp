@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "allreduce/communicators.hpp"
+#include "allreduce/compressed_lane.hpp"
 #include "allreduce/host_sum.hpp"
 #include "allreduce/mpi_link.hpp"
 #include "allreduce/shared_memory.hpp"
@@ -44,9 +45,14 @@ class RingCommunicator final : public Communicator {
   int size() const override { return session_.size(); }
   Memory& memory() override;
   void broadcast(View values, int root) override;
-  void start_sum(View gradients) override { start_rounded_sum(gradients, Element::fp32); }
-  void start_rounded_sum(View gradients, Element wire) override;
+  void start_sum(View gradients) override { start({gradients}); }
+  void start_rounded_sum(View gradients, Element wire) override { start({gradients, wire}); }
+  void start_compressed_sum(View gradients, std::size_t first) override {
+    start({gradients, Element::fp32, first});
+  }
   void finish() override;
+  void accept() override;
+  void forget() override;
   bool overlaps() const override { return thread_.has_value(); }
   void cancel() noexcept override;
 
@@ -54,13 +60,16 @@ class RingCommunicator final : public Communicator {
   struct BetweenHosts {
     MpiLink link;
     Ring ring;
+    std::optional<CompressedLane> compressed = {};
     BetweenHosts(MPI_Comm lane, const RingTuning& tuning, const std::stop_token& stop)
         : link(lane, stop), ring(link, tuning) {}
   };
 
   std::vector<HostDesk*> make_desks();
-  std::unique_ptr<BetweenHosts> make_between_hosts(const RingTuning& tuning);
+  std::unique_ptr<BetweenHosts> make_between_hosts(const CommunicatorOptions& options);
+  CompressedLane* compressed() const;
   bool in_place(View view) const;
+  void start(const StartedSum& sum);
   void sum(std::span<const StartedSum> started);
   void sum_all(std::span<const StartedSum> started);
   void sum_copied(const StartedSum& started);
@@ -92,10 +101,10 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       here_(here),
       on_sum_(options.on_sum),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
-      between_hosts_(make_between_hosts(options.ring)),
+      between_hosts_(make_between_hosts(options)),
       host_sum_(here.place, make_desks(), crowded(here, options),
                 between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token(),
-                here.hosts == 1 ? &session.meetings() : nullptr) {
+                here.hosts == 1 ? &session.meetings() : nullptr, compressed()) {
   if (here.hosts > 1 && options.overlap)
     thread_.emplace([this](const StartedSum& next) { sum(std::span(&next, 1)); });
 }
@@ -111,12 +120,30 @@ std::vector<HostDesk*> RingCommunicator::make_desks() {
 }
 
 std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
-    const RingTuning& tuning) {
+    const CommunicatorOptions& options) {
   const bool on_a_lane = here_.place.rank < here_.place.lanes;
   const MPI_Comm lane =
       mpi::split(MPI_COMM_WORLD, on_a_lane ? here_.place.rank : MPI_UNDEFINED, here_.host);
   if (!on_a_lane || here_.hosts == 1) return nullptr;
-  return std::make_unique<BetweenHosts>(lane, tuning, stop_.get_token());
+  auto between = std::make_unique<BetweenHosts>(lane, options.ring, stop_.get_token());
+  if (options.compressed.how)
+    between->compressed.emplace(options.compressed, here_.place.rank, here_.place.lanes,
+                                between->ring);
+  return between;
+}
+
+// Null where nothing is compressed, or not by this rank.
+CompressedLane* RingCommunicator::compressed() const {
+  return between_hosts_ && between_hosts_->compressed ? &*between_hosts_->compressed : nullptr;
+}
+
+void RingCommunicator::accept() {
+  if (compressed() != nullptr) compressed()->accept();
+}
+
+void RingCommunicator::forget() {
+  finish();
+  if (compressed() != nullptr) compressed()->forget();
 }
 
 Memory& RingCommunicator::memory() {
@@ -133,7 +160,8 @@ bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
 
-void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
+void RingCommunicator::start(const StartedSum& sum) {
+  const View gradients = sum.gradients;
   if (gradients.size() == 0) return;
   in_flight_ = true;
   if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
@@ -141,9 +169,9 @@ void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
     copies_ = shared_.allocate(gradients.size());
   }
   if (thread_)
-    thread_->start({gradients, wire});
+    thread_->start(sum);
   else
-    pending_.push_back({gradients, wire});
+    pending_.push_back(sum);
 }
 
 void RingCommunicator::finish() {
@@ -184,9 +212,9 @@ void RingCommunicator::sum_all(std::span<const StartedSum> started) {
   for (const StartedSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
-      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire});
+      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first});
     } else if (const auto replicas = shared_.replicas(view)) {
-      sums_.push_back({*replicas, view.size(), each.wire});
+      sums_.push_back({*replicas, view.size(), each.wire, each.first});
     } else {
       sum_collected();
       sum_copied(each);
@@ -198,7 +226,7 @@ void RingCommunicator::sum_all(std::span<const StartedSum> started) {
 void RingCommunicator::sum_copied(const StartedSum& started) {
   const View view = started.gradients, copy = copies_.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
-  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire};
+  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};
   host_sum_.sum(std::span(&sum, 1));
   std::ranges::copy(copy.host(), view.data());
 }

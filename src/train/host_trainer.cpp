@@ -51,6 +51,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
     update(rate);
+    parts_.reducer.accept();
     outcome.loss += parts_.optimizer.l2_loss();
   }
   seconds_.update = watch.lap();

@@ -123,8 +123,10 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
-    return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
-                     [&](const std::string& line) { output->note(line); });
+    Plan plan = make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
+                          session.size(), [&](const std::string& line) { output->note(line); });
+    plan.hosts = session.hosts();
+    return plan;
   };
   const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
   if (doctor)

@@ -4,6 +4,7 @@
 set -u
 metadata=${RINGTRAIN_METADATA:-http://169.254.169.254}
 pause_s=5  # what AWS recommends
+token=
 say() { echo "watch_spot: $(hostname): $*" >&2; }
 
 new_token() { # version 2 of the service wants one, for six hours at most
@@ -13,7 +14,11 @@ ask() { # PATH: status, and below it what was answered
   curl -s --max-time 2 -o - -w '\n%{http_code}' -H "X-aws-ec2-metadata-token: $token" "$metadata/latest/meta-data/$1"
 }
 
-new_token || { say "no instance metadata at $metadata: nothing is watched"; exit 0; }
+for _ in 1 2 3; do
+  new_token && break
+  sleep "$pause_s"
+done
+[ -n "$token" ] || { say "no instance metadata at $metadata: nothing is watched"; exit 0; }
 [ "$(ask instance-life-cycle | head -n 1)" = spot ] || { say "no spot instance: nothing is watched"; exit 0; }
 while :; do
   answer=$(ask spot/instance-action)

@@ -5,12 +5,11 @@ set -u
 train=$(realpath "$1")
 slurm=$(dirname "$(readlink -f "$0")")/../support/slurm/slurm.sh
 . "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d)
-export HOSTS_RUN=$dir/cluster TMPDIR=$dir  # TMPDIR: where reports go
-mkdir "$HOSTS_RUN"
-trap '"$slurm" down; rm -rf "$dir"' EXIT
+HOSTS_RUN=$(mktemp -d)
+export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
+trap '"$slurm" down; rm -rf "$HOSTS_RUN"' EXIT
 why_not=$("$slurm" check) || { echo "skipped: $why_not"; exit 0; }
-cd "$dir" || exit 1
+mkdir "$HOSTS_RUN/jobs" && cd "$HOSTS_RUN/jobs" || exit 1
 
 # submit NAME SPEC: prints the job's number; its log is NAME-<number>.log
 submit() {

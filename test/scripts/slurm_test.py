@@ -183,7 +183,7 @@ class Requeueing(Playing):
 
     def test_slurms_refusal_is_told(self):
         pathlib.Path("refuses").touch()
-        self.assertIn("Slurm says above why it does not requeue", self.run_job("exit 71", 71))
+        self.assertIn("Slurm says above why not: unless", self.run_job("exit 71", 71))
 
 
 class Metadata(http.server.BaseHTTPRequestHandler):

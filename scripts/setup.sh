@@ -9,8 +9,9 @@ set -euo pipefail
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
   libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libjpeg62-turbo-dev
   libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libxxhash-dev catch2)
-tests=(bc bash-static fuse3 hdf5-tools iproute2 libfuse3-dev python3 python3-h5py strace git)
-all=(clang-tidy-16 clang-16 libclang-rt-16-dev clang-format slurm-wlm slurm-wlm-basic-plugins munge)
+tests=(bc bash-static curl fuse3 hdf5-tools iproute2 libfuse3-dev procps python3 python3-h5py python3-yaml strace git
+  slurm-wlm slurm-wlm-basic-plugins munge)
+all=(clang-tidy-16 clang-16 libclang-rt-16-dev clang-format)
 
 wanted=("${build[@]}" "${tests[@]}")
 dry_run=no

@@ -151,7 +151,8 @@ void add_optimizer(Table& t, Options& o) {
         enumerator<OnNan>());
 }
 
-void add_communication(Table& t, Options& o) {
+void add_communication(Table& t, Request& r) {
+  Options& o = r.options;
   t.group("communication");
   t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: to compare; nccl: between GPUs"},
         enumerator<Allreduce>());
@@ -177,6 +178,15 @@ void add_communication(Table& t, Options& o) {
          "with scripts/supervise before mpirun: start again when a rank is lost or stuck"},
         whole(0, million));
   t.flag(o.without_lost_hosts, "without-lost-hosts", "then leave out hosts that were lost");
+  t.add(r.batch_job,
+        {.name = "emit-sbatch",
+         .argument = "[SPEC]",
+         .description = "print a Slurm script that does this run: "
+                        "nodes=4,tasks=2,gpus=2,time=2h ... (docs/slurm.md)",
+         .unset = "none",
+         .alone = "nodes=1",
+         .in_files = false},
+        Codec<BatchJob>{batch_job, [](const BatchJob& job) { return to_string(job); }});
 }
 
 void add_checkpoint(Table& t, Options& o) {
@@ -248,7 +258,7 @@ std::vector<OptionEntry> option_table(Request& request) {
   add_model_and_data(table, request);
   add_run_and_device(table, request.options);
   add_optimizer(table, request.options);
-  add_communication(table, request.options);
+  add_communication(table, request);
   add_checkpoint(table, request.options);
   add_output_and_measure(table, request.options);
   add_files(table, request);

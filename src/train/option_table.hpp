@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ringtrain/train/options.hpp"
+#include "train/batch_job.hpp"
 
 namespace ringtrain {
 
@@ -13,6 +14,7 @@ struct Request {
   std::string config = {}, inspect = {};
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
+  std::optional<BatchJob> batch_job = {};
   bool print_config = false, version = false, help = false;
 };
 

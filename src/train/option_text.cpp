@@ -12,7 +12,8 @@ constexpr std::string_view intro =
     "\n"
     "usage: mpirun -np N train [OPTION]...\n"
     "       train --model list | --inspect FILE.h5 | --print-config | --version\n"
-    "       train --pack DIR OUT [--pack-short-side N]\n";
+    "       train --pack DIR OUT [--pack-short-side N]\n"
+    "       train --emit-sbatch nodes=N,... [OPTION]... > JOB; sbatch JOB\n";
 constexpr std::string_view outro =
     "\nDefaults are in brackets; [recipe]: what the model is usually trained with.\n";
 

@@ -305,6 +305,9 @@ Command Parser::parse(int argc, const char* const* argv) try {
   check_contradictions();
   if (given("model-file")) request_.options.model.clear();
   if (request_.print_config) return {.action = show_text, .text = toml_text(table_)};
+  if (const auto& job = request_.batch_job)
+    return {.action = show_text,
+            .text = sbatch_script(*job, request_.options, words_, program_to_start())};
   if (request_.options.plan) return {.action = plan, .options = request_.options};
   check_supervised();
   return {.options = request_.options};

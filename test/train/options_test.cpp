@@ -164,6 +164,17 @@ TEST_CASE("options: a plan is a local command, for the device that it names") {
   CHECK_THAT(refusal("--plan --precision fp16"), Contains("--plan-device"));
 }
 
+TEST_CASE("options: a Slurm script needs no other rank, and says how its run is started again") {
+  const Command command = parse_line("--emit-sbatch nodes=2,tasks=4 --model mlp --restarts 3");
+
+  CHECK(command.action == Command::Action::show_text);
+  CHECK_THAT(command.text, Contains("\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n") &&
+                               Contains("\nset -- --model mlp --restarts 3 \"$@\"\n"));
+  CHECK_THAT(parse_line("--emit-sbatch --model mlp").text, Contains("#SBATCH --nodes=1\n"));
+  CHECK_THAT(refusal("--emit-sbatch nodes=0"), Contains("--emit-sbatch nodes=0: nodes must be"));
+  CHECK_THAT(refusal("--emit-sbatch nodes=2 --modl mlp"), Contains("nearest name is --model"));
+}
+
 TEST_CASE("options: the last of several values counts, so that a script can be overridden") {
   CHECK(options("--batch 32 --batch 64").batch == 64);
 }

@@ -25,6 +25,7 @@ void make_orthogonal(const Matrix& m, std::size_t k) {
   }
 }
 
+// Infinity / infinity is NaN, which spreads.
 void make_unit(std::span<float> row, double least) {
   const double length = std::sqrt(exact_dot(row, row));
   const double divisor = length <= least ? HUGE_VAL : length;
@@ -58,7 +59,6 @@ void add_product(const Matrix& m, const Matrix& left, const Matrix& right, float
 void orthonormalise(const Matrix& m) {
   for (std::size_t k = 0; k < m.rows; ++k) {
     const double before = std::sqrt(exact_dot(m.row(k), m.row(k)));
-    if (!std::isfinite(before)) std::ranges::fill(m.row(k), std::nanf(""));
     make_orthogonal(m, k);
     make_unit(m.row(k), least_remainder * before);
     make_orthogonal(m, k);

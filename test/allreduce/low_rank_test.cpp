@@ -75,12 +75,12 @@ TEST_CASE("low rank: rows become orthogonal, and those that depend on others 0")
 
 TEST_CASE("low rank: a row that is not finite is not made finite") {
   const float bad = GENERATE(INFINITY, -INFINITY, NAN);
+  const std::size_t first = GENERATE(std::size_t{0}, std::size_t{1});
   Rows rows(3, 20);
-  rows.matrix.row(1)[7] = bad;
+  rows.matrix.row(first)[7] = bad;
 
   orthonormalise(rows.matrix);
 
-  CHECK(std::isfinite(rows.matrix.row(0)[7]));
-  for (const std::size_t k : {1u, 2u})
-    for (const float value : rows.matrix.row(k)) CHECK(std::isnan(value));
+  for (std::size_t k = 0; k < 3; ++k)
+    for (const float value : rows.matrix.row(k)) CHECK(std::isnan(value) == (k >= first));
 }

@@ -101,11 +101,20 @@ def disturbances(name):
 SPEED = r"step (\d+), loss.*\(([\d.]+) examples/sec"
 
 
+def rates(name):
+    """(seconds, images a second of all workers), by each worker's last line."""
+    last, curve = {}, []
+    for t, m in dated(name, rf"(?:worker (\d+), )?{SPEED}"):
+        last[m[1]] = float(m[3])
+        curve.append((t, sum(last.values())))
+    return curve
+
+
 def disturbed():
     runs = {"ring": "ring", "asynchronous": "server, asynchronous"}
     harms = {"link": "link at 50 Mbit/s", "core": "busy core"}
-    curves = {name: [(t, float(m[2])) for t, m in dated(name, rf"(?:worker 0, )?{SPEED}") if "worker 1" not in m.string] for name in runs}
-    plot = Plot("two workers, of which the second is disturbed twice", "across: seconds", "images/s (server: worker 0)", max(c[-1][0] for c in curves.values()),
+    curves = {name: rates(name) for name in runs}
+    plot = Plot("two workers, of which the second is disturbed twice", "across: seconds", "images/s", max(c[-1][0] for c in curves.values()),
                 1.1 * max(v for c in curves.values() for _, v in c))
     rows = []
     for i, (name, words) in enumerate(runs.items()):
@@ -115,7 +124,7 @@ def disturbed():
                 plot.band(begin, end, harms[what])
             mean = lambda since, until: statistics.median(v for t, v in curves[name] if since < t < until)
             said = [m[1] for t, m in dated(name, r"rank 0: (slow_down: .*)") if begin < t < end + 5]
-            rows.append((words, harms[what], f"{mean(begin - 20, begin):.0f} -> {mean(begin + 5, end):.0f}" + ("" if name == "ring" else " (worker 0)"),
+            rows.append((words, harms[what], f"{mean(begin - 20, begin):.0f} -> {mean(begin + 5, end):.0f}",
                          "; ".join(said) or "nothing"))
     plot.save(f"{folder}.svg")
     table(("", "disturbance", "images/s", "what it said"), rows)
@@ -126,11 +135,11 @@ def slow_ethernet():
     kinds = {"alone": "one machine, batch 16", "server": "server and worker, batch 16", "ring": "ring of 2, batch 16",
              "accumulate": f"ring of 2, --accumulate {accumulate}", "batch": f"ring of 2, --batch {batch}",
              "batch_bf16": f"ring of 2, --batch {batch} and bf16", "alone_batch": f"one machine, batch {batch}", "apart": "two machines apart"}
-    rates = {kind: {r: rate(f"{kind}.{r}") + (rate(f"apart_other.{r}") if kind == "apart" else 0) for r in rounds(kind)} for kind in kinds}
-    rates = {kind: values for kind, values in rates.items() if values}
+    measured = {kind: {r: rate(f"{kind}.{r}") + (rate(f"apart_other.{r}") if kind == "apart" else 0) for r in rounds(kind)} for kind in kinds}
+    measured = {kind: values for kind, values in measured.items() if values}
     rows, bars = [], []
-    for kind, values in rates.items():
-        against = lambda base: spread([v / rates[base][r] for r, v in values.items() if r in rates[base]])
+    for kind, values in measured.items():
+        against = lambda base: spread([v / measured[base][r] for r, v in values.items() if r in measured[base]])
         rows.append((kinds[kind], spread(list(values.values())), against("alone"), against("apart"), against("server")))
         bars.append((kinds[kind].replace(", ", "\n").replace(" and ", "\nand "), statistics.median(values.values()), (min(values.values()), max(values.values()))))
     names, values, spreads = zip(*bars)

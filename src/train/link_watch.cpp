@@ -117,12 +117,8 @@ bool LinkWatch::enough() const {
 // All wait for the slowest rank of each step, so what counts is how long that computes.
 StepParts LinkWatch::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
-  std::vector<double> all(session_.size() * compute_s_.size());
-  std::ranges::copy(compute_s_, all.begin() + session_.rank() * std::ssize(compute_s_));
-  session_.sum(all);
-  std::vector<double> slowest(compute_s_.size());
-  for (std::size_t i = 0; i < all.size(); ++i)
-    slowest[i % slowest.size()] = std::max(slowest[i % slowest.size()], all[i]);
+  std::vector<double> slowest = compute_s_;
+  session_.maximum(slowest);
   StepParts step{.update_s = median(update_s_), .overlaps = site_.sums_overlap()};
   step.images_s = std::max(0.0, median(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)

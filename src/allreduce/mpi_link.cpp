@@ -23,22 +23,23 @@ void check_length(const MPI_Status& status, int expected) {
 
 }  // namespace
 
-MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop) : ranks_(ranks), stop_(std::move(stop)) {
+MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop, int tag)
+    : ranks_(ranks), tag_(tag), stop_(std::move(stop)) {
   mpi::check(MPI_Comm_rank(ranks, &rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(ranks, &size_), "MPI_Comm_size");
 }
 
 RingLink::Ticket MpiLink::receive(std::span<float> in) {
   Message& message = incoming_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(in.size()));
-  mpi::check(MPI_Irecv(in.data(), message.count, MPI_FLOAT, (rank_ + size_ - 1) % size_, 0, ranks_,
-                       &message.request),
+  mpi::check(MPI_Irecv(in.data(), message.count, MPI_FLOAT, (rank_ + size_ - 1) % size_, tag_,
+                       ranks_, &message.request),
              "MPI_Irecv");
   return incoming_.started();
 }
 
 RingLink::Ticket MpiLink::send(std::span<const float> out) {
   Message& message = outgoing_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(out.size()));
-  mpi::check(MPI_Isend(out.data(), message.count, MPI_FLOAT, (rank_ + 1) % size_, 0, ranks_,
+  mpi::check(MPI_Isend(out.data(), message.count, MPI_FLOAT, (rank_ + 1) % size_, tag_, ranks_,
                        &message.request),
              "MPI_Isend");
   return outgoing_.started();

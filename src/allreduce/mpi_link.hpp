@@ -9,10 +9,11 @@
 namespace ringtrain {
 
 /// A ring of the ranks of an MPI communicator. Waits mostly asleep, so that the core goes on
-/// computing; a wait throws Error once `stop` is requested.
+/// computing; a wait throws Error once `stop` is requested. Rings of the same ranks with different
+/// `tag`s know nothing of each other; one thread uses each.
 class MpiLink final : public RingLink {
  public:
-  MpiLink(MPI_Comm ranks, std::stop_token stop);
+  MpiLink(MPI_Comm ranks, std::stop_token stop, int tag = 0);
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Ticket receive(std::span<float> in) override;
@@ -36,6 +37,7 @@ class MpiLink final : public RingLink {
   void rest();
 
   MPI_Comm ranks_;
+  const int tag_;
   int rank_ = 0, size_ = 1;
   Direction incoming_, outgoing_;
   std::chrono::nanoseconds nap_{0};

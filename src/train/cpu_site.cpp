@@ -134,8 +134,9 @@ std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession
                                               CommunicatorOptions options, Timeline* timeline) {
   const bool on_a_thread = options.overlap && session.hosts() > 1;
   if (timeline != nullptr)
-    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](const TimeSpan& sum) {
-      timeline->add(Doing::sum, sum, row);
+    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](int thread,
+                                                                           const TimeSpan& sum) {
+      timeline->add(Doing::sum, sum, row, thread);
     };
   return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
 }

@@ -39,6 +39,10 @@ LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Pr
       buckets_(in_order_of_sums(site.bucket_bounds())),
       leads_s_(buckets_.size()) {
   link_ = fit_link(time_sums(progress));
+  if (const RingChoice* const ring = site.ring()) {
+    link_.at_once = ring->at_once;
+    link_.busy_s_per_byte = ring->measured.carried_s(1);
+  }
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
@@ -87,13 +91,14 @@ void LinkWatch::look(const Position& next) {
     return;
   }
   const Options& o = plan_.options;
-  const LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
-                                     .link = link_,
-                                     .ranks = session_.size(),
-                                     .batch = plan_.share.count,
-                                     .accumulate = o.accumulate,
-                                     .may_narrow = may_narrow(),
-                                     .target = o.require_efficiency.value_or(usual_target)});
+  LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
+                               .link = link_,
+                               .ranks = session_.size(),
+                               .batch = plan_.share.count,
+                               .accumulate = o.accumulate,
+                               .may_narrow = may_narrow(),
+                               .target = o.require_efficiency.value_or(usual_target)});
+  if (const RingChoice* const ring = site_.ring()) verdict.ring = *ring;
   expected_step_s_ = verdict.step.step_s();
   for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
   output_.links(verdict);

@@ -1,6 +1,7 @@
 #include "ringtrain/allreduce/measure_ring.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <memory>
 
@@ -29,7 +30,7 @@ class OwnLane {
     const bool on_a_lane = place_.rank < place_.lanes;
     const MPI_Comm lane =
         mpi::split(MPI_COMM_WORLD, on_a_lane ? place_.rank : MPI_UNDEFINED, here.host);
-    if (on_a_lane) link_ = std::make_unique<MpiLink>(lane, std::stop_token());
+    if (on_a_lane) link_ = std::make_unique<MpiLink>(lane, std::stop_token(), 0, waiting_);
   }
   void sum(const RingTuning& tuning) {
     if (link_) Ring(*link_, tuning).sum(first(part(floats_)));
@@ -68,6 +69,7 @@ class OwnLane {
   const std::size_t floats_;
   std::vector<float> values_ = std::vector<float>(most_floats);
   std::vector<float> incoming_ = std::vector<float>(streamed * block);
+  std::atomic<int> waiting_{0};
   std::unique_ptr<MpiLink> link_;
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <vector>
 
@@ -54,8 +55,9 @@ class RingCommunicator final : public Communicator {
   struct BetweenHosts {
     MpiLink link;
     Ring ring;
-    BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop)
-        : link(lane, stop, track), ring(link, tuning) {}
+    BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop,
+                 std::atomic<int>& waiting)
+        : link(lane, stop, track, waiting), ring(link, tuning) {}
   };
 
   // What one sum at a time needs. Sums of several tracks are under way at once.
@@ -83,6 +85,7 @@ class RingCommunicator final : public Communicator {
   const Topology here_;
   const OnSpan on_sum_;
   std::stop_source stop_;  // ends the waits of the threads
+  std::atomic<int> waiting_{0};
   SharedMemory shared_;
   OwnMemory own_;
   std::vector<StartedSum> pending_;             // without a thread: started, not yet summed
@@ -126,7 +129,8 @@ std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
   Buffer desk_memory = shared_.allocate(sizeof(HostDesk) / sizeof(float));
   std::unique_ptr<BetweenHosts> between_hosts;
   if (lane != MPI_COMM_NULL)
-    between_hosts = std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token());
+    between_hosts =
+        std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token(), waiting_);
   HostSum host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
                    between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
                    here_.hosts == 1 ? &session_.meetings() : nullptr);

@@ -28,11 +28,13 @@ constexpr std::size_t kib = 256;    // floats
 struct Settings {
   std::map<std::string, std::size_t> values{
       {"mbit", 0},                               // of the links, only told
+      {"delay_ms", 0},                           // from host to host, only told
       {"kib", 4096},                             // of gradients
       {"bucket_kib", 512}, {"compute_ms", 100},  // a step, a third of it forward
       {"jitter_pct", 0},  // standard deviation of a rank's computing in a step
       {"at_once", 0},     // sums; 0: as measure_ring() finds
-      {"warm_up", 5},      {"steps", 40}};
+      {"warm_up", 5},      {"steps", 40},
+  };
 
   void read(std::string_view argument) {
     const auto equals = argument.find('=');

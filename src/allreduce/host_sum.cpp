@@ -7,12 +7,14 @@
 namespace ringtrain {
 
 HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
-                 Ring* between_hosts, std::stop_token stop, std::atomic<std::uint64_t>* meetings)
+                 Ring* between_hosts, std::stop_token stop, std::atomic<std::uint64_t>* meetings,
+                 CompressedLane* compressed)
     : place_(place),
       desks_(desks.begin(), desks.end()),
       barrier_(desks.front()->barrier, place.size, crowded, std::move(stop)),
       between_hosts_(between_hosts),
-      meetings_(meetings) {
+      meetings_(meetings),
+      compressed_(compressed) {
   expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
 }
 
@@ -43,16 +45,34 @@ void HostSum::meet(std::span<const ReplicaSum> sums) {
 }
 
 void HostSum::sum_lane(const ReplicaSum& sum) {
+  if (sum.first && compressed_ != nullptr) return sum_compressed(sum);
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
-  const Range everyone{0, static_cast<std::size_t>(place_.size)};
-  if (between_hosts_ == nullptr) {
-    sum_replicas(sum.replicas, slice, place_.rank, everyone);
-    return;
-  }
-  sum_replicas(sum.replicas, slice, place_.rank, {lane, 1});
-  float* const mine = sum.replicas.of(place_.rank) + slice.first;
-  between_hosts_->sum({mine, slice.count}, sum.wire);
+  if (between_hosts_ != nullptr) return sum_between_hosts(sum, slice);
+  sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
+}
+
+void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
+  sum_here(sum, slice);
+  between_hosts_->sum({sum.replicas.of(place_.rank) + slice.first, slice.count}, sum.wire);
+  copy_to_others(sum, slice);
+}
+
+void HostSum::sum_compressed(const ReplicaSum& sum) {
+  const Range gradients{*sum.first, sum.count};
+  const std::vector<Range> slices = compressed_->slices(gradients);
+  for (const Range& slice : slices) sum_here(sum, slice);
+  compressed_->sum(gradients, sum.replicas.of(place_.rank));
+  for (const Range& slice : slices) copy_to_others(sum, slice);
+}
+
+// Over the ranks of this host, into this rank's copy.
+void HostSum::sum_here(const ReplicaSum& sum, Range slice) const {
+  sum_replicas(sum.replicas, slice, place_.rank, {static_cast<std::size_t>(place_.rank), 1});
+}
+
+void HostSum::copy_to_others(const ReplicaSum& sum, Range slice) const {
+  const float* const mine = sum.replicas.of(place_.rank) + slice.first;
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
 }

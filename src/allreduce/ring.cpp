@@ -61,6 +61,20 @@ void Ring::sum(std::span<float> data, Element wire) {
   sum_through(link_through(wire), data, tuning);
 }
 
+// Each rank sends on what it received last, first its own.
+void Ring::gather(std::span<float> blocks) {
+  const auto n = static_cast<std::size_t>(size()), r = static_cast<std::size_t>(rank());
+  const std::size_t count = blocks.size() / n;
+  const auto block = [&](std::size_t steps) {
+    return blocks.subspan((r + n - steps) % n * count, count);
+  };
+  for (std::size_t step = 1; step < n && count > 0; ++step) {
+    const auto received = link_.receive(block(step)), sent = link_.send(block(step - 1));
+    link_.wait_received(received);
+    link_.wait_sent(sent);
+  }
+}
+
 RingLink& Ring::link_through(Element wire) {
   if (wire == Element::fp32) return link_;
   std::unique_ptr<RingLink>& narrow = wire == Element::fp16 ? fp16_ : bf16_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "allreduce/communicators.hpp"
+#include "allreduce/compressed_lane.hpp"
 #include "allreduce/host_sum.hpp"
 #include "allreduce/mpi_link.hpp"
 #include "allreduce/shared_memory.hpp"
@@ -45,9 +46,14 @@ class RingCommunicator final : public Communicator {
   int size() const override { return session_.size(); }
   Memory& memory() override;
   void broadcast(View values, int root) override;
-  void start_sum(View gradients) override { start_rounded_sum(gradients, Element::fp32); }
-  void start_rounded_sum(View gradients, Element wire) override;
+  void start_sum(View gradients) override { start({gradients}); }
+  void start_rounded_sum(View gradients, Element wire) override { start({gradients, wire}); }
+  void start_compressed_sum(View gradients, std::size_t first) override {
+    start({gradients, Element::fp32, first});
+  }
   void finish() override;
+  void accept() override;
+  void forget() override;
   bool overlaps() const override { return tracks_.front()->thread.has_value(); }
   void cancel() noexcept override;
 
@@ -55,6 +61,7 @@ class RingCommunicator final : public Communicator {
   struct BetweenHosts {
     MpiLink link;
     Ring ring;
+    std::optional<CompressedLane> compressed = {};
     BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop,
                  std::atomic<int>& waiting)
         : link(lane, stop, track, waiting), ring(link, tuning) {}
@@ -64,7 +71,7 @@ class RingCommunicator final : public Communicator {
   struct Track {
     int number;
     Buffer desk_memory;
-    std::unique_ptr<BetweenHosts> between_hosts;
+    std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
     HostSum host_sum;
     Buffer copies = {};  // for views from elsewhere
     std::vector<ReplicaSum> sums = {};
@@ -74,7 +81,11 @@ class RingCommunicator final : public Communicator {
   MPI_Comm make_lane() const;
   std::unique_ptr<Track> make_track(MPI_Comm lane, int number, const CommunicatorOptions& options);
   std::vector<HostDesk*> desks_in(const Buffer& memory) const;
+  std::unique_ptr<BetweenHosts> make_between_hosts(MPI_Comm lane, int number,
+                                                   const CommunicatorOptions& options);
+  CompressedLane* compressed() const;
   bool in_place(View view) const;
+  void start(const StartedSum& sum);
   Track& next_track();
   void wait_for_sums();
   void sum(Track& track, std::span<const StartedSum> started);
@@ -106,7 +117,9 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)) {
   const MPI_Comm lane = make_lane();
   const bool threads = here.hosts > 1 && options.overlap;
-  const int tracks = threads && session.threads_share_mpi() ? std::max(1, options.at_once) : 1;
+  // What compression leaves out is one state for all sums.
+  const bool several = threads && session.threads_share_mpi() && !options.compressed.how;
+  const int tracks = several ? std::max(1, options.at_once) : 1;
   for (int number = 0; number < tracks; ++number) {
     Track& track = *tracks_.emplace_back(make_track(lane, number, options));
     if (threads)
@@ -127,15 +140,40 @@ std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
     MPI_Comm lane, int number, const CommunicatorOptions& options) {
   static_assert(sizeof(HostDesk) % sizeof(float) == 0);
   Buffer desk_memory = shared_.allocate(sizeof(HostDesk) / sizeof(float));
-  std::unique_ptr<BetweenHosts> between_hosts;
-  if (lane != MPI_COMM_NULL)
-    between_hosts =
-        std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token(), waiting_);
+  std::unique_ptr<BetweenHosts> between_hosts = make_between_hosts(lane, number, options);
+  CompressedLane* const compressed =
+      between_hosts && between_hosts->compressed ? &*between_hosts->compressed : nullptr;
   HostSum host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
                    between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
-                   here_.hosts == 1 ? &session_.meetings() : nullptr);
+                   here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
   return std::unique_ptr<Track>(
       new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(host_sum)});
+}
+
+std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
+    MPI_Comm lane, int number, const CommunicatorOptions& options) {
+  if (lane == MPI_COMM_NULL) return nullptr;
+  auto between =
+      std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token(), waiting_);
+  if (options.compressed.how)
+    between->compressed.emplace(options.compressed, here_.place.rank, here_.place.lanes,
+                                between->ring);
+  return between;
+}
+
+// Null where nothing is compressed, or not by this rank.
+CompressedLane* RingCommunicator::compressed() const {
+  const auto& between = tracks_.front()->between_hosts;
+  return between && between->compressed ? &*between->compressed : nullptr;
+}
+
+void RingCommunicator::accept() {
+  if (compressed() != nullptr) compressed()->accept();
+}
+
+void RingCommunicator::forget() {
+  finish();
+  if (compressed() != nullptr) compressed()->forget();
 }
 
 std::vector<HostDesk*> RingCommunicator::desks_in(const Buffer& memory) const {
@@ -160,7 +198,8 @@ bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
 
-void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
+void RingCommunicator::start(const StartedSum& sum) {
+  const View gradients = sum.gradients;
   if (gradients.size() == 0) return;
   Track& track = next_track();
   if (!in_place(gradients) && track.copies.view().size() < gradients.size()) {
@@ -169,9 +208,9 @@ void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
   }
   ++started_;
   if (track.thread)
-    track.thread->start({gradients, wire});
+    track.thread->start(sum);
   else
-    pending_.push_back({gradients, wire});
+    pending_.push_back(sum);
 }
 
 // In turn, and so the same ones on all ranks.
@@ -224,9 +263,9 @@ void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started
   for (const StartedSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
-      track.sums.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire});
+      track.sums.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first});
     } else if (const auto replicas = shared_.replicas(view)) {
-      track.sums.push_back({*replicas, view.size(), each.wire});
+      track.sums.push_back({*replicas, view.size(), each.wire, each.first});
     } else {
       sum_collected();
       sum_copied(track, each);
@@ -238,7 +277,7 @@ void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started
 void RingCommunicator::sum_copied(Track& track, const StartedSum& started) {
   const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
-  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire};
+  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};
   track.host_sum.sum(std::span(&sum, 1));
   std::ranges::copy(copy.host(), view.data());
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "ringtrain/compute/element.hpp"
@@ -11,10 +12,12 @@
 
 namespace ringtrain {
 
-/// A sum that was started: of these gradients, which travel between hosts as `wire`.
+/// A sum that was started: of these gradients, which travel between hosts as `wire`, or compressed:
+/// then `first` is the place of the first.
 struct StartedSum {
   View gradients;
   Element wire = Element::fp32;
+  std::optional<std::size_t> first = {};
 };
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it

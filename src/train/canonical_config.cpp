@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // allreduce and bucket-mb: they choose the order in which a sum's terms are added.
-constexpr std::array<std::string_view, 24> change_the_numbers = {"model",
+constexpr std::array<std::string_view, 25> change_the_numbers = {"model",
                                                                  "classes",
                                                                  "data",
                                                                  "seed",
@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, 24> change_the_numbers = {"model",
                                                                  "bucket-mb",
                                                                  "deterministic",
                                                                  "gradient-dtype",
+                                                                 "compress",
                                                                  "sync-batchnorm"};
 
 json value_of(const OptionEntry& entry) {

@@ -119,7 +119,8 @@ Examined check_data(std::span<const Facts> ranks) {
   return e;
 }
 
-// A new one is complete before the oldest goes. Too little for two ends the start of training.
+// A new one is complete before the oldest goes. Those that are there have their room. Too little
+// for two ends the start of training.
 Examined check_checkpoints(std::span<const Facts> ranks) {
   const Facts& first = ranks[0];
   if (first.checkpoint_dir.empty()) return {"checkpoints", "none are written", {}};
@@ -128,11 +129,12 @@ Examined check_checkpoints(std::span<const Facts> ranks) {
              fmt::format("{}: {:.1f} GB free, {:.3f} GB each", first.checkpoint_dir, room / giga,
                          each / giga),
              {}};
-  if (room < each * (first.keep + 1))
+  const int more = std::max(1, first.keep + 1 - first.checkpoints_there);
+  if (room < each * more)
     e.findings.push_back(
-        {.what = fmt::format("{} has room for {:.0f} checkpoints, --keep {} needs {}",
+        {.what = fmt::format("{} has room for {:.0f} more checkpoints, --keep {} needs {}",
                              first.checkpoint_dir, std::floor(each > 0 ? room / each : 0),
-                             first.keep, first.keep + 1),
+                             first.keep, more),
          .advice = "make room, or keep fewer",
          .ranks = {0}});
   return e;

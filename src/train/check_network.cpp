@@ -42,10 +42,12 @@ std::string another_interface(const Facts& facts, const std::string& avoided) {
   return "NAME";
 }
 
-// An address that several hosts have, as docker0's, leads back to the host itself.
+// An address that several hosts have, as docker0's, leads back to the host itself; containers may
+// share a network, and then all of its addresses.
 void find_shared_addresses(std::span<const Facts> ranks, std::vector<Finding>& findings) {
   struct Owner {
     std::set<int> hosts;
+    std::set<std::string> networks;
     std::vector<int> ranks;
     std::string name;
   };
@@ -55,11 +57,12 @@ void find_shared_addresses(std::span<const Facts> ranks, std::vector<Finding>& f
       for (const std::string& address : one.addresses) {
         Owner& owner = owners[address];
         owner.hosts.insert(host);
+        owner.networks.insert(facts_of(ranks, there[0]).network);
         owner.ranks.insert(owner.ranks.end(), there.begin(), there.end());
         owner.name = one.name;
       }
   for (const auto& [address, owner] : owners)
-    if (owner.hosts.size() > 1)
+    if (owner.networks.size() > 1)
       findings.push_back(
           {.what = fmt::format("{} hosts have the address {} ({}): MPI may take it for a way from "
                                "one to the other",

@@ -2,9 +2,16 @@
 
 namespace ringtrain {
 
-/// Of this process's TCP connections that have sent something within the last two seconds, MPI's
-/// and NCCL's too: the time until it is acknowledged, of that which takes longest. 0: there is
-/// none. It is long where packets wait before a slow link. Reads only; throws nothing.
-double slowest_round_trip_s();
+/// This process's TCP connections, MPI's and NCCL's too.
+struct Connections {
+  /// Of those that sent something within the last two seconds: until it is acknowledged, where that
+  /// takes longest. It is long where packets wait before a slow link. 0: there are none.
+  double slowest_round_trip_s = 0;
+  /// Seconds since they were made in which something was under way to other addresses, summed over
+  /// all. Where one link holds a job up, its sender is the one that sends all the time.
+  double sending_s = 0;
+};
+/// As the kernel accounts for them (tcp(7), TCP_INFO). Reads only; throws nothing.
+Connections look_at_connections();
 
 }  // namespace ringtrain

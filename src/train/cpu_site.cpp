@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "ringtrain/allreduce/compressing_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/measure_ring.hpp"
 #include "ringtrain/allreduce/rounding_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "train/cpu_name.hpp"
+#include "train/gradient_matrices.hpp"
 #include "train/host_trainer.hpp"
 #include "train/network.hpp"
 #include "train/option_values.hpp"
@@ -28,6 +30,7 @@ class CpuSite final : public Site {
   const TrainingState& state() override { return state_; }
   StateCopy& state_copy() override { return copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
+    communicator_->forget();
     HostTrainer::Parts all = parts(reducer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
@@ -82,8 +85,9 @@ class CpuSite final : public Site {
 
   View initial();
   Communicator& gradient_sums() {
-    if (plan_.options.gradient_dtype == Element::fp32) return *communicator_;
-    return rounded_sums_;
+    if (plan_.options.compress) return compressed_sums_;
+    if (plan_.options.gradient_dtype != Element::fp32) return rounded_sums_;
+    return *communicator_;
   }
   std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
   HostTrainer::Parts parts(GradientReducer& reducer) {
@@ -113,14 +117,17 @@ class CpuSite final : public Site {
   TrainingState state_;
   Copy copy_;
   RoundingCommunicator rounded_sums_;
+  CompressingCommunicator compressed_sums_;
   GradientReducer reducer_, no_sums_;
   std::unique_ptr<Program> training_, evaluation_;
 };
 
 // What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
-// on which ranks share a host, unless all or none do (see HostSum).
-std::string plans_of(const MpiSession& session, const ThreadPlan& threads) {
-  const bool plain = session.hosts() == 1 || session.hosts() == session.size();
+// on which ranks share a host, unless all or none do (see HostSum); compression begins between
+// hosts.
+std::string plans_of(const Plan& plan, const MpiSession& session, const ThreadPlan& threads) {
+  const bool plain =
+      session.hosts() == 1 || (session.hosts() == session.size() && !plan.options.compress);
   const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
   return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
 }
@@ -131,15 +138,21 @@ std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
   const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
   const double bucket = share * double(plan.bucket_bytes());
   RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
-  if (!session.threads_share_mpi()) ring.at_once = 1;
+  if (!session.threads_share_mpi() || plan.options.compress) ring.at_once = 1;
   return ring;
 }
 
 std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
                                   const std::optional<RingChoice>& ring) {
   if (ring) return told(*ring, plan.options.baseline);
+  if (session.hosts() > 1) return {};
+  if (plan.options.compress)
+    return {fmt::format(
+        "--compress {} changes nothing: gradients are compressed between hosts, and all ranks are "
+        "on one",
+        compression_value().write(plan.options.compress))};
   const Element element = plan.options.gradient_dtype;
-  if (element == Element::fp32 || session.hosts() > 1) return {};
+  if (element == Element::fp32) return {};
   return {fmt::format(
       "--gradient-dtype {} changes nothing: gradients travel in it between hosts, and all ranks "
       "are on one, where they are summed in fp32",
@@ -169,17 +182,18 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
                  Progress& progress)
     : plan_(plan),
       progress_(progress),
-      plans_(plans_of(session, threads)),
+      plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
       ring_(ring_of(plan, session)),
       notes_(notes_of(plan, session, ring_)),
-      communicator_(
-          communicator_of(plan, session,
-                          {.ring = ring_ ? ring_->tuning : RingTuning(),
-                           .overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
-                           .at_once = ring_ ? ring_->at_once : 1,
-                           .crowded = !threads.active_wait},
-                          progress.timeline())),
+      communicator_(communicator_of(
+          plan, session,
+          {.ring = ring_ ? ring_->tuning : RingTuning(),
+           .overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
+           .at_once = ring_ ? ring_->at_once : 1,
+           .crowded = !threads.active_wait,
+           .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
+          progress.timeline())),
       alone_(make_solo_communicator()),
       statistics_sums_(statistics_sums_of(
           plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
@@ -195,6 +209,7 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
              averaged_statistics_),
       copy_(state_),
       rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
+      compressed_sums_(*communicator_, sums_.all(), sums_.place_of(0)),
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
       no_sums_(*alone_, sums_.all()) {
   const bool averaged = averaged_statistics_.view().size() > 0;

@@ -27,6 +27,7 @@ struct Facts {
   bool on_gpu = false;
   std::vector<std::string> gpus;  ///< PCI bus ids of those it sees
 
+  std::string network;                       ///< what no two network namespaces share
   std::vector<NetworkInterface> interfaces;  ///< those of --interface, or all
   int efa_devices = 0;
   bool efa_plugin = false;  ///< NCCL would find its way to them
@@ -43,7 +44,7 @@ struct Facts {
   std::vector<std::string> unreadable;
   std::string checkpoint_dir;  ///< rank 0's; what follows, too
   std::uint64_t checkpoint = 0, checkpoint_room = 0;
-  int keep = 0;
+  int checkpoints_there = 0, keep = 0;
 
   std::string failure;   ///< why this rank cannot make a plan of the run
   int failure_code = 0;  ///< an Exit; 0: it can

@@ -102,6 +102,16 @@ int devices_in(const std::string& folder, std::string_view prefix) {
   return count;
 }
 
+int checkpoints_in(const std::string& folder) {
+  std::error_code none;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const fs::path name = entry.path().filename();
+    count += name.string().starts_with("step-") && name.extension() == ".h5";
+  }
+  return count;
+}
+
 int close_library(void* library) { return ::dlclose(library); }
 using Library = UniqueHandle<void*, close_library>;
 
@@ -136,6 +146,8 @@ void find_cpus(Facts& facts, const ThreadPlan& threads) {
 }
 
 void find_network(Facts& facts, const Options& options) {
+  std::error_code unknown;
+  facts.network = facts.machine + fs::read_symlink("/proc/self/ns/net", unknown).string();
   facts.interfaces = network_interfaces(options.interface);
   facts.efa_devices = devices_in("/sys/class/infiniband", "efa");
   facts.fast_fabric = devices_in("/sys/class/infiniband", "");
@@ -185,6 +197,7 @@ void add_plan(Facts& facts, const Plan& plan, const MpiSession& session) {
   facts.checkpoint_dir = o.checkpoint_dir;
   facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(mine));
   facts.checkpoint_room = room_in(o.checkpoint_dir);
+  facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
   facts.keep = o.keep;
 }
 

@@ -1,8 +1,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <future>
-#include <thread>
 
 #include "train/fault_report.hpp"
 #include "train/meeting.hpp"
@@ -25,7 +23,6 @@ constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy 
 constexpr int ticks_to_connect = 300;
 constexpr double patience_s = 60;        // before a rank that others wait for is told
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
-constexpr auto timeline_patience = 2s;
 
 class FirstWatch final : public Watch {
  public:
@@ -78,19 +75,10 @@ class FirstWatch final : public Watch {
     session().abort(
         Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline()));
   }
-  // Of this rank, where one is wanted. Its file system may be what the job is stuck in.
-  std::string timeline() const {
+  std::string timeline() const {  // of this rank, where one is wanted
     const Timeline* const spans = progress().timeline();
     if (spans == nullptr) return "";
-    std::promise<std::string> saved;
-    std::future<std::string> outcome = saved.get_future();
-    std::thread([spans, path = options().timeline, host = session().host(),
-                 saved = std::move(saved)]() mutable {
-      saved.set_value(save_own_timeline(*spans, path, host));
-    }).detach();
-    if (outcome.wait_for(timeline_patience) != std::future_status::ready)
-      return "no timeline: its file cannot be written in time\n";
-    return outcome.get();
+    return save_own_timeline(*spans, options().timeline, session().host()) + "\n";
   }
   // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
   // blame, those of the first ranks.

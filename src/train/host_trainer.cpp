@@ -44,13 +44,14 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   record(Doing::communication, begin, waited_s);
   seconds_.exposed += waited_s;
   seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
-  begin = Timeline::Clock::now();
+  begin += Timeline::length(waited_s);
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
     update(rate);
+    parts_.reducer.accept();
     outcome.loss += parts_.optimizer.l2_loss();
   }
   seconds_.update = watch.lap();

@@ -70,6 +70,10 @@ bool Job::resume(const Resume& how) {
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
                     brief(resumed->metadata.plans), site_.plans()));
+  if (plan_.compresses())
+    output_.note(
+        "what --compress had left out of the sums is in no checkpoint: it begins anew, so bits "
+        "differ from a training that was not interrupted");
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
                              ranks_text(static_cast<int>(resumed->metadata.world_size)),
@@ -192,6 +196,10 @@ StartRecord Job::start_record() const {
 }
 
 int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
+
+void Job::require_efficiency() const {
+  if (exit_code() == 0) efficiency_.require(log_->times());
+}
 
 LegEnd Job::end() const {
   LegEnd end{.start = start_, .end = end_, .resumed_from = resumed_from_, .exit_code = exit_code()};

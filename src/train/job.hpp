@@ -33,6 +33,8 @@ class Job {
   /// All of run() that comes before the first step. Returns the exit code; a failure ends the job
   /// as it would there.
   int rehearse(WriterProcess& writer);
+  /// After a run: ends the job where its efficiency was not what the user asks for.
+  void require_efficiency() const;
   /// What a run that is over came to.
   LegEnd end() const;
 
@@ -64,6 +66,7 @@ class Job {
   void finish_steps(Trainer& trainer);
   void tell(const StepReport& report, double stall_s, bool saving);
   void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
+  void keep_timeline();
   void note_saved(const SaveEvent& event);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);

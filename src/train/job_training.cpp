@@ -12,6 +12,7 @@
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
+#include "train/save_timeline.hpp"
 
 namespace ringtrain {
 namespace {
@@ -58,6 +59,7 @@ int Job::train() {
   } catch (const std::exception& failure) {
     // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
     // thread may be stuck in a read.
+    keep_timeline();
     session_.abort(failure);
   }
 }
@@ -105,7 +107,6 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
   if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   if (failure) throw log_->with_last_good(*failure);
-  if (exit_code() == 0) efficiency_.require(log_->times());
   return exit_code();
 }
 
@@ -142,6 +143,12 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
 void Job::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
   if (Timeline* const timeline = progress_.timeline())
     timeline->add(doing, {begin, Timeline::Clock::now(), step});
+}
+
+// Of rank 0, before all is given up.
+void Job::keep_timeline() {
+  if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
+    output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
 }
 
 void Job::tell(const StepReport& report, double stall_s, bool saving) {
@@ -209,11 +216,13 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
   }
   const std::string text =
       fmt::format("{} is not finite in step {} (loss {})", where, position.step, outcome.loss);
-  if (options().on_nan == OnNan::stop)
+  if (options().on_nan == OnNan::stop) {
+    keep_timeline();
     session_.fail_together(text +
                                "; a lower --lr or a longer --warmup-epochs may help, "
                                "--on-nan skip leaves such steps out",
                            Exit::not_finite);
+  }
   log_->event("not_finite", text + "; left out");
 }
 

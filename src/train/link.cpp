@@ -109,6 +109,7 @@ LinkVerdict judge(const LinkSituation& now) {
     return efficiency(now.step.with_batches(double(batches) / now.accumulate));
   });
   if (now.may_narrow) verdict.narrow = efficiency(now.step.with_bytes(0.5));
+  if (now.compressed) verdict.compressed = efficiency(now.step.with_bytes(*now.compressed));
   return verdict;
 }
 

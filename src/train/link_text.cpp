@@ -23,6 +23,8 @@ std::string table(const LinkVerdict& v) {
 std::string way_out(const LinkVerdict& v) {
   std::vector<std::string> ways;
   if (v.narrow && *v.narrow >= v.target) ways.emplace_back("--gradient-dtype fp16");
+  if (v.compressed && *v.compressed >= v.target)
+    ways.emplace_back("--compress powersgd:4, which learns a little otherwise");
   if (v.accumulate) ways.push_back(fmt::format("--accumulate {}", *v.accumulate));
   if (v.batch) ways.push_back(fmt::format("--batch {} where that fits into memory", *v.batch));
   const std::string goal = fmt::format("links: for {:.0f} % efficiency: ", 100 * v.target);

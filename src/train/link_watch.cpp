@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ringtrain/train/statistics.hpp"
+#include "train/gradient_matrices.hpp"
 
 namespace ringtrain {
 namespace {
@@ -18,10 +19,6 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
   for (std::size_t i = bounds.size(); i-- > 1;)
     buckets.push_back({bounds[i - 1], bounds[i] - bounds[i - 1]});
   return buckets;
-}
-
-double sum_bytes(const Range& bucket, const Plan& plan) {
-  return double(bucket.count) * double(bytes_of(plan.options.gradient_dtype));
 }
 
 double median(std::vector<double> values) { return spread_of(std::move(values)).median; }
@@ -69,7 +66,7 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
     }
   std::vector<TimedSum> sums;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (!seconds[b].empty()) sums.push_back({sum_bytes(buckets_[b], plan_), median(seconds[b])});
+    if (!seconds[b].empty()) sums.push_back({bytes_of(buckets_[b]), median(seconds[b])});
   return sums;
 }
 
@@ -97,6 +94,7 @@ void LinkWatch::look(const Position& next) {
                                .batch = plan_.share.count,
                                .accumulate = o.accumulate,
                                .may_narrow = may_narrow(),
+                               .compressed = share_compressed(),
                                .target = o.require_efficiency.value_or(usual_target)});
   if (const RingChoice* const ring = site_.ring()) verdict.ring = *ring;
   expected_step_s_ = verdict.step.step_s();
@@ -109,7 +107,26 @@ bool LinkWatch::may_narrow() const {
   const Options& o = plan_.options;
   const bool can =
       o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
-  return can && o.gradient_dtype == Element::fp32;
+  return can && o.gradient_dtype == Element::fp32 && !o.compress;
+}
+
+std::optional<double> LinkWatch::share_compressed() const {
+  const Options& o = plan_.options;
+  const bool can = o.device != Device::cuda && session_.hosts() > 1 &&
+                   o.allreduce != Allreduce::mpi && !o.compress;
+  if (!can) return std::nullopt;
+  const Compression how{.kind = Compression::Kind::powersgd, .rank = 4};
+  const double numbers =
+      travelling_numbers(how, gradient_matrices(plan_.model.graph), session_.hosts());
+  return sizeof(float) * numbers / plan_.gradient_bytes({0, plan_.model.graph.parameter_count()});
+}
+
+// As they travel: a head of results and statistics, which is part of the last bucket, as it is.
+double LinkWatch::bytes_of(const Range& bucket) const {
+  const std::size_t head = buckets_.front().end() - plan_.model.graph.parameter_count();
+  const std::size_t first = std::max(bucket.first, head);
+  return double((first - bucket.first) * sizeof(float)) +
+         plan_.gradient_bytes({first - head, bucket.end() - first});
 }
 
 // As rank 0 has it.
@@ -127,7 +144,7 @@ StepParts LinkWatch::parts(std::size_t steps) {
   StepParts step{.update_s = median(update_s_), .overlaps = site_.sums_overlap()};
   step.images_s = std::max(0.0, median(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    step.buckets.push_back({sum_bytes(buckets_[b], plan_), median(leads_s_[b])});
+    step.buckets.push_back({bytes_of(buckets_[b]), median(leads_s_[b])});
   return step;
 }
 

@@ -36,6 +36,8 @@ class LinkWatch {
   double seconds_of(const Range& bucket, Progress& progress);
   bool enough() const;
   bool may_narrow() const;
+  std::optional<double> share_compressed() const;
+  double bytes_of(const Range& bucket) const;
   StepParts parts(std::size_t steps);
 
   const Plan& plan_;

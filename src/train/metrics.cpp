@@ -204,6 +204,7 @@ void Metrics::write(const LinkVerdict& r) {
   add(record, "batch_for_target", r.batch);
   add(record, "accumulate_for_target", r.accumulate);
   add(record, "efficiency_in_16_bits", r.narrow);
+  add(record, "efficiency_compressed", r.compressed);
   append(line_of(record));
 }
 

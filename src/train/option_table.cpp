@@ -162,6 +162,10 @@ void add_communication(Table& t, Options& o) {
   t.add(o.gradient_dtype,
         {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
         enumerator<Element>());
+  t.add(
+      o.compress,
+      {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
+      compression_value());
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
   t.add(o.watchdog,
         {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},

@@ -5,6 +5,8 @@
 namespace ringtrain {
 namespace {
 
+constexpr std::int64_t most_rank = 1024;
+constexpr double least_ratio = 1e-6;
 constexpr std::int64_t most_steps = 1'000'000'000'000;
 
 template <class T>
@@ -76,6 +78,26 @@ Codec<Resume> resume_value() {
   const auto write = [](const Resume& resume) -> std::string {
     if (resume.from == Resume::From::file) return resume.file;
     return resume.from == Resume::From::newest ? "auto" : "never";
+  };
+  return {read, write};
+}
+
+Codec<Compression> compression_value() {
+  const auto read = [](const std::string& text) -> Compression {
+    const std::size_t colon = text.find(':');
+    const std::string kind = text.substr(0, colon);
+    const std::string value = colon == text.npos ? "" : text.substr(colon + 1);
+    if (text == "none") return {};
+    if (kind == "powersgd")
+      return {.kind = Compression::Kind::powersgd,
+              .rank = static_cast<int>(whole_between(value, 1, most_rank))};
+    if (kind == "topk")
+      return {.kind = Compression::Kind::topk, .ratio = number_between(value, least_ratio, 1)};
+    throw BadValue("must be none, powersgd:RANK or topk:RATIO");
+  };
+  const auto write = [](const Compression& how) -> std::string {
+    if (how.kind == Compression::Kind::powersgd) return fmt::format("powersgd:{}", how.rank);
+    return how ? fmt::format("topk:{}", how.ratio) : "none";
   };
   return {read, write};
 }

@@ -28,6 +28,7 @@ Codec<double> time_span();
 Codec<Decay> decay_value();
 Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
+Codec<Compression> compression_value();
 
 /// How activations are stored on a GPU; auto is fp16.
 Element element_of(Precision precision);

@@ -117,6 +117,7 @@ class Parser {
   void exclude(const std::string& one, const std::string& other, std::string_view why) const;
   void need(const std::string& name, bool kept, std::string_view why) const;
   void check_contradictions() const;
+  void check_compression() const;
   void check_checkpoint_options() const;
   void check_supervised() const;
 
@@ -234,7 +235,27 @@ void Parser::check_contradictions() const {
   if (o.gradient_dtype != Element::fp32 && o.allreduce == Allreduce::mpi)
     throw usage("--gradient-dtype with --allreduce mpi",
                 "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
+  check_compression();
   check_checkpoint_options();
+}
+
+void Parser::check_compression() const {
+  const Options& o = request_.options;
+  if (!o.compress) return;
+  if (o.allreduce == Allreduce::mpi)
+    throw usage(
+        "--compress with --allreduce mpi",
+        "MPI sums what it is given; --allreduce ring compresses what travels between hosts");
+  if (o.gradient_dtype != Element::fp32)
+    throw usage("--compress with --gradient-dtype",
+                "what is left of compressed gradients travels in fp32; give one of them");
+  if (o.verify_resume)
+    throw usage("--verify-resume with --compress",
+                "what compression left out is in no checkpoint, so a resumed training has other "
+                "bits; give one of them");
+  if (o.plan_device)
+    throw usage("--compress with --plan-device",
+                "gradients are compressed between hosts of CPUs only; give one of them");
 }
 
 void Parser::check_checkpoint_options() const {

@@ -7,6 +7,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "train/cache_folder.hpp"
+#include "train/gradient_matrices.hpp"
 #include "train/model_source.hpp"
 #include "train/option_values.hpp"
 
@@ -189,8 +190,17 @@ std::size_t Plan::bucket_bytes() const {
   return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
+double Plan::gradient_bytes(const Range& gradients) const {
+  if (!compresses()) return double(gradients.count) * double(bytes_of(options.gradient_dtype));
+  std::vector<GradientMatrix> matrices = gradient_matrices(model.graph);
+  std::erase_if(matrices, [&](const GradientMatrix& matrix) {
+    return matrix.first < gradients.first || matrix.first >= gradients.end();
+  });
+  return travelling_numbers(options.compress, matrices, hosts) * sizeof(float);
+}
+
 double Plan::sum_bytes() const {
-  return double(model.graph.parameter_count() * bytes_of(options.gradient_dtype)) +
+  return gradient_bytes({0, model.graph.parameter_count()}) +
          double(model.graph.statistic_count() * sizeof(float));
 }
 
@@ -225,6 +235,10 @@ void check_device(const Options& o) {
   if (gpu && !nccl && o.allreduce != Allreduce::automatic)
     throw Error(Exit::usage, "--allreduce " + enumerator<Allreduce>().write(o.allreduce),
                 "sums between CPUs, but this run computes on GPUs; leave it out or say nccl");
+  if (gpu && o.compress)
+    throw Error(Exit::usage, "--compress",
+                "is for sums between hosts of CPUs, but this run computes on GPUs; leave it out, "
+                "--gradient-dtype fp16 halves what travels");
   if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
     throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");

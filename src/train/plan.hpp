@@ -20,6 +20,7 @@ struct Plan {
   std::unique_ptr<Dataset> training;
   std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
+  int hosts = 1;
   int global_batch = 0;  ///< samples of all ranks and micro-steps in one step
   int micro_batch = 0;   ///< of all ranks in one micro-step
   Share share;           ///< this rank's of a micro-step
@@ -34,6 +35,10 @@ struct Plan {
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
   std::size_t bucket_bytes() const;
+  /// Whether gradients travel compressed.
+  bool compresses() const { return options.compress && hosts > 1; }
+  /// Of these gradients, as they travel. They are of whole tensors.
+  double gradient_bytes(const Range& gradients) const;
   /// What a rank gives to the sums of a step: gradients, as they travel, and statistics.
   double sum_bytes() const;
   /// What the user should know of the plan before training, line by line.

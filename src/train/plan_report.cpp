@@ -10,6 +10,7 @@
 #include "ringtrain/compute/gpu_planner.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "train/gradient_matrices.hpp"
 #include "train/model_source.hpp"
 #include "train/option_values.hpp"
 
@@ -31,6 +32,7 @@ struct Subject {
   bool averaged = false;     // --ema
   bool accumulates = false;  // --accumulate above 1
   Element gradient_dtype = Element::fp32;
+  Compression compress = {};
   BatchNorms batch_norms = BatchNorms::each_rank;
 
   // fp32 numbers a parameter that the optimizer keeps beside it.
@@ -43,7 +45,19 @@ struct Subject {
   double state_bytes() const {
     const std::size_t rounded = gradient_dtype == Element::fp32 ? 0 : bytes_of(gradient_dtype);
     return double(parameters()) * double((2 + accumulates + slots()) * sizeof(float) + rounded) +
-           double(statistic_buffers() * model.graph.statistic_count() * sizeof(float));
+           double(statistic_buffers() * model.graph.statistic_count() * sizeof(float)) +
+           left_over_bytes();
+  }
+  // Of one rank a host: of the last step and the one under way.
+  double left_over_bytes() const {
+    std::size_t numbers = 0;
+    for (const GradientMatrix& matrix : gradient_matrices(model.graph))
+      numbers += left_over_count(compress, matrix);
+    return double(2 * numbers * sizeof(float));
+  }
+  // What each of two hosts gives to the sums.
+  double travelling_bytes() const {
+    return sizeof(float) * travelling_numbers(compress, gradient_matrices(model.graph), 2);
   }
   // The running ones and their average, those of the batch, and their sums over the ranks.
   std::size_t statistic_buffers() const { return 3 + averaged; }
@@ -70,6 +84,7 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
   s.accumulates = o.accumulate > 1;
   if (o.plan_device) s.gradient_dtype = o.gradient_dtype;  // between CPUs it takes no memory
+  s.compress = o.compress;
   if (o.sync_batchnorm) s.batch_norms = BatchNorms::all_ranks;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
@@ -197,6 +212,13 @@ RankMemory rank_memory(const Subject& s, const Options& o) {
           .program = program_bytes};
 }
 
+std::string travel_line(const Subject& s) {
+  if (!s.compress) return "";
+  const double all = double(s.parameters() * sizeof(float)), bytes = s.travelling_bytes();
+  return fmt::format("between two hosts: {:.2f} MB of gradients a step, {:.1f} % of {:.2f} MB\n",
+                     bytes / mega, 100 * bytes / all, all / mega);
+}
+
 std::string cpu_report(const Options& o) {
   const Subject s = subject_of(o, std::nullopt);
   const RankMemory memory = rank_memory(s, o);
@@ -209,7 +231,7 @@ std::string cpu_report(const Options& o) {
          memory_line("batches", memory.batches) +
          memory_line("two slots for checkpoints", memory.slots) +
          memory_line("the program and its libraries, about", memory.program) +
-         memory_line("in all", memory.total());
+         memory_line("in all", memory.total()) + travel_line(s);
 }
 
 }  // namespace

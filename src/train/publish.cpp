@@ -26,11 +26,12 @@ std::string why_unwritable(const std::string& path) {
 
 std::string publish(const std::string& path, const std::function<void(std::ostream&)>& write) {
   const std::string temporary = temporary_of(path);
+  errno = 0;
   std::ofstream file(temporary, std::ios::trunc);
   write(file);
   file.close();
   if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return "";
-  const std::string reason = std::generic_category().message(errno);
+  const std::string reason = errno != 0 ? std::generic_category().message(errno) : "cut short";
   std::remove(temporary.c_str());
   return reason;
 }

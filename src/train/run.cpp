@@ -123,8 +123,10 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
-    return make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(), session.size(),
-                     [&](const std::string& line) { output->note(line); });
+    Plan plan = make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
+                          session.size(), [&](const std::string& line) { output->note(line); });
+    plan.hosts = session.hosts();
+    return plan;
   };
   const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
   if (doctor)
@@ -153,7 +155,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   watchdog.watch_gpu(site->gpu_bus_id());
   Job job(plan, *site, session, watchdog, *output, since_start);
   if (doctor) return job.rehearse(writer);
-  return run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
+  const int code = run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
+  job.require_efficiency();
+  return code;
 }
 
 }  // namespace ringtrain

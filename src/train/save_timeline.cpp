@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <set>
+#include <thread>
 
 #include "ringtrain/base/text.hpp"
 #include "train/publish.hpp"
@@ -14,6 +16,7 @@
 namespace ringtrain {
 namespace {
 
+using namespace std::chrono_literals;
 using Spans = std::vector<Timeline::Span>;
 
 constexpr std::size_t spans_a_chunk = 4096;  // that rank 0 holds of each rank
@@ -126,15 +129,30 @@ SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
   return {true, fmt::format("timeline: {}; {}", path, about(timeline, doubt_s))};
 }
 
-std::string save_own_timeline(const Timeline& timeline, const std::string& path,
-                              const std::string& host) {
+namespace {
+
+std::string write_own(const Timeline& timeline, const std::string& path, const std::string& host) {
   const Spans spans = in_order(timeline.spans());
   const std::string reason = publish(path, [&](std::ostream& file) {
     file << trace_head() << trace_names(0, host, rows_of(spans));
     for (const Timeline::Span& span : spans) file << trace_span(0, span, origin_of(spans));
     file << trace_tail("rank 0 alone: the job ended before the others' spans came");
   });
-  return reason.empty() ? fmt::format("rank 0's own timeline is in {}\n", path) : "";
+  if (!reason.empty()) return fmt::format("no timeline: {}: {}", path, reason);
+  return fmt::format("rank 0's own timeline is in {}", path);
+}
+
+}  // namespace
+
+std::string save_own_timeline(const Timeline& timeline, const std::string& path,
+                              const std::string& host) {
+  std::promise<std::string> written;
+  std::future<std::string> outcome = written.get_future();
+  std::thread([&timeline, path, host, written = std::move(written)]() mutable {
+    written.set_value(write_own(timeline, path, host));
+  }).detach();
+  if (outcome.wait_for(2s) == std::future_status::ready) return outcome.get();
+  return "no timeline: its file cannot be written in time";
 }
 
 }  // namespace ringtrain

@@ -17,7 +17,9 @@ SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
                             const ClockOffset& before, const ClockOffset& after,
                             const MpiSession& session);
 
-/// The same of this rank alone, which is the first, while others may be stuck. From any thread.
+/// The same of this rank alone, which is the first, before the job is given up: others may be
+/// stuck, and so may the file system, which is waited for 2 s. What became of it, as a line.
+/// `timeline` outlives the process's threads. From any thread.
 std::string save_own_timeline(const Timeline& timeline, const std::string& path,
                               const std::string& host);
 

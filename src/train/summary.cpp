@@ -57,8 +57,10 @@ std::string summary_table(const Summary& s) {
     text += fmt::format("  {:<18} {:.1f} ms expected, was {:.1f} ms\n", "step",
                         1e3 * s.steps_s->first, 1e3 * s.steps_s->second);
   if (s.sums)
-    text += fmt::format("  {:<18} {:.0f} MB/s of bus bandwidth, {:.1f} % of the time exposed\n",
-                        "sums", 1e-6 * s.sums->bus_bandwidth, 100 * s.sums->exposed_share);
+    text += fmt::format(
+        "  {:<18} {:.0f} MB/s of bus bandwidth with waits for slower ranks, {:.1f} % of the time "
+        "exposed\n",
+        "sums", 1e-6 * s.sums->bus_bandwidth, 100 * s.sums->exposed_share);
   if (s.accuracy)
     text += fmt::format("  {:<18} top-1 {:.2f} %, top-5 {:.2f} % of {} images\n", "accuracy",
                         100 * s.accuracy->top1, 100 * s.accuracy->top5, s.accuracy->examples);

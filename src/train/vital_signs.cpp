@@ -93,7 +93,9 @@ void VitalSigns::look_at_process(double seconds) {
   vitals_[Vital::resident] +=
       seconds * resident_pages(Text(memory_)) * double(::sysconf(_SC_PAGESIZE));
   vitals_[Vital::throttled] = throttled_s(Text(quota_));
-  vitals_[Vital::round_trip] += seconds * slowest_round_trip_s();
+  const Connections connections = look_at_connections();
+  vitals_[Vital::round_trip] += seconds * connections.slowest_round_trip_s;
+  vitals_[Vital::sending] = connections.sending_s;
 }
 
 void VitalSigns::look_at_gpu(double seconds) {

@@ -29,6 +29,7 @@ constexpr std::array<Kind, vital_count> kinds = {{
     {"TCP segments sent again", "a second", 1, 5},
     {"packets over the instance's network allowance", "a second", 1, 1},
     {"slowest round trip", "ms", 1e3, 1},
+    {"data under way to other hosts", "% of the time", 100, 20},
     {"GPU clock", "MHz", 1e-6, 100, true, 1.05},
     {"GPU slowed down by heat", "% of the time", 100, 10},
     {"GPU slowed down by its power limit", "% of the time", 100, 10},

@@ -24,11 +24,12 @@ enum class Vital : std::uint8_t {
   retransmitted,  ///< TCP segments that were sent again
   allowance,      ///< packets that an instance's network allowance held up
   round_trip,     ///< seconds, of the slowest TCP connection of the process
+  sending,        ///< seconds in which data was under way to other hosts
   gpu_clock,      ///< hertz
   gpu_hot,        ///< seconds in which heat slowed the GPU down
   gpu_power,      ///< seconds in which a limit of power slowed it down
 };
-inline constexpr std::size_t vital_count = 17;
+inline constexpr std::size_t vital_count = 18;
 
 /// Sums since the process began. What has a value rather than a count is summed over time, so that
 /// for all of them a difference over the seconds between is the mean.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "train/slow_downs.hpp"
 
@@ -83,6 +84,42 @@ std::string name_of(const std::vector<Growth>& ranks, std::size_t of_all,
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+double sending_share(const ThreeMoments& m, std::size_t rank) {
+  const Vitals &start = m.start[rank].vitals, &now = m.now[rank].vitals;
+  return (now[Vital::sending] - start[Vital::sending]) / (now.seconds - start.seconds);
+}
+
+/// Who sends while all others mostly wait for it.
+struct Sender {
+  std::size_t rank = 0;
+  double share = 0, others = 0;  ///< of the time; at most, on other hosts
+};
+
+// Before a slow link data is under way all the time, before others only for as long as they take.
+std::optional<Sender> busiest_sender(const ThreeMoments& m, const std::vector<Growth>& ranks,
+                                     const std::vector<std::string>& hosts) {
+  constexpr double enough = 0.5, clearly = 1.4;
+  Sender found;
+  for (const Growth& g : ranks)
+    if (const double share = sending_share(m, g.rank); share > found.share)
+      found = {.rank = g.rank, .share = share};
+  for (const Growth& g : ranks)
+    if (hosts[g.rank] != hosts[found.rank])
+      found.others = std::max(found.others, sending_share(m, g.rank));
+  if (found.share < enough || found.share < clearly * found.others) return {};
+  return found;
+}
+
+std::string text_of(const Sender& sender, const std::vector<std::string>& hosts) {
+  return fmt::format("; {} sends {:.0f} % of the time, others {:.0f} %: they wait for its link",
+                     hosts[sender.rank], 100 * std::min(sender.share, 1.0), 100 * sender.others);
+}
+
+std::vector<Growth> only(std::size_t rank, std::vector<Growth> of) {
+  std::erase_if(of, [=](const Growth& g) { return g.rank != rank; });
+  return of;
+}
+
 // What moved where most did: ranks of a host see the same.
 std::string moved_with_it(const ThreeMoments& m, const std::vector<Growth>& ranks, bool waiting,
                           const std::vector<std::string>& hosts) {
@@ -92,8 +129,9 @@ std::string moved_with_it(const ThreeMoments& m, const std::vector<Growth>& rank
     std::vector<Moved> moved =
         worse(m.usual[g.rank].vitals, m.start[g.rank].vitals, m.now[g.rank].vitals);
     // Who waits for others sends less, too: that tells something of the network alone.
-    if (!waiting)
-      std::erase_if(moved, [](const Moved& one) { return one.vital == Vital::network; });
+    std::erase_if(moved, [=](const Moved& one) {
+      return one.vital == Vital::sending || (!waiting && one.vital == Vital::network);
+    });
     if (moved.size() > most.size()) most = std::move(moved), where = g.rank;
   }
   if (most.empty()) return "nothing else was seen to move";
@@ -118,11 +156,14 @@ std::string what_grew(const ThreeMoments& moments, const std::vector<std::string
   const bool waiting = blamed.empty();
   if (waiting) blamed = all;
   const Phase phase = most_grown(blamed);
-  return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}; {}", words_of(phase),
+  const auto sender = waiting ? busiest_sender(moments, all, hosts) : std::nullopt;
+  const std::vector<Growth> moved = sender ? only(sender->rank, all) : blamed;
+  return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}", words_of(phase),
                      1e3 * mean_s(blamed, &Growth::usual, phase),
                      1e3 * mean_s(blamed, &Growth::now, phase), name_of(blamed, all.size(), hosts),
                      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
-                     moved_with_it(moments, blamed, waiting, hosts));
+                     sender ? text_of(*sender, hosts) : "",
+                     moved_with_it(moments, moved, waiting, hosts));
 }
 
 }  // namespace ringtrain

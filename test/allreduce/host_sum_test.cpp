@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <memory>
+#include <optional>
 
 #include "allreduce/topology.hpp"
 #include "support/sum_values.hpp"
@@ -24,7 +25,8 @@ struct ThreadHosts {
   }
 
   // Sums values[rank] in place over all ranks, cut into `buffers`.
-  void sum(std::vector<std::vector<float>>& values, std::size_t buffers) {
+  void sum(std::vector<std::vector<float>>& values, std::size_t buffers,
+           const CompressedGradients& compressed = {}) {
     const std::size_t count = values.front().size(), stride = count + 16;
     std::vector<float> memory(values.size() * stride);
     for (std::size_t r = 0; r < values.size(); ++r)
@@ -42,13 +44,18 @@ struct ThreadHosts {
                                                   here.host);
         ring = std::make_unique<Ring>(*link);
       }
-      HostSum host_sum(here.place, local, true, ring.get(), {});
+      std::optional<CompressedLane> lane;
+      if (ring && compressed.how)
+        lane.emplace(compressed, here.place.rank, here.place.lanes, *ring);
+      HostSum host_sum(here.place, local, true, ring.get(), {}, nullptr, lane ? &*lane : nullptr);
       std::vector<ReplicaSum> sums;
       for (std::size_t k = 0; k < buffers; ++k) {
         const Range part = part_of(count, k, buffers);
         sums.push_back({{&memory[first * stride + part.first], static_cast<std::ptrdiff_t>(stride),
                          here.place.size},
-                        part.count});
+                        part.count,
+                        Element::fp32,
+                        compressed.how ? std::optional(part.first) : std::nullopt});
       }
       host_sum.sum(sums);
       // At once: what others have not written by now comes too late.
@@ -113,6 +120,30 @@ TEST_CASE("HostSum: several ranks on several hosts end with equal bits, every ti
 
   for (const auto& result : once) REQUIRE(same_bits(result, once.front()));
   REQUIRE(same_bits(again.front(), once.front()));
+}
+
+TEST_CASE("HostSum: what travels compressed is first summed on each host, and then all have it") {
+  const auto hosts = GENERATE(std::vector<int>{1, 1}, std::vector<int>{2, 2},
+                              std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
+  const double ratio = GENERATE(1.0, 0.1);
+  CAPTURE(hosts, ratio);
+  constexpr std::size_t count = 960, buffers = 3;
+  CompressedGradients compressed{{.kind = Compression::Kind::topk, .ratio = ratio}, {}};
+  for (std::size_t first = 0; first < count; first += 80)
+    compressed.matrices.push_back(
+        {first, first % 240 == 0 ? 1u : 8u, first % 240 == 0 ? 80u : 10u});
+  ThreadHosts threads(hosts);
+  const int ranks = static_cast<int>(threads.host_of.size());
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < ranks; ++rank) values.push_back(exact_values(count, rank));
+
+  threads.sum(values, buffers, compressed);
+
+  const auto exact = exact_sums(count, ranks);
+  std::size_t arrived = 0;
+  for (std::size_t i = 0; i < count; ++i) arrived += values[0][i] == exact[i] && exact[i] != 0;
+  CHECK(arrived == (ratio == 1 ? count - 1 : 4 * 80 + 8 * 8));
+  for (const auto& result : values) REQUIRE(same_bits(result, values.front()));
 }
 
 TEST_CASE("HostSum: ranks that have lost step are told, not summed") {

@@ -121,6 +121,28 @@ TEST_CASE("Ring: 16 and 32 bits take turns on one link, and what is not finite a
   }
 }
 
+TEST_CASE("Ring: gathers a block of every rank") {
+  const int ranks = GENERATE(1, 2, 3, 5);
+  const std::size_t count = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{1000});
+  CAPTURE(ranks, count);
+  const auto block = [&](int rank) { return static_cast<std::ptrdiff_t>(count) * rank; };
+  std::vector<float> expected;
+  for (int rank = 0; rank < ranks; ++rank)
+    std::ranges::copy(rough_values(count, rank), std::back_inserter(expected));
+  std::vector<std::vector<float>> blocks(static_cast<std::size_t>(ranks),
+                                         std::vector<float>(expected.size()));
+
+  ThreadRing threads(ranks);
+  on_threads(ranks, [&](int rank) {
+    ThreadRing::Link link(threads, rank);
+    auto& mine = blocks[static_cast<std::size_t>(rank)];
+    std::ranges::copy(rough_values(count, rank), mine.begin() + block(rank));
+    Ring(link).gather(mine);
+  });
+
+  for (const auto& result : blocks) CHECK(same_bits(result, expected));
+}
+
 TEST_CASE("Ring: sends no more than a window ahead of what it receives") {
   struct SilentLink final : RingLink {
     int rank() const override { return 0; }

@@ -33,6 +33,12 @@ check "a signal: the newest spans are there" has "^timeline: t.json; .*newest 20
 "$python" "$here/check_timeline.py" t.json --ranks 2 >log 2>&1
 check "a signal: the trace is as it should" test $? -eq 0
 
+job --steps 60 --lr 1e6 --timeline t.json
+check "a run that fails: exit code $?" test $? -eq 76
+check "a run that fails: rank 0's spans are there" has "^rank 0's own timeline is in t.json$"
+"$python" -c 'import json; assert {e["pid"] for e in json.load(open("t.json"))["traceEvents"]} == {0}' >log 2>&1
+check "a run that fails: the trace is of rank 0" test $? -eq 0
+
 job --steps 1 --timeline nowhere/t.json
 check "a folder that is not there: exit code $?" test $? -eq 75
 check "a folder that is not there: is told" has "^train: .*--timeline nowhere/t.json: No such file"

@@ -15,6 +15,7 @@ Facts well(int host = 0) {
   Facts f;
   f.host = "node" + std::to_string(host);
   f.machine = "kernel" + std::to_string(host);
+  f.network = f.machine + "net";
   f.host_number = host;
   f.cpus = {0};
   f.cpus_of_job = 8;
@@ -161,6 +162,10 @@ TEST_CASE("doctor: an address that two hosts have is no way between them") {
   CHECK_THAT(finding(ranks).what, Contains("2 hosts have the address 172.17.0.1 (docker0)"));
   CHECK_THAT(finding(ranks).advice, Contains("--interface eth0"));
   CHECK(findings({ranks[0]}).empty());  // one host needs no network
+
+  for (Facts& rank : ranks) rank.network = rank.machine = "both";  // two containers of one network
+  CHECK(findings(ranks).size() == 1);
+  CHECK(finding(ranks).weight == Weight::note);
 }
 
 TEST_CASE("doctor: slow networks, by themselves or beside others") {
@@ -239,7 +244,13 @@ TEST_CASE("doctor: room for the checkpoints that stay and one more") {
   CHECK(findings({f}).empty());
 
   f.checkpoint_room = 399;
-  CHECK_THAT(finding({f}).what, Contains("room for 3 checkpoints, --keep 3 needs 4"));
+  CHECK_THAT(finding({f}).what, Contains("room for 3 more checkpoints, --keep 3 needs 4"));
+  f.checkpoints_there = 1;
+  CHECK(findings({f}).empty());
+
+  f.checkpoints_there = 9;
+  f.checkpoint_room = 99;
+  CHECK_THAT(finding({f}).what, Contains("room for 0 more checkpoints, --keep 3 needs 1"));
 }
 
 TEST_CASE("doctor: slow clocks and stolen time are noted") {

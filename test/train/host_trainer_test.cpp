@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstring>
 
-#include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 
@@ -24,18 +23,30 @@ Graph network() {
   return std::move(g).finish();
 }
 
+struct Alone final : Communicator {
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Memory& memory() override { return host; }
+  void broadcast(View, int) override {}
+  void start_sum(View) override {}
+  void finish() override {}
+  void accept() override { ++accepted; }
+
+  HostMemory host;
+  int accepted = 0;
+};
+
 // One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
 struct Rig {
   Rig(int micro_batch, int accumulate, OptimizerSettings settings = {})
       : graph(network()),
         data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
-        communicator(make_communicator("solo", session)),
         parameters(memory.allocate(graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
         averaged_statistics(memory.allocate(settings.ema > 0 ? graph.statistic_count() : 0)),
         batch_statistics(memory.allocate(graph.statistic_count())),
         sums(memory, graph.parameter_count(), graph.statistic_count()),
-        reducer(*communicator, sums.all(), 64) {
+        reducer(communicator, sums.all(), 64) {
     initialise(graph, 1, parameters.view().host(), statistics.view().host());
     optimizer.emplace(settings, parameters, sums.gradients(), memory);
     const auto backend = make_reference_backend();
@@ -59,11 +70,10 @@ struct Rig {
     return {host.begin(), host.end()};
   }
 
-  MpiSession session;
   HostMemory memory;
   Graph graph;
   std::unique_ptr<Dataset> data;
-  std::unique_ptr<Communicator> communicator;
+  Alone communicator;
   Buffer parameters, statistics, averaged_statistics, batch_statistics;
   StepSums sums;
   GradientReducer reducer;
@@ -83,6 +93,7 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
 
   CHECK(outcome.loss > 0);
+  CHECK(rig.communicator.accepted == 1);
   CHECK_FALSE(outcome.stop);
   CHECK(rig.trainer->position().step == 1);
   CHECK(rig.trainer->position().samples == 4);
@@ -145,6 +156,7 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
 
   CHECK(outcome.not_finite);
+  CHECK(rig.communicator.accepted == 0);
   CHECK(rig.trainer->position().step == 1);
   const auto after = rig.values();
   CHECK(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)) == 0);

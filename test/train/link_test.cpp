@@ -133,6 +133,18 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
   CHECK_THAT(told(verdict, false)[1], Contains("--gradient-dtype fp16"));
 }
 
+TEST_CASE("link: compressed gradients are offered where there are any, and suffice") {
+  LinkSituation now = three_buckets();
+  now.compressed = GENERATE(0.1, 1.0);
+
+  const LinkVerdict verdict = judge(now);
+
+  CHECK(*verdict.compressed ==
+        Approx(forecast(now.step.with_bytes(*now.compressed), now.link).efficiency()));
+  const bool offered = told(verdict, false)[1].find("--compress powersgd:4") != std::string::npos;
+  CHECK(offered == (now.compressed == 0.1));
+}
+
 TEST_CASE("link: a target that nothing reaches is said to be out of reach") {
   LinkSituation now = three_buckets();
   now.step.images_s = 0;  // and so no batch makes computing longer

@@ -66,6 +66,8 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--allreduce ring",
                                         "--bucket-mb 2",
                                         "--gradient-dtype bf16",
+                                        "--compress powersgd:4",
+                                        "--compress topk:0.01",
                                         "--interface eth0",
                                         "--watchdog off",
                                         "--checkpoint-dir d",
@@ -216,6 +218,17 @@ TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK(refusal("--device cpu --gradient-dtype fp16") == "accepted");
   CHECK_THAT(refusal("--allreduce mpi --gradient-dtype bf16"), Contains("--allreduce ring"));
   CHECK(refusal("--device cpu --gradient-dtype fp32") == "accepted");
+  for (const char* line : {"--compress zip", "--compress powersgd", "--compress powersgd:0",
+                           "--compress topk:0", "--compress topk:1.5", "--compress topk:x"})
+    CHECK_THAT(refusal(line), Contains("--compress"));
+  CHECK_THAT(refusal("--compress zip:3"), Contains("none, powersgd:RANK or topk:RATIO"));
+  CHECK(options("--compress powersgd:2").compress ==
+        Compression{.kind = Compression::Kind::powersgd, .rank = 2});
+  CHECK(options("--compress none").compress == Compression{});
+  CHECK_THAT(refusal("--compress topk:0.1 --allreduce mpi"), Contains("--allreduce ring"));
+  CHECK_THAT(refusal("--compress topk:0.1 --gradient-dtype fp16"), Contains("give one"));
+  CHECK_THAT(refusal("--compress topk:0.1 --verify-resume"), Contains("no checkpoint"));
+  CHECK_THAT(refusal("--compress topk:0.1 --plan --plan-device h100"), Contains("CPUs only"));
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
   CHECK_THAT(refusal("--optimizer larch"),
              Contains("sgd, momentum, nesterov, rmsprop, adam, adamw, lars"));
@@ -331,7 +344,7 @@ TEST_CASE("options: the canonical configuration has what changes the numbers and
             "--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
             "--data-threads 3 --max-time 9s --metrics m --interface e --watchdog off")) == base);
   for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
-                           "--gradient-dtype fp16"})
+                           "--gradient-dtype fp16", "--compress topk:0.5"})
     CHECK(canonical_config(options(line)) != base);
   CHECK(canonical_config(options("--data cifar10:/here")) ==
         canonical_config(options("--data cifar10:/there")));

@@ -57,6 +57,16 @@ TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory")
   CHECK(plan_report(o) == fp32);
 }
 
+TEST_CASE("plan: compressed gradients take memory, and few bytes") {
+  Options o = planned("resnet20", std::nullopt);
+  const double before = rank_memory(o).state;
+  o.compress = {.kind = Compression::Kind::topk, .ratio = 0.01};
+
+  CHECK_THAT(plan_report(o), Contains("between two hosts: 0.03 MB of gradients a step, 2.5"));
+  CHECK(rank_memory(o).state - before > 2 * 4 * 260'000);
+  CHECK(rank_memory(o).state - before < 2 * 4 * 270'000);
+}
+
 TEST_CASE("plan: an unknown GPU is refused with the known names") {
   CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
 }

@@ -65,6 +65,29 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
   CHECK(plan.model.classes == 10);
 }
 
+TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
+  Options o = options("resnet20");
+  const std::size_t parameters = make_plan(o, 1, 0, 2).model.graph.parameter_count();
+  o.compress = {.kind = Compression::Kind::powersgd, .rank = 1};
+  Plan plan = make_plan(o, 1, 0, 2);
+
+  CHECK(plan.gradient_bytes({0, parameters}) == 4.0 * double(parameters));  // on one host
+  plan.hosts = 2;
+  const double bytes = plan.gradient_bytes({0, parameters});
+  CHECK(bytes < 0.1 * 4 * double(parameters));
+  CHECK(plan.gradient_bytes({0, 432}) == 4 * (16 + 27));  // the first convolution
+  CHECK(plan.gradient_bytes({0, 432}) + plan.gradient_bytes({432, parameters - 432}) == bytes);
+}
+
+TEST_CASE("plan: gradients between GPUs are not compressed") {
+  Options o = options("mlp");
+  o.device = Device::cuda;
+  o.compress = {.kind = Compression::Kind::topk, .ratio = 0.1};
+
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 2),
+                    Catch::Contains("--compress: is for sums between hosts of CPUs"));
+}
+
 TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
   Options o = options("cifar10_cnn");
   o.optimizer = OptimizerKind::lars;

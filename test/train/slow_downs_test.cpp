@@ -105,6 +105,19 @@ TEST_CASE("slow-downs: what grew, and where") {
         "exposed communication grew from 1.0 to 41.0 ms a step on all ranks, and no rank's own "
         "work "
         "did; with it moved, on b: TCP segments sent again 0 -> 30 a second"},
+       {{.ranks = {2},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.04,
+         .vital = Vital::sending,
+         .a_second = 0.9},
+        "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
+        "for its link; nothing else was seen to move"},
+       {{.ranks = {1, 2},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.04,
+         .vital = Vital::sending,
+         .a_second = 0.9},
+        "and no rank's own work did; nothing else was seen to move"},
        {{.ranks = {1},
          .phase = Phase::comm_exposed,
          .extra_s = 0.01,

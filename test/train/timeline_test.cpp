@@ -136,6 +136,6 @@ TEST_CASE("timeline: rank 0 can write its own part, with nobody's help") {
   Timeline timeline(10);
   timeline.add(Doing::step, start, 1, 1);
 
-  CHECK(save_own_timeline(timeline, file, "host") == "rank 0's own timeline is in " + file + "\n");
+  CHECK(save_own_timeline(timeline, file, "host") == "rank 0's own timeline is in " + file);
   CHECK(spans_in(parsed(file)).size() == 1);
 }

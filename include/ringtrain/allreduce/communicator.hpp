@@ -5,9 +5,9 @@
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank(), size(), overlaps(), check() and
-/// cancel() is collective: all ranks call it, in the same order, with views of equal size in the
-/// same kind of memory.
+/// The ranks of one training job. Every member but rank(), size(), overlaps(), accept(), check()
+/// and cancel() is collective: all ranks call it, in the same order, with views of equal size in
+/// the same kind of memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -26,6 +26,14 @@ class Communicator {
   /// As start_sum(), but between hosts the numbers travel as `element`, where the communicator can:
   /// a ring between CPUs does. Same bits on all ranks.
   virtual void start_rounded_sum(View gradients, Element /*element*/) { start_sum(gradients); }
+  /// As start_sum(), but between hosts the numbers travel compressed, where the communicator was
+  /// made for that (CommunicatorOptions::compressed). They are gradients `first` and those behind
+  /// it, of whole matrices. What is left out is added to the next sum, if accept() comes between.
+  virtual void start_compressed_sum(View gradients, std::size_t /*first*/) { start_sum(gradients); }
+  /// The finished sums of all gradients were used: compressed ones count. Not collective.
+  virtual void accept() {}
+  /// Compressed sums begin anew: nothing was left out before.
+  virtual void forget() {}
   /// Starts averaging 16-bit gradients, otherwise as start_sum(): each number is divided by the
   /// ranks before it is added, so that sums of fp16 do not overflow. Between GPUs only; throws
   /// Error elsewhere.

@@ -32,6 +32,9 @@ class GradientReducer {
   /// Starts the sum of what is left and waits for all sums of this step.
   void finish();
 
+  /// The sums of this step were used: what compression left out of them is due in the next.
+  void accept() { communicator_.accept(); }
+
   /// How long before finish() each sum of the last step was started, in seconds and in their order.
   std::vector<double> leads_s() const;
   /// That of the first; 0 where there was none.

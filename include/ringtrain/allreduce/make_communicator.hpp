@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ringtrain/allreduce/communicator.hpp"
+#include "ringtrain/allreduce/compression.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/allreduce/ring.hpp"
 #include "ringtrain/base/time_span.hpp"
@@ -34,6 +35,8 @@ struct CommunicatorOptions {
   /// other leave theirs at once. Changes speed, never the result.
   bool crowded = false;
   GpuSums gpu = {};
+  /// "ring": for start_compressed_sum(). On one host nothing is compressed.
+  CompressedGradients compressed = {};
   /// "ring": is told of each sum and its bytes, by the thread that sums: this one in finish() where
   /// there is one host or no overlap, else one of `at_once`, which are numbered from 0. Sums that
   /// lie beside each other in shared memory are one.

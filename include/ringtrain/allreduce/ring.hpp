@@ -54,6 +54,11 @@ class Ring {
   /// `data` may be written again. `wire`: what the numbers are rounded to on their way. A running
   /// sum is rounded once a rank that it passes, the sum itself once, so that all have the same.
   void sum(std::span<float> data, Element wire = Element::fp32);
+  /// `blocks`: one of each rank, equally long, of which this rank's is there. Collective, with the
+  /// same size on all ranks. Waits until all are.
+  void gather(std::span<float> blocks);
+  int rank() const { return link_.rank(); }
+  int size() const { return link_.size(); }
 
  private:
   RingLink& link_through(Element wire);

@@ -5,7 +5,15 @@
 namespace ringtrain {
 
 /// What a random number is for: the streams of different purposes never meet.
-enum class Purpose : std::uint32_t { initialise, order, augment, dropout, synthetic, shapes };
+enum class Purpose : std::uint32_t {
+  initialise,
+  order,
+  augment,
+  dropout,
+  synthetic,
+  shapes,
+  compression
+};
 
 /// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11): random
 /// numbers as a pure function of a key and a counter, so that no thread, rank or history can change

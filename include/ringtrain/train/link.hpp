@@ -77,6 +77,8 @@ struct LinkVerdict {
   /// already, or up to 1024 times as much does not.
   std::optional<int> batch = {}, accumulate = {};
   std::optional<double> narrow = {};  ///< efficiency with gradients in 16 bits, where there are any
+  /// Efficiency with compressed gradients, where they can be, if compressing took no time.
+  std::optional<double> compressed = {};
   std::optional<RingChoice> ring = {};  ///< how sums travel between hosts, where that was measured
 
   bool well() const { return step.efficiency() >= target; }
@@ -89,6 +91,8 @@ struct LinkSituation {
   int ranks = 1;
   int batch = 1, accumulate = 1;  ///< of a rank, as they are
   bool may_narrow = false;        ///< gradients are fp32 and could travel in 16 bits
+  /// Share of the bytes that --compress powersgd:4 would leave, where it can be had.
+  std::optional<double> compressed = {};
   double target = 0;
 };
 LinkVerdict judge(const LinkSituation& now);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ringtrain/allreduce/compression.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/train/learning_rate.hpp"
 #include "ringtrain/train/optimizer.hpp"
@@ -67,6 +68,7 @@ struct Options {
   Allreduce allreduce = Allreduce::automatic;
   std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
+  Compression compress;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
 

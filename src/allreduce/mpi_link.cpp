@@ -11,6 +11,16 @@
 namespace ringtrain {
 namespace {
 
+class Count {
+ public:
+  explicit Count(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~Count() { --count_; }
+  Count(const Count&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
+
 // MPI itself refuses only messages that are longer than expected.
 void check_length(const MPI_Status& status, int expected) {
   int count = 0;
@@ -23,28 +33,30 @@ void check_length(const MPI_Status& status, int expected) {
 
 }  // namespace
 
-MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop) : ranks_(ranks), stop_(std::move(stop)) {
+MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop, int tag, std::atomic<int>& waiting)
+    : ranks_(ranks), tag_(tag), waiting_(waiting), stop_(std::move(stop)) {
   mpi::check(MPI_Comm_rank(ranks, &rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(ranks, &size_), "MPI_Comm_size");
 }
 
 RingLink::Ticket MpiLink::receive(std::span<float> in) {
   Message& message = incoming_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(in.size()));
-  mpi::check(MPI_Irecv(in.data(), message.count, MPI_FLOAT, (rank_ + size_ - 1) % size_, 0, ranks_,
-                       &message.request),
+  mpi::check(MPI_Irecv(in.data(), message.count, MPI_FLOAT, (rank_ + size_ - 1) % size_, tag_,
+                       ranks_, &message.request),
              "MPI_Irecv");
   return incoming_.started();
 }
 
 RingLink::Ticket MpiLink::send(std::span<const float> out) {
   Message& message = outgoing_.open.emplace_back(MPI_REQUEST_NULL, static_cast<int>(out.size()));
-  mpi::check(MPI_Isend(out.data(), message.count, MPI_FLOAT, (rank_ + 1) % size_, 0, ranks_,
+  mpi::check(MPI_Isend(out.data(), message.count, MPI_FLOAT, (rank_ + 1) % size_, tag_, ranks_,
                        &message.request),
              "MPI_Isend");
   return outgoing_.started();
 }
 
 void MpiLink::wait(Direction& direction, Ticket last) {
+  const Count one_more(waiting_);
   while (direction.done < last) {
     int ready = 0;
     MPI_Status status;
@@ -63,10 +75,11 @@ void MpiLink::wait(Direction& direction, Ticket last) {
 
 // A look at the network costs some microseconds of a core that could compute. Longer naps after
 // each look in vain, shorter ones after each message: so there are about two looks a message,
-// however fast the network is. The kernel's buffers keep the link busy meanwhile.
+// however fast the network is. The kernel's buffers keep the link busy meanwhile. A look moves
+// the messages of all links, so those that wait share the looks.
 void MpiLink::rest() {
   using namespace std::chrono_literals;
-  nap_ = std::min<std::chrono::nanoseconds>(nap_ * 3 / 2 + 1us, 200us);
+  nap_ = std::min<std::chrono::nanoseconds>(nap_ * 3 / 2 + 1us, waiting_.load() * 200us);
   if (nap_ < 10us)
     ::sched_yield();
   else

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <stop_token>
@@ -9,10 +10,13 @@
 namespace ringtrain {
 
 /// A ring of the ranks of an MPI communicator. Waits mostly asleep, so that the core goes on
-/// computing; a wait throws Error once `stop` is requested.
+/// computing; a wait throws Error once `stop` is requested. Rings of the same ranks with different
+/// `tag`s know nothing of each other; one thread uses each, and together they look at the network
+/// as often as one does.
 class MpiLink final : public RingLink {
  public:
-  MpiLink(MPI_Comm ranks, std::stop_token stop);
+  /// `waiting`: how many links of this rank are in a wait; it outlives them.
+  MpiLink(MPI_Comm ranks, std::stop_token stop, int tag, std::atomic<int>& waiting);
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   Ticket receive(std::span<float> in) override;
@@ -36,6 +40,8 @@ class MpiLink final : public RingLink {
   void rest();
 
   MPI_Comm ranks_;
+  const int tag_;
+  std::atomic<int>& waiting_;
   int rank_ = 0, size_ = 1;
   Direction incoming_, outgoing_;
   std::chrono::nanoseconds nap_{0};

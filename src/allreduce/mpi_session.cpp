@@ -219,6 +219,14 @@ void MpiSession::sum(std::span<double> values) const {
   for (std::size_t i = values.size(); i < all.size(); ++i) values[i % values.size()] += all[i];
 }
 
+void MpiSession::maximum(std::span<double> values) const {
+  if (!mpi_) return;
+  const Wait waiting = wait();
+  mpi::check(MPI_Allreduce(MPI_IN_PLACE, values.data(), size_as_int(values.size()), MPI_DOUBLE,
+                           MPI_MAX, MPI_COMM_WORLD),
+             "MPI_Allreduce");
+}
+
 bool MpiSession::all_equal(std::string_view text) const {
   if (!mpi_) return true;
   const Wait waiting = wait();

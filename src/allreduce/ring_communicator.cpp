@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
 #include <vector>
 
@@ -34,7 +35,7 @@ class OwnMemory final : public Memory {
 };
 
 // Sums on one host happen in finish(), on the calling thread: there is no idle wait to hide, only
-// cores to take from the computation. Between hosts a thread sums while the caller computes.
+// cores to take from the computation. Between hosts threads sum while the caller computes.
 class RingCommunicator final : public Communicator {
  public:
   RingCommunicator(const MpiSession& session, const Topology& here,
@@ -53,7 +54,7 @@ class RingCommunicator final : public Communicator {
   void finish() override;
   void accept() override;
   void forget() override;
-  bool overlaps() const override { return thread_.has_value(); }
+  bool overlaps() const override { return tracks_.front()->thread.has_value(); }
   void cancel() noexcept override;
 
  private:
@@ -61,33 +62,46 @@ class RingCommunicator final : public Communicator {
     MpiLink link;
     Ring ring;
     std::optional<CompressedLane> compressed = {};
-    BetweenHosts(MPI_Comm lane, const RingTuning& tuning, const std::stop_token& stop)
-        : link(lane, stop), ring(link, tuning) {}
+    BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop,
+                 std::atomic<int>& waiting)
+        : link(lane, stop, track, waiting), ring(link, tuning) {}
   };
 
-  std::vector<HostDesk*> make_desks();
-  std::unique_ptr<BetweenHosts> make_between_hosts(const CommunicatorOptions& options);
+  // What one sum at a time needs. Sums of several tracks are under way at once.
+  struct Track {
+    int number;
+    Buffer desk_memory;
+    std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
+    HostSum host_sum;
+    Buffer copies = {};  // for views from elsewhere
+    std::vector<ReplicaSum> sums = {};
+    std::optional<SumThread> thread = {};  // last: it uses the others
+  };
+
+  MPI_Comm make_lane() const;
+  std::unique_ptr<Track> make_track(MPI_Comm lane, int number, const CommunicatorOptions& options);
+  std::vector<HostDesk*> desks_in(const Buffer& memory) const;
+  std::unique_ptr<BetweenHosts> make_between_hosts(MPI_Comm lane, int number,
+                                                   const CommunicatorOptions& options);
   CompressedLane* compressed() const;
   bool in_place(View view) const;
   void start(const StartedSum& sum);
-  void sum(std::span<const StartedSum> started);
-  void sum_all(std::span<const StartedSum> started);
-  void sum_copied(const StartedSum& started);
+  Track& next_track();
+  void wait_for_sums();
+  void sum(Track& track, std::span<const StartedSum> started);
+  void sum_all(Track& track, std::span<const StartedSum> started);
+  void sum_copied(Track& track, const StartedSum& started);
 
   const MpiSession& session_;
   const Topology here_;
   const OnSpan on_sum_;
-  std::stop_source stop_;  // ends the waits of the thread
+  std::stop_source stop_;  // ends the waits of the threads
+  std::atomic<int> waiting_{0};
   SharedMemory shared_;
   OwnMemory own_;
-  Buffer desk_memory_;
-  std::unique_ptr<BetweenHosts> between_hosts_;
-  HostSum host_sum_;
-  Buffer copies_;                    // for views from elsewhere
-  std::vector<StartedSum> pending_;  // without a thread: started, not yet summed
-  std::vector<ReplicaSum> sums_;
-  bool in_flight_ = false;           // started, not finished
-  std::optional<SumThread> thread_;  // last: it uses the others
+  std::vector<StartedSum> pending_;             // without a thread: started, not yet summed
+  std::size_t started_ = 0;                     // since finish()
+  std::vector<std::unique_ptr<Track>> tracks_;  // last: their threads use the others
 };
 
 bool crowded(const Topology& here, const CommunicatorOptions& options) {
@@ -100,32 +114,47 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
     : session_(session),
       here_(here),
       on_sum_(options.on_sum),
-      shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
-      between_hosts_(make_between_hosts(options)),
-      host_sum_(here.place, make_desks(), crowded(here, options),
-                between_hosts_ ? &between_hosts_->ring : nullptr, stop_.get_token(),
-                here.hosts == 1 ? &session.meetings() : nullptr, compressed()) {
-  if (here.hosts > 1 && options.overlap)
-    thread_.emplace([this](const StartedSum& next) { sum(std::span(&next, 1)); });
+      shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)) {
+  const MPI_Comm lane = make_lane();
+  const bool threads = here.hosts > 1 && options.overlap;
+  // What compression leaves out is one state for all sums.
+  const bool several = threads && session.threads_share_mpi() && !options.compressed.how;
+  const int tracks = several ? std::max(1, options.at_once) : 1;
+  for (int number = 0; number < tracks; ++number) {
+    Track& track = *tracks_.emplace_back(make_track(lane, number, options));
+    if (threads)
+      track.thread.emplace(
+          [this, on = &track](const StartedSum& next) { sum(*on, std::span(&next, 1)); });
+  }
 }
 
-std::vector<HostDesk*> RingCommunicator::make_desks() {
-  static_assert(sizeof(HostDesk) % sizeof(float) == 0);
-  desk_memory_ = shared_.allocate(sizeof(HostDesk) / sizeof(float));
-  const Replicas all = *shared_.replicas(desk_memory_);
-  std::vector<HostDesk*> desks;
-  for (int rank = 0; rank < all.count; ++rank)
-    desks.push_back(reinterpret_cast<HostDesk*>(all.of(rank)));
-  return desks;
-}
-
-std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
-    const CommunicatorOptions& options) {
+// Of the ranks at this one's place on all hosts; null where there is none.
+MPI_Comm RingCommunicator::make_lane() const {
   const bool on_a_lane = here_.place.rank < here_.place.lanes;
   const MPI_Comm lane =
       mpi::split(MPI_COMM_WORLD, on_a_lane ? here_.place.rank : MPI_UNDEFINED, here_.host);
-  if (!on_a_lane || here_.hosts == 1) return nullptr;
-  auto between = std::make_unique<BetweenHosts>(lane, options.ring, stop_.get_token());
+  return here_.hosts == 1 ? MPI_COMM_NULL : lane;
+}
+
+std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
+    MPI_Comm lane, int number, const CommunicatorOptions& options) {
+  static_assert(sizeof(HostDesk) % sizeof(float) == 0);
+  Buffer desk_memory = shared_.allocate(sizeof(HostDesk) / sizeof(float));
+  std::unique_ptr<BetweenHosts> between_hosts = make_between_hosts(lane, number, options);
+  CompressedLane* const compressed =
+      between_hosts && between_hosts->compressed ? &*between_hosts->compressed : nullptr;
+  HostSum host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
+                   between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
+                   here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
+  return std::unique_ptr<Track>(
+      new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(host_sum)});
+}
+
+std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
+    MPI_Comm lane, int number, const CommunicatorOptions& options) {
+  if (lane == MPI_COMM_NULL) return nullptr;
+  auto between =
+      std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token(), waiting_);
   if (options.compressed.how)
     between->compressed.emplace(options.compressed, here_.place.rank, here_.place.lanes,
                                 between->ring);
@@ -134,7 +163,8 @@ std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_h
 
 // Null where nothing is compressed, or not by this rank.
 CompressedLane* RingCommunicator::compressed() const {
-  return between_hosts_ && between_hosts_->compressed ? &*between_hosts_->compressed : nullptr;
+  const auto& between = tracks_.front()->between_hosts;
+  return between && between->compressed ? &*between->compressed : nullptr;
 }
 
 void RingCommunicator::accept() {
@@ -144,6 +174,14 @@ void RingCommunicator::accept() {
 void RingCommunicator::forget() {
   finish();
   if (compressed() != nullptr) compressed()->forget();
+}
+
+std::vector<HostDesk*> RingCommunicator::desks_in(const Buffer& memory) const {
+  const Replicas all = *shared_.replicas(memory);
+  std::vector<HostDesk*> desks;
+  for (int rank = 0; rank < all.count; ++rank)
+    desks.push_back(reinterpret_cast<HostDesk*>(all.of(rank)));
+  return desks;
 }
 
 Memory& RingCommunicator::memory() {
@@ -163,71 +201,84 @@ bool RingCommunicator::in_place(View view) const {
 void RingCommunicator::start(const StartedSum& sum) {
   const View gradients = sum.gradients;
   if (gradients.size() == 0) return;
-  in_flight_ = true;
-  if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
-    finish();  // the thread may be using the old ones, and MPI
-    copies_ = shared_.allocate(gradients.size());
+  Track& track = next_track();
+  if (!in_place(gradients) && track.copies.view().size() < gradients.size()) {
+    wait_for_sums();  // a thread may be using the old ones, and MPI
+    track.copies = shared_.allocate(gradients.size());
   }
-  if (thread_)
-    thread_->start(sum);
+  ++started_;
+  if (track.thread)
+    track.thread->start(sum);
   else
     pending_.push_back(sum);
 }
 
+// In turn, and so the same ones on all ranks.
+RingCommunicator::Track& RingCommunicator::next_track() {
+  return *tracks_[started_ % tracks_.size()];
+}
+
 void RingCommunicator::finish() {
-  if (thread_) thread_->finish();
-  sum(pending_);
+  wait_for_sums();
+  started_ = 0;
+}
+
+void RingCommunicator::wait_for_sums() {
+  for (const auto& track : tracks_)
+    if (track->thread) track->thread->finish();
+  sum(*tracks_.front(), pending_);
   pending_.clear();
-  in_flight_ = false;
 }
 
 // MPI may go on with the messages under way, also inside MPI_Abort, and sends cannot be taken back:
 // all memory they may lie in stays until the process ends.
 void RingCommunicator::cancel() noexcept {
-  if (!in_flight_) return;
+  if (started_ == 0) return;
   stop_.request_stop();
-  thread_.reset();
   shared_.keep_all();
   own_.keep_all();
-  static_cast<void>(between_hosts_.release());
-  in_flight_ = false;
+  for (const auto& track : tracks_) {
+    track->thread.reset();
+    static_cast<void>(track->between_hosts.release());
+  }
+  started_ = 0;
 }
 
-void RingCommunicator::sum(std::span<const StartedSum> started) {
-  if (!on_sum_ || started.empty()) return sum_all(started);
+void RingCommunicator::sum(Track& track, std::span<const StartedSum> started) {
+  if (!on_sum_ || started.empty()) return sum_all(track, started);
   std::uint64_t bytes = 0;
   for (const StartedSum& one : started) bytes += one.gradients.size() * sizeof(float);
   const auto begin = TimeSpan::Clock::now();
-  sum_all(started);
-  on_sum_({begin, TimeSpan::Clock::now(), bytes});
+  sum_all(track, started);
+  on_sum_(track.number, {begin, TimeSpan::Clock::now(), bytes});
 }
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
-void RingCommunicator::sum_all(std::span<const StartedSum> started) {
-  sums_.clear();
+void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started) {
+  track.sums.clear();
   const auto sum_collected = [&] {
-    if (!sums_.empty()) host_sum_.sum(sums_);
-    sums_.clear();
+    if (!track.sums.empty()) track.host_sum.sum(track.sums);
+    track.sums.clear();
   };
   for (const StartedSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
-      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first});
+      track.sums.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first});
     } else if (const auto replicas = shared_.replicas(view)) {
-      sums_.push_back({*replicas, view.size(), each.wire, each.first});
+      track.sums.push_back({*replicas, view.size(), each.wire, each.first});
     } else {
       sum_collected();
-      sum_copied(each);
+      sum_copied(track, each);
     }
   }
   sum_collected();
 }
 
-void RingCommunicator::sum_copied(const StartedSum& started) {
-  const View view = started.gradients, copy = copies_.view().slice(0, view.size());
+void RingCommunicator::sum_copied(Track& track, const StartedSum& started) {
+  const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
   const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};
-  host_sum_.sum(std::span(&sum, 1));
+  track.host_sum.sum(std::span(&sum, 1));
   std::ranges::copy(copy.host(), view.data());
 }
 

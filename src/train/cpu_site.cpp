@@ -5,6 +5,7 @@
 
 #include "ringtrain/allreduce/compressing_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/measure_ring.hpp"
 #include "ringtrain/allreduce/rounding_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "train/cpu_name.hpp"
@@ -12,6 +13,7 @@
 #include "train/host_trainer.hpp"
 #include "train/network.hpp"
 #include "train/option_values.hpp"
+#include "train/ring_text.hpp"
 #include "train/site.hpp"
 #include "train/stream_copy.hpp"
 
@@ -51,6 +53,7 @@ class CpuSite final : public Site {
     gradient_sums().start_sum(sums_.all().slice(bucket));
     gradient_sums().finish();
   }
+  const RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
   bool sums_overlap() override { return communicator_->overlaps(); }
   std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
   std::string device() const override { return device_; }
@@ -102,6 +105,7 @@ class CpuSite final : public Site {
   const Plan& plan_;
   Progress& progress_;
   const std::string plans_, device_;
+  const std::optional<RingChoice> ring_;
   const std::vector<std::string> notes_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
@@ -128,7 +132,19 @@ std::string plans_of(const Plan& plan, const MpiSession& session, const ThreadPl
   return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
 }
 
-std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session) {
+// Nothing where no ring joins hosts.
+std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
+  if (session.hosts() == 1 || plan.options.allreduce == Allreduce::mpi) return std::nullopt;
+  const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
+  const double bucket = share * double(plan.bucket_bytes());
+  RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
+  if (!session.threads_share_mpi() || plan.options.compress) ring.at_once = 1;
+  return ring;
+}
+
+std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
+                                  const std::optional<RingChoice>& ring) {
+  if (ring) return told(*ring, plan.options.baseline);
   if (session.hosts() > 1) return {};
   if (plan.options.compress)
     return {fmt::format(
@@ -147,8 +163,9 @@ std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession
                                               CommunicatorOptions options, Timeline* timeline) {
   const bool on_a_thread = options.overlap && session.hosts() > 1;
   if (timeline != nullptr)
-    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](const TimeSpan& sum) {
-      timeline->add(Doing::sum, sum, row);
+    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](int thread,
+                                                                           const TimeSpan& sum) {
+      timeline->add(Doing::sum, sum, row, thread);
     };
   return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
 }
@@ -167,10 +184,13 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       progress_(progress),
       plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
-      notes_(notes_of(plan, session)),
+      ring_(ring_of(plan, session)),
+      notes_(notes_of(plan, session, ring_)),
       communicator_(communicator_of(
           plan, session,
-          {.overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
+          {.ring = ring_ ? ring_->tuning : RingTuning(),
+           .overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
+           .at_once = ring_ ? ring_->at_once : 1,
            .crowded = !threads.active_wait,
            .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
           progress.timeline())),

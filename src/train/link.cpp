@@ -24,6 +24,22 @@ std::optional<int> smallest(int now, double target, const std::function<double(i
   return high;
 }
 
+// When the last sum is over that starts at these times at the earliest, from the first one's on.
+double end_of_sums(const std::vector<Bucket>& buckets, const std::vector<double>& starts,
+                   const Link& link) {
+  const auto at_once = static_cast<std::size_t>(link.at_once);
+  double carried = -std::numeric_limits<double>::infinity();
+  std::vector<double> ends;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const double start = b < at_once ? starts[b] : std::max(starts[b], ends[b - at_once]);
+    const double alone_s = link.seconds(buckets[b].bytes);
+    const double busy_s = std::min(alone_s, buckets[b].bytes * link.busy_s_per_byte);
+    carried = std::max(start, carried) + busy_s;
+    ends.push_back(carried + alone_s - busy_s);
+  }
+  return ends.empty() ? 0 : ends.back();
+}
+
 StepParts scaled(StepParts step, double images, double leads, double bytes) {
   step.images_s *= images;
   for (Bucket& bucket : step.buckets) {
@@ -66,13 +82,12 @@ StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1,
 
 Forecast forecast(const StepParts& step, const Link& link) {
   Forecast f{.compute_s = step.images_s + step.update_s};
-  double free_s = -std::numeric_limits<double>::infinity();  // from the end of backward on
-  for (const Bucket& bucket : step.buckets) {
-    const double seconds = link.seconds(bucket.bytes);
-    f.sums_s += seconds;
-    free_s = std::max(free_s, step.overlaps ? -bucket.lead_s : 0) + seconds;
-  }
-  f.exposed_s = std::max(0.0, free_s);
+  const std::vector<double> together(step.buckets.size());  // at the end of backward
+  std::vector<double> starts = together;
+  for (std::size_t b = 0; step.overlaps && b < starts.size(); ++b)
+    starts[b] = -step.buckets[b].lead_s;
+  f.sums_s = end_of_sums(step.buckets, together, link);
+  f.exposed_s = std::max(0.0, end_of_sums(step.buckets, starts, link));
   return f;
 }
 

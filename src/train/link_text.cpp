@@ -11,7 +11,7 @@ std::string table(const LinkVerdict& v) {
   };
   const double all_s = v.step.sums_s;
   return "predicted step" + row("computing, slowest rank", 1e3 * v.step.compute_s, "ms") +
-         row("sums, one after the other", 1e3 * all_s, "ms") +
+         row("sums, if nothing hid them", 1e3 * all_s, "ms") +
          row("sums that computing cannot hide", 1e3 * v.step.exposed_s, "ms") +
          row("step", 1e3 * v.step.step_s(), "ms") +
          row("gradients", 1e-6 * v.bytes, fmt::format("MB in {} sums", v.buckets).c_str()) +

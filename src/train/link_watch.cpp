@@ -36,6 +36,10 @@ LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Pr
       buckets_(in_order_of_sums(site.bucket_bounds())),
       leads_s_(buckets_.size()) {
   link_ = fit_link(time_sums(progress));
+  if (const RingChoice* const ring = site.ring()) {
+    link_.at_once = ring->at_once;
+    link_.busy_s_per_byte = ring->measured.carried_s(1);
+  }
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
@@ -84,14 +88,15 @@ void LinkWatch::look(const Position& next) {
     return;
   }
   const Options& o = plan_.options;
-  const LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
-                                     .link = link_,
-                                     .ranks = session_.size(),
-                                     .batch = plan_.share.count,
-                                     .accumulate = o.accumulate,
-                                     .may_narrow = may_narrow(),
-                                     .compressed = share_compressed(),
-                                     .target = o.require_efficiency.value_or(usual_target)});
+  LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
+                               .link = link_,
+                               .ranks = session_.size(),
+                               .batch = plan_.share.count,
+                               .accumulate = o.accumulate,
+                               .may_narrow = may_narrow(),
+                               .compressed = share_compressed(),
+                               .target = o.require_efficiency.value_or(usual_target)});
+  if (const RingChoice* const ring = site_.ring()) verdict.ring = *ring;
   expected_step_s_ = verdict.step.step_s();
   for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
   output_.links(verdict);
@@ -134,12 +139,8 @@ bool LinkWatch::enough() const {
 // All wait for the slowest rank of each step, so what counts is how long that computes.
 StepParts LinkWatch::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
-  std::vector<double> all(session_.size() * compute_s_.size());
-  std::ranges::copy(compute_s_, all.begin() + session_.rank() * std::ssize(compute_s_));
-  session_.sum(all);
-  std::vector<double> slowest(compute_s_.size());
-  for (std::size_t i = 0; i < all.size(); ++i)
-    slowest[i % slowest.size()] = std::max(slowest[i % slowest.size()], all[i]);
+  std::vector<double> slowest = compute_s_;
+  session_.maximum(slowest);
   StepParts step{.update_s = median(update_s_), .overlaps = site_.sums_overlap()};
   step.images_s = std::max(0.0, median(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)

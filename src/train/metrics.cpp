@@ -47,6 +47,24 @@ Json named(const PhaseSeconds& phases) {
   return object;
 }
 
+// Blocks are the largest that a sum is cut into, in bytes as fp32.
+Json named(const RingChoice& ring) {
+  const auto block = [](const RingTuning& t) { return t.largest_segment * sizeof(float); };
+  Json trials = Json::array();
+  for (const RingTrial& trial : ring.measured.trials)
+    trials.push_back({{"block_bytes", block(trial.tuning)},
+                      {"adapts", trial.tuning.smallest_segment < trial.tuning.largest_segment},
+                      {"seconds", nine_digits(trial.seconds)}});
+  const RingTable& m = ring.measured;
+  return {{"hosts", m.hosts},
+          {"hop_seconds", nine_digits(m.hop_s)},
+          {"bytes_per_second", nine_digits(m.bytes_a_second)},
+          {"block_bytes", block(ring.tuning)},
+          {"sums_at_once", ring.at_once},
+          {"trial_bytes", m.bytes},
+          {"trials", trials}};
+}
+
 Json named(const OverRanks& r) {
   return {{"min", nine_digits(r.min)},
           {"median", nine_digits(r.median)},
@@ -182,6 +200,7 @@ void Metrics::write(const LinkVerdict& r) {
                  {"expected_seconds_per_batch", nine_digits(r.step.step_s())},
                  {"efficiency", nine_digits(r.step.efficiency())},
                  {"target", nine_digits(r.target)}};
+  if (r.ring) record["ring"] = named(*r.ring);
   add(record, "batch_for_target", r.batch);
   add(record, "accumulate_for_target", r.accumulate);
   add(record, "efficiency_in_16_bits", r.narrow);

@@ -6,6 +6,7 @@
 
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/allreduce/ring_choice.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/train/threads.hpp"
 #include "train/plan.hpp"
@@ -41,6 +42,8 @@ class Site {
   /// Sums such a bucket over the ranks as a step does, and waits until it is there. Gradients are
   /// overwritten: between steps only. Collective.
   virtual void sum(const Range& bucket) = 0;
+  /// How sums travel between hosts, where that was measured; else null.
+  virtual const RingChoice* ring() const { return nullptr; }
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.

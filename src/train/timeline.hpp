@@ -25,8 +25,9 @@ enum class Doing : std::uint8_t {
   save,   ///< the writer process writes a checkpoint
 };
 
-/// Whose time it is. Loader threads are numbered from `loader` on.
-enum class Row : std::uint8_t { main, sums, gpu, writer, loader };
+/// Whose time it is. Threads that sum, of which there are few, are numbered from `sums` on, loader
+/// threads from `loader` on.
+enum class Row : std::uint8_t { main, sums, gpu = sums + 16, writer, loader };
 
 /// The newest spans of one rank's threads, for --timeline. Any thread adds; nothing is allocated
 /// then, and nobody waits. Read while threads add, it may miss some of what is newest.
@@ -41,7 +42,7 @@ class Timeline {
   struct Span {
     std::int64_t begin_ns = 0, end_ns = 0;  ///< of the steady clock
     std::uint64_t number = 0;               ///< step, bytes or batch
-    std::uint32_t row = 0;                  ///< a Row; loader threads count on from the last
+    std::uint32_t row = 0;                  ///< a Row, plus the thread's number in it
     Doing doing{};
   };
 

@@ -19,10 +19,13 @@ std::string metadata(const char* what, int rank, std::uint32_t row, const std::s
 }
 
 std::string title_of(std::uint32_t row) {
-  const auto first_loader = static_cast<std::uint32_t>(Row::loader);
-  if (row >= first_loader) return fmt::format("loader {}", row - first_loader);
-  constexpr const char* titles[] = {"main thread", "sums", "GPU", "checkpoint writer"};
-  return titles[row];
+  const auto from = [row](Row first) { return row - static_cast<std::uint32_t>(first); };
+  if (row >= static_cast<std::uint32_t>(Row::loader))
+    return fmt::format("loader {}", from(Row::loader));
+  if (row == static_cast<std::uint32_t>(Row::writer)) return "checkpoint writer";
+  if (row == static_cast<std::uint32_t>(Row::gpu)) return "GPU";
+  if (row > static_cast<std::uint32_t>(Row::sums)) return fmt::format("sums {}", from(Row::sums));
+  return row == static_cast<std::uint32_t>(Row::sums) ? "sums" : "main thread";
 }
 
 double microseconds(std::int64_t nanoseconds) { return double(nanoseconds) / 1000; }

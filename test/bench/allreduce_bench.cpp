@@ -37,6 +37,7 @@ struct Settings {
       {"idle", 0},
       {"bucket_kib", GradientReducer::default_bucket_bytes / 1024},
       {"ranks_a_host", 0},
+      {"at_once", 1},
       {"overlap", 1},
       {"window", RingTuning().window},
       {"smallest_kib", RingTuning().smallest_segment / 256},
@@ -53,6 +54,7 @@ struct Settings {
   CommunicatorOptions communicator(const MpiSession& session, bool overlap) const {
     return {{(*this)["largest_kib"] * 256, (*this)["smallest_kib"] * 256, (*this)["window"]},
             overlap,
+            static_cast<int>((*this)["at_once"]),
             static_cast<int>((*this)["ranks_a_host"]),
             session.local_size() > ::get_nprocs()};
   }

@@ -147,6 +147,15 @@ int main(int argc, char** argv) {
     const RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
     for (const Case& test :
          {Case{"auto", "auto", {}, plain}, Case{"ring", "ring", {}, plain},
+          Case{"ring, three sums at once", "ring", {.at_once = 3}, plain},
+          Case{"ring of single ranks, three sums at once",
+               "ring",
+               {.at_once = 3, .ranks_a_host = 1},
+               true},
+          Case{"ring of pairs, three sums at once",
+               "ring",
+               {.ring = tiny, .at_once = 3, .ranks_a_host = 2},
+               false},
           Case{"ring, no overlap", "ring", {.overlap = false}, plain},
           Case{"ring of single ranks", "ring", {.ranks_a_host = 1}, true},
           Case{"ring of pairs", "ring", {.ring = tiny, .ranks_a_host = 2}, false},

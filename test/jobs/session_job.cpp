@@ -45,6 +45,9 @@ void check_control_plane(const MpiSession& session) {
   double values[2] = {rank == 0 ? 1e16 : 1.0, double(rank)};
   session.sum(values);
   require(values[0] == 1e16 && values[1] == size * (size - 1) / 2, "sum in order of rank");
+  double largest[2] = {double(rank), -double(rank)};
+  session.maximum(largest);
+  require(largest[0] == size - 1 && largest[1] == 0, "the largest of each value");
 
   require(session.all_equal("same"), "all_equal of equal texts");
   require(session.all_equal(text_of(rank == 1)) == (size == 1), "all_equal of different texts");

@@ -108,6 +108,7 @@ class WatchedSite final : public Site {
   Program& evaluation() override { return site_->evaluation(); }
   std::vector<std::uint64_t> bucket_bounds() override { return site_->bucket_bounds(); }
   void sum(const Range& bucket) override { site_->sum(bucket); }
+  const RingChoice* ring() const override { return site_->ring(); }
   bool sums_overlap() override { return site_->sums_overlap(); }
   std::vector<double> bucket_leads(double backward_s) override {
     return site_->bucket_leads(backward_s);

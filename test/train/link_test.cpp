@@ -81,6 +81,19 @@ TEST_CASE("link: without overlap all sums are exposed") {
   CHECK(f.exposed_s == Approx(0.033));
 }
 
+TEST_CASE("link: sums at once hide each other's fixed time, not what the link carries") {
+  const auto sums_s = [](int at_once) {
+    const StepParts step = step_of({{1e6, 0}, {1e6, 0}, {1e6, 0}, {1e6, 0}}, false);
+    const Link link{0.015, 1e-8, at_once, 1e-8};
+    return forecast(step, link).sums_s;
+  };
+  CHECK(sums_s(1) == Approx(0.100));
+  // Two at a time: 10 and 20 carried, over at 25 and 35; from 25 and 35 on again.
+  CHECK(sums_s(2) == Approx(0.060));
+  CHECK(sums_s(3) == Approx(0.055));
+  CHECK(sums_s(16) == Approx(0.055));
+}
+
 TEST_CASE("link: one bucket, hidden ones and no sums at all") {
   CHECK(forecast(step_of({{1e6, 0}}), link_of_100).exposed_s == Approx(0.011));
   CHECK(forecast(step_of({{1e6, 0.02}}), link_of_100).exposed_s == 0);

@@ -25,6 +25,9 @@ struct CommunicatorOptions {
   RingTuning ring = {};
   /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
   bool overlap = true;
+  /// Sums that may be under way between hosts at a time, where they overlap with this thread: what
+  /// one waits for on a slow network the others hide. Changes speed, never the result.
+  int at_once = 1;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
   /// take part as if they were hosts: for tests and measurements.
   int ranks_a_host = 0;
@@ -35,7 +38,8 @@ struct CommunicatorOptions {
   /// "ring": for start_compressed_sum(). On one host nothing is compressed.
   CompressedGradients compressed = {};
   /// "ring": is told of each sum and its bytes, by the thread that sums: this one in finish() where
-  /// there is one host or no overlap. Sums that lie beside each other in shared memory are one.
+  /// there is one host or no overlap, else one of `at_once`, which are numbered from 0. Sums that
+  /// lie beside each other in shared memory are one.
   OnSpan on_sum = {};
 };
 

@@ -73,8 +73,10 @@ class MpiSession {
   std::string broadcast(std::string_view text, int root = 0) const;
   /// Copies root's bytes to every rank; the sizes agree.
   void broadcast(std::span<std::byte> bytes, int root) const;
-  /// Sums in place over all ranks, in order of rank.
+  /// Sums in place over all ranks, in order of rank. Each rank holds what all gave: for few values.
   void sum(std::span<double> values) const;
+  /// The largest of each over all ranks, in place.
+  void maximum(std::span<double> values) const;
   /// Whether all ranks have the same text.
   bool all_equal(std::string_view text) const;
   void barrier() const;

@@ -13,7 +13,8 @@ struct TimeSpan {
   std::uint64_t number = 0;
 };
 
-/// Is told of a span by the thread that spent it, once it is over. Empty: nobody wants to know.
-using OnSpan = std::function<void(const TimeSpan&)>;
+/// Is told of a span by the thread that spent it, once it is over; threads of a kind are numbered
+/// from 0. Empty: nobody wants to know.
+using OnSpan = std::function<void(int thread, const TimeSpan&)>;
 
 }  // namespace ringtrain

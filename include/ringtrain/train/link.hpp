@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/allreduce/ring_choice.hpp"
+
 namespace ringtrain {
 
 /// A sum over the ranks that was timed: bytes of a rank's buffer, seconds until the result was
@@ -15,6 +17,8 @@ struct TimedSum {
 /// What a sum takes: a fixed time, and one that grows with its bytes.
 struct Link {
   double latency_s = 0, s_per_byte = 0;
+  int at_once = 1;             ///< sums that may be under way
+  double busy_s_per_byte = 0;  ///< of s_per_byte what no other sum can use; for several at once
   double seconds(double bytes) const { return latency_s + bytes * s_per_byte; }
 };
 
@@ -50,14 +54,15 @@ struct StepParts {
 /// What a step will come to.
 struct Forecast {
   double compute_s = 0, exposed_s = 0;
-  double sums_s = 0;  ///< all sums one after the other, hidden ones too
+  double sums_s = 0;  ///< all sums, if nothing hid them
   double step_s() const { return compute_s + exposed_s; }
   /// The share of the step in which the ranks compute; 1 for a step of no time.
   double efficiency() const { return step_s() > 0 ? compute_s / step_s() : 1; }
 };
 
-/// Sums start when their bucket is final and the one before is over; the step ends with the last.
-/// Without overlap all start when backward has ended.
+/// Sums start when their bucket is final and fewer than `at_once` are under way, of which the link
+/// carries one after the other; the step ends with the last. Without overlap all start when
+/// backward has ended.
 Forecast forecast(const StepParts& step, const Link& link);
 
 /// What the links between the ranks allow, and what to do where that is too little.
@@ -74,6 +79,7 @@ struct LinkVerdict {
   std::optional<double> narrow = {};  ///< efficiency with gradients in 16 bits, where there are any
   /// Efficiency with compressed gradients, where they can be, if compressing took no time.
   std::optional<double> compressed = {};
+  std::optional<RingChoice> ring = {};  ///< how sums travel between hosts, where that was measured
 
   bool well() const { return step.efficiency() >= target; }
 };

@@ -3,7 +3,8 @@
 # /etc/hosts of their own, joined by a bridge, with a rate limit on both ends of every link. Needs root.
 #
 #   hosts.sh check              exit 0 if hosts can be made here, else say why not
-#   hosts.sh up N [RATE]        make hosts 0..N-1, e.g. with 1gbit links (default: no limit)
+#   hosts.sh up N [RATE [MS]]   make hosts 0..N-1, e.g. with 1gbit links (default: no limit), and MS milliseconds from each to each
+#                               (through slow_switch.cpp, built as $SLOW_SWITCH)
 #   hosts.sh exec I COMMAND...  run COMMAND on host I
 #   hosts.sh mpirun RANKS_A_HOST COMMAND...   start an MPI job over TCP on all hosts; more mpirun flags in $MPIRUN_FLAGS,
 #                               what starts mpirun in $MPIRUN_BY
@@ -24,7 +25,7 @@ limit() {  # NAMESPACE DEVICE RATE
 }
 
 up() {
-  local n=$1 rate=${2:-} switch=${prefix}sw i host
+  local n=$1 rate=${2:-} delay=${3:-} switch=${prefix}sw i host ports=()
   mkdir -p "$run"
   ip netns add "$switch"
   ip -n "$switch" link add bridge type bridge stp_state 0
@@ -38,7 +39,9 @@ up() {
     # Small super-packets, or the token bucket would see bursts that no real link carries.
     ip -n "$host" link set eth0 gso_max_size 16384 gso_max_segs 64
     ip -n "$switch" link set "port$i" gso_max_size 16384 gso_max_segs 64
-    ip -n "$switch" link set "port$i" master bridge up
+    ip -n "$switch" link set "port$i" up
+    [[ $delay ]] || ip -n "$switch" link set "port$i" master bridge
+    ports+=("port$i")
     ip -n "$host" link set lo up
     ip -n "$host" addr add "$net.$((i + 1))/24" dev eth0
     ip -n "$host" link set eth0 up
@@ -49,6 +52,9 @@ up() {
       limit "$switch" "port$i" "$rate"
     fi
   done
+  if [[ $delay ]]; then
+    ip netns exec "$switch" "$SLOW_SWITCH" "$delay" "${ports[@]}" </dev/null >/dev/null 2>&1 &
+  fi
   for ((i = 0; i < n; i++)); do
     host=$prefix$i
     nsenter --net="/run/netns/$host" unshare --uts --ipc --mount sh -c "hostname $host
@@ -106,7 +112,7 @@ case $1 in
     done
     ip netns add "${prefix}try" 2>/dev/null || { echo "no network namespaces here"; exit 1; }
     ip netns del "${prefix}try" ;;
-  up) up "$2" "${3:-}" ;;
+  up) up "$2" "${3:-}" "${4:-}" ;;
   exec) host=$prefix$2; shift 2; on_host "$host" "$@" ;;
   remote) shift; on_host "$@" ;;
   mpirun) shift; mpi_job "$@" ;;

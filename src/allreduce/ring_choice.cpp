@@ -1,0 +1,42 @@
+#include "ringtrain/allreduce/ring_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ringtrain {
+namespace {
+
+constexpr double worth_it = 0.95;  // of the default's time
+constexpr double busy = 0.95;
+constexpr double most_at_once = 16;
+
+// Noise must not look like a reason.
+const RingTrial& best_of(const std::vector<RingTrial>& trials) {
+  const auto best = std::ranges::min_element(trials, {}, &RingTrial::seconds);
+  return best->seconds < worth_it * trials.front().seconds ? *best : trials.front();
+}
+
+int enough_at_once(double alone_s, double carried_s) {
+  if (carried_s <= 0) return 1;
+  return static_cast<int>(std::clamp(std::ceil(busy * alone_s / carried_s), 1.0, most_at_once));
+}
+
+}  // namespace
+
+double RingTable::carried_s(double bytes_of_sum) const {
+  return bytes_a_second > 0 ? bytes_of_sum * 2 * (hosts - 1) / hosts / bytes_a_second : 0;
+}
+
+RingChoice choose_ring(const RingTable& measured, double bucket_bytes) {
+  RingChoice choice{.measured = measured};
+  if (measured.trials.empty()) return choice;
+  const RingTrial& best = best_of(measured.trials);
+  choice.tuning = best.tuning;
+  choice.seconds = best.seconds;
+  const double carried_s = measured.carried_s(bucket_bytes);
+  const double waiting_s = std::max(0.0, best.seconds - measured.carried_s(measured.bytes));
+  choice.at_once = enough_at_once(waiting_s + carried_s, carried_s);
+  return choice;
+}
+
+}  // namespace ringtrain

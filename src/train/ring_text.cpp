@@ -1,0 +1,38 @@
+#include "train/ring_text.hpp"
+
+#include <fmt/core.h>
+
+namespace ringtrain {
+namespace {
+
+std::string table(const RingChoice& choice) {
+  const RingTable& m = choice.measured;
+  std::string text = fmt::format("  sums of {:.0f} KiB over {} hosts\n  {:>12} {:>10} {:>10}",
+                                 m.bytes / 1024, m.hosts, "blocks, KiB", "ms", "MB/s");
+  for (const RingTrial& trial : m.trials)
+    text += fmt::format("\n  {:>12} {:>10.2f} {:>10.1f}", blocks_text(trial.tuning),
+                        1e3 * trial.seconds, 1e-6 * m.bytes / trial.seconds);
+  return text;
+}
+
+}  // namespace
+
+std::string blocks_text(const RingTuning& tuning) {
+  const auto kib = [](std::size_t floats) { return floats * sizeof(float) / 1024; };
+  if (tuning.smallest_segment == tuning.largest_segment)
+    return fmt::format("{}", kib(tuning.largest_segment));
+  return fmt::format("{} to {}", kib(tuning.smallest_segment), kib(tuning.largest_segment));
+}
+
+std::vector<std::string> told(const RingChoice& choice, bool details) {
+  const RingTable& m = choice.measured;
+  std::vector<std::string> lines{fmt::format(
+      "links: {:.0f} MB/s from host to host, {:.2f} ms a hop; a sum of {:.0f} KiB over {} hosts "
+      "takes {:.2f} ms: blocks of {} KiB, {} sum{} at once",
+      1e-6 * m.bytes_a_second, 1e3 * m.hop_s, m.bytes / 1024, m.hosts, 1e3 * choice.seconds,
+      blocks_text(choice.tuning), choice.at_once, choice.at_once == 1 ? "" : "s")};
+  if (details) lines.push_back(table(choice));
+  return lines;
+}
+
+}  // namespace ringtrain

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# slurm.sh TRAIN: on a Slurm of six nodes, jobs that the time limit ends and that lose a node are requeued, resume and finish,
+# slurm.sh TRAIN [more]: on a Slurm of two nodes a job, jobs that the time limit ends and that lose a node are requeued, resume and finish,
 # to the bits of an undisturbed run; once started by mpirun, once by srun. The parts overlap, as they mostly wait.
+# `more`, for a person: also the loss of the script's own node, and of a node under srun.
+# shellcheck disable=SC2034  # jobs' numbers are read by the jobs' names
 set -u
 train=$(realpath "$1")
 slurm=$(dirname "$(readlink -f "$0")")/../support/slurm/slurm.sh
@@ -37,23 +39,36 @@ over() { # JOB
 }
 hash_of() { "$train" --inspect "$(printf '%s\n' "$1"/step-*.h5 | tail -n 1)" | grep '^state-hash'; }
 has_checkpoint() { compgen -G "$1/step-*.h5" >/dev/null; }
+# lose NAME 1|$: the job's first or last node loses power, once there is a checkpoint
+lose() {
+  local node
+  await "a checkpoint of the job $1" 60 has_checkpoint "$1"
+  node=$("$slurm" exec scontrol show hostnames "$(fact "${!1}" NodeList)" | sed -n "$2p")
+  "$slurm" power "${node##*-}"
+}
 age() { echo $((SECONDS - up)); }
 
-"$slurm" up 6 100mbit || exit 1  # at which a step takes 0.3 s, whatever the processors do
+jobs=(calm limited lost)
+[ "${2:-}" != more ] || jobs+=(first step)
+"$slurm" up $((2 * ${#jobs[@]})) 100mbit || exit 1  # at which a step takes 0.3 s, whatever the processors do
 up=$SECONDS
 calm=$(submit calm launcher=srun)
 lost=$(submit lost launcher=mpirun)
-await "a checkpoint of the job that loses a node" 60 has_checkpoint lost
-node=$(fact "$lost" NodeList)
-"$slurm" power "${node: -2:1}" # the last of ...-[3-4]
+if [ "${2:-}" = more ]; then
+  first=$(submit first launcher=mpirun)
+  step=$(submit step launcher=srun)
+  lose first 1
+  lose step '$'
+fi
+lose lost '$'
 # Slurm looks at limits every 30 s; with 1 min and the signal 30 s before, the first look gives it.
-while (($(age) % 30 < 17)); do sleep 0.2; done
+until (($(age) % 30 == 17)); do sleep 0.2; done
 limited=$(submit limited time=1m,signal=30s,launcher=mpirun)
-for name in calm limited lost; do await "the end of the job $name" 120 over "${!name}"; done
-for name in calm limited lost; do
+for name in "${jobs[@]}"; do await "the end of the job $name" 120 over "${!name}"; done
+for name in "${jobs[@]}"; do
   cp "$name"-*.log log
   check "$name: completed" is "$(fact "${!name}" JobState)" COMPLETED
-  check "$name: the same bits" is "$(hash_of $name)" "$(hash_of calm)"
+  check "$name: the same bits" is "$(hash_of "$name")" "$(hash_of calm)"
 done
 cp limited-*.log log
 check "time limit: requeued" has "this allocation is about to end; requeued, to go on from what limited has: step-"
@@ -62,5 +77,6 @@ check "time limit: resumed" has "run 2: "
 cp lost-*.log log
 check "lost node: requeued" has "a rank or node was lost .*; requeued, to go on from what lost has: step-"
 check "undisturbed: never requeued" is "$(fact "$calm" Restarts)" 0
-echo "requeued $(fact "$limited" Restarts) and $(fact "$lost" Restarts) times, in $(age) s"
+for name in "${jobs[@]}"; do echo "$name: requeued $(fact "${!name}" Restarts) times"; done
+echo "in $(age) s"
 exit "$bad"

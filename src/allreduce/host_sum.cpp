@@ -45,14 +45,16 @@ void HostSum::meet(std::span<const ReplicaSum> sums) {
 void HostSum::sum_lane(const ReplicaSum& sum) {
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
-  const Range everyone{0, static_cast<std::size_t>(place_.size)};
-  if (between_hosts_ == nullptr) {
-    sum_replicas(sum.replicas, slice, place_.rank, everyone);
+  if (between_hosts_ == nullptr && sum.replace == nullptr) {
+    sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
     return;
   }
   sum_replicas(sum.replicas, slice, place_.rank, {lane, 1});
   float* const mine = sum.replicas.of(place_.rank) + slice.first;
-  between_hosts_->sum({mine, slice.count}, sum.wire);
+  if (between_hosts_ != nullptr)
+    between_hosts_->sum({mine, slice.count}, sum.wire, sum.replace);
+  else if (slice.count > 0)
+    (*sum.replace)({mine, slice.count});
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
 }

@@ -29,6 +29,7 @@ struct ReplicaSum {
   Replicas replicas;
   std::size_t count = 0;
   Element wire = Element::fp32;
+  const Replace* replace = nullptr;  ///< of own_part()
 };
 
 /// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each

@@ -44,8 +44,12 @@ class RingCommunicator final : public Communicator {
   int size() const override { return session_.size(); }
   Memory& memory() override;
   void broadcast(View values, int root) override;
-  void start_sum(View gradients) override { start_rounded_sum(gradients, Element::fp32); }
-  void start_rounded_sum(View gradients, Element wire) override;
+  void start_sum(View gradients) override { start({gradients}); }
+  void start_rounded_sum(View gradients, Element wire) override { start({gradients, wire}); }
+  void start_replaced_sum(View gradients, const Replace& replace) override {
+    start({gradients, Element::fp32, &replace});
+  }
+  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
   void finish() override;
   bool overlaps() const override { return thread_.has_value(); }
   void cancel() noexcept override;
@@ -60,6 +64,7 @@ class RingCommunicator final : public Communicator {
 
   std::vector<HostDesk*> make_desks();
   std::unique_ptr<BetweenHosts> make_between_hosts(const RingTuning& tuning);
+  void start(const StartedSum& sum);
   bool in_place(View view) const;
   void sum(std::span<const StartedSum> started);
   void sum_all(std::span<const StartedSum> started);
@@ -67,6 +72,7 @@ class RingCommunicator final : public Communicator {
 
   const MpiSession& session_;
   const Topology here_;
+  const int ranks_a_host_;
   const OnSpan on_sum_;
   std::stop_source stop_;  // ends the waits of the thread
   SharedMemory shared_;
@@ -90,6 +96,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
                                    const CommunicatorOptions& options)
     : session_(session),
       here_(here),
+      ranks_a_host_(options.ranks_a_host),
       on_sum_(options.on_sum),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)),
       between_hosts_(make_between_hosts(options.ring)),
@@ -129,21 +136,30 @@ void RingCommunicator::broadcast(View values, int root) {
   session_.broadcast(std::as_writable_bytes(values.host()), root);
 }
 
+std::vector<Range> RingCommunicator::own_parts(std::span<const std::size_t> counts,
+                                               int rank) const {
+  const Topology there = topology_of(rank, session_.host_of(), ranks_a_host_);
+  std::vector<Range> parts;
+  for (const std::size_t count : counts) parts.push_back(own_part(count, there));
+  return parts;
+}
+
 bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
 
-void RingCommunicator::start_rounded_sum(View gradients, Element wire) {
-  if (gradients.size() == 0) return;
+void RingCommunicator::start(const StartedSum& sum) {
+  const std::size_t size = sum.gradients.size();
+  if (size == 0) return;
   in_flight_ = true;
-  if (!in_place(gradients) && copies_.view().size() < gradients.size()) {
+  if (!in_place(sum.gradients) && copies_.view().size() < size) {
     finish();  // the thread may be using the old ones, and MPI
-    copies_ = shared_.allocate(gradients.size());
+    copies_ = shared_.allocate(size);
   }
   if (thread_)
-    thread_->start({gradients, wire});
+    thread_->start(sum);
   else
-    pending_.push_back({gradients, wire});
+    pending_.push_back(sum);
 }
 
 void RingCommunicator::finish() {
@@ -184,9 +200,9 @@ void RingCommunicator::sum_all(std::span<const StartedSum> started) {
   for (const StartedSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
-      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire});
+      sums_.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.replace});
     } else if (const auto replicas = shared_.replicas(view)) {
-      sums_.push_back({*replicas, view.size(), each.wire});
+      sums_.push_back({*replicas, view.size(), each.wire, each.replace});
     } else {
       sum_collected();
       sum_copied(each);
@@ -196,6 +212,7 @@ void RingCommunicator::sum_all(std::span<const StartedSum> started) {
 }
 
 void RingCommunicator::sum_copied(const StartedSum& started) {
+  expects(started.replace == nullptr, "start_replaced_sum: a view of memory()");
   const View view = started.gradients, copy = copies_.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
   const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire};

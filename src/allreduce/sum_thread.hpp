@@ -6,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "ringtrain/allreduce/replace.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/view.hpp"
 
@@ -15,6 +16,7 @@ namespace ringtrain {
 struct StartedSum {
   View gradients;
   Element wire = Element::fp32;
+  const Replace* replace = nullptr;
 };
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it

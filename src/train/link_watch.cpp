@@ -104,7 +104,7 @@ bool LinkWatch::may_narrow() const {
   const Options& o = plan_.options;
   const bool can =
       o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
-  return can && o.gradient_dtype == Element::fp32;
+  return can && o.gradient_dtype == Element::fp32 && !o.shard_optimizer;
 }
 
 // As rank 0 has it.

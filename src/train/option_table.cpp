@@ -162,6 +162,7 @@ void add_communication(Table& t, Options& o) {
   t.add(o.gradient_dtype,
         {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
         enumerator<Element>());
+  t.flag(o.shard_optimizer, "shard-optimizer", "each rank keeps its part of the optimizer's state");
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
   t.add(o.watchdog,
         {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},

@@ -234,6 +234,14 @@ void Parser::check_contradictions() const {
   if (o.gradient_dtype != Element::fp32 && o.allreduce == Allreduce::mpi)
     throw usage("--gradient-dtype with --allreduce mpi",
                 "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
+  if (o.shard_optimizer && (o.device == Device::cuda || o.plan_device))
+    throw usage("--shard-optimizer", "is for CPUs; leave it out, or --device and --plan-device");
+  if (o.shard_optimizer && o.gradient_dtype != Element::fp32)
+    throw usage("--shard-optimizer with --gradient-dtype",
+                "ranks pass new weights on, which stay in fp32; give one of them");
+  if (o.shard_optimizer && (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl))
+    throw usage("--shard-optimizer with --allreduce",
+                "only the ring between CPUs sums in parts; leave --allreduce out or say ring");
   check_checkpoint_options();
 }
 

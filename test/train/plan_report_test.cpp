@@ -57,6 +57,17 @@ TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory")
   CHECK(plan_report(o) == fp32);
 }
 
+TEST_CASE("plan: of shared momentum a rank has its part") {
+  Options o = planned("resnet50", std::nullopt);
+  const double whole = rank_memory(o, 4).state;
+  o.shard_optimizer = true;
+
+  // 25,557,032 momenta of 4 bytes.
+  CHECK(whole - rank_memory(o, 4).state == Approx(25'557'032 * 4 * 0.75));
+  CHECK(rank_memory(o, 1).state == whole);
+  CHECK_THAT(plan_report(o), Contains("each of N ranks has 1/N of 0.102 GB"));
+}
+
 TEST_CASE("plan: an unknown GPU is refused with the known names") {
   CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
 }

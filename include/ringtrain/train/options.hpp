@@ -67,6 +67,7 @@ struct Options {
   Allreduce allreduce = Allreduce::automatic;
   std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
+  bool shard_optimizer = false;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
 

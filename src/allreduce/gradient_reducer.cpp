@@ -13,10 +13,11 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 }  // namespace
 
 GradientReducer::GradientReducer(Communicator& communicator, View gradients,
-                                 std::size_t bucket_bytes)
+                                 std::size_t bucket_bytes, const Replace* replace)
     : communicator_(communicator),
       gradients_(gradients),
       bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(float))),
+      replace_(replace),
       started_(gradients.size()) {}
 
 GradientReducer::~GradientReducer() {
@@ -58,8 +59,15 @@ void GradientReducer::start_sum_from(std::size_t first) {
   if (first == started_) return;
   if (started_ == gradients_.size()) starts_.clear();
   starts_.push_back(std::chrono::steady_clock::now());
-  communicator_.start_sum(gradients_.slice(first, started_ - first));
+  start_sum(gradients_.slice(first, started_ - first));
   started_ = first;
+}
+
+void GradientReducer::start_sum(View bucket) {
+  if (replace_ != nullptr)
+    communicator_.start_replaced_sum(bucket, *replace_);
+  else
+    communicator_.start_sum(bucket);
 }
 
 }  // namespace ringtrain

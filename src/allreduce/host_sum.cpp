@@ -48,13 +48,18 @@ void HostSum::sum_lane(const ReplicaSum& sum) {
   if (sum.first && compressed_ != nullptr) return sum_compressed(sum);
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
-  if (between_hosts_ != nullptr) return sum_between_hosts(sum, slice);
+  if (between_hosts_ != nullptr || sum.replace != nullptr) return sum_between_hosts(sum, slice);
   sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
 }
 
+// On one host, where the sum is replaced.
 void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
   sum_here(sum, slice);
-  between_hosts_->sum({sum.replicas.of(place_.rank) + slice.first, slice.count}, sum.wire);
+  const std::span<float> mine{sum.replicas.of(place_.rank) + slice.first, slice.count};
+  if (between_hosts_ != nullptr)
+    between_hosts_->sum(mine, sum.wire, sum.replace);
+  else if (!mine.empty())
+    (*sum.replace)({mine.data(), mine.size()});
   copy_to_others(sum, slice);
 }
 

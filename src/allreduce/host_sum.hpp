@@ -33,6 +33,7 @@ struct ReplicaSum {
   std::size_t count = 0;
   Element wire = Element::fp32;
   std::optional<std::size_t> first = {};
+  const Replace* replace = nullptr;  ///< of own_part()
 };
 
 /// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each

@@ -8,6 +8,14 @@ void Communicator::start_average(NarrowView) {
   throw Error("sum in 16 bits", "only GPUs do; --gradient-dtype fp32 works everywhere");
 }
 
+void Communicator::start_replaced_sum(View, const Replace&) {
+  throw Error("sum in parts", "only the ring between CPUs does");
+}
+
+std::vector<Range> Communicator::own_parts(std::span<const std::size_t>, int) const {
+  throw Error("sum in parts", "only the ring between CPUs does");
+}
+
 NarrowCommunicator::NarrowCommunicator(Communicator& sums, Rounding& rounding, Element element,
                                        View values, std::size_t head)
     : sums_(sums),

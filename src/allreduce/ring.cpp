@@ -53,12 +53,18 @@ Ring::Ring(RingLink& link, RingTuning tuning) : link_(link), tuning_(tuning) {
 
 Ring::~Ring() = default;
 
+// A part goes on to the right until it has been everywhere: it is complete on its left neighbour.
+Range Ring::own_part(std::size_t count, int rank, int ranks) {
+  return part_of(count, static_cast<std::size_t>((rank + 1) % ranks),
+                 static_cast<std::size_t>(ranks));
+}
+
 // Messages of 16-bit numbers have twice as many, and so as many bytes.
-void Ring::sum(std::span<float> data, Element wire) {
+void Ring::sum(std::span<float> data, Element wire, const Replace* replace) {
   RingTuning tuning = tuning_;
   tuning.smallest_segment *= sizeof(float) / bytes_of(wire);
   tuning.largest_segment *= sizeof(float) / bytes_of(wire);
-  sum_through(link_through(wire), data, tuning);
+  sum_through(link_through(wire), data, tuning, replace);
 }
 
 // Each rank sends on what it received last, first its own.
@@ -82,7 +88,8 @@ RingLink& Ring::link_through(Element wire) {
   return *narrow;
 }
 
-void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning) {
+void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
+                       const Replace* replace) {
   const auto n = static_cast<std::size_t>(link.size());
   if (n == 1 || data.empty()) return;
   const std::size_t part = divide_up(divide_up(data.size(), line), n) * line;
@@ -121,7 +128,10 @@ void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& 
     if (k < message.sums()) {
       const std::span<float> running = message[k + message.segments];
       add(running, arrival(k));
-      if (k + message.segments >= message.sums()) link.as_received(running);  // it is complete
+      if (k + message.segments >= message.sums()) {  // it is complete
+        if (replace != nullptr) (*replace)({running.data(), running.size()});
+        link.as_received(running);
+      }
     }
     // Message k may now go on; but a neighbour that is slow is not flooded.
     send_up_to(std::min({k + 1 + window, k + 1 + message.segments, all}));

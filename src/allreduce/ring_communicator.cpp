@@ -51,6 +51,10 @@ class RingCommunicator final : public Communicator {
   void start_compressed_sum(View gradients, std::size_t first) override {
     start({gradients, Element::fp32, first});
   }
+  void start_replaced_sum(View gradients, const Replace& replace) override {
+    start({.gradients = gradients, .replace = &replace});
+  }
+  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
   void finish() override;
   void accept() override;
   void forget() override;
@@ -94,6 +98,7 @@ class RingCommunicator final : public Communicator {
 
   const MpiSession& session_;
   const Topology here_;
+  const int ranks_a_host_;
   const OnSpan on_sum_;
   std::stop_source stop_;  // ends the waits of the threads
   std::atomic<int> waiting_{0};
@@ -113,6 +118,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
                                    const CommunicatorOptions& options)
     : session_(session),
       here_(here),
+      ranks_a_host_(options.ranks_a_host),
       on_sum_(options.on_sum),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)) {
   const MPI_Comm lane = make_lane();
@@ -194,6 +200,14 @@ void RingCommunicator::broadcast(View values, int root) {
   session_.broadcast(std::as_writable_bytes(values.host()), root);
 }
 
+std::vector<Range> RingCommunicator::own_parts(std::span<const std::size_t> counts,
+                                               int rank) const {
+  const Topology there = topology_of(rank, session_.host_of(), ranks_a_host_);
+  std::vector<Range> parts;
+  for (const std::size_t count : counts) parts.push_back(own_part(count, there));
+  return parts;
+}
+
 bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
@@ -263,9 +277,10 @@ void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started
   for (const StartedSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
-      track.sums.push_back({Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first});
+      track.sums.push_back(
+          {Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first, each.replace});
     } else if (const auto replicas = shared_.replicas(view)) {
-      track.sums.push_back({*replicas, view.size(), each.wire, each.first});
+      track.sums.push_back({*replicas, view.size(), each.wire, each.first, each.replace});
     } else {
       sum_collected();
       sum_copied(track, each);
@@ -275,6 +290,7 @@ void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started
 }
 
 void RingCommunicator::sum_copied(Track& track, const StartedSum& started) {
+  expects(started.replace == nullptr, "start_replaced_sum: a view of memory()");
   const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());
   const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};

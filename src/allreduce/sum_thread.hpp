@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "ringtrain/allreduce/replace.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/view.hpp"
 
@@ -18,6 +19,7 @@ struct StartedSum {
   View gradients;
   Element wire = Element::fp32;
   std::optional<std::size_t> first = {};
+  const Replace* replace = nullptr;
 };
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it

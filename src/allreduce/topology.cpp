@@ -26,4 +26,13 @@ Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host
   return mine;
 }
 
+Range own_part(std::size_t count, const Topology& here) {
+  const auto [rank, size, lanes] = here.place;
+  if (rank >= lanes) return {count, 0};
+  const Range lane =
+      part_of(count, static_cast<std::size_t>(rank), static_cast<std::size_t>(lanes));
+  const Range part = Ring::own_part(lane.count, here.host, here.hosts);
+  return {lane.first + part.first, part.count};
+}
+
 }  // namespace ringtrain

@@ -15,4 +15,7 @@ struct Topology {
 /// unless it is 0.
 Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host);
 
+/// What the rank at `here` completes of a sum of `count` numbers: all ranks' cover it once.
+Range own_part(std::size_t count, const Topology& here);
+
 }  // namespace ringtrain

@@ -11,21 +11,54 @@
 namespace ringtrain {
 
 Checkpoints::Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
-                         CheckpointEvery every, std::uint64_t epoch_samples, Report report)
+                         CheckpointEvery every, std::uint64_t epoch_samples, Report report,
+                         SharedSaves shared)
     : writer_(std::move(writer)),
       state_(state),
       constant_(std::move(constant)),
       every_(every),
       epoch_samples_(epoch_samples),
-      report_(std::move(report)) {}
+      report_(std::move(report)),
+      shared_(std::move(shared)) {}
 
 void Checkpoints::offer(const Position& position) {
   if (writer_.idle()) return;
   report_events(writer_.poll());
   Stopwatch watch;
   hand_over();
+  give_up_late_copy();
   stalled_s_ += watch.lap();
-  if (requested_ || due(position)) save(position);
+  if (!state_.together() && (requested_ || due(position))) start_save(position);
+}
+
+bool Checkpoints::wants(const Position& next) {
+  if (writer_.idle() || !state_.together() || !(requested_ || due(next))) return false;
+  const bool ready = can_save(next);
+  if (!ready) report_skipped(next);
+  return ready;
+}
+
+bool Checkpoints::can_save(const Position& position) {
+  return !writer_.idle() && last_step_ != position.step && hand_over() &&
+         !writer_.begin_save().empty();
+}
+
+// All ranks count the same copies, also one that rank 0 cannot take any more.
+void Checkpoints::save_together(const Position& position) {
+  if (writer_.idle() || !start_save(position)) state_.start({});
+}
+
+// A save that waited for ever would be the last one.
+void Checkpoints::give_up_late_copy() {
+  if (!copying_ || !state_.together() || copying_watch_.elapsed() < shared_.patience_s) return;
+  const std::string why = give_up_copy();
+  ++given_up_;
+  last_step_.reset();
+  const std::uint64_t step = std::exchange(copying_, std::nullopt)->step;
+  report_events({{.kind = SaveEvent::Kind::failed,
+                  .step = step,
+                  .text = fmt::format("checkpoint of step {} not saved: {} within {} s", step, why,
+                                      shared_.patience_s)}});
 }
 
 void Checkpoints::request(const Position& position) {
@@ -37,22 +70,34 @@ void Checkpoints::request(const Position& position) {
     return tell(fmt::format("SIGUSR1: nothing can be saved: {}", failure->what()));
   if (failure) last_step_.reset();
   requested_ = true;
-  save(position);
-  tell(requested_ ? "SIGUSR1: a checkpoint follows as soon as one before it is written"
-                  : fmt::format("SIGUSR1: saving step {}", position.step));
+  if (!state_.together()) start_save(position);
+  if (!requested_) return tell(fmt::format("SIGUSR1: saving step {}", position.step));
+  tell(fmt::format("SIGUSR1: a checkpoint follows {}as soon as one before it is written",
+                   state_.together() ? "the next step, or " : ""));
 }
 
 void Checkpoints::save(const Position& position) {
-  if (writer_.idle() || last_step_ == position.step) return;
+  if (!state_.together())
+    start_save(position);
+  else if (rank_0_says(can_save(position)))
+    save_together(position);
+}
+
+bool Checkpoints::start_save(const Position& position) {
+  if (writer_.idle() || last_step_ == position.step) return false;
   Stopwatch watch;
   const bool started = hand_over() && start(position);
   last_stall_s_ = watch.lap();
   stalled_s_ += last_stall_s_;
-  if (!started) return report_skipped(position);
+  if (!started) {
+    report_skipped(position);
+    return false;
+  }
   skipping_ = false;
   if (std::exchange(requested_, false)) answering_.insert(position.step);
   last_ = std::chrono::steady_clock::now();
   last_step_ = position.step;
+  return true;
 }
 
 // By time a save is tried again at every step, and in an evaluation at every batch.
@@ -77,6 +122,7 @@ bool Checkpoints::start(const Position& position) {
   if (slot.empty()) return false;
   state_.start(slot);
   copying_ = metadata(position);
+  copying_watch_.lap();
   ++started_;
   hand_over();
   return true;
@@ -100,7 +146,10 @@ bool Checkpoints::settle(const Deadline& deadline) {
 }
 
 std::optional<Error> Checkpoints::finish(const Position& position, const Deadline& deadline) try {
-  if (!writer_.idle()) finish_or_throw(position, deadline);
+  if (!writer_.idle())
+    finish_or_throw(position, deadline);
+  else if (rank_0_says(false))
+    state_.start({});
   return std::nullopt;
 } catch (const Error& failure) {
   return failure;
@@ -109,30 +158,46 @@ std::optional<Error> Checkpoints::finish(const Position& position, const Deadlin
 void Checkpoints::finish_or_throw(const Position& position, const Deadline& deadline) {
   if (std::exchange(requested_, false)) answering_.insert(position.step);
   const bool copied = settle(deadline);
+  const std::string late = copied ? "" : give_up_copy();
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
-  const bool handed_over = under_way || (copied && save_last(position, deadline));
+  const bool handed_over = save_last(position, deadline, copied && !under_way) || under_way;
   if (copied) state_.release();
   // Asked once in any case: what was handed over just now may be durable already.
   report_events(writer_.close(deadline.left()));
   if (const auto failure = writer_.failure()) throw *failure;
   if (!handed_over)
     throw Error(Exit::storage, "final checkpoint",
-                copied ? "the saves before it did not become durable"
-                       : "its copy out of the GPU did not end in time");
+                copied ? "the saves before it did not become durable" : late);
 }
 
-bool Checkpoints::save_last(const Position& position, const Deadline& deadline) {
+bool Checkpoints::wait_for_copy(const Deadline& deadline) {
+  while (!state_.done()) {
+    if (deadline.over()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+// Returns why. A GPU's may never end: its targets stay.
+std::string Checkpoints::give_up_copy() {
+  std::string why = state_.lateness();
+  if (state_.together()) state_.release();
+  return why;
+}
+
+// Where the ranks have shards, the others hear once whether there is such a save.
+bool Checkpoints::save_last(const Position& position, const Deadline& deadline, bool wanted) {
+  bool said = false;
   const auto copy = [&](SnapshotBuffers slot) {
+    said = true;
+    rank_0_says(true);
     state_.start(slot);
-    while (!state_.done()) {
-      if (deadline.over())
-        throw Error(Exit::storage, "final checkpoint",
-                    "its copy out of the GPU did not end in time");
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
+    if (!wait_for_copy(deadline)) throw Error(Exit::storage, "final checkpoint", give_up_copy());
   };
-  return writer_.save(metadata(position), copy, deadline.left());
+  const bool saved = wanted && writer_.save(metadata(position), copy, deadline.left());
+  if (!said) rank_0_says(false);
+  return saved;
 }
 
 CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,

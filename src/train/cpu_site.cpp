@@ -14,6 +14,7 @@
 #include "train/network.hpp"
 #include "train/option_values.hpp"
 #include "train/ring_text.hpp"
+#include "train/shared_copy.hpp"
 #include "train/site.hpp"
 #include "train/stream_copy.hpp"
 
@@ -28,10 +29,10 @@ class CpuSite final : public Site {
   std::vector<std::string> notes() const override { return notes_; }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return state_; }
-  StateCopy& state_copy() override { return copy_; }
+  StateCopy& state_copy() override { return *copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
     communicator_->forget();
-    HostTrainer::Parts all = parts(reducer_);
+    HostTrainer::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
         const Activity activity = progress_.now().activity;
@@ -42,13 +43,9 @@ class CpuSite final : public Site {
       };
     return std::make_unique<HostTrainer>(all, plan_.trainer(), start);
   }
-  std::unique_ptr<Trainer> make_lone_trainer() override {
-    return std::make_unique<HostTrainer>(parts(no_sums_), plan_.trainer(), Position{});
-  }
+  std::unique_ptr<Trainer> make_lone_trainer() override;
   Program& evaluation() override { return *evaluation_; }
-  std::vector<std::uint64_t> bucket_bounds() override {
-    return reducer_.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
-  }
+  std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
   void sum(const Range& bucket) override {
     gradient_sums().start_sum(sums_.all().slice(bucket));
     gradient_sums().finish();
@@ -90,7 +87,28 @@ class CpuSite final : public Site {
     return *communicator_;
   }
   std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
-  HostTrainer::Parts parts(GradientReducer& reducer) {
+  // A rank alone updates all parameters.
+  struct LoneOptimizer {
+    Optimizer optimizer;
+  };
+  class LoneTrainer final : LoneOptimizer, public HostTrainer {
+   public:
+    explicit LoneTrainer(CpuSite& site)
+        : LoneOptimizer{{site.plan_.optimizer, site.parameters_, site.sums_.gradients(),
+                         site.memory_}},
+          HostTrainer(site.parts(site.no_sums_, optimizer), site.plan_.trainer(), Position{}) {}
+  };
+
+  std::vector<std::uint64_t> bounds(const GradientReducer& reducer) {
+    return reducer.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
+  }
+  std::optional<Shards> make_shards_if_any();
+  std::optional<Optimizer::Part> part() const {
+    if (!shards_) return std::nullopt;
+    return Optimizer::Part{shards_->own(), plan_.options.on_nan == OnNan::skip};
+  }
+  std::unique_ptr<StateCopy> make_copy(const MpiSession& session);
+  HostTrainer::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
     return {*training_,
             sums_,
             batch_statistics_,
@@ -98,7 +116,7 @@ class CpuSite final : public Site {
             averaged_statistics_,
             plan_.model.graph.statistics,
             reducer,
-            optimizer_,
+            optimizer,
             progress_};
   }
 
@@ -113,9 +131,11 @@ class CpuSite final : public Site {
   const std::unique_ptr<Backend> backend_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   StepSums sums_;
+  const std::optional<Shards> shards_;
   Optimizer optimizer_;
+  const Replace update_part_;  // where there are shards
   TrainingState state_;
-  Copy copy_;
+  const std::unique_ptr<StateCopy> copy_;
   RoundingCommunicator rounded_sums_;
   CompressingCommunicator compressed_sums_;
   GradientReducer reducer_, no_sums_;
@@ -138,12 +158,16 @@ std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
   const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
   const double bucket = share * double(plan.bucket_bytes());
   RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
-  if (!session.threads_share_mpi() || plan.options.compress) ring.at_once = 1;
+  // What compression leaves out, and an optimizer that replaces sums, take one at a time.
+  if (!session.threads_share_mpi() || plan.options.compress || plan.options.shard_optimizer)
+    ring.at_once = 1;
   return ring;
 }
 
 std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
                                   const std::optional<RingChoice>& ring) {
+  if (plan.options.shard_optimizer && !plan.shards_optimizer())
+    return {"--shard-optimizer changes nothing: no other rank trains"};
   if (ring) return told(*ring, plan.options.baseline);
   if (session.hosts() > 1) return {};
   if (plan.options.compress)
@@ -204,18 +228,38 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       batch_statistics_(memory_.allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_),
+      shards_(make_shards_if_any()),
+      optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
+      update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
       state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
-             averaged_statistics_),
-      copy_(state_),
+             averaged_statistics_, shards_ ? &*shards_ : nullptr),
+      copy_(make_copy(session)),
       rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
       compressed_sums_(*communicator_, sums_.all(), sums_.place_of(0)),
-      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(),
+               shards_ ? &update_part_ : nullptr),
       no_sums_(*alone_, sums_.all()) {
   const bool averaged = averaged_statistics_.view().size() > 0;
   training_ = compile(Mode::training, parameters_, statistics_);
   evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
                         averaged ? averaged_statistics_ : statistics_);
+}
+
+std::optional<Shards> CpuSite::make_shards_if_any() {
+  if (!plan_.shards_optimizer()) return std::nullopt;
+  const GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
+  return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
+}
+
+std::unique_ptr<StateCopy> CpuSite::make_copy(const MpiSession& session) {
+  if (!shards_) return std::make_unique<Copy>(state_);
+  return std::make_unique<SharedCopy>(state_, session, !plan_.options.checkpoint_dir.empty(),
+                                      plan_.options.interface);
+}
+
+std::unique_ptr<Trainer> CpuSite::make_lone_trainer() {
+  if (shards_) return std::make_unique<LoneTrainer>(*this);
+  return std::make_unique<HostTrainer>(parts(no_sums_, optimizer_), plan_.trainer(), Position{});
 }
 
 // The optimizer's moving average starts from the first parameters, so these come before it.

@@ -188,7 +188,8 @@ void add_plan(Facts& facts, const Plan& plan, const MpiSession& session) {
   Options mine = o;
   mine.batch = plan.share.count;
   mine.global_batch.reset();
-  if (!facts.on_gpu) facts.planned = static_cast<std::uint64_t>(rank_memory(mine).total());
+  if (!facts.on_gpu)
+    facts.planned = static_cast<std::uint64_t>(rank_memory(mine, session.size()).total());
   facts.data = plan.training->description();
   if (session.local_rank() == 0)
     for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})

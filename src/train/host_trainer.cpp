@@ -25,6 +25,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   parts_.progress.begin_step(position().step + 1);
   seconds_ = {};
   const double rate = learning_rate();
+  parts_.optimizer.begin({static_cast<std::int64_t>(position().step), rate, 1.0});
   parts_.sums.clear_head();
   parts_.sums.ask(wish);
   std::ranges::fill(accumulated_, 0.0f);
@@ -50,9 +51,11 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   StepOutcome outcome = parts_.sums.outcome();
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
-    update(rate);
+    update();
     parts_.reducer.accept();
     outcome.loss += parts_.optimizer.l2_loss();
+  } else if (parts_.optimizer.revertible()) {
+    parts_.optimizer.revert();
   }
   seconds_.update = watch.lap();
   record(Doing::update, begin, seconds_.update);
@@ -99,9 +102,11 @@ void HostTrainer::hand_over(std::size_t first) {
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }
 
-void HostTrainer::update(double learning_rate) {
-  parts_.optimizer.begin({static_cast<std::int64_t>(position().step), learning_rate, 1.0});
-  parts_.optimizer.update({0, parts_.sums.gradients().size()});
+void HostTrainer::update() {
+  if (parts_.optimizer.has_part())
+    parts_.optimizer.adopt();
+  else
+    parts_.optimizer.update({0, parts_.sums.gradients().size()});
   float* running = parts_.running_statistics.data();
   const float* batch = parts_.sums.statistics().data();
   for (const Statistic& norm : parts_.statistics)

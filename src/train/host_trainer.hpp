@@ -11,7 +11,7 @@
 namespace ringtrain {
 
 /// Steps on CPUs, one after the other. All that it uses outlives it.
-class HostTrainer final : public Trainer {
+class HostTrainer : public Trainer {
  public:
   struct Parts {
     Program& program;
@@ -33,7 +33,7 @@ class HostTrainer final : public Trainer {
  private:
   void run_micro_step(const Batch& batch, bool last);
   void hand_over(std::size_t first);
-  void update(double learning_rate);
+  void update();
   void record(Doing doing, Timeline::Clock::time_point begin, double seconds);
 
   Parts parts_;

@@ -115,7 +115,8 @@ std::string init_from(const std::filesystem::path& path, Heads heads, const Grap
     state.copy_from(reading.values);
   }
   const MpiSession::Wait waiting = session.wait();
-  for (const View& buffer : state.buffers()) communicator.broadcast(buffer, 0);
+  for (std::size_t i = 0; i < state.buffers().size(); ++i)
+    if (!state.has_shard(i)) communicator.broadcast(state.buffers()[i], 0);
   return text;
 }
 

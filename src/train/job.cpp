@@ -179,7 +179,12 @@ Checkpoints Job::make_checkpoints() {
           [this](const SaveEvent& event, double stall) {
             if (event.kind == SaveEvent::Kind::saved) note_saved(event);
             log_->save(event, stall);
-          }};
+          },
+          {[this](bool mine) {
+             session_.barrier_asleep();  // rank 0 may wait for a slot
+             return !session_.broadcast(mine ? "save" : "").empty();
+           },
+           options().final_save_timeout_s}};
 }
 
 // The writer tells how long it took, and is heard after a step.
@@ -208,7 +213,7 @@ LegEnd Job::end() const {
     tensors.push_back(place.info);
     end.tensors.push_back(place.info.name);
   }
-  end.hashes = site_.state().hashes();
+  end.hashes = site_.state().hashes(site_.communicator());
   end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
   return end;
 }

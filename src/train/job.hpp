@@ -103,6 +103,7 @@ class Job {
   std::vector<std::string> hosts_;      // of the ranks; on rank 0
   std::optional<std::uint64_t> evaluated_step_;
   bool stopping_ = false, saving_ = false;  // what all ranks want
+  bool saving_shards_ = false;              // likewise, behind the last step
   int signal_ = 0;                          // that ends the job, on all ranks
   double last_save_s_ = 0;                  // what it may take
 };

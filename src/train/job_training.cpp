@@ -112,7 +112,9 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const auto begin = Timeline::Clock::now();
-  auto report = trainer.step(loader, wish());
+  Wish wanted = wish();
+  wanted.save = checkpoints.wants({trainer.position().step + 1});
+  auto report = trainer.step(loader, wanted);
   site_.communicator().check();
   if (report) look_at(*report);
   const Position& position = trainer.position();
@@ -181,6 +183,7 @@ void Job::grant(const Wish& wish) {
 }
 
 void Job::offer(Checkpoints& checkpoints, const Position& position) {
+  if (std::exchange(saving_shards_, false)) checkpoints.save_together(position);
   if (std::exchange(saving_, false)) checkpoints.request(position);
   checkpoints.offer(position);
   if (checkpoints.longest_save_s() > 0) last_save_s_ = checkpoints.longest_save_s();
@@ -198,6 +201,7 @@ void Job::finish_steps(Trainer& trainer) {
 void Job::look_at(const StepReport& report) {
   guard(report.outcome, report.position);
   grant({report.outcome.stop, report.outcome.signal});
+  saving_shards_ = report.outcome.save;
 }
 
 // All ranks saw the same sums, so all agree in the same step.

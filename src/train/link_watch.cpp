@@ -107,13 +107,13 @@ bool LinkWatch::may_narrow() const {
   const Options& o = plan_.options;
   const bool can =
       o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
-  return can && o.gradient_dtype == Element::fp32 && !o.compress;
+  return can && o.gradient_dtype == Element::fp32 && !o.compress && !o.shard_optimizer;
 }
 
 std::optional<double> LinkWatch::share_compressed() const {
   const Options& o = plan_.options;
   const bool can = o.device != Device::cuda && session_.hosts() > 1 &&
-                   o.allreduce != Allreduce::mpi && !o.compress;
+                   o.allreduce != Allreduce::mpi && !o.compress && !o.shard_optimizer;
   if (!can) return std::nullopt;
   const Compression how{.kind = Compression::Kind::powersgd, .rank = 4};
   const double numbers =

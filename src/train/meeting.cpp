@@ -17,6 +17,12 @@ JobToken new_token() {
   return token;
 }
 
+bool same(const JobToken& a, const JobToken& b) {
+  std::byte difference{};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{};
+}
+
 std::string to_text(const Meeting& meeting) {
   std::string text(sizeof meeting.token, '\0');
   std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);

@@ -1,8 +1,11 @@
 #include "ringtrain/train/optimizer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "train/optimizer_kernels.hpp"
 
@@ -70,25 +73,43 @@ Range common(Range a, Range b) {
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gradients,
-                     Memory& memory)
+                     Memory& memory, std::optional<Part> part)
     : settings_(settings),
       parameters_(parameters),
       gradients_(gradients),
+      part_(std::move(part)),
+      slot_size_(place_part()),
       segments_(decay_segments(settings, parameters.size())),
       covered_(segments_.size()),
       ratios_(segments_.size(), 1.0),
       squares_(chunks_of(parameters.size())),
       norms_(squares_.size()) {
   expects(parameters.size() == gradients.size(), "Optimizer: a gradient for each parameter");
+  expects(!part_ || settings.kind != OptimizerKind::lars, "Optimizer: lars has all parameters");
   add_rule_slots(memory);
-  if (settings_.ema > 0) add_slot("ema", 0, memory);
+  if (settings_.ema > 0) {
+    buffers_.push_back(memory.allocate(parameters_.size()));
+    slots_.push_back({"ema", buffers_.back()});
+  }
   reset();
 }
 
+// Returns how many numbers a slot of the rule has.
+std::size_t Optimizer::place_part() {
+  if (!part_) return parameters_.size();
+  std::size_t size = 0;
+  for (const Range& range : part_->ranges) {
+    part_places_.push_back(size);
+    size += range.count;
+  }
+  return size;
+}
+
 void Optimizer::add_slot(const char* name, float start, Memory& memory) {
-  buffers_.push_back(memory.allocate(parameters_.size()));
+  buffers_.push_back(memory.allocate(slot_size_));
   slots_.push_back({name, buffers_.back()});
   starts_.push_back(start);
+  if (revertible()) before_.push_back(memory.allocate(slot_size_));
 }
 
 void Optimizer::add_rule_slots(Memory& memory) {
@@ -132,7 +153,7 @@ std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings,
 }
 
 void Optimizer::reset() {
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+  for (std::size_t slot = 0; slot < rule_slots(); ++slot)
     std::ranges::fill(slots_[slot].values.host(), starts_[slot]);
   if (const auto ema = average()) std::ranges::copy(parameters_.host(), ema->data());
 }
@@ -154,6 +175,7 @@ void Optimizer::begin(const UpdateScalars& scalars) {
 }
 
 void Optimizer::update(Range summed) {
+  expects(!part_, "Optimizer::update: of all parameters");
   parameters_.slice(summed);  // throws when it is not inside
   if (settings_.kind == OptimizerKind::lars)
     update_tensors(summed);
@@ -186,36 +208,105 @@ void Optimizer::update_now(Range range) {
   for_chunks(range.first, range.end(), work);
 }
 
-/// Returns the decay-weighted squares of the parameters before the update.
-double Optimizer::update_chunk(Range chunk) const {
-  auto segment = std::ranges::upper_bound(segments_, chunk.first, {}, &DecaySegment::end);
-  double squares = 0;
-  for (std::size_t first = chunk.first; first < chunk.end(); ++segment) {
-    const Range range{first, std::min(segment->end, chunk.end()) - first};
-    if (segment->decay != 0)
-      squares += segment->decay * kernels::sum_of_squares(parameters_.data() + first, range.count);
-    update_segment(range, static_cast<std::size_t>(segment - segments_.begin()));
-    first = range.end();
+/// Calls `work` with the parts of `range` whose parameters decay alike, and their segment.
+template <class Work>
+void Optimizer::for_segments(Range range, const Work& work) const {
+  auto segment = std::ranges::upper_bound(segments_, range.first, {}, &DecaySegment::end);
+  for (std::size_t first = range.first; first < range.end(); ++segment) {
+    const std::size_t end = std::min<std::size_t>(segment->end, range.end());
+    work(Range{first, end - first}, static_cast<std::size_t>(segment - segments_.begin()));
+    first = end;
   }
+}
+
+/// Of the parameters before the update.
+double Optimizer::decayed_squares(Range range, std::size_t segment) const {
+  const double decay = segments_[segment].decay;
+  if (decay == 0) return 0;
+  return decay * kernels::sum_of_squares(parameters_.data() + range.first, range.count);
+}
+
+/// Returns the decay-weighted squares.
+double Optimizer::update_chunk(Range chunk) const {
+  double squares = 0;
+  for_segments(chunk, [&](Range range, std::size_t segment) {
+    squares += decayed_squares(range, segment);
+    apply_rule(range, segment, parameters_.data() + range.first);
+    move_average(range);
+  });
   return squares;
 }
 
-void Optimizer::update_segment(Range range, std::size_t segment) const {
-  float* w = parameters_.data() + range.first;
+void Optimizer::apply_rule(Range range, std::size_t segment, float* w) const {
+  const std::size_t place = slot_place(range);
   apply(settings_.kind,
         {.w = w,
          .g = gradients_.data() + range.first,
-         .slot0 = slot_values(0, range.first),
-         .slot1 = slot_values(1, range.first),
+         .slot0 = slot_values(0, place),
+         .slot1 = slot_values(1, place),
          .size = range.count},
         factors(segment));
-  if (const auto ema = average())
-    kernels::move_average(ema->data() + range.first, w, range.count,
-                          static_cast<float>(1 - ema_decay(settings_.ema, now_.step)));
 }
 
-float* Optimizer::slot_values(std::size_t slot, std::size_t first) const {
-  return slot < slots_.size() ? slots_[slot].values.data() + first : nullptr;
+void Optimizer::move_average(Range range) const {
+  if (const auto ema = average())
+    kernels::move_average(ema->data() + range.first, parameters_.data() + range.first, range.count,
+                          static_cast<float>(1 - average_decay()));
+}
+
+void Optimizer::replace(Range summed) {
+  if (summed.count == 0) return;
+  slot_place(summed);  // throws when it is not inside
+  for_chunks(summed.first, summed.end(), [&](std::size_t, Range chunk) { replace_chunk(chunk); });
+}
+
+void Optimizer::replace_chunk(Range chunk) const {
+  const std::size_t place = slot_place(chunk);
+  for (std::size_t slot = 0; slot < before_.size(); ++slot)
+    std::copy_n(slot_values(slot, place), chunk.count, before_[slot].view().data() + place);
+  float* const g = gradients_.data() + chunk.first;
+  if (!kernels::all_finite(g, chunk.count)) return;
+  alignas(64) std::array<float, chunk_size> w;
+  std::copy_n(parameters_.data() + chunk.first, chunk.count, w.data());
+  for_segments(chunk, [&](Range range, std::size_t segment) {
+    apply_rule(range, segment, w.data() + (range.first - chunk.first));
+  });
+  std::copy_n(w.data(), chunk.count, g);
+}
+
+void Optimizer::adopt() {
+  for_chunks(0, parameters_.size(),
+             [&](std::size_t chunk, Range range) { squares_[chunk] = adopt_chunk(range); });
+}
+
+double Optimizer::adopt_chunk(Range chunk) const {
+  double squares = 0;
+  for_segments(chunk, [&](Range range, std::size_t segment) {
+    squares += decayed_squares(range, segment);
+    std::copy_n(gradients_.data() + range.first, range.count, parameters_.data() + range.first);
+    move_average(range);
+  });
+  return squares;
+}
+
+void Optimizer::revert() {
+  expects(revertible(), "Optimizer::revert: of a part that can");
+  for (std::size_t slot = 0; slot < before_.size(); ++slot)
+    std::ranges::copy(before_[slot].view().host(), slots_[slot].values.data());
+}
+
+/// Where a slot has the values of `range`, which lies in one range of the part.
+std::size_t Optimizer::slot_place(Range range) const {
+  if (!part_) return range.first;
+  const auto next = std::ranges::upper_bound(part_->ranges, range.first, {}, &Range::first);
+  expects(next != part_->ranges.begin() && range.end() <= std::prev(next)->end(),
+          "Optimizer::replace: inside a range of the part");
+  const auto own = static_cast<std::size_t>(std::prev(next) - part_->ranges.begin());
+  return part_places_[own] + range.first - part_->ranges[own].first;
+}
+
+float* Optimizer::slot_values(std::size_t slot, std::size_t place) const {
+  return slot < rule_slots() ? slots_[slot].values.data() + place : nullptr;
 }
 
 kernels::Factors Optimizer::factors(std::size_t segment) const {

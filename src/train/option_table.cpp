@@ -167,6 +167,7 @@ void add_communication(Table& t, Request& r) {
       o.compress,
       {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
       compression_value());
+  t.flag(o.shard_optimizer, "shard-optimizer", "each rank keeps its part of the optimizer's state");
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
   t.add(o.watchdog,
         {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},

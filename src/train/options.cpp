@@ -118,6 +118,7 @@ class Parser {
   void need(const std::string& name, bool kept, std::string_view why) const;
   void check_contradictions() const;
   void check_compression() const;
+  void check_sharding() const;
   void check_checkpoint_options() const;
   void check_supervised() const;
 
@@ -236,7 +237,25 @@ void Parser::check_contradictions() const {
     throw usage("--gradient-dtype with --allreduce mpi",
                 "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
   check_compression();
+  check_sharding();
   check_checkpoint_options();
+}
+
+// Ranks pass new weights on, in the place of sums.
+void Parser::check_sharding() const {
+  const Options& o = request_.options;
+  if (!o.shard_optimizer) return;
+  if (o.device == Device::cuda || o.plan_device)
+    throw usage("--shard-optimizer", "is for CPUs; leave it out, or --device and --plan-device");
+  if (o.gradient_dtype != Element::fp32)
+    throw usage("--shard-optimizer with --gradient-dtype",
+                "ranks pass new weights on, which stay in fp32; give one of them");
+  if (o.compress)
+    throw usage("--shard-optimizer with --compress",
+                "ranks pass new weights on, which are not compressed; give one of them");
+  if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
+    throw usage("--shard-optimizer with --allreduce",
+                "only the ring between CPUs sums in parts; leave --allreduce out or say ring");
 }
 
 void Parser::check_compression() const {

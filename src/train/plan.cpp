@@ -244,6 +244,16 @@ void check_device(const Options& o) {
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
 }
 
+void check_sharding(const Options& o) {
+  if (!o.shard_optimizer || o.eval_only) return;
+  if (o.device == Device::cuda)
+    throw Error(Exit::usage, "--shard-optimizer",
+                "is for CPUs, but this run computes on GPUs; leave it out or say --device cpu");
+  if (*o.optimizer == OptimizerKind::lars)
+    throw Error(Exit::usage, "--shard-optimizer with --optimizer lars",
+                "a tensor's rate needs all of its gradient; leave one of them out");
+}
+
 }  // namespace
 
 Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell) {
@@ -266,6 +276,7 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell
   plan.model = source.make(plan.training->classes());
   plan.options.model = source.identity(plan.model);
   complete(plan.options, plan.model);
+  check_sharding(plan.options);
   check_classes(plan);
   share_work(plan, rank, tell);
   set_length(plan);

@@ -32,6 +32,10 @@ struct Plan {
 
   /// Whether BatchNorm normalises by the samples of all ranks.
   bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
+  /// Whether the ranks share the optimizer's work and state.
+  bool shards_optimizer() const {
+    return options.shard_optimizer && ranks > 1 && !options.eval_only;
+  }
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
   std::size_t bucket_bytes() const;

@@ -31,20 +31,30 @@ struct Subject {
   OptimizerKind optimizer = {};
   bool averaged = false;     // --ema
   bool accumulates = false;  // --accumulate above 1
+  int shards = 1;            // in which the rule's slots are divided
+  bool revertible = false;   // they are kept twice, so that steps can be left out
   Element gradient_dtype = Element::fp32;
   Compression compress = {};
   BatchNorms batch_norms = BatchNorms::each_rank;
 
-  // fp32 numbers a parameter that the optimizer keeps beside it.
-  std::size_t slots() const {
+  // fp32 numbers a parameter that the optimizer's rule keeps beside it.
+  std::size_t rule_slots() const {
     constexpr std::size_t by_kind[] = {0, 1, 1, 2, 2, 2, 1};
-    return by_kind[static_cast<std::size_t>(optimizer)] + averaged;
+    return by_kind[static_cast<std::size_t>(optimizer)];
+  }
+  // With the moving average.
+  std::size_t slots() const { return rule_slots() + averaged; }
+  // Of one rank's rule.
+  double slot_bytes() const {
+    return double(rule_slots() * parameters() * sizeof(float)) * (revertible ? 2 : 1) / shards;
   }
   std::size_t parameters() const { return model.graph.parameter_count(); }
-  // Parameters, gradients, their sum over several batches, slots, and gradients rounded for others.
+  // Parameters, gradients, their sum over several batches, slots, average, and gradients rounded
+  // for others.
   double state_bytes() const {
     const std::size_t rounded = gradient_dtype == Element::fp32 ? 0 : bytes_of(gradient_dtype);
-    return double(parameters()) * double((2 + accumulates + slots()) * sizeof(float) + rounded) +
+    return double(parameters()) * double((2 + accumulates + averaged) * sizeof(float) + rounded) +
+           slot_bytes() +
            double(statistic_buffers() * model.graph.statistic_count() * sizeof(float)) +
            left_over_bytes();
   }
@@ -77,7 +87,8 @@ struct Subject {
   double batch_bytes() const { return double(batch) * double(model.input.features()); }
 };
 
-Subject subject_of(const Options& o, std::optional<int> usual_batch) {
+// On so many ranks.
+Subject subject_of(const Options& o, std::optional<int> usual_batch, int ranks = 1) {
   Subject s{ModelSource(o).make()};
   const Recipe& recipe = s.model.recipe;
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
@@ -89,6 +100,8 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch) {
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;
+  if (o.shard_optimizer) s.shards = ranks;
+  s.revertible = s.shards > 1 && o.on_nan == OnNan::skip;
   return s;
 }
 
@@ -219,15 +232,23 @@ std::string travel_line(const Subject& s) {
                      bytes / mega, 100 * bytes / all, all / mega);
 }
 
+// How many ranks there will be is not known here: told as of two.
+std::string shards_text(const Subject& s) {
+  if (s.shards == 1) return "";
+  return fmt::format(
+      "  of it each of N ranks has 1/N of {:.3f} GB of optimizer's state: here N = {}\n",
+      s.slot_bytes() * s.shards / giga, s.shards);
+}
+
 std::string cpu_report(const Options& o) {
-  const Subject s = subject_of(o, std::nullopt);
+  const Subject s = subject_of(o, std::nullopt, 2);
   const RankMemory memory = rank_memory(s, o);
   return fmt::format("{} on this CPU: a rank's training, fp32, {} images a step\n", s.model.name,
                      s.batch) +
          "memory\n" + memory_line("activations", memory.activations) +
          memory_line("workspace of oneDNN", memory.workspace) +
          memory_line("evaluation's activations and workspace", memory.evaluation) +
-         memory_line("weights, gradients, optimizer", memory.state) +
+         memory_line("weights, gradients, optimizer", memory.state) + shards_text(s) +
          memory_line("batches", memory.batches) +
          memory_line("two slots for checkpoints", memory.slots) +
          memory_line("the program and its libraries, about", memory.program) +
@@ -236,8 +257,8 @@ std::string cpu_report(const Options& o) {
 
 }  // namespace
 
-RankMemory rank_memory(const Options& options) {
-  return rank_memory(subject_of(options, std::nullopt), options);
+RankMemory rank_memory(const Options& options, int ranks) {
+  return rank_memory(subject_of(options, std::nullopt, ranks), options);
 }
 
 double checkpoint_bytes(const Options& options) {

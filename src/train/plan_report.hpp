@@ -20,8 +20,8 @@ struct RankMemory {
     return activations + workspace + evaluation + state + batches + slots + program;
   }
 };
-/// As plan_report() tells it.
-RankMemory rank_memory(const Options& options);
+/// As plan_report() tells it, of one of so many ranks.
+RankMemory rank_memory(const Options& options, int ranks);
 /// Of one checkpoint's tensors.
 double checkpoint_bytes(const Options& options);
 

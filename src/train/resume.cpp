@@ -72,10 +72,11 @@ std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInf
   return file.find(info);
 }
 
-// The state as `file`, verified, has it; with what it need not have as it is.
+// The whole state as `file`, verified, has it; with what it need not have as it is.
 std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
                                             Wanted wanted) {
   auto values = state.copy();
+  for (std::size_t i = 0; i < values.size(); ++i) values[i].resize(state.layout().buffers[i]);
   for (const TensorPlace& place : state.layout().tensors) {
     const TensorInfo& info = place.info;
     const auto source = source_of(file, info, wanted);
@@ -116,6 +117,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                               const TrainingState& state, Communicator& communicator,
                               const MpiSession& session, const Say& say) {
   std::string text, name;
+  std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
     if (const auto file = find(how, directory, say)) {
       if (wanted == Wanted::everything) file->expect(expected(state, *file));
@@ -127,7 +129,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 brief(file->metadata().model)));
       if (how.from == Resume::From::file) file->verify();  // the newest one is
-      state.copy_from(read_values(*file, state, wanted));
+      values = read_values(*file, state, wanted);
       text = to_text(file->metadata());
       name = file->path().filename().string();
     }
@@ -135,7 +137,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   text = session.broadcast(text);
   if (text.empty()) return std::nullopt;
   const MpiSession::Wait waiting = session.wait();
-  for (const View& buffer : state.buffers()) communicator.broadcast(buffer, 0);
+  state.share(std::move(values), communicator);
   return Resumed{from_text(text), name};
 }
 

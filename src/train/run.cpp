@@ -18,19 +18,19 @@ namespace {
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
-  return {
-      {"build", program_hash()},
-      {"model", o.model},
-      {"options", canonical_config(o)},
-      {"run",
-       fmt::format("--eval-every {} --check-every {}{}{}{}{}{}{}{}", o.eval_every, *o.check_every,
-                   o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
-                   o.watchdog == Watching::off ? " --watchdog off" : "",
-                   o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
-                   o.require_efficiency ? " --require-efficiency" : "",
-                   o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
-      {"training data", hex(plan.training->manifest_hash())},
-      {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
+  return {{"build", program_hash()},
+          {"model", o.model},
+          {"options", canonical_config(o)},
+          {"run", fmt::format(
+                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}", o.eval_every,
+                      *o.check_every, o.shard_optimizer ? " --shard-optimizer" : "",
+                      o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
+                      o.watchdog == Watching::off ? " --watchdog off" : "",
+                      o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
+                      o.require_efficiency ? " --require-efficiency" : "",
+                      o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},
+          {"training data", hex(plan.training->manifest_hash())},
+          {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
 // What --device auto and --precision auto mean where there are GPUs.

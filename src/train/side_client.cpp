@@ -4,6 +4,8 @@
 #include <asio.hpp>
 #include <utility>
 
+#include "train/side_socket.hpp"
+
 namespace ringtrain {
 
 using asio::use_awaitable;
@@ -47,7 +49,7 @@ class SideClient::Impl {
  private:
   asio::awaitable<void> talk() {
     while (!ended && !left) {
-      while (!co_await connect()) co_await pause();
+      while (!co_await introduce()) co_await pause();
       ready_ = true;
       answered_ = false;
       if (next_) start_sending();
@@ -60,25 +62,12 @@ class SideClient::Impl {
     }
   }
 
-  asio::awaitable<bool> connect() {
-    for (const std::string& address : addresses_) {
-      asio::error_code failure;
-      const auto parsed = asio::ip::make_address(address, failure);
-      if (failure) continue;
-      socket = tcp::socket(context);
-      asio::steady_timer patience(context, std::chrono::seconds(3));
-      patience.async_wait([this](const asio::error_code& cancelled) {
-        if (!cancelled) socket.close();
-      });
-      co_await socket.async_connect({parsed, port_}, asio::redirect_error(use_awaitable, failure));
-      patience.cancel();
-      if (failure) continue;
-      socket.set_option(tcp::no_delay(true), failure);
-      co_await asio::async_write(socket, asio::buffer(&hello_, sizeof hello_),
-                                 asio::redirect_error(use_awaitable, failure));
-      if (!failure) co_return true;
-    }
-    co_return false;
+  asio::awaitable<bool> introduce() {
+    if (!co_await connect_to_any(socket, addresses_, port_)) co_return false;
+    asio::error_code failure;
+    co_await asio::async_write(socket, asio::buffer(&hello_, sizeof hello_),
+                               asio::redirect_error(use_awaitable, failure));
+    co_return !failure;
   }
 
   asio::awaitable<void> pause() {

@@ -6,19 +6,15 @@
 #include <utility>
 #include <vector>
 
+#include "train/meeting.hpp"
+#include "train/side_socket.hpp"
+
 namespace ringtrain {
 namespace {
 
 using asio::use_awaitable;
 
 using asio::ip::tcp;
-
-// Takes equally long whatever is wrong with it.
-bool same(const JobToken& a, const JobToken& b) {
-  std::byte difference{};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{};
-}
 
 RankStatus status_of(const Beat& beat) {
   const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
@@ -30,18 +26,6 @@ std::string message(int exit_code, std::string_view text) {
                       static_cast<std::uint32_t>(text.size())};
   std::string bytes(reinterpret_cast<const char*>(&answer), sizeof answer);
   return bytes.append(text);
-}
-
-// For IPv4 and IPv6, where there is IPv6.
-tcp::acceptor listen(asio::io_context& context) {
-  tcp::acceptor acceptor(context);
-  asio::error_code none;
-  acceptor.open(tcp::v6(), none);
-  if (!none) acceptor.set_option(asio::ip::v6_only(false), none);
-  if (!none) acceptor.bind({tcp::v6(), 0}, none);
-  if (none) acceptor = tcp::acceptor(context, {tcp::v4(), 0});
-  acceptor.listen();
-  return acceptor;
 }
 
 // Another rank, once it has shown the token.

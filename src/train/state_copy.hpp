@@ -1,5 +1,6 @@
 #pragma once
 #include <span>
+#include <string>
 
 namespace ringtrain {
 
@@ -14,6 +15,12 @@ class StateCopy {
   virtual bool done() = 0;
   /// Waits for the copy under way; no target is used from here on.
   virtual void release() = 0;
+  /// Whether the state is shared among the ranks: then all start a copy at the same positions, rank
+  /// 0 with targets, the others, and rank 0 for a copy that it cannot take, with none. release()
+  /// gives a copy up and does not wait.
+  virtual bool together() const { return false; }
+  /// What is told of a copy that is not done in time.
+  virtual std::string lateness() { return "its copy out of the GPU did not end in time"; }
 };
 
 }  // namespace ringtrain

@@ -6,7 +6,7 @@
 namespace ringtrain {
 namespace {
 
-enum Place : std::size_t { loss, top1, stop, signalled, signals };
+enum Place : std::size_t { loss, top1, stop, signalled, signals, save };
 
 }  // namespace
 
@@ -17,6 +17,12 @@ StepSums::StepSums(Memory& memory, std::size_t parameters, std::size_t statistic
       buffer_(memory.allocate(head_ + parameters)) {}
 
 void StepSums::clear_head() { std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f); }
+
+Range StepSums::gradients_in(View part) const {
+  const auto first = static_cast<std::size_t>(part.data() - buffer_.view().data());
+  const std::size_t begin = std::max(first, head_), end = std::max(first + part.size(), head_);
+  return {begin - head_, end - begin};
+}
 
 void StepSums::add(const StepResult& result, View statistics, double sample_weight, double share) {
   const std::span<float> head = buffer_.view().host();
@@ -32,6 +38,7 @@ void StepSums::ask(const Wish& wish) {
   head[stop] = wish.stop;
   head[signalled] = wish.signal != 0;
   head[signals] = static_cast<float>(wish.signal);
+  head[save] = wish.save;
 }
 
 StepOutcome StepSums::outcome() const {
@@ -41,6 +48,7 @@ StepOutcome StepSums::outcome() const {
           .top1 = head[top1],
           .stop = wish.stop,
           .signal = wish.signal,
+          .save = head[save] > 0,
           .not_finite = !std::isfinite(head[loss])};
 }
 

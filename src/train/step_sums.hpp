@@ -11,6 +11,7 @@ struct StepOutcome {
   double top1 = 0;          ///< fraction of the samples
   bool stop = false;        ///< some rank asks to stop after this step
   int signal = 0;           ///< that made it ask, if one did; SIGUSR1 without `stop`: save
+  bool save = false;        ///< as in Wish
   bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
   /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
   bool skipped = false;
@@ -29,6 +30,8 @@ class StepSums {
   View gradients() const { return buffer_.view().slice(head_, parameters_); }
   /// BatchNorm statistics, averaged over the ranks once summed.
   View statistics() const { return buffer_.view().slice(results, statistics_); }
+  /// The gradients that `part` of all() holds; none of a part of the head.
+  Range gradients_in(View part) const;
   /// Where gradient `first` lies in all().
   std::size_t place_of(std::size_t first) const { return head_ + first; }
 

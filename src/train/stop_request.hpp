@@ -5,11 +5,12 @@ namespace ringtrain {
 /// What a rank, or all of them, want after the step under way.
 struct Wish {
   bool stop = false;
-  int signal = 0;  ///< that made it wish so; SIGUSR1 without `stop`: save and go on
+  int signal = 0;     ///< that made it wish so; SIGUSR1 without `stop`: save and go on
+  bool save = false;  ///< rank 0: that all ranks save their shards of the state
 };
 
 /// What the wishes of all ranks come to: how many want to stop, how many have a signal, and the sum
-/// of those signals' numbers. Signals that differ count as SIGTERM.
+/// of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
 Wish agreed_wish(double stops, double signalled, double signals);
 
 /// From now on SIGUSR1 does not end the process but waits for a StopRequest. Before any thread

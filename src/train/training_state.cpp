@@ -6,19 +6,28 @@
 #include "ringtrain/base/hash.hpp"
 
 namespace ringtrain {
+namespace {
+
+constexpr std::size_t piece_size = 1 << 16;  // stays in the cache between copy and hash
+
+}  // namespace
 
 TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
-                             const std::vector<Optimizer::Slot>& slots, View averaged_statistics)
-    : memory_(memory) {
+                             const std::vector<Optimizer::Slot>& slots, View averaged_statistics,
+                             const Shards* shards)
+    : memory_(memory), shards_(shards) {
   place_parameters(graph, "weights/", parameters);
   place_statistics(graph, "statistics/", statistics);
   for (const Optimizer::Slot& slot : slots)
-    place_parameters(graph, slot.name == "ema" ? "ema/" : "optimizer/" + slot.name + "/",
-                     slot.values);
+    if (slot.name == "ema")
+      place_parameters(graph, "ema/", slot.values);
+    else
+      place_parameters(graph, "optimizer/" + slot.name + "/", slot.values, shards != nullptr);
   if (averaged_statistics.size() > 0) place_statistics(graph, "ema/", averaged_statistics);
 }
 
-void TrainingState::place_parameters(const Graph& graph, const std::string& folder, View buffer) {
+void TrainingState::place_parameters(const Graph& graph, const std::string& folder, View buffer,
+                                     bool sharded) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const Parameter& parameter = graph.parameters[p];
@@ -27,8 +36,7 @@ void TrainingState::place_parameters(const Graph& graph, const std::string& fold
          buffers_.size(),
          ranges[p].first});
   }
-  buffers_.push_back(buffer);
-  layout_.buffers.push_back(buffer.size());
+  push_buffer(buffer, sharded ? graph.parameter_count() : buffer.size(), sharded);
 }
 
 void TrainingState::place_statistics(const Graph& graph, const std::string& folder, View buffer) {
@@ -41,14 +49,18 @@ void TrainingState::place_statistics(const Graph& graph, const std::string& fold
     layout_.tensors.push_back(
         {{path + ".running_var", {channels}}, buffers_.size(), ranges[s].first + channels});
   }
-  buffers_.push_back(buffer);
-  layout_.buffers.push_back(buffer.size());
+  push_buffer(buffer, buffer.size());
 }
 
 void TrainingState::add(const std::string& name, View values) {
   layout_.tensors.push_back({{name, {values.size()}}, buffers_.size(), 0});
-  buffers_.push_back(values);
-  layout_.buffers.push_back(values.size());
+  push_buffer(values, values.size());
+}
+
+void TrainingState::push_buffer(View buffer, std::size_t size, bool sharded) {
+  buffers_.push_back(buffer);
+  layout_.buffers.push_back(size);
+  sharded_.push_back(sharded);
 }
 
 void TrainingState::copy_from(std::span<const std::vector<float>> sources) const {
@@ -62,13 +74,68 @@ std::vector<std::vector<float>> TrainingState::copy() const {
   return values;
 }
 
+void TrainingState::share(std::vector<std::vector<float>> values,
+                          Communicator& communicator) const {
+  values.resize(buffers_.size());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (has_shard(i)) {
+      share_shards(buffers_[i], values[i], layout_.buffers[i], communicator);
+      continue;
+    }
+    if (communicator.rank() == 0) memory_.write(values[i], buffers_[i]);
+    communicator.broadcast(buffers_[i], 0);
+  }
+}
+
+// In pieces: no rank but the first has room for all of it.
+void TrainingState::share_shards(View own, std::span<const float> values, std::size_t size,
+                                 Communicator& communicator) const {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  std::vector<float> piece;
+  for (std::size_t first = 0; first < size; first += most) {
+    piece.resize(std::min(most, size - first));
+    if (communicator.rank() == 0)
+      std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
+    communicator.broadcast({piece.data(), piece.size()}, 0);
+    pack(piece, first, shards_->own(), own.host());
+  }
+}
+
+// All ranks' shards of it, on all ranks.
+std::vector<float> TrainingState::whole(std::size_t buffer, Communicator& communicator) const {
+  std::vector<float> values(layout_.buffers[buffer]);
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    std::vector<float> shard(shards_->size_of(rank));
+    if (rank == communicator.rank()) std::ranges::copy(buffers_[buffer].host(), shard.begin());
+    communicator.broadcast({shard.data(), shard.size()}, rank);
+    unpack(shard, shards_->ranges[static_cast<std::size_t>(rank)], values);
+  }
+  return values;
+}
+
+std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) const {
+  std::vector<float> piece(piece_size);
+  std::vector<std::uint64_t> all = hashes();
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (!has_shard(i)) continue;
+    std::vector<float> values = whole(i, communicator);
+    for (std::size_t t = 0; t < all.size(); ++t)
+      if (const TensorPlace& place = layout_.tensors[t]; place.buffer == i)
+        all[t] = hash_of(
+            View(values.data(), values.size()).slice(place.offset, element_count(place.info)),
+            piece);
+  }
+  return all;
+}
+
 std::vector<std::uint64_t> TrainingState::hashes() const {
-  constexpr std::size_t piece_size = 1 << 16;  // stays in the cache between copy and hash
   std::vector<float> piece(piece_size);
   std::vector<std::uint64_t> hashes;
   for (const TensorPlace& place : layout_.tensors)
-    hashes.push_back(
-        hash_of(buffers_[place.buffer].slice(place.offset, element_count(place.info)), piece));
+    hashes.push_back(has_shard(place.buffer) ? 0
+                                             : hash_of(buffers_[place.buffer].slice(
+                                                           place.offset, element_count(place.info)),
+                                                       piece));
   return hashes;
 }
 

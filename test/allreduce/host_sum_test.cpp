@@ -24,9 +24,9 @@ struct ThreadHosts {
       rings.emplace_back(static_cast<int>(ranks_of_hosts.size()));
   }
 
-  // Sums values[rank] in place over all ranks, cut into `buffers`.
+  // Sums values[rank] in place over all ranks, cut into `buffers`; through replace[rank], if any.
   void sum(std::vector<std::vector<float>>& values, std::size_t buffers,
-           const CompressedGradients& compressed = {}) {
+           const CompressedGradients& compressed = {}, const std::vector<Replace>& replace = {}) {
     const std::size_t count = values.front().size(), stride = count + 16;
     std::vector<float> memory(values.size() * stride);
     for (std::size_t r = 0; r < values.size(); ++r)
@@ -55,7 +55,8 @@ struct ThreadHosts {
                          here.place.size},
                         part.count,
                         Element::fp32,
-                        compressed.how ? std::optional(part.first) : std::nullopt});
+                        compressed.how ? std::optional(part.first) : std::nullopt,
+                        replace.empty() ? nullptr : &replace[static_cast<std::size_t>(rank)]});
       }
       host_sum.sum(sums);
       // At once: what others have not written by now comes too late.
@@ -86,6 +87,37 @@ TEST_CASE("HostSum: every rank of every host ends with the exact sum") {
   threads.sum(values, buffers);
 
   for (const auto& result : values) REQUIRE(result == exact_sums(count, ranks));
+}
+
+TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of it") {
+  const auto hosts =
+      GENERATE(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{1, 1, 1},
+               std::vector<int>{2, 2}, std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
+  const std::size_t count = GENERATE(std::size_t{1}, std::size_t{17}, std::size_t{50'003});
+  CAPTURE(hosts, count);
+  ThreadHosts threads(hosts);
+  const int ranks = static_cast<int>(threads.host_of.size());
+  std::vector<std::vector<float>> values;
+  std::vector<Replace> replace;
+  std::vector<float> expected = exact_sums(count, ranks);
+  std::vector<int> owners(count);
+  for (int rank = 0; rank < ranks; ++rank) {
+    values.push_back(exact_values(count, rank));
+    const auto made = static_cast<float>(rank);
+    replace.emplace_back([made](View part) {
+      for (float& x : part.host()) x = 2 * x + made;
+    });
+    const Range own = own_part(count, topology_of(rank, threads.host_of, 0));
+    for (std::size_t i = own.first; i < own.end(); ++i) {
+      ++owners[i];
+      expected[i] = 2 * expected[i] + made;
+    }
+  }
+
+  threads.sum(values, 1, {}, replace);
+
+  CHECK(std::ranges::all_of(owners, [](int times) { return times == 1; }));
+  for (const auto& result : values) REQUIRE(result == expected);
 }
 
 TEST_CASE("HostSum: ranks of one host give the bits of a ring of hosts") {

@@ -129,6 +129,26 @@ void check_compressed(const MpiSession& session) {
   }
 }
 
+// Each rank changes its part of the sums; not while all ranks' MPI sums.
+void check_replaced(const Case& test, Communicator& communicator, const MpiSession& session) {
+  if (test.kind == std::string("mpi") || session.size() == 1) return;
+  constexpr std::size_t count = 100'003;
+  const Buffer sums = communicator.memory().allocate(count);
+  const auto change = [](View part, int rank) {
+    for (float& x : part.host()) x = 2 * x + static_cast<float>(rank);
+  };
+  const Replace replace = [&](View part) { change(part, session.rank()); };
+  std::ranges::copy(exact_values(count, session.rank()), sums.view().data());
+  communicator.start_replaced_sum(sums, replace);
+  communicator.finish();
+  auto expected = exact_sums(count, session.size());
+  for (int rank = 0; rank < session.size(); ++rank)
+    change(View(expected.data(), count)
+               .slice(communicator.own_parts(std::span(&count, 1), rank).front()),
+           rank);
+  require(values_of(sums) == expected, fmt::format("replaced sums: {}", test.name));
+}
+
 void check_broadcast(const Case& test, Communicator& communicator, const MpiSession& session) {
   for (int root = 0; root < session.size(); ++root) {
     auto values = exact_values(1001, session.rank());
@@ -167,6 +187,7 @@ int main(int argc, char** argv) {
       check_sums(test, *communicator, session);
       check_rounds(test, *communicator, session);
       check_rounded(test, *communicator, session);
+      check_replaced(test, *communicator, session);
       check_broadcast(test, *communicator, session);
     }
     check_compressed(session);

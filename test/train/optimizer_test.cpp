@@ -103,16 +103,22 @@ float gradient_of(std::size_t i, int step) {
 struct Fixture {
   HostMemory memory;
   Buffer w, g;
+  Optimizer::Part part;
   Optimizer optimizer;
 
-  Fixture(const OptimizerSettings& settings, std::size_t n)
-      : w(memory.allocate(n)), g(memory.allocate(n)), optimizer(start(settings)) {}
+  Fixture(const OptimizerSettings& settings, std::size_t n,
+          std::optional<Optimizer::Part> of = std::nullopt)
+      : w(memory.allocate(n)),
+        g(memory.allocate(n)),
+        part(of.value_or(Optimizer::Part())),
+        optimizer(start(settings, of)) {}
 
-  Optimizer start(const OptimizerSettings& settings) {
+  Optimizer start(const OptimizerSettings& settings, const std::optional<Optimizer::Part>& of) {
     for (std::size_t i = 0; i < w.view().size(); ++i)
       w.view().host()[i] = Philox(5, Purpose::initialise, 0, i).uniform(-1, 1);
-    return Optimizer(settings, w, g, memory);
+    return Optimizer(settings, w, g, memory, of);
   }
+  static std::vector<float> values(View view) { return {view.host().begin(), view.host().end()}; }
 
   /// One step in updates of `piece` elements, last first, as backward finishes them.
   void step(int step, std::size_t piece) {
@@ -218,6 +224,104 @@ TEST_CASE("optimizer: threads and buckets do not change the bits") {
   CHECK(same_bits(state, train(2, 77'777).first));
   CHECK(same_bits(state, train(2, 4095).first));
   omp_set_num_threads(omp_get_num_procs());
+}
+
+namespace {
+
+using Part = Optimizer::Part;
+
+// Two ranks' parts of n parameters, each of several ranges, cut where nothing else is.
+std::vector<Part> two_parts(std::size_t n) {
+  std::vector<Part> parts(2);
+  for (std::size_t first = 0, r = 0; first < n; first += 10'007, ++r)
+    parts[r % 2].ranges.push_back({first, std::min<std::size_t>(10'007, n - first)});
+  return parts;
+}
+
+// Ranks that share one gradient, as after the sums: each replaces its part of it.
+struct Sharing {
+  std::vector<Fixture> ranks;
+
+  Sharing(const OptimizerSettings& settings, std::vector<Part> parts, std::size_t n) {
+    for (Part& part : parts) ranks.emplace_back(settings, n, std::move(part));
+  }
+  void replace(int step, float last) {
+    View first = ranks[0].g;
+    for (std::size_t i = 0; i < first.size(); ++i) first.host()[i] = gradient_of(i, step);
+    first.host().back() = last;
+    for (Fixture& rank : ranks) {
+      std::ranges::copy(first.host(), rank.g.view().data());
+      rank.optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = scale});
+      for (const Range& range : rank.part.ranges)
+        for (std::size_t at = range.first; at < range.end(); at += 4001)
+          rank.optimizer.replace({at, std::min<std::size_t>(4001, range.end() - at)});
+      std::ranges::copy(rank.g.view().host(), first.data());
+    }
+    for (Fixture& rank : ranks) std::ranges::copy(first.host(), rank.g.view().data());
+  }
+};
+
+}  // namespace
+
+TEST_CASE("optimizer: ranks that share the work come to the bits of one that does all") {
+  const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
+  const std::size_t n = 50'001;
+  Fixture one(settings_for(kind, n), n);
+  Sharing shared(settings_for(kind, n), two_parts(n), n);
+
+  for (int step = 0; step < 3; ++step) {
+    one.step(step, n);
+    shared.replace(step, gradient_of(n - 1, step));
+    for (Fixture& rank : shared.ranks) rank.optimizer.adopt();
+  }
+
+  for (Fixture& rank : shared.ranks) {
+    CHECK(same_bits(rank.values(rank.w), one.values(one.w)));
+    CHECK(same_bits(rank.values(slot(rank.optimizer, "ema")),
+                    one.values(slot(one.optimizer, "ema"))));
+    CHECK(rank.optimizer.l2_loss() == one.optimizer.l2_loss());
+    for (const auto& [name, values] : rank.optimizer.slots()) {
+      if (name == "ema") continue;
+      std::vector<float> expected;
+      for (const Range& range : rank.part.ranges)
+        for (const float x : slot(one.optimizer, name).slice(range).host()) expected.push_back(x);
+      CHECK(same_bits(rank.values(values), expected));
+    }
+  }
+}
+
+TEST_CASE("optimizer: shared work that is not finite is seen, and undone") {
+  const std::size_t n = 30'000;
+  auto parts = two_parts(n);
+  for (Part& part : parts) part.revertible = true;
+  Sharing shared(settings_for(adam, n), parts, n);
+  shared.replace(0, 1);
+  for (Fixture& rank : shared.ranks) rank.optimizer.adopt();
+  std::vector<std::vector<float>> before;
+  for (const Fixture& rank : shared.ranks) before.push_back(rank.state());
+
+  shared.replace(1, std::numeric_limits<float>::infinity());
+
+  for (std::size_t r = 0; r < 2; ++r) {
+    Fixture& rank = shared.ranks[r];
+    CHECK(first_non_finite(rank.g) == n - 1);
+    CHECK_FALSE(same_bits(rank.state(), before[r]));
+    rank.optimizer.revert();
+    CHECK(same_bits(rank.state(), before[r]));
+  }
+}
+
+TEST_CASE("optimizer: a part is updated in its ranges only") {
+  Fixture run(settings_for(momentum, 100), 100, Part{{{10, 20}, {30, 5}}});
+
+  run.optimizer.begin({});
+  run.optimizer.replace({12, 18});
+
+  CHECK_THROWS(run.optimizer.replace({12, 19}));  // the next range begins, but is another
+  CHECK_THROWS(run.optimizer.replace({0, 1}));
+  CHECK_THROWS(run.optimizer.update({10, 20}));
+  CHECK_THROWS(run.optimizer.revert());
+  CHECK_THROWS(Fixture(settings_for(lars, 9), 9, Part{}));
 }
 
 TEST_CASE("optimizer: slots have their checkpoint names and starting values") {

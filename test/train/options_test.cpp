@@ -218,8 +218,17 @@ TEST_CASE("options: an unknown name is refused with the nearest one") {
   CHECK_THAT(refusal("--final 3s"), Contains("nearest name is --final-save-timeout"));
   CHECK_THAT(refusal("--weigth-decay=1e-4"),
              Contains("--weigth-decay:") && Contains("--weight-decay"));
-  CHECK_THAT(refusal("--shard-optimizer"), Contains("nearest name is --optimizer"));
+  CHECK_THAT(refusal("--shared-optimizer"), Contains("nearest name is --shard-optimizer"));
   CHECK_THAT(refusal("resnet50"), Contains("unexpected argument 'resnet50'"));
+}
+
+TEST_CASE("options: the optimizer is shared by the ring between CPUs, in fp32") {
+  const std::string shard = "--shard-optimizer ";
+  CHECK(refusal(shard + "--allreduce ring --device cpu") == "accepted");
+  CHECK_THAT(refusal(shard + "--allreduce mpi"), Contains("only the ring between CPUs"));
+  CHECK_THAT(refusal(shard + "--gradient-dtype fp16"), Contains("stay in fp32"));
+  CHECK_THAT(refusal(shard + "--device cuda"), Contains("is for CPUs"));
+  CHECK_THAT(refusal(shard + "--plan --plan-device h100"), Contains("is for CPUs"));
 }
 
 TEST_CASE("options: a bad value is refused with what it must be") {

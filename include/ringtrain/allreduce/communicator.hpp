@@ -1,13 +1,17 @@
 #pragma once
+#include <span>
+#include <vector>
+
+#include "ringtrain/allreduce/replace.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 
-/// The ranks of one training job. Every member but rank(), size(), overlaps(), accept(), check()
-/// and cancel() is collective: all ranks call it, in the same order, with views of equal size in
-/// the same kind of memory.
+/// The ranks of one training job. Every member but rank(), size(), own_parts(), overlaps(),
+/// accept(), check() and cancel() is collective: all ranks call it, in the same order, with views
+/// of equal size in the same kind of memory.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -34,6 +38,13 @@ class Communicator {
   virtual void accept() {}
   /// Compressed sums begin anew: nothing was left out before.
   virtual void forget() {}
+  /// As start_sum(), but each rank gives `replace`, which lives until finish(), its own part of
+  /// the sums, in pieces, and all ranks get what it made of them. The ring between CPUs does;
+  /// throws Error elsewhere.
+  virtual void start_replaced_sum(View gradients, const Replace& replace);
+  /// What `rank` completes with start_replaced_sum() of sums of so many numbers: all ranks' parts
+  /// cover each once. Not collective.
+  virtual std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const;
   /// Starts averaging 16-bit gradients, otherwise as start_sum(): each number is divided by the
   /// ranks before it is added, so that sums of fp16 do not overflow. Between GPUs only; throws
   /// Error elsewhere.

@@ -15,9 +15,11 @@ class GradientReducer {
   /// (2 hosts at 1 Gbit/s: 256 KiB 0.96, 512 KiB 0.97, 1 MiB 1 of its speed).
   static constexpr std::size_t default_bucket_bytes = std::size_t{512} << 10;
 
-  /// `gradients`, best from communicator.memory(), and `communicator` outlive the reducer.
+  /// `gradients`, best from communicator.memory(), `communicator` and `replace`, through which each
+  /// sum goes if it is not null, outlive the reducer.
   GradientReducer(Communicator& communicator, View gradients,
-                  std::size_t bucket_bytes = default_bucket_bytes);
+                  std::size_t bucket_bytes = default_bucket_bytes,
+                  const Replace* replace = nullptr);
   /// Gives up unfinished sums, so that the gradients can go while an exception unwinds.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -42,11 +44,13 @@ class GradientReducer {
 
  private:
   void start_sum_from(std::size_t first);
+  void start_sum(View bucket);
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;
   View gradients_;
-  std::size_t bucket_;   // elements
+  std::size_t bucket_;  // elements
+  const Replace* replace_;
   std::size_t started_;  // gradients [started_, end) are on their way
   std::vector<std::chrono::steady_clock::time_point> starts_;  // of the sums of a step
 };

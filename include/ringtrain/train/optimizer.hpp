@@ -46,15 +46,26 @@ struct UpdateScalars {
 /// in one pass over memory by all OpenMP threads. Each element's arithmetic is the same whatever
 /// the threads, the ranges and the CPU, so replicas stay equal to the bit. State lies in flat
 /// buffers with the layout of the parameters.
+///
+/// Where the ranks share the work, each has a part of the parameters, and of the slots that part
+/// alone, but for the moving average. Its updates are replace()d gradients; adopt() follows, once
+/// those of all ranks are there.
 class Optimizer {
  public:
   struct Slot {
     std::string name;  ///< as in checkpoints: "momentum", "mean_square", "adam_m", "adam_v", "ema"
     View values;
   };
+  /// A part of the parameters.
+  struct Part {
+    std::vector<Range> ranges = {};  ///< ascending, disjoint; slots hold them one behind the other
+    bool revertible = false;         ///< so that steps can be left out; doubles its slots
+  };
 
   /// The views outlive the optimizer. Slots come from `memory` and are as after reset().
-  Optimizer(const OptimizerSettings& settings, View parameters, View gradients, Memory& memory);
+  /// Without a part it is of all parameters. lars has none, as its rates need whole tensors.
+  Optimizer(const OptimizerSettings& settings, View parameters, View gradients, Memory& memory,
+            std::optional<Part> part = std::nullopt);
 
   /// Slots at their starting values; the moving average starts as the parameters are now.
   void reset();
@@ -63,9 +74,20 @@ class Optimizer {
   /// Updates the parameters of `summed` from their gradients, which it leaves as they are. lars
   /// waits with a tensor until all of it is summed: its gradients stay as they are until then.
   void update(Range summed);
-  /// weight_decay / 2 * sum of factor * w^2 over what update() covered in this step, as it was
-  /// before; to be added to the mean cross-entropy. Zero for adamw, whose decay is no loss. The
-  /// same bits for any number of threads.
+  /// As update(), but the new values take the place of the gradients: the parameters stay as they
+  /// are. Gradients that are not finite stay, too, with those near them. `summed` lies in a range
+  /// of the part.
+  void replace(Range summed);
+  /// After replace() of every range on its rank: takes the parameters over from where the
+  /// gradients were. The moving average follows.
+  void adopt();
+  /// Instead, where it is revertible(): the slots are what they were before this step.
+  void revert();
+  bool has_part() const { return part_.has_value(); }
+  bool revertible() const { return part_ && part_->revertible; }
+  /// weight_decay / 2 * sum of factor * w^2 over what update() or adopt() covered in this step, as
+  /// it was before; to be added to the mean cross-entropy. Zero for adamw, whose decay is no loss.
+  /// The same bits for any number of threads.
   double l2_loss() const;
 
   const std::vector<Slot>& slots() const { return slots_; }
@@ -75,21 +97,33 @@ class Optimizer {
   double average_decay() const;
 
  private:
+  std::size_t place_part();
   void add_slot(const char* name, float start, Memory& memory);
   void add_rule_slots(Memory& memory);
   void update_tensors(Range summed);
   void update_now(Range range);
   double update_chunk(Range chunk) const;
-  void update_segment(Range range, std::size_t segment) const;
+  void replace_chunk(Range chunk) const;
+  double adopt_chunk(Range chunk) const;
+  template <class Work>
+  void for_segments(Range range, const Work& work) const;
+  double decayed_squares(Range range, std::size_t segment) const;
+  void apply_rule(Range range, std::size_t segment, float* w) const;
+  void move_average(Range range) const;
   double trust_ratio(Range tensor, double decay);
-  float* slot_values(std::size_t slot, std::size_t first) const;
+  std::size_t rule_slots() const { return starts_.size(); }
+  std::size_t slot_place(Range range) const;
+  float* slot_values(std::size_t slot, std::size_t place) const;
   kernels::Factors factors(std::size_t segment) const;
 
   OptimizerSettings settings_;
   View parameters_, gradients_;
-  std::vector<Buffer> buffers_;
+  std::optional<Part> part_;
+  std::vector<std::size_t> part_places_;  // of each range in the rule's slots
+  std::size_t slot_size_;
+  std::vector<Buffer> buffers_, before_;  // before_: the rule's slots before this step
   std::vector<Slot> slots_;
-  std::vector<float> starts_;  // of the slots but "ema"
+  std::vector<float> starts_;  // of the rule's slots
   std::vector<DecaySegment> segments_;
   std::vector<std::size_t> covered_;  // parameters of each segment, in this step; lars
   std::vector<double> ratios_;        // of each segment, in this step: 1 but for lars

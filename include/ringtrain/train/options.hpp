@@ -69,6 +69,7 @@ struct Options {
   std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
   Compression compress;
+  bool shard_optimizer = false;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
 

@@ -1,0 +1,86 @@
+#include "train/shared_copy.hpp"
+
+#include <fmt/ranges.h>
+
+#include "ringtrain/base/error.hpp"
+#include "train/meeting.hpp"
+#include "train/own_addresses.hpp"
+#include "train/stream_copy.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Ranks of rank 0's host need no network.
+std::vector<std::string> addresses_for(const MpiSession& session, Meeting meeting) {
+  const std::vector<int>& hosts = session.host_of();
+  if (hosts[static_cast<std::size_t>(session.rank())] == hosts.front()) return {"127.0.0.1"};
+  return std::move(meeting.addresses);
+}
+
+}  // namespace
+
+SharedCopy::SharedCopy(const TrainingState& state, const MpiSession& session, bool saves,
+                       const std::string& interface)
+    : state_(state), session_(session) {
+  std::string text;
+  if (session.rank() == 0 && saves) {
+    const JobToken token = new_token();
+    server_ = std::make_unique<SliceServer>(token);
+    text = to_text({token, server_->port(), own_addresses(interface)});
+  }
+  text = session.broadcast(text);
+  if (session.rank() == 0 || text.empty()) return;
+  const Meeting meeting = meeting_from_text(text);
+  sender_ = std::make_unique<SliceSender>(meeting.token, session.rank(),
+                                          addresses_for(session, meeting), meeting.port);
+}
+
+void SharedCopy::start(std::span<const std::span<float>> targets) {
+  ++save_;
+  if (sender_) return send_own();
+  if (targets.empty()) return;
+  expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+  copy_own(targets);
+  server_->expect(save_, places(targets));
+}
+
+void SharedCopy::copy_own(std::span<const std::span<float>> targets) const {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::span<const float> own = state_.buffers()[i].host();
+    if (state_.has_shard(i))
+      unpack(own, state_.shards()->own(), targets[i]);
+    else
+      stream_copy(own, targets[i]);
+  }
+}
+
+std::vector<SlicePlaces> SharedCopy::places(std::span<const std::span<float>> targets) const {
+  std::vector<SlicePlaces> all(static_cast<std::size_t>(session_.size()));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (state_.has_shard(i))
+        for (const Range& range : state_.shards()->ranges[rank])
+          all[rank].push_back(targets[i].subspan(range.first, range.count));
+  return all;
+}
+
+void SharedCopy::send_own() {
+  sender_->drop();
+  slice_.clear();
+  for (std::size_t i = 0; i < state_.buffers().size(); ++i)
+    if (const auto own = state_.buffers()[i].host(); state_.has_shard(i))
+      slice_.insert(slice_.end(), own.begin(), own.end());
+  if (!slice_.empty()) sender_->send(save_, slice_);
+}
+
+void SharedCopy::release() {
+  if (server_) server_->forget();
+}
+
+std::string SharedCopy::lateness() {
+  const std::vector<int> missing = server_->missing();
+  return fmt::format("the slices of the optimizer's state from rank{} {} have not all come",
+                     missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+}
+
+}  // namespace ringtrain

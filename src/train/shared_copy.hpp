@@ -1,0 +1,43 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "train/slice_sender.hpp"
+#include "train/slice_server.hpp"
+#include "train/state_copy.hpp"
+#include "train/training_state.hpp"
+
+namespace ringtrain {
+
+/// Copies a training state of which each rank has a shard: each copies its own at the same position
+/// and goes on training, while the others' travel to rank 0, on TCP connections of their own.
+class SharedCopy final : public StateCopy {
+ public:
+  /// `state`, which has shards, in the host's memory, outlives this object. Rank 0 takes slices
+  /// where `saves`; `interface` as in Options. Collective.
+  SharedCopy(const TrainingState& state, const MpiSession& session, bool saves,
+             const std::string& interface);
+
+  void start(std::span<const std::span<float>> targets) override;
+  bool done() override { return !server_ || server_->complete(); }
+  void release() override;
+  bool together() const override { return true; }
+  std::string lateness() override;
+
+ private:
+  void copy_own(std::span<const std::span<float>> targets) const;
+  std::vector<SlicePlaces> places(std::span<const std::span<float>> targets) const;
+  void send_own();
+
+  const TrainingState& state_;
+  const MpiSession& session_;
+  std::uint64_t save_ = 0;
+  std::unique_ptr<SliceServer> server_;  // on rank 0
+  std::vector<float> slice_;             // on the others, what is sent
+  std::unique_ptr<SliceSender> sender_;  // on the others
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,18 @@
+#pragma once
+#include <asio.hpp>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace ringtrain {
+
+/// Listens on a free port of all interfaces, for IPv4 and IPv6, where there is IPv6. Throws
+/// std::system_error.
+asio::ip::tcp::acceptor listen(asio::io_context& context);
+
+/// Connects `socket` to the first of `addresses`, as text, that answers within three seconds:
+/// whether one did. All that is passed outlives it.
+asio::awaitable<bool> connect_to_any(asio::ip::tcp::socket& socket,
+                                     std::span<const std::string> addresses, std::uint16_t port);
+
+}  // namespace ringtrain

@@ -52,7 +52,7 @@ void HostSum::sum_lane(const ReplicaSum& sum) {
   sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
 }
 
-// On one host, where the sum is replaced.
+// Also on one host, where the sum is replaced.
 void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
   sum_here(sum, slice);
   const std::span<float> mine{sum.replicas.of(place_.rank) + slice.first, slice.count};

@@ -19,7 +19,11 @@ for _ in 1 2 3; do
   sleep "$pause_s"
 done
 [ -n "$token" ] || { say "no instance metadata at $metadata: nothing is watched"; exit 0; }
-[ "$(ask instance-life-cycle | head -n 1)" = spot ] || { say "no spot instance: nothing is watched"; exit 0; }
+until answer=$(ask instance-life-cycle) && [[ ${answer##*$'\n'} == [24]?? ]]; do  # not 503
+  [ "${answer##*$'\n'}" != 401 ] || new_token
+  sleep "$pause_s"
+done
+[ "${answer%%$'\n'*}" = spot ] || { say "no spot instance: nothing is watched"; exit 0; }
 while :; do
   answer=$(ask spot/instance-action)
   case ${answer##*$'\n'} in

@@ -132,6 +132,7 @@ bool Checkpoints::start(const Position& position) {
 bool Checkpoints::hand_over() {
   if (!copying_) return true;
   if (!state_.done()) return false;
+  last_copy_s_ = copying_watch_.elapsed();
   writer_.submit_save(*copying_);
   copying_.reset();
   return true;
@@ -225,7 +226,8 @@ void Checkpoints::report_events(std::vector<SaveEvent> events) {
     if (event.kind == SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
     if (event.kind != SaveEvent::Kind::saved) continue;
-    longest_save_s_ = std::max(longest_save_s_, last_stall_s_ + event.seconds);
+    longest_save_s_ =
+        std::max(longest_save_s_, std::max(last_stall_s_, last_copy_s_) + event.seconds);
     if (answering_.erase(event.step) > 0)
       tell(
           fmt::format("SIGUSR1: the checkpoint of step {} is durable: {}", event.step, event.file));

@@ -106,7 +106,7 @@ class Checkpoints {
   Stopwatch since_skip_;
   bool requested_ = false;             // and not started yet
   std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
-  double stalled_s_ = 0, last_stall_s_ = 0, longest_save_s_ = 0;
+  double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;
 };
 
 }  // namespace ringtrain

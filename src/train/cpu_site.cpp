@@ -159,7 +159,7 @@ std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
   const double bucket = share * double(plan.bucket_bytes());
   RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
   // What compression leaves out, and an optimizer that replaces sums, take one at a time.
-  if (!session.threads_share_mpi() || plan.options.compress || plan.options.shard_optimizer)
+  if (!session.threads_share_mpi() || plan.options.compress || plan.shards_optimizer())
     ring.at_once = 1;
   return ring;
 }

@@ -92,7 +92,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   progress_.enter(Activity::save);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
-  checkpoints.settle(Deadline(options().final_save_timeout_s));
+  if (!stopping_) checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !stopping_ && evaluated_step_ != trainer.position().step)
     judge(trainer.position());
   if (stopping_) output_.note(ending(signal_, trainer.position()));

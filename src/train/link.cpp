@@ -49,6 +49,13 @@ StepParts scaled(StepParts step, double images, double leads, double bytes) {
   return step;
 }
 
+// Two factors travel in two sums, and one bucket after the other.
+Link of_compressed(Link link) {
+  link.latency_s *= 2;
+  link.at_once = 1;
+  return link;
+}
+
 }  // namespace
 
 Link fit_link(std::span<const TimedSum> sums) {
@@ -109,7 +116,9 @@ LinkVerdict judge(const LinkSituation& now) {
     return efficiency(now.step.with_batches(double(batches) / now.accumulate));
   });
   if (now.may_narrow) verdict.narrow = efficiency(now.step.with_bytes(0.5));
-  if (now.compressed) verdict.compressed = efficiency(now.step.with_bytes(*now.compressed));
+  if (now.compressed)
+    verdict.compressed =
+        forecast(now.step.with_bytes(*now.compressed), of_compressed(now.link)).efficiency();
   return verdict;
 }
 

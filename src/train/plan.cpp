@@ -191,7 +191,10 @@ std::size_t Plan::bucket_bytes() const {
 }
 
 double Plan::gradient_bytes(const Range& gradients) const {
-  if (!compresses()) return double(gradients.count) * double(bytes_of(options.gradient_dtype));
+  // On one host of CPUs they are summed where they are.
+  const bool travel = options.device == Device::cuda || hosts > 1;
+  const Element element = travel ? options.gradient_dtype : Element::fp32;
+  if (!compresses()) return double(gradients.count) * double(bytes_of(element));
   std::vector<GradientMatrix> matrices = gradient_matrices(model.graph);
   std::erase_if(matrices, [&](const GradientMatrix& matrix) {
     return matrix.first < gradients.first || matrix.first >= gradients.end();

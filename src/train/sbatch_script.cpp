@@ -44,6 +44,10 @@ void check(const BatchJob& job, const Options& o) {
                         "hosts can be left out with mpirun only; leave out one of them");
 }
 
+bool goes_on(const BatchJob& job, const Options& options) {
+  return job.requeue.value_or(!options.checkpoint_dir.empty());
+}
+
 std::string slurm_time(double seconds) {
   const auto minutes = static_cast<long>(std::ceil(seconds / 60));
   return fmt::format("{}-{:02}:{:02}:00", minutes / 1440, minutes / 60 % 24, minutes % 60);
@@ -64,7 +68,7 @@ std::string directives(const BatchJob& job, const Options& o) {
   if (!job.cpus) add("mem=0");
   if (job.gpus > 0) add(fmt::format("gpus-per-node={}", job.gpus));
   add(fmt::format("signal=B:USR2@{}", signal_before_limit(job, o)));
-  add(job.requeue.value_or(true) ? "requeue" : "no-requeue");
+  add(goes_on(job, o) ? "requeue" : "no-requeue");
   if (o.restarts > 0) add("no-kill");  // the allocation outlives a node, for the supervisor
   return text;
 }
@@ -100,13 +104,14 @@ std::vector<std::string> without_emit_sbatch(const std::vector<std::string>& wor
   return kept;
 }
 
-std::string settings(const BatchJob& job, const std::vector<std::string>& words,
-                     const std::string& program) {
+std::string settings(const BatchJob& job, const Options& options,
+                     const std::vector<std::string>& words, const std::string& program) {
   std::string text =
       "\n# What this run is; options given to sbatch behind the script's name win.\n";
   text += setting("RINGTRAIN_TRAIN", shell_word(program));
   text += setting("RINGTRAIN_LAUNCHER", job.launcher == StartedBy::srun ? "srun" : "mpirun");
   text += setting("RINGTRAIN_SPOT", job.spot ? "yes" : "no");
+  text += setting("RINGTRAIN_REQUEUE", goes_on(job, options) ? "yes" : "no");
   text += "set --";
   for (const std::string& word : without_emit_sbatch(words)) text += " " + shell_word(word);
   return text + " \"$@\"\n";
@@ -123,7 +128,7 @@ std::string sbatch_script(const BatchJob& job, const Options& options,
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("#SBATCH ")) {
       script += line + "\n";
-      if (line == "set -euo pipefail") script += settings(job, words, program);
+      if (line == "set -euo pipefail") script += settings(job, options, words, program);
     } else if (!std::exchange(directed, true)) {
       script += directives(job, options);
     }

@@ -24,6 +24,8 @@ struct Beat {
   std::uint32_t text_bytes = 0;  // that follow: the main thread's stack, asked for by an end
   std::uint32_t unused = 0;
 };
+static_assert(sizeof(Beat) == 272,
+              "docs/reliability.md and docs/speed.md say how many bytes it has");
 
 struct Answer {
   std::uint32_t exit_code = 0;   // not 0: end now, the job is over

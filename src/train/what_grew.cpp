@@ -106,7 +106,7 @@ std::optional<Sender> busiest_sender(const ThreeMoments& m, const std::vector<Gr
   for (const Growth& g : ranks)
     if (hosts[g.rank] != hosts[found.rank])
       found.others = std::max(found.others, sending_share(m, g.rank));
-  if (found.share < enough || found.share < clearly * found.others) return {};
+  if (found.share < enough || found.share < clearly * found.others || found.others >= 1) return {};
   return found;
 }
 

@@ -24,7 +24,7 @@ check "fast links: what was measured is told" has "^links: [0-9]+ MB/s from host
 "$hosts" down
 "$hosts" up 3 200mbit 5 || exit 1
 run slow
-check "slow links: a hop" has "^links: 2[0-9] MB/s from host to host, [4-7]\\.[0-9]+ ms a hop"
+check "slow links: a hop" has "^links: 2[0-9] MB/s from host to host, [3-7]\\.[0-9]+ ms a hop"
 check "slow links: several sums at once" has "^links: .* [2-9] sums at once"
 check "slow links: the same bits" is "$(state slow)" "$(state fast)"
 exit $bad

@@ -57,7 +57,7 @@ expect 2 64 "--shard-optimizer with --gradient-dtype: .*one of them" --shard-opt
 expect 2 64 "--shard-optimizer with --allreduce: .*ring" --shard-optimizer --allreduce mpi
 expect 2 64 "--shard-optimizer with --compress: .*one of them" --shard-optimizer --compress powersgd:4
 expect 2 64 "--shard-optimizer with --optimizer lars: .*leave one" --shard-optimizer --optimizer lars --data shapes
-expect 0 64 "--shard-optimizer .*CPUs" --shard-optimizer --device cuda
+expect 0 64 "--shard-optimizer: .*CPUs" --shard-optimizer --device cuda
 expect 2 64 "--eval-only" --eval-only --data shapes --model mlp
 expect 2 64 "--interface.*nosuch0" --interface nosuch0 --data shapes --steps 1
 # --- configuration files

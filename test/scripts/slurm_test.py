@@ -197,7 +197,8 @@ class Metadata(http.server.BaseHTTPRequestHandler):
         if self.headers["X-aws-ec2-metadata-token"] != f"token{self.server.tokens}":
             return self.answer(401, "")
         if self.path == "/latest/meta-data/instance-life-cycle":
-            return self.answer(200, self.server.life_cycle)
+            self.server.busy = not self.server.busy
+            return self.answer(*((503, "") if self.server.busy else (200, self.server.life_cycle)))
         self.server.asked += 1
         if self.server.asked == 2:
             self.server.tokens += 10  # the token has expired
@@ -216,7 +217,7 @@ class Metadata(http.server.BaseHTTPRequestHandler):
 class Watching(Playing):
     def watch(self, life_cycle):
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-        server.tokens, server.asked, server.life_cycle = 0, 0, life_cycle
+        server.tokens, server.asked, server.life_cycle, server.busy = 0, 0, life_cycle, False
         server.notice = json.dumps({"action": "terminate", "time": "2026-11-22T08:22:00Z"})
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.server_close)

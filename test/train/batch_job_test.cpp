@@ -46,7 +46,9 @@ std::vector<std::string> directives(std::string_view text) {
 }  // namespace
 
 TEST_CASE("batch job: without wishes the script is train.sbatch, with what it is to start") {
-  const std::string made = script("nodes=1");
+  Options options;
+  options.checkpoint_dir = "saves";
+  const std::string made = script("nodes=1", options);
   const std::size_t begin = made.find("\n# What this run is"),
                     end = made.find("set -- \"$@\"\n") + 12;
 
@@ -54,6 +56,14 @@ TEST_CASE("batch job: without wishes the script is train.sbatch, with what it is
   CHECK_THAT(made, Contains("\nRINGTRAIN_TRAIN=${RINGTRAIN_TRAIN:-/opt/train}\n"));
   CHECK_THAT(made, Contains("\nRINGTRAIN_LAUNCHER=${RINGTRAIN_LAUNCHER:-mpirun}\n"));
   CHECK_THAT(made, Contains("\nRINGTRAIN_SPOT=${RINGTRAIN_SPOT:-no}\n"));
+  CHECK_THAT(made, Contains("\nRINGTRAIN_REQUEUE=${RINGTRAIN_REQUEUE:-yes}\n"));
+}
+
+TEST_CASE("batch job: what would begin anew is not requeued") {
+  const std::string made = script("nodes=1");
+
+  CHECK_THAT(made, Contains("\n#SBATCH --no-requeue\n"));
+  CHECK_THAT(made, Contains("\nRINGTRAIN_REQUEUE=${RINGTRAIN_REQUEUE:-no}\n"));
 }
 
 TEST_CASE("batch job: each wish becomes Slurm's") {

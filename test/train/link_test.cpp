@@ -139,10 +139,24 @@ TEST_CASE("link: compressed gradients are offered where there are any, and suffi
 
   const LinkVerdict verdict = judge(now);
 
+  Link two_sums = now.link;
+  two_sums.latency_s *= 2;
   CHECK(*verdict.compressed ==
-        Approx(forecast(now.step.with_bytes(*now.compressed), now.link).efficiency()));
+        Approx(forecast(now.step.with_bytes(*now.compressed), two_sums).efficiency()));
   const bool offered = told(verdict, false)[1].find("--compress powersgd:4") != std::string::npos;
   CHECK(offered == (now.compressed == 0.1));
+}
+
+TEST_CASE("link: compressed sums wait for each other, though others need not") {
+  LinkSituation now = three_buckets();
+  now.link.at_once = 3;
+  now.link.latency_s *= 100;
+  now.compressed = 0.1;
+
+  const LinkVerdict verdict = judge(now);
+
+  CHECK(*verdict.compressed <
+        forecast(now.step.with_bytes(*now.compressed), now.link).efficiency());
 }
 
 TEST_CASE("link: a target that nothing reaches is said to be out of reach") {

@@ -79,6 +79,16 @@ TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
   CHECK(plan.gradient_bytes({0, 432}) + plan.gradient_bytes({432, parameters - 432}) == bytes);
 }
 
+TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
+  Options o = options("mlp");
+  o.gradient_dtype = Element::bf16;
+  Plan plan = make_plan(o, 1, 0, 2);
+
+  CHECK(plan.gradient_bytes({0, 100}) == 400);  // on one host
+  plan.hosts = 2;
+  CHECK(plan.gradient_bytes({0, 100}) == 200);
+}
+
 TEST_CASE("plan: gradients between GPUs are not compressed") {
   Options o = options("mlp");
   o.device = Device::cuda;

@@ -26,7 +26,8 @@ struct CommunicatorOptions {
   /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
   bool overlap = true;
   /// Sums that may be under way between hosts at a time, where they overlap with this thread: what
-  /// one waits for on a slow network the others hide. Changes speed, never the result.
+  /// one waits for on a slow network the others hide. Changes speed, never the result. One where
+  /// sums are compressed, or threads may not share MPI.
   int at_once = 1;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
   /// take part as if they were hosts: for tests and measurements.

@@ -11,7 +11,7 @@ cd "$dir" || exit 1
 serve() {
   local keys=$1 workers=$2 port w
   shift 2
-  rm -f served
+  rm -f served metrics*
   # shellcheck disable=SC2086
   timeout 60 "$server" serve $keys port=0 "workers=$workers" save_to="$dir/weights" -- "$@" >served 2>&1 &
   for ((w = 0; w < 200; w++)); do if grep -q port served 2>grepped; then break; else sleep 0.05; fi; done

@@ -1,9 +1,9 @@
 #include "train/side_client.hpp"
 
 #include <algorithm>
-#include <asio.hpp>
 #include <utility>
 
+#include "train/side_asio.hpp"
 #include "train/side_socket.hpp"
 
 namespace ringtrain {

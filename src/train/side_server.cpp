@@ -1,12 +1,12 @@
 #include "train/side_server.hpp"
 
 #include <algorithm>
-#include <asio.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "train/meeting.hpp"
+#include "train/side_asio.hpp"
 #include "train/side_socket.hpp"
 
 namespace ringtrain {

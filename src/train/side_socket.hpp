@@ -1,8 +1,9 @@
 #pragma once
-#include <asio.hpp>
 #include <cstdint>
 #include <span>
 #include <string>
+
+#include "train/side_asio.hpp"
 
 namespace ringtrain {
 

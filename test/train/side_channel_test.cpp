@@ -1,8 +1,8 @@
-#include <asio.hpp>
 #include <catch2/catch.hpp>
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/side_asio.hpp"
 #include "train/side_client.hpp"
 #include "train/side_server.hpp"
 

@@ -1,9 +1,9 @@
-#include <asio.hpp>
 #include <catch2/catch.hpp>
 #include <numeric>
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/side_asio.hpp"
 #include "train/slice_messages.hpp"
 #include "train/slice_sender.hpp"
 #include "train/slice_server.hpp"

@@ -24,13 +24,9 @@ until answer=$(ask instance-life-cycle) && [[ ${answer##*$'\n'} == [24]?? ]]; do
   sleep "$pause_s"
 done
 [ "${answer%%$'\n'*}" = spot ] || { say "no spot instance: nothing is watched"; exit 0; }
-while :; do
-  answer=$(ask spot/instance-action)
-  case ${answer##*$'\n'} in
-    200) break ;;
-    401) new_token ;;
-    *) ;;  # 404: stays for now; anything else: asked again
-  esac
+# 404 while it stays; whatever is no notice is asked for again.
+until answer=$(ask spot/instance-action) && [ "${answer##*$'\n'}" = 200 ]; do
+  [ "${answer##*$'\n'}" != 401 ] || new_token
   sleep "$pause_s"
 done
 say "AWS takes this instance back: ${answer%$'\n'*}; job $SLURM_JOB_ID saves and is requeued"

@@ -6,11 +6,7 @@
 set -u
 train=$(readlink -f "$1") what=$2
 ways=${WAYS:-none powersgd:2 powersgd:4 topk:0.01}
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 
 value() { sed -n "s/.*\"kind\":\"$1\".*\"$2\":\([0-9.e+-]*\).*/\1/p" "$HOSTS_RUN/metrics"; }
 median() { sort -g | awk '{ v[NR] = $1 } END { printf "%.4g", v[int((NR + 1) / 2)] }'; }

@@ -4,11 +4,7 @@
 # its model can err; the speed of a busy machine changes up to those that follow, "later". Which: $MODELS, $HOSTS, $BATCHES, $RATES.
 set -u
 train=$(readlink -f "$1") rounds=${2:-5} steps=${3:-60}
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 
 value() { sed -n "s/.*\"kind\":\"$1\".*\"$2\":\([0-9.e+-]*\).*/\1/p" "$HOSTS_RUN/metrics"; }
 

@@ -3,11 +3,7 @@
 # a host sends there, which is the least that a ring can.
 set -u
 count=$1 steps=$(realpath "$2")
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up "$count" || exit 1
 kib=4096 more=20
 # Two runs of different lengths differ by the steps alone.

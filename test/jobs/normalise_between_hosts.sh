@@ -3,11 +3,7 @@
 # gradients' on another thread: the weights of one rank with all images, and the same bits every time.
 set -u
 layout=$1 train=$(realpath "$2") compare=$(realpath "$3") bad=0
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up "${layout%x*}" || exit 1
 
 options=(--model resnet20 --data synthetic --classes 10 --global-batch 25 --steps 8 --threads 1 --lr 0.001 --eval-every 0

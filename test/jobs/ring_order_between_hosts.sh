@@ -2,11 +2,7 @@
 # ring_order_between_hosts.sh HOSTSxRANKS TRAIN EMULATE: as ring_order.sh, on hosts joined by TCP.
 set -u
 layout=$1 train=$(realpath "$2") emulate=$(realpath "$3")
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up "${layout%x*}" || exit 1
 
 options=(--model cifar10_cnn --data shapes --global-batch 13 --steps 6 --threads 1 --eval-every 0 --bucket-mb 0.3)

@@ -3,11 +3,7 @@
 set -u
 layout=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up "${layout%x*}" || exit 1
 cd "$HOSTS_RUN" || exit 1
 

@@ -4,11 +4,7 @@
 set -u
 train=$(realpath "$1")
 . "$(dirname "$0")/checks.sh"
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up 2 || exit 1
 cd "$HOSTS_RUN" || exit 1
 

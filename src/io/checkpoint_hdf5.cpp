@@ -16,7 +16,7 @@
 namespace ringtrain {
 namespace {
 
-using File = UniqueHandle<hid_t, H5Fclose, hid_t{-1}>;
+using Hdf5File = UniqueHandle<hid_t, H5Fclose, hid_t{-1}>;
 using Group = UniqueHandle<hid_t, H5Gclose, hid_t{-1}>;
 using Dataset = UniqueHandle<hid_t, H5Dclose, hid_t{-1}>;
 using Dataspace = UniqueHandle<hid_t, H5Sclose, hid_t{-1}>;
@@ -45,7 +45,7 @@ void tame_library() {
 
 Properties properties(hid_t kind) { return Properties(check(H5Pcreate(kind), "H5Pcreate")); }
 
-File create_file(int image, std::uint64_t user_block) {
+Hdf5File create_file(int image, std::uint64_t user_block) {
   const Properties creation = properties(H5P_FILE_CREATE), access = properties(H5P_FILE_ACCESS);
   check(H5Pset_userblock(creation.get(), user_block), "H5Pset_userblock");
   check(H5Pset_obj_track_times(creation.get(), false), "H5Pset_obj_track_times");
@@ -56,7 +56,7 @@ File create_file(int image, std::uint64_t user_block) {
   // a cache line, so that a mapped file can be computed on; small blocks stay packed
   check(H5Pset_alignment(access.get(), 1024, 64), "H5Pset_alignment");
   const std::string path = fmt::format("/proc/self/fd/{}", image);
-  return File(
+  return Hdf5File(
       check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "H5Fcreate"));
 }
 
@@ -160,7 +160,7 @@ Hdf5Layout::Hdf5Layout(const CheckpointMetadata& metadata, std::span<const Tenso
       image_(check_errno(::memfd_create("hdf5", MFD_CLOEXEC), "memfd_create")) {
   tame_library();
   {
-    const File file = create_file(image(), user_block);
+    const Hdf5File file = create_file(image(), user_block);
     Layouter layout(file.get());
     for (const Scalar& scalar : scalars_of(metadata))
       scalars_.push_back({layout.add(scalar), scalar.bytes.size()});

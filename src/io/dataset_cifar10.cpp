@@ -24,7 +24,7 @@ constexpr std::size_t record_bytes = 1 + image_bytes;
 constexpr std::array<const char*, 10> usual_names{
     "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
 
-[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
+[[noreturn]] void fail_cifar10(const fs::path& path, std::string_view reason) {
   throw Error(Exit::data, "read CIFAR-10 in " + printable(path.native()), reason);
 }
 
@@ -42,13 +42,13 @@ std::vector<fs::path> training_files(const fs::path& home) {
     const std::string name = entry.path().filename();
     if (name.starts_with("data_batch_") && name.ends_with(".bin")) files.push_back(entry.path());
   }
-  if (failure) fail(home, failure.message());
+  if (failure) fail_cifar10(home, failure.message());
   std::ranges::sort(files);
   if (files.empty())
-    fail(home, fs::exists(home / "data_batch_1", failure)
-                   ? "this is the version for Python; the binary version is needed "
-                     "(cifar-10-binary.tar.gz)"
-                   : "no data_batch_*.bin there; the binary version of CIFAR-10 is needed");
+    fail_cifar10(home, fs::exists(home / "data_batch_1", failure)
+                           ? "this is the version for Python; the binary version is needed "
+                             "(cifar-10-binary.tar.gz)"
+                           : "no data_batch_*.bin there; the binary version of CIFAR-10 is needed");
   return files;
 }
 
@@ -62,7 +62,7 @@ std::vector<std::string> read_names(const fs::path& home) {
   }
   if (!file.is_open()) return {usual_names.begin(), usual_names.end()};
   if (names.size() != usual_names.size())
-    fail(path, fmt::format("{} class names, not {}", names.size(), usual_names.size()));
+    fail_cifar10(path, fmt::format("{} class names, not {}", names.size(), usual_names.size()));
   return names;
 }
 
@@ -109,15 +109,17 @@ void Cifar10::append(const fs::path& path) {
   std::vector<std::uint8_t> bytes;
   read_file(path, bytes);
   if (bytes.size() % record_bytes != 0)
-    fail(path, fmt::format("{} bytes are no whole number of records of {}; is the file complete, "
-                           "and the binary version?",
-                           bytes.size(), record_bytes));
+    fail_cifar10(path,
+                 fmt::format("{} bytes are no whole number of records of {}; is the file complete, "
+                             "and the binary version?",
+                             bytes.size(), record_bytes));
   const std::size_t records = bytes.size() / record_bytes, first = labels_.size();
   pixels_.resize((first + records) * image_bytes);
   for (std::size_t r = 0; r < records; ++r) {
     const std::uint8_t* record = &bytes[r * record_bytes];
     if (record[0] >= usual_names.size())
-      fail(path, fmt::format("label {} in record {}; CIFAR-10 has labels 0 to 9", record[0], r));
+      fail_cifar10(path,
+                   fmt::format("label {} in record {}; CIFAR-10 has labels 0 to 9", record[0], r));
     labels_.push_back(record[0]);
     interleave(record + 1, &pixels_[(first + r) * image_bytes]);
   }

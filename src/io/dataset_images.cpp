@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
+[[noreturn]] void fail_images(const fs::path& path, std::string_view reason) {
   throw Error(Exit::data, "read images in " + printable(path.native()), reason);
 }
 
@@ -34,14 +34,15 @@ std::vector<std::string> class_names_in(const fs::path& directory) {
   for (const auto& entry : entries_of(directory, [](const auto& e) { return e.is_directory(); }))
     names.push_back(entry.path().filename());
   if (names.empty())
-    fail(directory, "no class directories there; images belong in train/<class>/ and val/<class>/");
+    fail_images(directory,
+                "no class directories there; images belong in train/<class>/ and val/<class>/");
   return names;
 }
 
 fs::path training_home(const fs::path& directory) {
   fs::path home = directory / "train";
   if (!fs::is_directory(home))
-    fail(directory, "no directory train/ there, which holds <class>/<image>");
+    fail_images(directory, "no directory train/ there, which holds <class>/<image>");
   return home;
 }
 
@@ -109,7 +110,7 @@ Images::Images(const fs::path& home, const fs::path& training, const DatasetOpti
   for (const std::string& name : class_names_in(home_)) {
     const auto known = std::ranges::lower_bound(names_, name);
     if (known == names_.end() || *known != name)
-      fail(home_ / name, "training has no such class, so its label is unknown");
+      fail_images(home_ / name, "training has no such class, so its label is unknown");
     append(home_ / name, static_cast<int>(known - names_.begin()));
   }
 }
@@ -125,7 +126,7 @@ void Images::append(const fs::path& directory, int label) {
     manifest_ = hash_text(fmt::format("{} {}", label, file.file_size(none)), manifest_);
   }
   if (files_.size() == before)
-    fail(directory, "the class has no files (directories in it are not searched)");
+    fail_images(directory, "the class has no files (directories in it are not searched)");
 }
 
 }  // namespace
@@ -138,7 +139,7 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
     if (home.empty()) return nullptr;
     return std::make_unique<Images>(home, training, options);
   } catch (const fs::filesystem_error& failure) {
-    fail(failure.path1(), failure.code().message());
+    fail_images(failure.path1(), failure.code().message());
   }
 }
 

@@ -13,30 +13,30 @@ namespace ringtrain {
 namespace {
 
 constexpr std::array<std::string_view, 1> ending{".records"};
-constexpr std::array<std::string_view, 1> training_split{"train"}, evaluation_split{"val"};
+constexpr std::array<std::string_view, 1> train_split{"train"}, val_split{"val"};
 
-struct File {
+struct RecordsFile {
   RecordsHead head;
   RecordTable table;
 };
 
-[[noreturn]] void fail(const std::string& path, std::string_view reason) {
+[[noreturn]] void fail_records(const std::string& path, std::string_view reason) {
   throw Error(Exit::data, "read records in " + printable(path), reason);
 }
 
-File read(const std::string& path) {
+RecordsFile read(const std::string& path) {
   FileSource source(path);
   try {
     const RecordsHead head = read_head(source);
     return {head, read_table(source, head)};
   } catch (const Undecodable& failure) {
-    fail(path, failure.what());
+    fail_records(path, failure.what());
   }
 }
 
-std::vector<File> read_all(const std::string& directory, const std::vector<ShardFile>& files,
-                           const DatasetOptions& options) {
-  std::vector<File> read_files(files.size());
+std::vector<RecordsFile> read_all(const std::string& directory, const std::vector<ShardFile>& files,
+                                  const DatasetOptions& options) {
+  std::vector<RecordsFile> read_files(files.size());
   each_shard(
       files.size(), options.threads,
       [&](std::size_t i) { read_files[i] = read(directory + "/" + files[i].name); },
@@ -49,14 +49,16 @@ std::vector<File> read_all(const std::string& directory, const std::vector<Shard
 
 /// One index of all files, which must have been packed together, with these names.
 ShardIndex join(const std::string& directory, const std::vector<ShardFile>& files,
-                const std::vector<File>& read_files, const std::vector<std::string>& class_names) {
+                const std::vector<RecordsFile>& read_files,
+                const std::vector<std::string>& class_names) {
   ShardIndex index;
   index.table.class_names = class_names;
   for (std::size_t i = 0; i < read_files.size(); ++i) {
     const auto& [head, table] = read_files[i];
     if (head.pack_id != read_files[0].head.pack_id || table.class_names != class_names)
-      fail(directory + "/" + files[i].name,
-           "packed from other data, or in another way, than the files beside it; pack all again");
+      fail_records(
+          directory + "/" + files[i].name,
+          "packed from other data, or in another way, than the files beside it; pack all again");
     auto& records = index.table.records;
     records.insert(records.end(), table.records.begin(), table.records.end());
     index.ends.push_back(records.size());
@@ -68,11 +70,10 @@ ShardIndex join(const std::string& directory, const std::vector<ShardFile>& file
 
 std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
                                              const DatasetOptions& options) {
-  const auto training = find_shards(directory, training_split, ending);
+  const auto training = find_shards(directory, train_split, ending);
   if (training.empty())
-    fail(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
-  auto files =
-      split == Split::training ? training : find_shards(directory, evaluation_split, ending);
+    fail_records(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
+  auto files = split == Split::training ? training : find_shards(directory, val_split, ending);
   if (files.empty()) return nullptr;
   // The first file of training knows the classes, for evaluation, too.
   const auto names = read(directory + "/" + training[0].name).table.class_names;

@@ -12,7 +12,7 @@ namespace ringtrain {
 namespace {
 
 constexpr std::uint64_t longest_varint = 10;
-constexpr std::uint64_t longest_name = 100;  // of a feature that is looked at
+constexpr std::uint64_t longest_looked_at = 100;  // of a feature that is looked at
 constexpr std::size_t longest_list = 300;
 
 /// The fields of one message of protobuf's wire format, one after the other.
@@ -105,7 +105,7 @@ std::optional<std::int64_t> number_of(ByteSource& source, Part feature) {
 }
 
 std::string_view text_of(ByteSource& source, Part part) {
-  const auto bytes = source.at({part.offset, std::min(part.size, longest_name)});
+  const auto bytes = source.at({part.offset, std::min(part.size, longest_looked_at)});
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 

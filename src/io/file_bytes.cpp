@@ -18,7 +18,7 @@ namespace {
 // Far above any image; a mistaken tar or video must not fill the memory.
 constexpr off_t largest = off_t{1} << 29;
 
-[[noreturn]] void fail(const std::string& path, std::string_view reason) {
+[[noreturn]] void fail_sample(const std::string& path, std::string_view reason) {
   throw UnreadableSample("read " + printable(path), reason);
 }
 
@@ -26,11 +26,11 @@ std::string system_reason() { return std::generic_category().message(errno); }
 
 std::size_t size_of(int file, const std::string& path) {
   struct stat status {};
-  if (::fstat(file, &status) < 0) fail(path, system_reason());
-  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
-  if (status.st_size == 0) fail(path, "the file is empty (0 bytes)");
+  if (::fstat(file, &status) < 0) fail_sample(path, system_reason());
+  if (!S_ISREG(status.st_mode)) fail_sample(path, "not a regular file");
+  if (status.st_size == 0) fail_sample(path, "the file is empty (0 bytes)");
   if (status.st_size > largest)
-    fail(path, fmt::format("{} bytes, more than the {} allowed", status.st_size, largest));
+    fail_sample(path, fmt::format("{} bytes, more than the {} allowed", status.st_size, largest));
   return static_cast<std::size_t>(status.st_size);
 }
 
@@ -48,14 +48,14 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
   if (file.get() < 0) {
     const int error = errno;
     check_open_files(error, "read " + printable(path));
-    fail(path, std::generic_category().message(error));
+    fail_sample(path, std::generic_category().message(error));
   }
   bytes.resize(size_of(file.get(), path));
   for (std::size_t done = 0; done < bytes.size();) {
     const auto got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail(path, fmt::format("{} at byte {}", system_reason(), done));
-    if (got == 0) fail(path, fmt::format("ends at byte {} of {}", done, bytes.size()));
+    if (got < 0) fail_sample(path, fmt::format("{} at byte {}", system_reason(), done));
+    if (got == 0) fail_sample(path, fmt::format("ends at byte {} of {}", done, bytes.size()));
     done += static_cast<std::size_t>(got);
   }
 }

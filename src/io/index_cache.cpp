@@ -25,12 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view magic = "ringtrain tfrecord index 2\n";
+constexpr std::string_view cache_magic = "ringtrain tfrecord index 2\n";
 
-// A cache is: magic, key, how many shards, the end of each, the table, which has a checksum; and
-// the checksum of what is before the table.
+// A cache is: cache_magic, key, how many shards, the end of each, the table, which has a checksum;
+// and the checksum of what is before the table.
 std::uint64_t key_of(const fs::path& directory, const std::vector<ShardFile>& files) {
-  std::uint64_t key = hash_text(directory.native(), hash_text(magic));
+  std::uint64_t key = hash_text(directory.native(), hash_text(cache_magic));
   for (const ShardFile& file : files)
     key = hash_text(fmt::format("{} {} {}", file.name, file.bytes, file.modified_ns), key);
   return key;
@@ -48,13 +48,14 @@ std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::siz
   std::vector<std::uint8_t> bytes;
   read_file(file, bytes);
   const std::size_t head_bytes = (shards + 3) * sizeof(std::uint64_t);
-  if (bytes.size() < magic.size() + head_bytes) return std::nullopt;
+  if (bytes.size() < cache_magic.size() + head_bytes) return std::nullopt;
   std::vector<std::uint64_t> head(shards + 3);
-  std::memcpy(head.data(), &bytes[magic.size()], head_bytes);
+  std::memcpy(head.data(), &bytes[cache_magic.size()], head_bytes);
   ShardIndex index{{head.begin() + 2, head.end() - 1}, {}};
-  if (std::memcmp(bytes.data(), magic.data(), magic.size()) != 0 || head != head_of(index, key))
+  if (std::memcmp(bytes.data(), cache_magic.data(), cache_magic.size()) != 0 ||
+      head != head_of(index, key))
     return std::nullopt;
-  index.table = decode_table(std::span(bytes).subspan(magic.size() + head_bytes));
+  index.table = decode_table(std::span(bytes).subspan(cache_magic.size() + head_bytes));
   return index;
 } catch (const std::runtime_error&) {
   return std::nullopt;
@@ -72,7 +73,7 @@ void write_whole(const fs::path& file, const ShardIndex& index, std::uint64_t ke
       bytes = bytes.subspan(static_cast<std::size_t>(got));
     }
   };
-  write(magic);
+  write(cache_magic);
   write(head_of(index, key));
   write(encode_table(index.table));
 }

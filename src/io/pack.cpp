@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Bytes = std::span<const std::uint8_t>;
 
-constexpr std::uint64_t tolerated = 10;  // unreadable images, however few there are
+constexpr std::uint64_t tolerated_images = 10;  // unreadable images, however few there are
 
 std::string shown(const fs::path& path) { return printable(path.native()); }
 
@@ -204,7 +204,7 @@ Bytes Packer::read(std::uint64_t sample, Shrinker* shrinker,
 
 void Packer::count_unreadable(std::string_view why) {
   const std::uint64_t count = ++unreadable_;
-  if (count > tolerated && count > data_.size() / 1000)
+  if (count > tolerated_images && count > data_.size() / 1000)
     throw Error(
         Exit::data, "--pack of " + data_.description(),
         fmt::format("more than 0.1 % of the images cannot be read; repair or remove them. {}",

@@ -11,11 +11,11 @@ namespace ringtrain {
 namespace {
 
 // 89 'rtrec' 0D 0A: what changes line ends, or the eighth bit, is found out.
-constexpr std::uint64_t magic = 0x0A0D636572747289;
+constexpr std::uint64_t records_magic = 0x0A0D636572747289;
 constexpr std::uint64_t version = 1;
 // Far above what is packed: memory is not taken for any number that a file says.
 constexpr std::uint64_t largest_table = std::uint64_t{1} << 30;
-constexpr std::uint64_t largest_record = (std::uint64_t{1} << 29) + record_hash_bytes;
+constexpr std::uint64_t largest_stored = (std::uint64_t{1} << 29) + record_hash_bytes;
 
 using Head = std::array<std::uint64_t, records_head_bytes / 8>;
 
@@ -32,7 +32,7 @@ void check_size(std::string_view what, std::uint64_t bytes, std::uint64_t allowe
 }  // namespace
 
 Head encode_head(const RecordsHead& head) {
-  Head words{magic, version, head.file_bytes, head.table_offset, head.pack_id};
+  Head words{records_magic, version, head.file_bytes, head.table_offset, head.pack_id};
   words.back() = hash_of(words);
   return words;
 }
@@ -41,7 +41,7 @@ RecordsHead read_head(ByteSource& file) {
   if (file.size() < records_head_bytes) throw Undecodable("it is cut short; copy the file again");
   Head words;
   std::memcpy(words.data(), file.at({0, records_head_bytes}).data(), records_head_bytes);
-  if (words[0] != magic) throw Undecodable("it is no file that train --pack made");
+  if (words[0] != records_magic) throw Undecodable("it is no file that train --pack made");
   if (words.back() != hash_of(words))
     throw Undecodable("its head has a wrong checksum; copy the file again");
   if (words[1] != version)
@@ -63,7 +63,7 @@ RecordTable read_table(ByteSource& file, const RecordsHead& head) {
   check_size("its table", table_bytes, largest_table);
   RecordTable table = decode_table(file.at({head.table_offset, table_bytes}));
   for (const Record& record : table.records) {
-    check_size("a record", record.bytes, largest_record);
+    check_size("a record", record.bytes, largest_stored);
     if (record.offset < records_head_bytes || record.offset > head.table_offset ||
         record.bytes > head.table_offset - record.offset || record.label < 0 ||
         record.label >= std::ssize(table.class_names))

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr unsigned most_shards = 1'000'000;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view reason) {
+[[noreturn]] void fail_shards(const fs::path& path, std::string_view reason) {
   throw Error(Exit::data, "read shards in " + printable(path.native()), reason);
 }
 
@@ -72,22 +72,23 @@ void check_complete(const fs::path& directory, std::string_view split,
   const unsigned of = shards.front().of;
   for (unsigned i = 0; i < std::max<std::size_t>(of, shards.size()); ++i) {
     if (i == shards.size() || shards[i].number > i)
-      fail(directory, fmt::format("{}-{:05}-of-{:05}{} is missing; {} of {} are there", split, i,
-                                  of, shards[0].ending, shards.size(), of));
+      fail_shards(directory, fmt::format("{}-{:05}-of-{:05}{} is missing; {} of {} are there",
+                                         split, i, of, shards[0].ending, shards.size(), of));
     if (shards[i].of != of || shards[i].number < i)
-      fail(directory,
-           fmt::format("{} and {} belong to different sets; keep one set in a directory",
-                       printable(shards[i == 0 ? 0 : i - 1].name), printable(shards[i].name)));
+      fail_shards(
+          directory,
+          fmt::format("{} and {} belong to different sets; keep one set in a directory",
+                      printable(shards[i == 0 ? 0 : i - 1].name), printable(shards[i].name)));
   }
 }
 
 ShardFile looked_up(const fs::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) < 0) fail(path, std::generic_category().message(errno));
-  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
+  if (::stat(path.c_str(), &status) < 0) fail_shards(path, std::generic_category().message(errno));
+  if (!S_ISREG(status.st_mode)) fail_shards(path, "not a regular file");
   if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) < 0)
-    fail(path, std::generic_category().message(errno));
-  if (status.st_size == 0) fail(path, "the file is empty (0 bytes); copy or make it again");
+    fail_shards(path, std::generic_category().message(errno));
+  if (status.st_size == 0) fail_shards(path, "the file is empty (0 bytes); copy or make it again");
   return {path.filename(), static_cast<std::uint64_t>(status.st_size),
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
@@ -98,7 +99,7 @@ std::vector<std::string> names_in(const fs::path& directory) try {
     names.push_back(entry.path().filename());
   return names;
 } catch (const fs::filesystem_error& failure) {
-  fail(directory, failure.code().message());
+  fail_shards(directory, failure.code().message());
 }
 
 }  // namespace

@@ -14,13 +14,13 @@ namespace {
 constexpr int quality = 95;
 
 /// Where libjpeg, which may not return, leaves to. `errors` comes first: libjpeg knows its address.
-struct Escape {
+struct EncoderEscape {
   jpeg_error_mgr errors;
   std::jmp_buf target;
 };
 
-[[noreturn]] void leave(j_common_ptr info) {
-  std::longjmp(reinterpret_cast<Escape*>(info->err)->target, 1);
+[[noreturn]] void leave_encoder(j_common_ptr info) {
+  std::longjmp(reinterpret_cast<EncoderEscape*>(info->err)->target, 1);
 }
 
 struct Encoder {
@@ -35,7 +35,7 @@ struct Encoder {
   // libjpeg leaves by longjmp: nothing here is changed after setjmp and read behind it.
   bool run(const ImageView& image, int with_quality) {
     info.err = jpeg_std_error(&escape.errors);
-    escape.errors.error_exit = leave;
+    escape.errors.error_exit = leave_encoder;
     if (setjmp(escape.target) != 0) return false;
     jpeg_create_compress(&info);
     jpeg_mem_dest(&info, &memory, &size);
@@ -56,7 +56,7 @@ struct Encoder {
   }
 
   jpeg_compress_struct info{};
-  Escape escape{};
+  EncoderEscape escape{};
   unsigned char* memory = nullptr;
   unsigned long size = 0;
 };

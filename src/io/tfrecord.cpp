@@ -14,7 +14,7 @@ namespace {
 // A record: its length (8 bytes), the length's checksum (4), the data, the data's checksum (4).
 constexpr std::uint64_t head_bytes = 12, checksum_bytes = 4;
 constexpr std::uint64_t largest_record = std::uint64_t{1} << 29;  // far above any image
-constexpr std::size_t longest_name = 200;
+constexpr std::size_t longest_feature = 200;
 
 template <class T>
 T number_in(std::span<const std::uint8_t> bytes) {
@@ -115,7 +115,7 @@ std::int32_t Indexer::label_in(Part data) {
 void Indexer::name_class(std::int32_t label, const Example& example) {
   const auto& name = example.synset ? example.synset : example.text;
   if (!name || name->size == 0 || shard_.class_names.contains(label)) return;
-  const auto bytes = file_.at({name->offset, std::min<std::uint64_t>(name->size, longest_name)});
+  const auto bytes = file_.at({name->offset, std::min<std::uint64_t>(name->size, longest_feature)});
   shard_.class_names[label].assign(bytes.begin(), bytes.end());
 }
 

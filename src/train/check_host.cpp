@@ -12,8 +12,6 @@ namespace {
 
 using enum Finding::Weight;
 
-constexpr double mega = 1e6, giga = 1e9;
-
 void find_crowded_ranks(std::span<const Facts> ranks, std::vector<Finding>& findings) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const Facts& rank = ranks[r];

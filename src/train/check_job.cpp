@@ -14,8 +14,6 @@ namespace {
 
 using enum Finding::Weight;
 
-constexpr double giga = 1e9;
-
 }  // namespace
 
 Examined check_plan(std::span<const Facts> ranks) {

@@ -29,7 +29,7 @@ std::string for_shell(const std::string& word) {
   return text + "'";
 }
 
-std::string own_command() {
+std::string command_line() {
   std::ifstream words("/proc/self/cmdline");
   std::string text;
   for (std::string word; std::getline(words, word, '\0');)
@@ -66,7 +66,7 @@ std::string way_on(const Options& options, std::uint64_t saved_step) {
   const bool resumes =
       options.checkpoint_dir.empty() || options.resume.from == Resume::From::newest;
   return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
-                     resumes ? "" : " with --resume auto instead", own_command());
+                     resumes ? "" : " with --resume auto instead", command_line());
 }
 
 }  // namespace ringtrain

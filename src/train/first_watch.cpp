@@ -16,7 +16,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto end_patience = 15s;  // for all of the end
 constexpr std::size_t most_stacks = 8;
 constexpr int ticks_an_account = 5;
 constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow

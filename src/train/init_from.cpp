@@ -15,7 +15,6 @@ namespace {
 constexpr std::size_t most_reported = 10;
 
 bool is_weight(const TensorInfo& info) { return info.name.starts_with("weights/"); }
-bool is_average(const TensorInfo& info) { return info.name.starts_with("ema/"); }
 bool is_statistic(const TensorInfo& info) { return info.name.starts_with("statistics/"); }
 
 // `weights/fc.bias` -> `fc.bias`

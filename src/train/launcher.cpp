@@ -15,7 +15,7 @@ namespace ringtrain {
 namespace {
 
 // As /proc names them: 15 characters.
-constexpr std::array<std::string_view, 9> names = {
+constexpr std::array<std::string_view, 9> launcher_programs = {
     "mpirun", "mpiexec",         "orterun",       "orted",          "prterun",
     "prted",  "hydra_pmi_proxy", "mpiexec.hydra", "hydra_bstrap_pr"};
 
@@ -42,7 +42,7 @@ Process look_at(pid_t id) {
 std::optional<pid_t> launcher_process() {
   for (pid_t id = ::getppid(); id > 1;) {
     const Process process = look_at(id);
-    if (std::ranges::find(names, process.name) != names.end()) return id;
+    if (std::ranges::find(launcher_programs, process.name) != launcher_programs.end()) return id;
     id = process.parent;
   }
   return std::nullopt;

@@ -9,7 +9,7 @@ namespace ringtrain {
 namespace {
 
 constexpr int rounds = 3;
-constexpr double most_s = 1;
+constexpr double most_link_s = 1;
 constexpr double usual_target = 0.9;
 constexpr double enough_s = 1;  // a busy machine's speed changes within less
 
@@ -21,7 +21,7 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
   return buckets;
 }
 
-double median(std::vector<double> values) { return spread_of(std::move(values)).median; }
+double median_of(std::vector<double> values) { return spread_of(std::move(values)).median; }
 
 }  // namespace
 
@@ -60,13 +60,13 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
   double spent_s = 0;
   std::vector<std::vector<double>> seconds(buckets_.size());
   for (int round = 0; round < rounds; ++round)
-    for (std::size_t b = 0; b < buckets_.size() && spent_s < most_s; ++b) {
+    for (std::size_t b = 0; b < buckets_.size() && spent_s < most_link_s; ++b) {
       seconds[b].push_back(seconds_of(buckets_[b], progress));
       spent_s += seconds[b].back();
     }
   std::vector<TimedSum> sums;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    if (!seconds[b].empty()) sums.push_back({bytes_of(buckets_[b]), median(seconds[b])});
+    if (!seconds[b].empty()) sums.push_back({bytes_of(buckets_[b]), median_of(seconds[b])});
   return sums;
 }
 
@@ -141,10 +141,10 @@ StepParts LinkWatch::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
   std::vector<double> slowest = compute_s_;
   session_.maximum(slowest);
-  StepParts step{.update_s = median(update_s_), .overlaps = site_.sums_overlap()};
-  step.images_s = std::max(0.0, median(slowest) - step.update_s);
+  StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap()};
+  step.images_s = std::max(0.0, median_of(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    step.buckets.push_back({bytes_of(buckets_[b]), median(leads_s_[b])});
+    step.buckets.push_back({bytes_of(buckets_[b]), median_of(leads_s_[b])});
   return step;
 }
 

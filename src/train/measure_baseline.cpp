@@ -9,7 +9,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr int rounds = 7;
+constexpr int window_rounds = 7;
 constexpr double window_s = 1.0;
 
 // A trainer with a loader of its own that starts at the first sample.
@@ -91,7 +91,7 @@ std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& se
   }
 
   std::vector<double> alone_rates, together_rates;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < window_rounds; ++round) {
     const double alone_s = alone ? alone->seconds_of(agreed) : 1;
     session.barrier_asleep();
     alone_rates.push_back(double(agreed) * plan.options.accumulate * plan.share.count / alone_s);

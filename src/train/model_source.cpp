@@ -16,7 +16,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr std::size_t most_bytes = 1 << 20;
+constexpr std::size_t most_model_text = 1 << 20;
 
 Error refused(const std::string& file, std::string_view why) {
   return Error(Exit::usage, "--model-file " + brief(file), why);
@@ -30,7 +30,7 @@ std::string read_text(const std::string& file) {
   struct stat status = {};
   if (open.get() < 0 || ::fstat(open.get(), &status) < 0) throw refused(file, system_reason());
   if (!S_ISREG(status.st_mode)) throw refused(file, "is not a regular file");
-  std::string text(most_bytes + 1, '\0');
+  std::string text(most_model_text + 1, '\0');
   std::size_t done = 0;
   while (done < text.size()) {
     const auto got = ::read(open.get(), text.data() + done, text.size() - done);
@@ -38,7 +38,7 @@ std::string read_text(const std::string& file) {
     if (got == 0) break;
     done += got > 0 ? static_cast<std::size_t>(got) : 0;
   }
-  if (done > most_bytes) throw refused(file, "a model file has at most 1 MiB");
+  if (done > most_model_text) throw refused(file, "a model file has at most 1 MiB");
   text.resize(done);
   return text;
 }

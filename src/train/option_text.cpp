@@ -6,7 +6,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr std::size_t width = 80, indent = 29;
+constexpr std::size_t page_width = 80, page_indent = 29;
 constexpr std::string_view intro =
     "train: trains an image classifier, data-parallel over all ranks of one MPI job.\n"
     "\n"
@@ -25,11 +25,11 @@ std::string shown_default(const OptionEntry& entry) {
 
 std::string help_line(const OptionEntry& entry) {
   std::string line = fmt::format("  --{} {}", entry.name, entry.argument);
-  if (line.size() + 1 > indent)
-    line += "\n" + std::string(indent, ' ');
+  if (line.size() + 1 > page_indent)
+    line += "\n" + std::string(page_indent, ' ');
   else
-    line.resize(indent, ' ');
-  return line + wrapped(entry.description + shown_default(entry), indent, width) + "\n";
+    line.resize(page_indent, ' ');
+  return line + wrapped(entry.description + shown_default(entry), page_indent, page_width) + "\n";
 }
 
 // TOML has two quotes; which one depends on what is in the text.

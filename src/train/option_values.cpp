@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t most_rank = 1024;
 constexpr double least_ratio = 1e-6;
-constexpr std::int64_t most_steps = 1'000'000'000'000;
+constexpr std::int64_t latest_step = 1'000'000'000'000;
 
 template <class T>
 std::string shortest(const T& value) {
@@ -52,12 +52,13 @@ Codec<double> number(double low, double high) {
 Codec<double> time_span() { return {duration, duration_text}; }
 
 Codec<Decay> decay_value() {
-  return {[](const std::string& text) { return parse_decay(text); }, to_string};
+  return {[](const std::string& text) { return parse_decay(text); },
+          [](const Decay& decay) { return to_string(decay); }};
 }
 
 Codec<CheckpointEvery> checkpoint_every() {
   const auto read = [](const std::string& text) -> CheckpointEvery {
-    if (is_whole(text)) return {.seconds = 0, .steps = whole_between(text, 1, most_steps)};
+    if (is_whole(text)) return {.seconds = 0, .steps = whole_between(text, 1, latest_step)};
     const CheckpointEvery every{.seconds = duration(text), .steps = 0};
     if (every.seconds <= 0) throw BadValue("must be a time above 0, or a number of steps");
     return every;

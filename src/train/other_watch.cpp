@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ticks_a_beat = 10;
-constexpr auto end_patience = 15s;  // for all of the end
 constexpr double death_s = 5;       // in which mpirun ends the job after rank 0's death
 constexpr double unheard_s = 3600;  // as long as rank 0 may take for its data
 

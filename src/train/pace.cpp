@@ -8,7 +8,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr double window_s = 0.5, most_excused_s = 30;
+constexpr double least_window_s = 0.5, most_excused_s = 30;
 constexpr int window_steps = 2;
 constexpr std::size_t least_usual = 10, most_usual = 240;  // windows
 constexpr std::size_t slow_windows = 6, back_windows = 3;
@@ -27,7 +27,7 @@ Pace::News Pace::step(double seconds, bool excused) {
   open_.seconds += seconds;
   ++open_.steps;
   open_.excused = open_.excused || excused;
-  if (open_.seconds < window_s || open_.steps < window_steps) return News::none;
+  if (open_.seconds < least_window_s || open_.steps < window_steps) return News::none;
   return judge(std::exchange(open_, {}));
 }
 

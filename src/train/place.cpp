@@ -91,7 +91,7 @@ int read_number(const std::string& path, int otherwise) {
   return value;
 }
 
-Cpu describe(int id) {
+Cpu cpu_of(int id) {
   const std::string folder = "/sys/devices/system/cpu/cpu" + std::to_string(id) + "/topology/";
   // The list of siblings starts with the smallest: a name of the core that is the same for all.
   return {.id = id,
@@ -137,7 +137,7 @@ Place find_place(std::optional<int> requested) {
   if (const auto process = launcher_process(); process && !place.placed)
     if (const std::vector<int> of_job = affinity(*process); !of_job.empty()) ids = of_job;
   if (ids.empty()) ids.push_back(0);
-  std::ranges::transform(ids, std::back_inserter(place.cpus), describe);
+  std::ranges::transform(ids, std::back_inserter(place.cpus), cpu_of);
   place.quota = find_quota();
   request_threads(place, requested);
   return place;

@@ -13,13 +13,13 @@
 #include "train/gradient_matrices.hpp"
 #include "train/model_source.hpp"
 #include "train/option_values.hpp"
+#include "train/text.hpp"
 
 namespace ringtrain {
 namespace {
 
 constexpr int gpu_batch = 256;           // unless the user says otherwise: enough to fill a GPU
 constexpr double launch_seconds = 2e-6;  // the least that a kernel takes within a captured graph
-constexpr double mega = 1e6, giga = 1e9;
 constexpr double program_bytes = 80e6;
 constexpr int gpu_batches = 4;  // three on their way to training steps, one to evaluation
 

@@ -16,7 +16,7 @@ std::string to_text(const std::vector<std::uint64_t>& hashes) {
   return text;
 }
 
-RankHashes from_text(const std::string& text) {
+RankHashes hashes_from_text(const std::string& text) {
   std::istringstream lines(text);
   RankHashes rank;
   std::getline(lines, rank.host);
@@ -76,7 +76,7 @@ void RankCheck::check(std::uint64_t step) {
 void RankCheck::fail(std::uint64_t step, const std::string& hashes) const {
   std::vector<RankHashes> ranks;
   for (const std::string& text : session_.gather(session_.host() + hashes))
-    ranks.push_back(from_text(text));
+    ranks.push_back(hashes_from_text(text));
   std::vector<std::string> names;
   for (const TensorPlace& place : state_.layout().tensors) names.push_back(place.info.name);
   session_.fail_together(

@@ -15,7 +15,7 @@ namespace ringtrain {
 namespace {
 
 constexpr double rewrite_s = 60;
-constexpr std::size_t most_steps = 4000;  // remembered; then of two neighbours one
+constexpr std::size_t most_remembered = 4000;  // remembered; then of two neighbours one
 
 class Report final : public RecordSink {
  public:
@@ -31,7 +31,7 @@ class Report final : public RecordSink {
   }
   void write(const StepRecord& record) override {
     run_.steps.push_back({watch_.elapsed(), record});
-    if (run_.steps.size() > most_steps) forget_every_other();
+    if (run_.steps.size() > most_remembered) forget_every_other();
     if (watch_.elapsed() - written_s_ > rewrite_s) publish();
   }
   void write(const EvalRecord& record) override {

@@ -99,7 +99,7 @@ std::string ledger(const RunHistory& run, const Clock& clock) {
 }
 
 // Where ranks lie apart, all wait for the slowest.
-std::string own_work(const RunHistory& run, const Clock& clock) {
+std::string work_of_ranks(const RunHistory& run, const Clock& clock) {
   Series least{"least", 2, {}}, median{"median", 0, {}}, most{"most", 3, {}};
   for (const auto& [seconds, step] : run.steps) {
     if (!step.ranks) continue;
@@ -254,7 +254,7 @@ std::string report_page(const RunHistory& run, const std::string& written) {
              escaped(fmt::format("{}", fmt::join(hosts, ", "))), run.end ? "ended" : "as of",
              escaped(written)) +
          tiles(run) + "<h2>Speed</h2>" + svg(throughput) + ledger(run, clock) +
-         own_work(run, clock) + ranks(run) + scaling(run) + links(run) + "<h2>Learning</h2>" +
+         work_of_ranks(run, clock) + ranks(run) + scaling(run) + links(run) + "<h2>Learning</h2>" +
          learning(run) + checkpoints(run) + events(run) + configuration(run) +
          fmt::format("<script>{}</script></html>\n", report_script);
 }

@@ -34,7 +34,6 @@ bool is_needed(const TensorInfo& info) { return info.name != loss_scale; }
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
 
-bool is_average(const TensorInfo& info) { return info.name.starts_with("ema/"); }
 bool is_averaged_statistic(const TensorInfo& info) {
   return is_average(info) &&
          (info.name.ends_with(".running_mean") || info.name.ends_with(".running_var"));
@@ -98,7 +97,7 @@ std::string to_text(const CheckpointMetadata& m) {
       .dump();
 }
 
-CheckpointMetadata from_text(const std::string& text) {
+CheckpointMetadata metadata_from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   CheckpointMetadata m;
   m.step = json.at("step");
@@ -138,7 +137,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   if (text.empty()) return std::nullopt;
   const MpiSession::Wait waiting = session.wait();
   state.share(std::move(values), communicator);
-  return Resumed{from_text(text), name};
+  return Resumed{metadata_from_text(text), name};
 }
 
 }  // namespace ringtrain

@@ -29,7 +29,7 @@ namespace ringtrain {
 namespace {
 
 constexpr long patience_ns = 200'000'000;
-constexpr double most_s = 2;  // for all threads
+constexpr double most_stacks_s = 2;  // for all threads
 
 // What a thread that is asked answers with. A signal handler can reach nothing but a global.
 struct Answer {
@@ -142,7 +142,7 @@ std::string all_stacks() try {
   const pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
   Stopwatch watch;
   for (const pid_t thread : threads())
-    if (thread != self && watch.elapsed() < most_s) text += stack_of(thread);
+    if (thread != self && watch.elapsed() < most_stacks_s) text += stack_of(thread);
   return text;
 } catch (const std::exception& failure) {
   return fmt::format("no stacks: {}\n", failure.what());

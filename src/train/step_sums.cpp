@@ -6,7 +6,10 @@
 namespace ringtrain {
 namespace {
 
-enum Place : std::size_t { loss, top1, stop, signalled, signals, save };
+/// Where the head of the sums holds what.
+namespace at {
+enum : std::size_t { loss, top1, stop, signalled, signals, save };
+}
 
 }  // namespace
 
@@ -26,8 +29,8 @@ Range StepSums::gradients_in(View part) const {
 
 void StepSums::add(const StepResult& result, View statistics, double sample_weight, double share) {
   const std::span<float> head = buffer_.view().host();
-  head[loss] += static_cast<float>(result.loss * sample_weight);
-  head[top1] += static_cast<float>(result.top1 * sample_weight);
+  head[at::loss] += static_cast<float>(result.loss * sample_weight);
+  head[at::top1] += static_cast<float>(result.top1 * sample_weight);
   const std::span<float> sums = this->statistics().host();
   const auto weight = static_cast<float>(share);
   for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
@@ -35,21 +38,21 @@ void StepSums::add(const StepResult& result, View statistics, double sample_weig
 
 void StepSums::ask(const Wish& wish) {
   const std::span<float> head = buffer_.view().host();
-  head[stop] = wish.stop;
-  head[signalled] = wish.signal != 0;
-  head[signals] = static_cast<float>(wish.signal);
-  head[save] = wish.save;
+  head[at::stop] = wish.stop;
+  head[at::signalled] = wish.signal != 0;
+  head[at::signals] = static_cast<float>(wish.signal);
+  head[at::save] = wish.save;
 }
 
 StepOutcome StepSums::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  const Wish wish = agreed_wish(head[stop], head[signalled], head[signals]);
-  return {.loss = head[loss],
-          .top1 = head[top1],
+  const Wish wish = agreed_wish(head[at::stop], head[at::signalled], head[at::signals]);
+  return {.loss = head[at::loss],
+          .top1 = head[at::top1],
           .stop = wish.stop,
           .signal = wish.signal,
-          .save = head[save] > 0,
-          .not_finite = !std::isfinite(head[loss])};
+          .save = head[at::save] > 0,
+          .not_finite = !std::isfinite(head[at::loss])};
 }
 
 }  // namespace ringtrain

@@ -12,7 +12,8 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-constexpr double width = 900, height = 240, left = 64, right = 12, top = 10, bottom = 34;
+constexpr double plot_width = 900, plot_height = 240;
+constexpr double margin_left = 64, margin_right = 12, margin_top = 10, margin_bottom = 34;
 constexpr std::size_t most_points = 400;
 
 /// Values to places on the drawing.
@@ -88,12 +89,13 @@ std::string axes(const Plot& plot, const Scale& x, const Scale& y) {
     drawing += fmt::format(
         "<path class=\"grid\" d=\"M{0:.0f},{1:.1f}H{2:.0f}\"/><text x=\"{3:.0f}\" y=\"{4:.1f}\" "
         "class=\"y\">{5}</text>",
-        left, y(tick), width - right, left - 8, y(tick) + 4, number(tick));
+        margin_left, y(tick), plot_width - margin_right, margin_left - 8, y(tick) + 4,
+        number(tick));
   for (const double tick : axis_ticks(x.least, x.most, 8))
     drawing += fmt::format("<text x=\"{:.1f}\" y=\"{:.0f}\" class=\"x\">{}</text>", x(tick),
-                           height - bottom + 18, number(tick));
+                           plot_height - margin_bottom + 18, number(tick));
   return drawing + fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"unit\">{}</text>",
-                               width - right, height - 2, escaped(plot.x_unit));
+                               plot_width - margin_right, plot_height - 2, escaped(plot.x_unit));
 }
 
 std::string marks_of(const Plot& plot, const Scale& x) {
@@ -102,7 +104,7 @@ std::string marks_of(const Plot& plot, const Scale& x) {
     drawing += fmt::format(
         "<g class=\"mark {0}\"><title>{1}</title><path d=\"M{2:.1f},{3:.0f}V{4:.0f}\"/>"
         "<circle cx=\"{2:.1f}\" cy=\"{3:.0f}\" r=\"4\"/></g>",
-        escaped(mark.kind), escaped(mark.text), x(mark.x), top, height - bottom);
+        escaped(mark.kind), escaped(mark.text), x(mark.x), margin_top, plot_height - margin_bottom);
   return drawing;
 }
 
@@ -203,15 +205,15 @@ std::string svg(const Plot& plot) {
   if (plot.stacked) lines = stacked(thin);
   const auto [first, last] = bounds(lines, &std::pair<double, double>::first);
   const auto [least, most] = bounds(lines, &std::pair<double, double>::second);
-  const Scale x = scale_of(first, last, left, width - right);
+  const Scale x = scale_of(first, last, margin_left, plot_width - margin_right);
   const double low = plot.stacked || plot.from_zero ? std::min(0.0, least) : least;
-  const Scale y = scale_of(low, low + 1.05 * (most - low), height - bottom, top);
+  const Scale y = scale_of(low, low + 1.05 * (most - low), plot_height - margin_bottom, margin_top);
   return fmt::format(
       "<figure><figcaption><b>{}</b> <small>{}</small><span class=\"legend\">{}</span></figcaption>"
       "<svg viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" aria-label=\"{}\" data-plot=\"{}\">"
       "{}{}{}{}</svg></figure>\n",
-      escaped(plot.title), escaped(plot.y_unit), legend(drawn), width, height, escaped(plot.title),
-      numbers_of(plot, thin, x), axes(plot, x, y), layers(drawn, lines, x, y),
+      escaped(plot.title), escaped(plot.y_unit), legend(drawn), plot_width, plot_height,
+      escaped(plot.title), numbers_of(plot, thin, x), axes(plot, x, y), layers(drawn, lines, x, y),
       dots(drawn, lines, x, y), marks_of(plot, x));
 }
 

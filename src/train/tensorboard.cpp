@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 using events::Event;
 using events::Summary;
 
-double now() {
+double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -31,7 +31,7 @@ double now() {
 std::string file_name() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("events.out.tfevents.{:.6f}.{}.{}", now(), host.data(), ::getpid());
+  return fmt::format("events.out.tfevents.{:.6f}.{}.{}", unix_time(), host.data(), ::getpid());
 }
 
 FileDescriptor open_in(const std::string& directory) {
@@ -173,7 +173,7 @@ class TensorBoard final : public RecordSink {
   // TensorBoard reads on from where a record was not whole yet; it skips nothing.
   void append(Event& event) {
     if (failed_) return;
-    event.set_wall_time(now());
+    event.set_wall_time(unix_time());
     event.set_step(step_);
     const std::string record = tfrecord_frame(event.SerializeAsString());
     const ssize_t written = ::write(file_.get(), record.data(), record.size());

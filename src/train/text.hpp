@@ -7,6 +7,8 @@
 
 namespace ringtrain {
 
+inline constexpr double mega = 1e6, giga = 1e9;
+
 /// Seconds of "90", "90s", "15m", "1h30m", "2d" or "23:59:00" (as Slurm writes times). Throws
 /// BadValue.
 double duration(std::string_view text);

@@ -5,7 +5,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr std::array<std::string_view, 12> names = {
+constexpr std::array<std::string_view, 12> span_names = {
     "step",   "wait for data", "copy",       "forward", "backward",   "communication",
     "update", "checkpoint",    "evaluation", "sum",     "make batch", "write checkpoint"};
 
@@ -15,7 +15,7 @@ std::int64_t nanoseconds(Timeline::Clock::time_point moment) {
 
 }  // namespace
 
-std::string_view name_of(Doing doing) { return names.at(static_cast<std::size_t>(doing)); }
+std::string_view name_of(Doing doing) { return span_names.at(static_cast<std::size_t>(doing)); }
 
 std::string_view number_name_of(Doing doing) {
   if (doing == Doing::sum) return "bytes";

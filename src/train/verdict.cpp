@@ -12,7 +12,7 @@ namespace {
 // In which the goodbye of a rank that fails, or mpirun, may still say why it ended.
 constexpr double goodbye_s = 0.5;
 // Others may wait so long for ranks that were never heard.
-constexpr double unheard_s = 900;
+constexpr double most_unheard_s = 900;
 
 using Views = std::span<const RankView>;
 
@@ -53,7 +53,7 @@ std::optional<Verdict> all_wait(Views ranks) {
   const auto present = those(ranks, [](const RankView& r) { return r.connected; });
   // What others do, whom nobody hears, may take long.
   const bool all_heard = those(ranks, [](const RankView& r) { return !r.connected; }).empty();
-  const double patience_s = all_heard ? 0 : unheard_s;
+  const double patience_s = all_heard ? 0 : most_unheard_s;
   const auto late = those(ranks, [=](const RankView& r) {
     return waiting(r) && overdue(r) && r.status.in_phase_s > patience_s;
   });

@@ -39,7 +39,7 @@ double mean(const Vitals& from, const Vitals& to, std::size_t vital) {
   return kinds[vital].scale * (to.sums[vital] - from.sums[vital]) / (to.seconds - from.seconds);
 }
 
-std::string number(double value) {
+std::string shown(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
@@ -57,8 +57,8 @@ std::vector<Moved> worse(const Vitals& before, const Vitals& start, const Vitals
     const double usual = mean(before, start, i), lately = mean(start, now, i);
     if (is_worse(kinds[i], usual, lately))
       moved.push_back(
-          {static_cast<Vital>(i), fmt::format("{} {} -> {} {}", kinds[i].words, number(usual),
-                                              number(lately), kinds[i].unit)});
+          {static_cast<Vital>(i), fmt::format("{} {} -> {} {}", kinds[i].words, shown(usual),
+                                              shown(lately), kinds[i].unit)});
   }
   return moved;
 }

@@ -16,6 +16,9 @@
 
 namespace ringtrain {
 
+/// For all that a rank does to end the job.
+inline constexpr std::chrono::seconds end_patience{15};
+
 /// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
 /// judged for 10 s of ticks.
 class Pauses {

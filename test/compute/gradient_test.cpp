@@ -10,7 +10,7 @@ using namespace ringtrain::reference;
 namespace {
 
 // One forward step from tensor 0 (x) to tensor 1 (y); tensors 2 and 3 are dy and dx.
-State state_of(Shape x, Shape y, std::size_t parameters = 0) {
+State pair_state(Shape x, Shape y, std::size_t parameters = 0) {
   Schedule schedule;
   schedule.tensors = {x, y, y, x};
   schedule.parameters = parameters;
@@ -46,7 +46,7 @@ TEST_CASE("gradient: convolution, any kernel, stride and padding, with bias") {
   const std::size_t weights = std::size_t(4) * window.height * window.width * 3;
   const ParameterRange w{0, weights}, b{weights, 4};
 
-  check_pair(state_of(in, out, weights + 4), ConvolutionForward{window, x, y, w, b},
+  check_pair(pair_state(in, out, weights + 4), ConvolutionForward{window, x, y, w, b},
              ConvolutionInputGradient{window, dy, dx, w},
              ConvolutionWeightGradient{window, x, dy, w, b});
 }
@@ -54,12 +54,12 @@ TEST_CASE("gradient: convolution, any kernel, stride and padding, with bias") {
 TEST_CASE("gradient: matrix product with bias") {
   const ParameterRange w{0, 5 * 12}, b{60, 5};
 
-  check_pair(state_of({3, 2, 2, 3}, {3, 1, 1, 5}, 65), MatrixProductForward{x, y, w, b},
+  check_pair(pair_state({3, 2, 2, 3}, {3, 1, 1, 5}, 65), MatrixProductForward{x, y, w, b},
              MatrixProductInputGradient{dy, dx, w}, MatrixProductWeightGradient{x, dy, w, b});
 }
 
 TEST_CASE("gradient: ReLU") {
-  check_pair(state_of({2, 3, 3, 5}, {2, 3, 3, 5}), ReluForward{x, y}, ReluBackward{y, dy, dx});
+  check_pair(pair_state({2, 3, 3, 5}, {2, 3, 3, 5}), ReluForward{x, y}, ReluBackward{y, dy, dx});
 }
 
 TEST_CASE("gradient: BatchNorm with and without gamma and ReLU") {
@@ -72,7 +72,7 @@ TEST_CASE("gradient: BatchNorm with and without gamma and ReLU") {
   BatchNormBackward backward{x, no_tensor, dy, no_tensor, dx, no_tensor, scale, beta};
   forward.relu = backward.relu = relu;
 
-  check_pair(state_of({3, 2, 3, 3}, {3, 2, 3, 3}, gamma ? 6 : 3), forward, backward);
+  check_pair(pair_state({3, 2, 3, 3}, {3, 2, 3, 3}, gamma ? 6 : 3), forward, backward);
 }
 
 TEST_CASE("gradient: BatchNorm + residual + ReLU, by input and residual, of two summed gradients") {
@@ -103,7 +103,7 @@ TEST_CASE("gradient: pools, with padding and windows that overlap") {
   const Window window = GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2},
                                  Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{6, 6, 1, 1});
   const int out = (6 + window.top + window.bottom - window.height) / window.stride_y + 1;
-  const State s = state_of({2, 6, 6, 3}, {2, out, out, 3});
+  const State s = pair_state({2, 6, 6, 3}, {2, out, out, 3});
 
   check_pair(s, MaxPoolForward{window, x, y}, MaxPoolBackward{window, x, y, dy, dx});
   check_pair(s, AveragePoolForward{window, x, y}, AveragePoolBackward{window, dy, dx});
@@ -115,15 +115,16 @@ TEST_CASE("gradient: LRN, windows cut at both ends") {
   LrnBackward backward{x, dy, dx, radius};
   forward.alpha = backward.alpha = 0.3f;
 
-  check_pair(state_of({2, 2, 1, 7}, {2, 2, 1, 7}), forward, backward);
+  check_pair(pair_state({2, 2, 1, 7}, {2, 2, 1, 7}), forward, backward);
 }
 
 TEST_CASE("gradient: shortcut that drops pixels and adds channels") {
-  check_pair(state_of({2, 5, 4, 3}, {2, 3, 2, 6}), ShortcutForward{x, y}, ShortcutBackward{dy, dx});
+  check_pair(pair_state({2, 5, 4, 3}, {2, 3, 2, 6}), ShortcutForward{x, y},
+             ShortcutBackward{dy, dx});
 }
 
 TEST_CASE("gradient: dropout is its own derivative, with the same mask") {
-  State s = state_of({3, 2, 2, 8}, {3, 2, 2, 8});
+  State s = pair_state({3, 2, 2, 8}, {3, 2, 2, 8});
   Batch batch;
   batch.labels = {0, 0, 0};
   batch.samples = {5, 6, 7};

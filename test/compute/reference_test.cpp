@@ -9,7 +9,8 @@ using namespace ringtrain::reference;
 
 namespace {
 
-State state_of(std::vector<Shape> shapes, std::size_t parameters = 0, std::size_t statistics = 0) {
+State blank_state(std::vector<Shape> shapes, std::size_t parameters = 0,
+                  std::size_t statistics = 0) {
   Schedule schedule;
   schedule.tensors = std::move(shapes);
   schedule.parameters = parameters;
@@ -20,7 +21,7 @@ State state_of(std::vector<Shape> shapes, std::size_t parameters = 0, std::size_
 }  // namespace
 
 TEST_CASE("reference: a max-pool's gradient goes to the first maximum in row order") {
-  State s = state_of({{1, 2, 2, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 2, 2, 1}});
+  State s = blank_state({{1, 2, 2, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 2, 2, 1}});
   s[0] = {0, 5, 5, 5};
   s[2] = {3};
 
@@ -32,7 +33,7 @@ TEST_CASE("reference: a max-pool's gradient goes to the first maximum in row ord
 }
 
 TEST_CASE("reference: average pooling leaves the padding out of the divisor") {
-  State s = state_of({{1, 2, 2, 1}, {1, 2, 2, 1}});
+  State s = blank_state({{1, 2, 2, 1}, {1, 2, 2, 1}});
   s[0] = {1, 2, 3, 4};
 
   run(AveragePoolForward{{3, 3, 2, 2, 1, 1, 2, 2}, 0, 1}, s);
@@ -41,7 +42,7 @@ TEST_CASE("reference: average pooling leaves the padding out of the divisor") {
 }
 
 TEST_CASE("reference: a convolution by hand") {
-  State s = state_of({{1, 1, 3, 1}, {1, 1, 3, 1}}, 4);
+  State s = blank_state({{1, 1, 3, 1}, {1, 1, 3, 1}}, 4);
   s[0] = {1, 2, 3};
   s.parameters = {10, 1, -1, 0.5};
 
@@ -51,7 +52,7 @@ TEST_CASE("reference: a convolution by hand") {
 }
 
 TEST_CASE("reference: BatchNorm publishes the batch's mean and unbiased variance") {
-  State s = state_of({{4, 1, 1, 1}, {4, 1, 1, 1}}, 1, 2);
+  State s = blank_state({{4, 1, 1, 1}, {4, 1, 1, 1}}, 1, 2);
   s[0] = {1, 2, 3, 6};
   BatchNormForward step{0, 1, no_tensor, std::nullopt, {0, 1}, {0, 2}};
 
@@ -65,7 +66,7 @@ TEST_CASE("reference: BatchNorm publishes the batch's mean and unbiased variance
 }
 
 TEST_CASE("reference: BatchNorm in evaluation uses the running statistics") {
-  State s = state_of({{1, 1, 1, 2}, {1, 1, 1, 2}}, 2, 4);
+  State s = blank_state({{1, 1, 1, 2}, {1, 1, 1, 2}}, 2, 4);
   s[0] = {3, 4};
   s.parameters = {0.5, 0.25};
   s.statistics = {1, 2, 4, 1};
@@ -79,7 +80,7 @@ TEST_CASE("reference: BatchNorm in evaluation uses the running statistics") {
 }
 
 TEST_CASE("reference: equal logits count as the lower class being better") {
-  State s = state_of({{2, 1, 1, 6}});
+  State s = blank_state({{2, 1, 1, 6}});
   Batch batch;
   batch.labels = {0, 5};
   s.batch = &batch;
@@ -92,7 +93,7 @@ TEST_CASE("reference: equal logits count as the lower class being better") {
 }
 
 TEST_CASE("reference: logits that are no numbers are never right") {
-  State s = state_of({{1, 1, 1, 6}});
+  State s = blank_state({{1, 1, 1, 6}});
   Batch batch;
   batch.labels = {0};
   s.batch = &batch;
@@ -105,7 +106,7 @@ TEST_CASE("reference: logits that are no numbers are never right") {
 }
 
 TEST_CASE("reference: standardisation divides by the deviation, at least 1/sqrt(elements)") {
-  State s = state_of({{2, 1, 2, 2}});
+  State s = blank_state({{2, 1, 2, 2}});
   Batch batch;
   batch.images = {0, 2, 4, 6, 9, 9, 9, 9};
   batch.labels = {0, 0};

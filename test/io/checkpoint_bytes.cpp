@@ -24,7 +24,7 @@ std::uint64_t number(const Json& row, const char* name) {
              : ~0ull;
 }
 
-std::uint64_t bytes_of(const Json& row) {
+std::uint64_t tensor_bytes(const Json& row) {
   std::uint64_t count = sizeof(float);
   if (!row.is_object() || !row.contains("shape") || !row["shape"].is_array()) return ~0ull;
   for (const Json& size : row["shape"])
@@ -42,7 +42,7 @@ bool lies_in(const std::string& file, std::uint64_t offset, std::uint64_t bytes)
 std::map<std::uint64_t, std::uint64_t> mend_tensors(const std::string& file, Json& rows) {
   std::map<std::uint64_t, std::uint64_t> ranges;
   for (Json& row : rows) {
-    const std::uint64_t offset = number(row, "offset"), bytes = bytes_of(row);
+    const std::uint64_t offset = number(row, "offset"), bytes = tensor_bytes(row);
     if (!lies_in(file, offset, bytes)) continue;
     row["xxh64"] = hex(hash_text({file.data() + offset, bytes}));
     if (bytes > 0) ranges[offset] = offset + bytes;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/checkpoint_bytes.hpp"
+#include "io/checkpoint_complaint.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "io/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
@@ -14,16 +15,6 @@ using Catch::Matchers::Contains;
 using Json = nlohmann::json;
 
 namespace {
-
-std::string complaint(const std::filesystem::path& path) {
-  try {
-    CheckpointFile::open(path).verify();
-    return "";
-  } catch (const Error& failure) {
-    REQUIRE(failure.code() == Exit::no_valid_checkpoint);
-    return failure.what();
-  }
-}
 
 struct Lie {
   std::string expected;

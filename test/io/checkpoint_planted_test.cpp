@@ -89,7 +89,7 @@ void forbid_openat2(int error) {
 }
 
 /// errno of open_beneath(), or 0.
-int error_of(int directory, const char* name) {
+int open_error(int directory, const char* name) {
   const FileDescriptor file(open_beneath(directory, name, O_RDONLY | O_CLOEXEC));
   return file.get() < 0 ? errno : 0;
 }
@@ -280,12 +280,13 @@ TEST_CASE("open_beneath: no way leads out of the directory, with and without ope
   if (child == 0) {
     if (forbidden != 0) forbid_openat2(forbidden);
     const FileDescriptor here(::open(fs::path(directory).c_str(), O_RDONLY | O_DIRECTORY));
-    const bool inside = error_of(here.get(), "file") == 0 && error_of(here.get(), "none") == ENOENT;
+    const bool inside =
+        open_error(here.get(), "file") == 0 && open_error(here.get(), "none") == ENOENT;
     const bool links =
-        error_of(here.get(), "link") == ELOOP && error_of(here.get(), "out") == ELOOP;
-    const bool ways = error_of(here.get(), "../file") == EXDEV &&
-                      error_of(here.get(), "..") == EXDEV &&
-                      error_of(here.get(), "/etc/passwd") == EXDEV;
+        open_error(here.get(), "link") == ELOOP && open_error(here.get(), "out") == ELOOP;
+    const bool ways = open_error(here.get(), "../file") == EXDEV &&
+                      open_error(here.get(), "..") == EXDEV &&
+                      open_error(here.get(), "/etc/passwd") == EXDEV;
     ::_exit(inside && links && ways ? 0 : 1);
   }
   int status = 0;

@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "io/checkpoint_complaint.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
@@ -12,17 +13,6 @@ using namespace ringtrain;
 using Catch::Matchers::Contains;
 
 namespace {
-
-/// What opening and checking every byte of `path` says; empty when all is well.
-std::string complaint(const std::filesystem::path& path) {
-  try {
-    CheckpointFile::open(path).verify();
-    return "";
-  } catch (const Error& failure) {
-    REQUIRE(failure.code() == Exit::no_valid_checkpoint);
-    return failure.what();
-  }
-}
 
 /// Calls `probe` with each damaged version of the file at `path`, one after the other.
 template <class Probe>

@@ -23,7 +23,8 @@ Bytes records(const std::vector<int>& labels) {
   return bytes;
 }
 
-std::string complaint(const std::filesystem::path& directory, Split split = Split::training) {
+std::string cifar10_complaint(const std::filesystem::path& directory,
+                              Split split = Split::training) {
   const auto error = error_of([&] { open_dataset("cifar10:" + directory.native(), split); });
   REQUIRE(error);
   CHECK(error->code() == Exit::data);
@@ -88,20 +89,20 @@ TEST_CASE("cifar10: missing, cut, empty and foreign files are named") {
   const TempDirectory home;
   const auto batch = home.path() / "data_batch_1.bin";
 
-  CHECK_THAT(complaint(home.path()), Contains("no data_batch_*.bin"));
-  CHECK_THAT(complaint(home.path() / "nowhere"), Contains("No such file or directory"));
-  CHECK_THAT(complaint(home.path(), Split::evaluation), Contains("test_batch.bin"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("no data_batch_*.bin"));
+  CHECK_THAT(cifar10_complaint(home.path() / "nowhere"), Contains("No such file or directory"));
+  CHECK_THAT(cifar10_complaint(home.path(), Split::evaluation), Contains("test_batch.bin"));
   write_text(home.path() / "data_batch_1", "pickle");
-  CHECK_THAT(complaint(home.path()), Contains("version for Python"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("version for Python"));
   write_file(batch, {});
-  CHECK_THAT(complaint(home.path()), Contains("data_batch_1.bin") && Contains("empty"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("data_batch_1.bin") && Contains("empty"));
   Bytes cut = records({1, 2});
   cut.pop_back();
   write_file(batch, cut);
-  CHECK_THAT(complaint(home.path()), Contains("6145 bytes") && Contains("3073"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("6145 bytes") && Contains("3073"));
   write_file(batch, records({9, 10}));
-  CHECK_THAT(complaint(home.path()), Contains("label 10 in record 1"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("label 10 in record 1"));
   write_file(batch, records({1}));
   write_text(home.path() / "batches.meta.txt", "one\ntwo\n");
-  CHECK_THAT(complaint(home.path()), Contains("2 class names"));
+  CHECK_THAT(cifar10_complaint(home.path()), Contains("2 class names"));
 }

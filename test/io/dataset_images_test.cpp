@@ -14,23 +14,23 @@ std::unique_ptr<Dataset> open(const TempDirectory& home, Split split = Split::tr
   return open_dataset("images:" + home.path().native(), split);
 }
 
-std::string complaint(const TempDirectory& home, Split split = Split::training) {
+std::string folder_complaint(const TempDirectory& home, Split split = Split::training) {
   const auto error = error_of([&] { open(home, split); });
   REQUIRE(error);
   CHECK(error->code() == Exit::data);
   return error->what();
 }
 
-const Image picture = gradient_image({8, 9});
+const Image small_picture = gradient_image({8, 9});
 
 }  // namespace
 
 TEST_CASE("images: sorted class directories are labels, formats go by content") {
   const TempDirectory home;
-  write_file(home.path() / "train/b/2.jpg", encode_jpeg(picture));
-  write_file(home.path() / "train/b/1.JPEG", encode_png(picture));  // misnamed
-  write_file(home.path() / "train/B/x", encode_png(picture, PngKind::palette));
-  write_file(home.path() / "train/a-c/y.png", encode_png(picture));
+  write_file(home.path() / "train/b/2.jpg", encode_jpeg(small_picture));
+  write_file(home.path() / "train/b/1.JPEG", encode_png(small_picture));  // misnamed
+  write_file(home.path() / "train/B/x", encode_png(small_picture, PngKind::palette));
+  write_file(home.path() / "train/a-c/y.png", encode_png(small_picture));
   write_text(home.path() / "train/b/.hidden", "x");
   write_text(home.path() / "train/README", "x");
   std::filesystem::create_symlink("1.JPEG", home.path() / "train/b/3-link");
@@ -44,19 +44,19 @@ TEST_CASE("images: sorted class directories are labels, formats go by content") 
   CHECK(images->label(1) == 1);
   CHECK(images->label(2) == 2);
   CHECK(images->label(3) == 2);
-  CHECK(images->read(2).pixels == picture.pixels);
-  CHECK(largest_difference(images->read(3).view(), picture.view()) < 12);
-  CHECK(images->read(4).pixels == picture.pixels);
+  CHECK(images->read(2).pixels == small_picture.pixels);
+  CHECK(largest_difference(images->read(3).view(), small_picture.view()) < 12);
+  CHECK(images->read(4).pixels == small_picture.pixels);
   CHECK_THROWS_AS(images->read(5), UnreadableSample);
 }
 
 TEST_CASE("images: evaluation reads val, else test, with training's labels") {
   const TempDirectory home;
   for (const char* name : {"train/a/1", "train/b/1", "train/c/1", "test/c/1", "test/c/2"})
-    write_file(home.path() / name, encode_png(picture));
+    write_file(home.path() / name, encode_png(small_picture));
 
   const auto from_test = open(home, Split::evaluation);
-  write_file(home.path() / "val/b/1", encode_png(picture));
+  write_file(home.path() / "val/b/1", encode_png(small_picture));
   const auto from_val = open(home, Split::evaluation);
 
   CHECK(from_test->size() == 2);
@@ -68,7 +68,7 @@ TEST_CASE("images: evaluation reads val, else test, with training's labels") {
 
 TEST_CASE("images: without val and test there is nothing to evaluate on") {
   const TempDirectory home;
-  write_file(home.path() / "train/a/1", encode_png(picture));
+  write_file(home.path() / "train/a/1", encode_png(small_picture));
 
   CHECK(open(home, Split::evaluation) == nullptr);
   CHECK(open(home)->size() == 1);
@@ -77,36 +77,36 @@ TEST_CASE("images: without val and test there is nothing to evaluate on") {
 TEST_CASE("images: what cannot be trained on is found when opened") {
   const TempDirectory home;
 
-  CHECK_THAT(complaint(home), Contains("no directory train/"));
+  CHECK_THAT(folder_complaint(home), Contains("no directory train/"));
   std::filesystem::create_directories(home.path() / "train");
-  CHECK_THAT(complaint(home), Contains("no class directories"));
-  write_file(home.path() / "train/cat/1.png", encode_png(picture));
+  CHECK_THAT(folder_complaint(home), Contains("no class directories"));
+  write_file(home.path() / "train/cat/1.png", encode_png(small_picture));
   std::filesystem::create_directories(home.path() / "train/dog/inner");
-  CHECK_THAT(complaint(home), Contains("train/dog") && Contains("the class has no files"));
-  write_file(home.path() / "train/dog/1.png", encode_png(picture));
-  write_file(home.path() / "val/bird/1.png", encode_png(picture));
-  CHECK_THAT(complaint(home, Split::evaluation),
+  CHECK_THAT(folder_complaint(home), Contains("train/dog") && Contains("the class has no files"));
+  write_file(home.path() / "train/dog/1.png", encode_png(small_picture));
+  write_file(home.path() / "val/bird/1.png", encode_png(small_picture));
+  CHECK_THAT(folder_complaint(home, Split::evaluation),
              Contains("val/bird") && Contains("training has no such class"));
 }
 
 TEST_CASE("images: a directory that may not be read is named") {
   const TempDirectory home;
   const auto secret = home.path() / "train/cat";
-  write_file(secret / "1.png", encode_png(picture));
+  write_file(secret / "1.png", encode_png(small_picture));
   std::filesystem::permissions(secret, std::filesystem::perms::none);
   const OrdinaryUser user(home.path());
 
-  CHECK_THAT(complaint(home), Contains("train/cat") && Contains("Permission denied"));
+  CHECK_THAT(folder_complaint(home), Contains("train/cat") && Contains("Permission denied"));
 }
 
 TEST_CASE("images: names that are no UTF-8 work and are escaped in messages") {
   const TempDirectory home;
-  write_file(home.path() / "train/caf\xe9/n\n1", encode_png(picture));
+  write_file(home.path() / "train/caf\xe9/n\n1", encode_png(small_picture));
   write_text(home.path() / "train/caf\xe9/n\n2", "text");
   const auto images = open(home);
 
   CHECK(images->class_names()[0] == "caf\xe9");
-  CHECK(images->read(0).pixels == picture.pixels);
+  CHECK(images->read(0).pixels == small_picture.pixels);
   const auto error = error_of([&] { images->read(1); });
   REQUIRE(error);
   CHECK_THAT(error->what(), Contains("caf\\xe9/n\\x0a2") && Contains("neither JPEG nor PNG"));
@@ -117,12 +117,12 @@ TEST_CASE("images: an unreadable file is an error of its sample alone, with path
   const auto directory = home.path() / "train/a";
   write_file(directory / "0-empty.jpg", {});
   write_text(directory / "1-text.jpg", "hello");
-  Bytes cut = encode_jpeg(picture);
+  Bytes cut = encode_jpeg(small_picture);
   cut.resize(cut.size() - 20);
   write_file(directory / "2-cut.jpg", cut);
-  write_file(directory / "3-gone.jpg", encode_jpeg(picture));
-  write_file(directory / "4-replaced.jpg", encode_jpeg(picture));
-  write_file(directory / "5-good.jpg", encode_jpeg(picture));
+  write_file(directory / "3-gone.jpg", encode_jpeg(small_picture));
+  write_file(directory / "4-replaced.jpg", encode_jpeg(small_picture));
+  write_file(directory / "5-good.jpg", encode_jpeg(small_picture));
   const auto images = open(home);
   std::filesystem::remove(directory / "3-gone.jpg");
   std::filesystem::remove(directory / "4-replaced.jpg");

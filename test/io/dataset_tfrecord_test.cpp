@@ -22,10 +22,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-Bytes picture(int seed) { return encode_png(gradient_image({8, 9}, seed)); }
+Bytes png_picture(int seed) { return encode_png(gradient_image({8, 9}, seed)); }
 
 std::string record(int seed, std::int64_t label, std::string_view synset = {}) {
-  return framed(image_example(picture(seed), label, synset));
+  return framed(image_example(png_picture(seed), label, synset));
 }
 
 /// One of `label` in which damage made another label of it.
@@ -411,7 +411,7 @@ TEST_CASE("data: a limit of open files is told, not taken for damage of the samp
   const FewFiles limit(100);
   Home home;
   for (int i = 0; i < 30; ++i) home.shard("train", i, 30, record(0, 1));
-  write_file(home.directory.path() / "train/cat/0.png", picture(0));
+  write_file(home.directory.path() / "train/cat/0.png", png_picture(0));
   const auto shards = home.open();
   const auto images = open_dataset("images:" + home.directory.path().native(), Split::training);
   std::vector<FileDescriptor> all;
@@ -439,7 +439,7 @@ TEST_CASE("tfrecord: scripts/make_tfrecords.py makes shards of an image folder")
   for (int i = 0; i < 6; ++i)
     write_file(folder.path() / (i < 5 ? "train" : "val") / (i < 2 ? "cat" : "dog") /
                    (std::to_string(i) + ".png"),
-               picture(i));
+               png_picture(i));
   fs::create_directories(folder.path() / "train/dog/no image");
   const auto [wanted, made] = GENERATE(std::pair(2, 2), std::pair(9, 5));
   const std::string command = std::string("python3 '") + RINGTRAIN_SOURCE_DIR +

@@ -25,7 +25,7 @@ Image decoded(std::span<const std::uint8_t> bytes, int reduction = 1) {
 }
 
 /// Why the bytes are undecodable; empty when they are not.
-std::string complaint(std::span<const std::uint8_t> bytes) {
+std::string decoding_complaint(std::span<const std::uint8_t> bytes) {
   try {
     decoded(bytes);
   } catch (const Undecodable& failure) {
@@ -184,10 +184,10 @@ TEST_CASE("decode: an image cut anywhere is undecodable") {
                               encode_png(picture, PngKind::interlaced));
   for (std::size_t part = 0; part < 16; ++part) {
     CAPTURE(part);
-    CHECK(complaint(std::span(bytes).first(bytes.size() * part / 16)) != "");
+    CHECK(decoding_complaint(std::span(bytes).first(bytes.size() * part / 16)) != "");
   }
-  CHECK(complaint(std::span(bytes).first(bytes.size() - 1)) != "");
-  CHECK(complaint(bytes) == "");
+  CHECK(decoding_complaint(std::span(bytes).first(bytes.size() - 1)) != "");
+  CHECK(decoding_complaint(bytes) == "");
 }
 
 TEST_CASE("decode: where a JPEG is cut matters to those that need what is missing") {
@@ -229,8 +229,8 @@ TEST_CASE("decode: kinds of JPEG that the library lacks are named") {
   deep[frame_header(deep) + 4] = 12;
   lossless[frame_header(lossless) + 1] = 0xC3;
 
-  CHECK_THAT(complaint(deep), Contains("precision 12"));
-  CHECK_THAT(complaint(lossless), Contains("0xc3"));
+  CHECK_THAT(decoding_complaint(deep), Contains("precision 12"));
+  CHECK_THAT(decoding_complaint(lossless), Contains("0xc3"));
 }
 
 TEST_CASE("decode: damage is named") {
@@ -240,11 +240,11 @@ TEST_CASE("decode: damage is named") {
   bad_crc[bad_crc.size() / 2] ^= 1;
   const std::string text = "this is not an image";
 
-  CHECK_THAT(complaint(bad_huffman), Contains("JPEG, near byte"));
-  CHECK_THAT(complaint(bad_crc), Contains("(PNG)"));
-  CHECK_THAT(complaint(Bytes(text.begin(), text.end())),
+  CHECK_THAT(decoding_complaint(bad_huffman), Contains("JPEG, near byte"));
+  CHECK_THAT(decoding_complaint(bad_crc), Contains("(PNG)"));
+  CHECK_THAT(decoding_complaint(Bytes(text.begin(), text.end())),
              Contains("neither JPEG nor PNG, begins with 74 68 69 73"));
-  CHECK_THAT(complaint(Bytes{}), Contains("neither JPEG nor PNG"));
+  CHECK_THAT(decoding_complaint(Bytes{}), Contains("neither JPEG nor PNG"));
 }
 
 TEST_CASE("decode: no byte of a JPEG or PNG can be flipped to crash") {
@@ -282,6 +282,6 @@ TEST_CASE("decode: too many pixels are refused at the header") {
 }
 
 TEST_CASE("decode: a progressive image of very many scans is refused") {
-  CHECK_THAT(complaint(encode_jpeg(picture, JpegKind::many_scans)),
+  CHECK_THAT(decoding_complaint(encode_jpeg(picture, JpegKind::many_scans)),
              Contains("more than 100 scans"));
 }

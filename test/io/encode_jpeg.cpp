@@ -21,7 +21,7 @@ J_COLOR_SPACE colour_space(JpegKind kind) {
 }
 
 /// One pixel as the encoder wants it: grey is red, ink is inverted, black is none.
-void append(JpegKind kind, const std::uint8_t* rgb, Bytes& row) {
+void append_components(JpegKind kind, const std::uint8_t* rgb, Bytes& row) {
   row.insert(row.end(), rgb, rgb + std::min(components(kind), 3));
   if (components(kind) == 4) row.push_back(255);
 }
@@ -66,7 +66,8 @@ Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
   for (int y = 0; y < image.extent.height; ++y) {
     Bytes row;
     for (int x = 0; x < image.extent.width; ++x)
-      append(kind, &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels], row);
+      append_components(
+          kind, &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels], row);
     JSAMPROW rows = row.data();
     jpeg_write_scanlines(&info, &rows, 1);
   }

@@ -32,7 +32,7 @@ Format format_of(PngKind kind) {
 }
 
 /// The bytes of one pixel. A palette entry is a value's red; 16 bits repeat the 8, which is exact.
-void append(PngKind kind, const std::uint8_t* rgb, Bytes& row) {
+void append_samples(PngKind kind, const std::uint8_t* rgb, Bytes& row) {
   const bool grey = kind == PngKind::grey || kind == PngKind::grey_16 || kind == PngKind::palette;
   for (int c = 0; c < (grey ? 1 : Image::channels); ++c) {
     row.push_back(rgb[c]);
@@ -78,8 +78,9 @@ Bytes encode_png(const Image& image, PngKind kind) {
   std::vector<png_bytep> pointers;
   for (int y = 0; y < image.extent.height; ++y) {
     for (int x = 0; x < image.extent.width; ++x)
-      append(kind, &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels],
-             rows[y]);
+      append_samples(kind,
+                     &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels],
+                     rows[y]);
     if (kind == PngKind::grey_1) rows[y] = packed_bits(image, y);
     pointers.push_back(rows[y].data());
   }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "io/checkpoint_fixture.hpp"
+#include "io/traced_saves.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/call_tracer.hpp"
 
@@ -18,13 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::size_t floats = 600'000;  // more than one block
 constexpr WriterOptions keep_one{.run_id = "test", .keep = 1};
-
-bool skipped() {
-  if (!CallTracer::allowed()) std::puts("skipped: this process may not trace its children");
-  return !CallTracer::allowed();
-}
 
 // On the user's file system, as far as it can fail there.
 bool is_file_call(const SystemCall& call) {
@@ -41,7 +36,7 @@ struct Stage {
   using Judge = std::function<Fate(const SystemCall&, int)>;
 
   explicit Stage(Judge judge)
-      : state(1, floats),
+      : state(1, more_than_a_block),
         process(WriterProcess::start()),
         writer(process, directory, state.layout, keep_one) {
     writer.try_save(state.metadata, state.copier());
@@ -106,7 +101,7 @@ std::vector<bool> calls_of_a_save() {
 }  // namespace
 
 TEST_CASE("Checkpoint writer: a kill before any system call of a save leaves the directory good") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const int calls = static_cast<int>(calls_of_a_save().size());
   REQUIRE(calls > 20);
   std::set<std::uint64_t> found;
@@ -132,7 +127,7 @@ TEST_CASE("Checkpoint writer: an error of any system call of a save is told and 
   std::puts("skipped: the sanitizer's system calls would fail, too");
   return;
 #endif
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   constexpr std::array errors = {EIO, ENOSPC, EDQUOT, EROFS, ESTALE, EINTR};
   const std::vector<bool> calls = calls_of_a_save();
   int failed = 0;
@@ -162,7 +157,7 @@ TEST_CASE("Checkpoint writer: an error of any system call of a save is told and 
 }
 
 TEST_CASE("Checkpoint writer: stuck in any system call of a save, it holds nobody up") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const std::vector<bool> calls = calls_of_a_save();
   for (int n = 0; n < static_cast<int>(calls.size()); ++n) {
     if (!calls[static_cast<std::size_t>(n)]) continue;
@@ -183,7 +178,7 @@ TEST_CASE("Checkpoint writer: stuck in any system call of a save, it holds nobod
 }
 
 TEST_CASE("Checkpoint writer: a file system that is stuck at the start is told in time") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const TemporaryDirectory directory;
   const State state(1);
   WriterProcess process = WriterProcess::start();

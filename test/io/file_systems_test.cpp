@@ -3,10 +3,10 @@
 
 #include <catch2/catch.hpp>
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
 
 #include "io/checkpoint_fixture.hpp"
+#include "io/traced_saves.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/call_tracer.hpp"
 
@@ -16,8 +16,6 @@ using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 
 namespace {
-
-constexpr std::size_t floats = 600'000;  // more than one block
 
 Fate no_direct_io(const SystemCall& call) {
   const bool direct = call.number == SYS_openat && (call.arguments[2] & O_DIRECT) != 0;
@@ -59,15 +57,10 @@ bool is_lock(const SystemCall& call) {
   return call.number == SYS_fcntl && call.arguments[1] == F_OFD_SETLK;
 }
 
-bool skipped() {
-  if (!CallTracer::allowed()) std::puts("skipped: this process may not trace its children");
-  return !CallTracer::allowed();
-}
-
 }  // namespace
 
 TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones have") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const auto [name, judge] = GENERATE(table<const char*, Fate (*)(const SystemCall&)>(
       {{"NFS", like_nfs},
        {"FAT", like_fat},
@@ -76,7 +69,7 @@ TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones ha
        {"short writes", writes_short}}));
   CAPTURE(name);
   const TemporaryDirectory directory;
-  const State state(1, floats), next(2, floats);
+  const State state(1, more_than_a_block), next(2, more_than_a_block);
   WriterProcess process = WriterProcess::start();
   const CallTracer tracer(process.pid(), judge);
   CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 1});
@@ -94,7 +87,7 @@ TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones ha
 }
 
 TEST_CASE("Checkpoint writer: without file locks it saves, says so, and leaves temporaries alone") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const int error = GENERATE(ENOLCK, ENOSYS, EOPNOTSUPP);
   const TemporaryDirectory directory;
   write_bytes(directory / ".step-0000000007.h5.tmp", "perhaps another job's");
@@ -115,7 +108,7 @@ TEST_CASE("Checkpoint writer: without file locks it saves, says so, and leaves t
 }
 
 TEST_CASE("Checkpoint writer: a lock that fails otherwise is an error before training") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const int error = GENERATE(EIO, ESTALE);
   const TemporaryDirectory directory;
   const State state(1);
@@ -129,9 +122,9 @@ TEST_CASE("Checkpoint writer: a lock that fails otherwise is an error before tra
 }
 
 TEST_CASE("Checkpoint writer: what only close() tells is a failed save") {
-  if (skipped()) return;
+  if (tracing_skipped()) return;
   const TemporaryDirectory directory;
-  const State state(1, floats);
+  const State state(1, more_than_a_block);
   WriterProcess process = WriterProcess::start();
   const CallTracer tracer(process.pid(), [](const SystemCall& call) {
     const bool temporary = call.number == SYS_close && call.path(0).ends_with(".tmp");

@@ -5,8 +5,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <fstream>
 
+#include "io/checkpoint_fixture.hpp"
 #include "io/decoder.hpp"
 #include "io/records_file.hpp"
 #include "io/tfrecord_support.hpp"
@@ -23,11 +23,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int images = 7;
-
-std::string bytes_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 /// The same images as an image folder and as TFRecords.
 struct Sources {
@@ -141,7 +136,7 @@ TEST_CASE("records: an image folder, its TFRecords and either packed are the sam
 TEST_CASE("records: packing again keeps whole files, makes missing ones, and refuses others") {
   const Sources sources;
   sources.pack();
-  const std::string before = bytes_of(sources.file(1));
+  const std::string before = file_bytes(sources.file(1));
   const auto time = fs::last_write_time(sources.file(0));
   fs::remove(sources.file(1));
   const std::string leftover =
@@ -150,7 +145,7 @@ TEST_CASE("records: packing again keeps whole files, makes missing ones, and ref
 
   sources.pack();
 
-  CHECK(bytes_of(sources.file(1)) == before);
+  CHECK(file_bytes(sources.file(1)) == before);
   CHECK(fs::last_write_time(sources.file(0)) == time);
   CHECK(!fs::exists(leftover));
   CHECK(std::distance(fs::directory_iterator(sources.target.path()), {}) == 5);  // and its lock
@@ -250,7 +245,7 @@ TEST_CASE("records: targets that cannot be written and sources without images ar
 TEST_CASE("records: every byte of a file is verified before it is used") {
   const Sources sources;
   sources.pack();
-  const std::string good = bytes_of(sources.file(0));
+  const std::string good = file_bytes(sources.file(0));
 
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string changed = good;
@@ -268,7 +263,7 @@ TEST_CASE("records: every byte of a file is verified before it is used") {
 TEST_CASE("records: what is wrong with a file is told before training, with what to do") {
   const Sources sources;
   sources.pack();
-  const std::string good = bytes_of(sources.file(0));
+  const std::string good = file_bytes(sources.file(0));
 
   for (const std::size_t length : {std::size_t{1}, std::size_t{63}, good.size() - 1}) {
     write_text(sources.file(0), good.substr(0, length));
@@ -297,7 +292,7 @@ TEST_CASE("records: files of two packs are not mixed") {
 TEST_CASE("records: a damaged record costs its own sample only") {
   const Sources sources;
   sources.pack();
-  std::string bytes = bytes_of(sources.file(0));
+  std::string bytes = file_bytes(sources.file(0));
   bytes[records_head_bytes + 100] ^= 1;
   write_text(sources.file(0), bytes);
   const auto data = sources.packed();

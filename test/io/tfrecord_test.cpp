@@ -28,7 +28,7 @@ TfrecordShard indexed(std::string_view file) {
   return index_tfrecord(source);
 }
 
-std::string complaint(std::string_view file) {
+std::string shard_complaint(std::string_view file) {
   try {
     indexed(file);
   } catch (const Undecodable& failure) {
@@ -37,8 +37,8 @@ std::string complaint(std::string_view file) {
   return "";
 }
 
-const Bytes picture{0xFF, 0xD8, 1, 2, 3};
-const std::string one = framed(image_example(picture, 7, "n01"));
+const Bytes stored_image{0xFF, 0xD8, 1, 2, 3};
+const std::string one = framed(image_example(stored_image, 7, "n01"));
 
 /// `text` with the byte at `place` changed.
 std::string damaged(std::string text, std::size_t place) {
@@ -114,7 +114,7 @@ TEST_CASE("tf.Example: features of another type or without a value are not there
 }
 
 TEST_CASE("tf.Example: every prefix and every changed byte is refused or harmless") {
-  const std::string whole = image_example(picture, 7, "n01");
+  const std::string whole = image_example(stored_image, 7, "n01");
 
   for (std::size_t i = 0; i < whole.size(); ++i) {
     for (const std::string& text : {whole.substr(0, i), damaged(whole, i)}) {
@@ -146,7 +146,7 @@ TEST_CASE("TFRecord: a record gives its image back, and nothing once a byte of i
   const Bytes record = bytes_of(one.substr(12));
   const auto image = unpack_tfrecord(record);
 
-  CHECK(Bytes(image.begin(), image.end()) == picture);
+  CHECK(Bytes(image.begin(), image.end()) == stored_image);
   for (std::size_t i = 0; i < record.size(); ++i)
     REQUIRE_THROWS_AS(unpack_tfrecord(bytes_of(damaged(one.substr(12), i))), Undecodable);
   CHECK_THROWS_AS(unpack_tfrecord({}), Undecodable);
@@ -155,14 +155,14 @@ TEST_CASE("TFRecord: a record gives its image back, and nothing once a byte of i
 TEST_CASE("TFRecord: what cannot be indexed is told with the byte and what to do") {
   const std::string nothing(40, '\0');
 
-  CHECK_THAT(complaint("hello, I am no shard"), Contains("no TFRecord file"));
-  CHECK_THAT(complaint("\x1F\x8B" + nothing), Contains("gunzip"));
-  CHECK_THAT(complaint(nothing), Contains("no TFRecord file"));
-  CHECK_THAT(complaint(one + damaged(one, 3)),
+  CHECK_THAT(shard_complaint("hello, I am no shard"), Contains("no TFRecord file"));
+  CHECK_THAT(shard_complaint("\x1F\x8B" + nothing), Contains("gunzip"));
+  CHECK_THAT(shard_complaint(nothing), Contains("no TFRecord file"));
+  CHECK_THAT(shard_complaint(one + damaged(one, 3)),
              Contains(std::to_string(one.size())) && Contains("copy the file again"));
-  CHECK_THAT(complaint(one + damaged(one, 9)), Contains("wrong checksum"));
+  CHECK_THAT(shard_complaint(one + damaged(one, 9)), Contains("wrong checksum"));
   for (std::size_t cut = 1; cut < one.size(); ++cut)
-    REQUIRE_THAT(complaint(one + one.substr(0, cut)),
+    REQUIRE_THAT(shard_complaint(one + one.substr(0, cut)),
                  Contains("it ends at byte " + std::to_string(one.size() + cut)) &&
                      Contains("record that begins at byte " + std::to_string(one.size())));
 }
@@ -174,23 +174,24 @@ TEST_CASE("TFRecord: a hostile length is refused before memory is taken for it")
     return text + framed(text).substr(8 + 4 + 8) + std::string(100, 'x');
   };
 
-  CHECK_THAT(complaint(announcing(std::uint64_t{1} << 63)), Contains("it ends at byte 112"));
-  CHECK_THAT(complaint(announcing(~std::uint64_t{0})), Contains("it ends at byte 112"));
-  CHECK_THAT(complaint(announcing(97)), Contains("it ends at byte 112"));
+  CHECK_THAT(shard_complaint(announcing(std::uint64_t{1} << 63)), Contains("it ends at byte 112"));
+  CHECK_THAT(shard_complaint(announcing(~std::uint64_t{0})), Contains("it ends at byte 112"));
+  CHECK_THAT(shard_complaint(announcing(97)), Contains("it ends at byte 112"));
 }
 
 TEST_CASE("TFRecord: an undamaged Example that holds no labelled image ends the job") {
   const std::string only_image = example({{"image/encoded", bytes_feature("x")}, {"b\n", {}}});
   const std::string only_label = example({{"image/class/label", number_feature(1)}});
 
-  CHECK_THAT(complaint(one + framed(only_image)),
+  CHECK_THAT(shard_complaint(one + framed(only_image)),
              Contains("no feature image/class/label") && Contains("image/encoded, b\\x0a") &&
                  Contains("byte " + std::to_string(one.size())));
-  CHECK_THAT(complaint(framed(only_label)), Contains("no feature image/encoded"));
-  CHECK_THAT(complaint(framed("")), Contains("its features are: none"));
-  CHECK_THAT(complaint(framed("text")), Contains("no tf.Example"));
-  CHECK_THAT(complaint(framed(image_example(picture, -1))), Contains("label -1"));
-  CHECK_THAT(complaint(framed(image_example(picture, 1'000'001))), Contains("label 1000001"));
+  CHECK_THAT(shard_complaint(framed(only_label)), Contains("no feature image/encoded"));
+  CHECK_THAT(shard_complaint(framed("")), Contains("its features are: none"));
+  CHECK_THAT(shard_complaint(framed("text")), Contains("no tf.Example"));
+  CHECK_THAT(shard_complaint(framed(image_example(stored_image, -1))), Contains("label -1"));
+  CHECK_THAT(shard_complaint(framed(image_example(stored_image, 1'000'001))),
+             Contains("label 1000001"));
 }
 
 TEST_CASE("TFRecord: a damaged record that makes no sense costs its own sample only") {

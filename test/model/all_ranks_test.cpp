@@ -15,7 +15,7 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr int batch_size = 7;
+constexpr int all_images = 7;
 
 // BatchNorms with a ReLU, with a sum behind, without gamma; channels that fill no vector.
 Graph network() {
@@ -43,17 +43,17 @@ Graph far_from_zero() {
   return std::move(g).finish();
 }
 
-struct Outcome {
+struct RankOutcome {
   std::vector<float> gradients, batch_statistics;
 };
 
-Outcome train_once(const Graph& graph, const std::string& backend_name, const Batch& batch,
-                   BatchNorms norms, bool fuse, float running_mean,
-                   const Program::SumOverRanks& sum) {
+RankOutcome train_part(const Graph& graph, const std::string& backend_name, const Batch& batch,
+                       BatchNorms norms, bool fuse, float running_mean,
+                       const Program::SumOverRanks& sum) {
   const auto weights = some_parameters(graph);
   std::vector<float> parameters(weights.begin(), weights.end());
   std::vector<float> running(graph.statistic_count(), running_mean);
-  Outcome o{std::vector<float>(parameters.size()), std::vector<float>(running.size())};
+  RankOutcome o{std::vector<float>(parameters.size()), std::vector<float>(running.size())};
   const auto view = [](std::vector<float>& v) { return View(v.data(), v.size()); };
   const auto backend = make_backend(backend_name);
   const Supports supports = [&](const Schedule& s, const Step& step) {
@@ -62,20 +62,21 @@ Outcome train_once(const Graph& graph, const std::string& backend_name, const Ba
   const auto program = backend->compile(
       make_schedule(graph, batch.size(), Mode::training, 0.1f, supports, fuse, norms),
       {view(parameters), view(o.gradients), view(running), view(o.batch_statistics)}, 7);
-  program->run(batch, 1.0 / batch_size, nullptr, sum);
+  program->run(batch, 1.0 / all_images, nullptr, sum);
   return o;
 }
 
 /// On `ranks` threads, of which the first have an image more where the batch does not divide.
-std::vector<Outcome> train_on_ranks(const Graph& graph, const std::string& backend,
-                                    const Batch& whole, int ranks, bool fuse, float running_mean) {
+std::vector<RankOutcome> train_on_ranks(const Graph& graph, const std::string& backend,
+                                        const Batch& whole, int ranks, bool fuse,
+                                        float running_mean) {
   RankThreads all(ranks);
-  std::vector<Outcome> outcomes(ranks);
+  std::vector<RankOutcome> outcomes(ranks);
   std::vector<std::jthread> threads;
   for (int rank = 0, first = 0; rank < ranks; ++rank) {
     const int count = whole.size() / ranks + (rank < whole.size() % ranks);
     threads.emplace_back([&, rank, part = part_of_batch(whole, first, count)] {
-      outcomes[rank] = train_once(graph, backend, part, BatchNorms::all_ranks, fuse, running_mean,
+      outcomes[rank] = train_part(graph, backend, part, BatchNorms::all_ranks, fuse, running_mean,
                                   [&](View values) { all.sum(rank, values); });
     });
     first += count;
@@ -93,9 +94,9 @@ double relative_distance(const std::vector<float>& actual, const std::vector<flo
   return std::sqrt(difference / length);
 }
 
-std::vector<float> sum_of_gradients(const std::vector<Outcome>& outcomes) {
+std::vector<float> sum_of_gradients(const std::vector<RankOutcome>& outcomes) {
   std::vector<float> sum(outcomes[0].gradients.size());
-  for (const Outcome& o : outcomes)
+  for (const RankOutcome& o : outcomes)
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += o.gradients[i];
   return sum;
 }
@@ -108,14 +109,14 @@ TEST_CASE("all ranks: gradients and statistics are those of one rank with all im
   const bool fuse = GENERATE(false, true);
   CAPTURE(backend, ranks, fuse);
   const Graph graph = network();
-  const Batch batch = random_batch(batch_size, 6, 5, 3, 10);
-  const Outcome one =
-      train_once(graph, "reference", batch, BatchNorms::each_rank, false, 0, nullptr);
+  const Batch batch = random_batch(all_images, 6, 5, 3, 10);
+  const RankOutcome one =
+      train_part(graph, "reference", batch, BatchNorms::each_rank, false, 0, nullptr);
 
   const auto outcomes = train_on_ranks(graph, backend, batch, ranks, fuse, 0.25f);
 
   CHECK(relative_distance(sum_of_gradients(outcomes), one.gradients) < 2e-6);
-  for (const Outcome& o : outcomes) {
+  for (const RankOutcome& o : outcomes) {
     CHECK(relative_distance(o.batch_statistics, one.batch_statistics) < 1e-6);
     CHECK(o.batch_statistics == outcomes[0].batch_statistics);
   }
@@ -124,8 +125,9 @@ TEST_CASE("all ranks: gradients and statistics are those of one rank with all im
 TEST_CASE("all ranks: what is far from zero keeps its digits beside the running mean", "[onednn]") {
   const auto backend = GENERATE(as<std::string>(), "reference", "onednn");
   const Graph graph = far_from_zero();
-  const Batch batch = random_batch(batch_size, 6, 5, 3, 10);
-  const Outcome one = train_once(graph, backend, batch, BatchNorms::each_rank, false, 0, nullptr);
+  const Batch batch = random_batch(all_images, 6, 5, 3, 10);
+  const RankOutcome one =
+      train_part(graph, backend, batch, BatchNorms::each_rank, false, 0, nullptr);
 
   const auto outcomes = train_on_ranks(graph, backend, batch, 2, false, 1000.25f);
 
@@ -135,10 +137,12 @@ TEST_CASE("all ranks: what is far from zero keeps its digits beside the running 
 TEST_CASE("all ranks: alone, without a sum, a rank trains on its own images", "[onednn]") {
   const auto backend = GENERATE(as<std::string>(), "reference", "onednn");
   const Graph graph = network();
-  const Batch batch = random_batch(batch_size, 6, 5, 3, 10);
+  const Batch batch = random_batch(all_images, 6, 5, 3, 10);
 
-  const Outcome own = train_once(graph, backend, batch, BatchNorms::each_rank, true, 0, nullptr);
-  const Outcome alone = train_once(graph, backend, batch, BatchNorms::all_ranks, true, 0, nullptr);
+  const RankOutcome own =
+      train_part(graph, backend, batch, BatchNorms::each_rank, true, 0, nullptr);
+  const RankOutcome alone =
+      train_part(graph, backend, batch, BatchNorms::all_ranks, true, 0, nullptr);
 
   CHECK(relative_distance(alone.gradients, own.gradients) < 2e-6);
 }

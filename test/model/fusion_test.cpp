@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "model/schedules.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
@@ -15,11 +16,8 @@ using namespace ringtrain;
 
 namespace {
 
-const Supports everything = [](const Schedule&, const Step&) { return true; };
-const Supports nothing = [](const Schedule&, const Step&) { return false; };
-
 template <class Kind>
-const Kind* as(const Step& step) {
+const Kind* step_as(const Step& step) {
   return std::get_if<Kind>(&step);
 }
 
@@ -31,14 +29,14 @@ std::string form(const Step& step) {
     if (how.residual_scale != no_vector) text += " scaled";
     if (how.y != no_tensor) text += " y";
   };
-  if (const auto* s = as<BatchNormApply>(step)) activation(s->how);
-  if (const auto* s = as<ConvolutionForward>(step)) {
+  if (const auto* s = step_as<BatchNormApply>(step)) activation(s->how);
+  if (const auto* s = step_as<ConvolutionForward>(step)) {
     if (s->prologue) text += " prologue", activation(*s->prologue);
     if (s->sums != no_vector) text += " sums";
   }
-  if (const auto* s = as<ConvolutionWeightGradient>(step); s && s->prologue)
+  if (const auto* s = step_as<ConvolutionWeightGradient>(step); s && s->prologue)
     text += " prologue", activation(*s->prologue);
-  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue) {
+  if (const auto* s = step_as<ConvolutionInputGradient>(step); s && s->epilogue) {
     text += " epilogue";
     if (s->epilogue->y != no_tensor) text += " y";
     if (s->epilogue->residual != no_tensor) text += " residual";
@@ -46,9 +44,9 @@ std::string form(const Step& step) {
     if (s->epilogue->skip != no_tensor) text += " skip";
     if (s->epilogue_of_residual) text += " both";
   }
-  if (const auto* s = as<MaxPoolForward>(step); s && s->prologue)
+  if (const auto* s = step_as<MaxPoolForward>(step); s && s->prologue)
     text += " prologue", activation(*s->prologue);
-  if (const auto* s = as<MaxPoolBackward>(step)) {
+  if (const auto* s = step_as<MaxPoolBackward>(step)) {
     if (s->prologue) text += " prologue", activation(*s->prologue);
     if (s->dy2 != no_tensor) text += " two";
     if (s->y != no_tensor) text += " result";
@@ -56,14 +54,15 @@ std::string form(const Step& step) {
     if (s->epilogue && s->epilogue->y != no_tensor) text += " y";
     if (s->epilogue && s->epilogue->skip != no_tensor) text += " skip";
   }
-  if (const auto* s = as<BatchNormBackwardApply>(step); s && s->dx2 != no_tensor) text += " pair";
-  if (const auto* s = as<BatchNormForward>(step); s && s->residual != no_tensor)
+  if (const auto* s = step_as<BatchNormBackwardApply>(step); s && s->dx2 != no_tensor)
+    text += " pair";
+  if (const auto* s = step_as<BatchNormForward>(step); s && s->residual != no_tensor)
     text += " residual";
   return text;
 }
 
 // Steps whose form has all of `words`.
-int count(const Schedule& schedule, const std::vector<std::string>& words) {
+int steps_with(const Schedule& schedule, const std::vector<std::string>& words) {
   return static_cast<int>(std::ranges::count_if(schedule.steps, [&](const Step& step) {
     const std::string text = " " + form(step) + " ";
     return std::ranges::all_of(words, [&](const std::string& word) {
@@ -78,12 +77,12 @@ Supports all_but(const std::vector<std::string>& words) {
     Schedule one;
     one.tensors = schedule.tensors;
     one.steps = {step};
-    return count(one, words) == 0;
+    return steps_with(one, words) == 0;
   };
 }
 
 // Refuses half of the fused steps and some of the pieces, the same ones whenever it is asked.
-Supports at_random(std::uint64_t seed) {
+Supports fused_at_random(std::uint64_t seed) {
   return [seed](const Schedule&, const Step& step) {
     std::string key = form(step) + " " + std::to_string(seed);
     for_each_tensor(step, [&](TensorId id, Access) { key += " " + std::to_string(id); });
@@ -94,14 +93,14 @@ Supports at_random(std::uint64_t seed) {
 
 // What cuDNN 9 can fuse for 16-bit numbers on a GPU of compute capability 9.0.
 bool like_cudnn(const Schedule& schedule, const Step& step) {
-  if (const auto* s = as<ConvolutionForward>(step)) {
+  if (const auto* s = step_as<ConvolutionForward>(step)) {
     if (s->sums != no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
     if (!s->prologue) return true;
     const bool residual = s->prologue->residual != no_tensor;
     return s->sums != no_vector && s->prologue->relu &&
            (!residual || (s->window == Window{} && s->prologue->y != no_tensor));
   }
-  if (const auto* s = as<ConvolutionInputGradient>(step); s && s->epilogue) {
+  if (const auto* s = step_as<ConvolutionInputGradient>(step); s && s->epilogue) {
     const bool scaled = s->epilogue->residual_scale != no_vector;
     return s->epilogue->y == no_tensor && scaled == s->epilogue_of_residual.has_value() &&
            (s->epilogue->skip == no_tensor || s->window.stride_y == 1);
@@ -115,8 +114,6 @@ Supports both_agree(Supports a, Supports b) {
   };
 }
 
-constexpr int batch_size = 3;
-
 void check_all(const Graph& graph, const std::vector<Supports>& backends) {
   const Shape image = graph.tensors[graph.nodes[0].output];
   const Batch batch = random_batch(batch_size, image.height, image.width, 3, 5);
@@ -126,10 +123,10 @@ void check_all(const Graph& graph, const std::vector<Supports>& backends) {
   for (const Supports& supports : backends) {
     const Schedule s = make_schedule(graph, batch_size, Mode::training, 0.1f, supports);
     check_agree(graph, train_once(s, parameters, batch), apart);
-    CHECK(count(s, {"MaxPoolBackward", "prologue", "result"}) == 0);
-    CHECK(count(s, {"both"}) == count(s, {"both", "scaled"}));
+    CHECK(steps_with(s, {"MaxPoolBackward", "prologue", "result"}) == 0);
+    CHECK(steps_with(s, {"both"}) == steps_with(s, {"both", "scaled"}));
     for (const char* reader : {"ConvolutionWeightGradient", "MaxPoolForward", "MaxPoolBackward"})
-      CHECK(count(s, {reader, "residual"}) == 0);
+      CHECK(steps_with(s, {reader, "residual"}) == 0);
   }
 }
 
@@ -166,7 +163,7 @@ std::vector<Supports> each_refused() {
   return result;
 }
 
-struct Builder {
+struct UnitBuilder {
   GraphBuilder g;
   int layers = 0;
 
@@ -192,7 +189,7 @@ struct Builder {
 
 // Bottlenecks behind a max pool: a projection, the same extents, option A.
 Graph bottlenecks() {
-  Builder b;
+  UnitBuilder b;
   TensorId x = b.g.max_pool(b.unit(b.image(), 4, 3), {.size = 3, .symmetric_padding = 1});
   TensorId y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3, 2), 8));
   x = b.g.relu(b.g.sum(y, b.norm(b.convolution(x, 8, 1, 2))));
@@ -207,7 +204,7 @@ Graph bottlenecks() {
 // a pool that reads before the convolution does, two convolutions, a concatenation, two BatchNorms
 // of one tensor.
 Graph odd_neighbours() {
-  Builder b;
+  UnitBuilder b;
   TensorId x = b.norm(b.g.relu(b.convolution(b.image(), 4, 3, 1, true)), false);
   x = b.g.relu(b.norm(b.convolution(x, 5, 3)));
   const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
@@ -231,7 +228,7 @@ Graph odd_neighbours() {
 // Max pools of a BatchNorm without ReLU, of what a convolution and another pool read as well, of a
 // sum of branches, of a ReLU without BatchNorm; results that one, two and three steps read.
 Graph pools() {
-  Builder b;
+  UnitBuilder b;
   const auto pool = [&](TensorId x, int stride = 1) {
     return b.g.max_pool(x, {.size = 3, .stride = stride, .padding = Padding::same});
   };
@@ -248,8 +245,8 @@ Graph pools() {
 
 // Blocks that begin with several convolutions of one pixel, which are merged, and end in a
 // concatenation.
-Graph branches() {
-  Builder b;
+Graph merged_branches() {
+  UnitBuilder b;
   const auto unit = [&](TensorId x) { return b.g.relu(b.norm(x, b.layers % 2 == 0)); };
   const auto block = [&](TensorId x) {
     const TensorId one = b.convolution(x, 3), two = b.convolution(x, 5),
@@ -276,13 +273,13 @@ TEST_CASE("fusions: small networks train the same, whatever is refused") {
   const Graph graph = which == 0   ? bottlenecks()
                       : which == 1 ? odd_neighbours()
                       : which == 2 ? pools()
-                                   : branches();
+                                   : merged_branches();
   std::vector<Supports> backends = each_refused();
   backends.push_back(everything);
   backends.push_back(nothing);
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
-    backends.push_back(at_random(seed));
-    backends.push_back(both_agree(at_random(seed), all_but({"residual"})));
+    backends.push_back(fused_at_random(seed));
+    backends.push_back(both_agree(fused_at_random(seed), all_but({"residual"})));
   }
 
   check_all(graph, backends);
@@ -293,7 +290,7 @@ TEST_CASE("fusions: the networks of the zoo train the same") {
       {{"resnet20", 12, 4}, {"resnet18", 48, 16}, {"resnet50", 64, 16}}));
   CAPTURE(model);
   std::vector<Supports> backends{everything, nothing, like_cudnn};
-  for (std::uint64_t seed = 0; seed < 4; ++seed) backends.push_back(at_random(seed));
+  for (std::uint64_t seed = 0; seed < 4; ++seed) backends.push_back(fused_at_random(seed));
 
   check_all(small(model, size, divisor), backends);
 }
@@ -302,54 +299,54 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
   const Schedule s =
       make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, everything);
 
-  CHECK(count(s, {"BatchNormForward"}) == 0);
-  CHECK(count(s, {"BatchNormBackward"}) == 0);
-  CHECK(count(s, {"BatchNormFinalize"}) == 53);
+  CHECK(steps_with(s, {"BatchNormForward"}) == 0);
+  CHECK(steps_with(s, {"BatchNormBackward"}) == 0);
+  CHECK(steps_with(s, {"BatchNormFinalize"}) == 53);
   // Every BatchNorm follows a convolution.
-  CHECK(count(s, {"BatchNormStatistics"}) == 0);
-  CHECK(count(s, {"ConvolutionForward", "sums"}) == 53);
+  CHECK(steps_with(s, {"BatchNormStatistics"}) == 0);
+  CHECK(steps_with(s, {"ConvolutionForward", "sums"}) == 53);
   // An average pool reads the last block's activation. The four projections are scaled where they
   // are added, the stem's is in the max pool; each of the other 47 is in the convolution that reads
   // it.
-  CHECK(count(s, {"BatchNormApply"}) == 1);
-  CHECK(count(s, {"MaxPoolForward", "prologue"}) == 1);
-  CHECK(count(s, {"ConvolutionForward", "prologue", "scaled"}) == 4);
-  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 47);
+  CHECK(steps_with(s, {"BatchNormApply"}) == 1);
+  CHECK(steps_with(s, {"MaxPoolForward", "prologue"}) == 1);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue", "scaled"}) == 4);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue"}) == 47);
   // Only what the next shortcut and weight gradient read is stored: the sum after each block.
-  CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
-  CHECK(count(s, {"ConvolutionForward", "prologue", "y"}) == 15);
-  CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 32);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue", "y"}) == 15);
+  CHECK(steps_with(s, {"ConvolutionWeightGradient", "prologue"}) == 32);
   // Pools, not convolutions, give the gradients of the stem's and the last block's output; the max
   // pool sums up two that convolutions give, then the stem's. A projection is summed up with the
   // branch that it is added to.
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 1);
-  CHECK(count(s, {"MaxPoolBackward", "prologue", "two", "epilogue"}) == 1);
-  CHECK(count(s, {"Add"}) == 0);
-  CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 47);
-  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "residual"}) == 15);
-  CHECK(count(s, {"ConvolutionInputGradient", "epilogue", "skip", "scaled", "both"}) == 4);
-  CHECK(count(s, {"ConvolutionInputGradient", "y"}) == 0);
+  CHECK(steps_with(s, {"BatchNormBackwardReduce"}) == 1);
+  CHECK(steps_with(s, {"MaxPoolBackward", "prologue", "two", "epilogue"}) == 1);
+  CHECK(steps_with(s, {"Add"}) == 0);
+  CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue"}) == 47);
+  CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue", "skip", "residual"}) == 15);
+  CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue", "skip", "scaled", "both"}) == 4);
+  CHECK(steps_with(s, {"ConvolutionInputGradient", "y"}) == 0);
   // The other summand is the gradient of the shortcut, also where that is a convolution's.
   CHECK(std::ranges::all_of(s.steps, [](const Step& step) {
-    const auto* c = as<ConvolutionInputGradient>(step);
+    const auto* c = step_as<ConvolutionInputGradient>(step);
     return !c || !c->epilogue || c->epilogue->skip == no_tensor || c->window == Window{};
   }));
   // No library takes these into a convolution. A projection's is one with that of the branch that
   // it is added to.
-  CHECK(count(s, {"BatchNormBackwardApply"}) == 49);
-  CHECK(count(s, {"BatchNormBackwardApply", "pair"}) == 4);
-  CHECK(count(s, {"ReluForward"}) + count(s, {"ReluBackward"}) == 0);
+  CHECK(steps_with(s, {"BatchNormBackwardApply"}) == 49);
+  CHECK(steps_with(s, {"BatchNormBackwardApply", "pair"}) == 4);
+  CHECK(steps_with(s, {"ReluForward"}) + steps_with(s, {"ReluBackward"}) == 0);
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sums") {
   const Schedule s =
       make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
 
-  CHECK(count(s, {"BatchNormStatistics"}) == 1);
-  CHECK(count(s, {"BatchNormApply"}) == 1);
-  CHECK(count(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 1);
-  CHECK(count(s, {"BatchNormBackwardApply", "pair"}) == 4);
+  CHECK(steps_with(s, {"BatchNormStatistics"}) == 1);
+  CHECK(steps_with(s, {"BatchNormApply"}) == 1);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue", "residual", "y"}) == 15);
+  CHECK(steps_with(s, {"BatchNormBackwardReduce"}) == 1);
+  CHECK(steps_with(s, {"BatchNormBackwardApply", "pair"}) == 4);
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blocks apart") {
@@ -357,14 +354,14 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blo
       make_schedule(make_model("resnet18", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
 
   // The stem's.
-  CHECK(count(s, {"BatchNormStatistics"}) == 1);
+  CHECK(steps_with(s, {"BatchNormStatistics"}) == 1);
   // The sum after each block: no 3x3 convolution takes a residual.
-  CHECK(count(s, {"BatchNormApply"}) == 8);
-  CHECK(count(s, {"BatchNormApply", "scaled"}) == 3);
-  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 8);
-  CHECK(count(s, {"ConvolutionWeightGradient", "prologue"}) == 8);
+  CHECK(steps_with(s, {"BatchNormApply"}) == 8);
+  CHECK(steps_with(s, {"BatchNormApply", "scaled"}) == 3);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue"}) == 8);
+  CHECK(steps_with(s, {"ConvolutionWeightGradient", "prologue"}) == 8);
   // That of the last pool, and the three blocks before a stride: with a stride, no skip is added.
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 4);
+  CHECK(steps_with(s, {"BatchNormBackwardReduce"}) == 4);
 }
 
 // Of a bottleneck's outputs of convolutions (1 + 1 + 4 parts) and of ReLUs (1 + 1 + 4), two parts
@@ -382,7 +379,7 @@ TEST_CASE("fusions: the activations that only convolutions read take no memory")
 }
 
 TEST_CASE("fusions: a convolution moves before what reads the activation it writes") {
-  Builder b;
+  UnitBuilder b;
   const TensorId x = b.unit(b.image(), 4);
   const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
   const Graph graph = std::move(b).finish(b.g.sum(pooled, b.convolution(x, 4)));
@@ -398,28 +395,28 @@ TEST_CASE("fusions: a convolution moves before what reads the activation it writ
 }
 
 TEST_CASE("fusions: a BatchNorm without ReLU is in the convolutions on both sides") {
-  Builder b;
+  UnitBuilder b;
   TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
   const Graph graph = std::move(b).finish(b.convolution(x, 4));
 
   const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
 
-  CHECK(count(s, {"ConvolutionForward", "prologue"}) == 1);
-  CHECK(count(s, {"ConvolutionInputGradient", "epilogue"}) == 1);
-  CHECK(count(s, {"BatchNormApply"}) == 0);
-  CHECK(count(s, {"BatchNormBackwardReduce"}) == 0);
+  CHECK(steps_with(s, {"ConvolutionForward", "prologue"}) == 1);
+  CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue"}) == 1);
+  CHECK(steps_with(s, {"BatchNormApply"}) == 0);
+  CHECK(steps_with(s, {"BatchNormBackwardReduce"}) == 0);
 }
 
 TEST_CASE("fusions: a BatchNorm in pieces need not be supported as a whole") {
   const Supports pieces = [](const Schedule&, const Step& step) {
-    return !as<BatchNormForward>(step) && !as<BatchNormBackward>(step);
+    return !step_as<BatchNormForward>(step) && !step_as<BatchNormBackward>(step);
   };
   const Schedule s = make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, pieces);
 
-  CHECK(count(s, {"BatchNormForward"}) == 0);
-  CHECK(count(s, {"BatchNormBackward"}) == 0);
-  CHECK(count(s, {"ReluForward"}) == 0);
-  CHECK(count(s, {"Add"}) == 0);
+  CHECK(steps_with(s, {"BatchNormForward"}) == 0);
+  CHECK(steps_with(s, {"BatchNormBackward"}) == 0);
+  CHECK(steps_with(s, {"ReluForward"}) == 0);
+  CHECK(steps_with(s, {"Add"}) == 0);
 }
 
 TEST_CASE("fusions: one refused piece keeps a BatchNorm whole") {
@@ -429,8 +426,8 @@ TEST_CASE("fusions: one refused piece keeps a BatchNorm whole") {
     const Schedule s =
         make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, all_but({piece}));
 
-    CHECK(count(s, {"BatchNormForward"}) == 19);
-    CHECK(count(s, {"BatchNormBackward"}) == 19);
+    CHECK(steps_with(s, {"BatchNormForward"}) == 19);
+    CHECK(steps_with(s, {"BatchNormBackward"}) == 19);
     CHECK(s.vectors.empty());
   }
 }
@@ -444,5 +441,5 @@ TEST_CASE("fusions: an evaluation and a schedule for oneDNN know no pieces") {
 
   CHECK(make_schedule(graph, 2, Mode::evaluation, 0, everything).vectors.empty());
   CHECK(make_schedule(graph, 2, Mode::training, 0, on_cpu).vectors.empty());
-  CHECK(count(make_schedule(graph, 2, Mode::training, 0, on_cpu), {"BatchNormForward"}) == 53);
+  CHECK(steps_with(make_schedule(graph, 2, Mode::training, 0, on_cpu), {"BatchNormForward"}) == 53);
 }

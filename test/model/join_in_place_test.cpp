@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "model/schedules.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
@@ -14,9 +15,6 @@
 using namespace ringtrain;
 
 namespace {
-
-const Supports everything = [](const Schedule&, const Step&) { return true; };
-const Supports nothing = [](const Schedule&, const Step&) { return false; };
 
 // All but slices.
 bool whole_tensors(const Schedule& schedule, const Step& step) {
@@ -31,7 +29,7 @@ Supports no_slice_in(const std::string& name) {
 }
 
 // Refuses half of the steps that touch slices, the same ones whenever it is asked.
-Supports at_random(std::uint64_t seed) {
+Supports slices_at_random(std::uint64_t seed) {
   return [seed](const Schedule& schedule, const Step& step) {
     std::string key = name_of(step) + std::to_string(seed);
     for_each_tensor(step, [&](TensorId id, Access) { key += " " + std::to_string(id); });
@@ -39,14 +37,9 @@ Supports at_random(std::uint64_t seed) {
   };
 }
 
-int count(const Schedule& schedule, const std::string& name) {
-  return static_cast<int>(std::ranges::count_if(
-      schedule.steps, [&](const Step& step) { return name_of(step) == name; }));
-}
-
 // Everything that a concatenation may join: units, pools, bare convolutions, what others read as
 // well, one tensor twice, another concatenation, a tensor that two concatenations join.
-Graph branches() {
+Graph joined_branches() {
   GraphBuilder g;
   int layers = 0;
   const auto convolution = [&](TensorId x, int channels, int size = 1) {
@@ -76,12 +69,6 @@ Graph branches() {
   return std::move(g).finish();
 }
 
-constexpr int batch_size = 3;
-
-Schedule schedule_of(const Graph& graph, const Supports& supports, bool fuse = true) {
-  return make_schedule(graph, batch_size, Mode::training, 0.1f, supports, fuse);
-}
-
 std::size_t bytes_of(const Schedule& schedule) {
   std::vector<std::size_t> sizes;
   for (const Shape& shape : schedule.tensors) sizes.push_back(64 * shape.elements());
@@ -91,7 +78,7 @@ std::size_t bytes_of(const Schedule& schedule) {
 }  // namespace
 
 TEST_CASE("join in place: training comes to the same, whatever is refused") {
-  const Graph graph = branches();
+  const Graph graph = joined_branches();
   const Batch batch = random_batch(batch_size, 9, 8, 3, 5);
   const auto parameters = some_parameters(graph);
   const Outcome copied = train_once(schedule_of(graph, nothing, false), parameters, batch);
@@ -99,21 +86,21 @@ TEST_CASE("join in place: training comes to the same, whatever is refused") {
   for (const char* name : {"Concat", "BatchNormApply", "BatchNormBackward", "MaxPool", "Average",
                            "Add", "Convolution", "ChannelSlice", "Dropout", "Shortcut"})
     backends.push_back(no_slice_in(name));
-  for (std::uint64_t seed = 0; seed < 40; ++seed) backends.push_back(at_random(seed));
+  for (std::uint64_t seed = 0; seed < 40; ++seed) backends.push_back(slices_at_random(seed));
 
   for (const Supports& supports : backends)
     check_agree(graph, train_once(schedule_of(graph, supports), parameters, batch), copied);
 }
 
 TEST_CASE("join in place: where all is supported, only what has two places is copied") {
-  const Schedule s = schedule_of(branches(), everything);
-  const Schedule copies = schedule_of(branches(), whole_tensors);
+  const Schedule s = schedule_of(joined_branches(), everything);
+  const Schedule copies = schedule_of(joined_branches(), whole_tensors);
 
   // `twice` has three places.
-  CHECK(count(copies, "Concat") == 7);
-  CHECK(count(copies, "ChannelSlice") == 19);
-  CHECK(count(s, "Concat") == 2);
-  CHECK(count(s, "ChannelSlice") == 0);
+  CHECK(steps_named(copies, "Concat") == 7);
+  CHECK(steps_named(copies, "ChannelSlice") == 19);
+  CHECK(steps_named(s, "Concat") == 2);
+  CHECK(steps_named(s, "ChannelSlice") == 0);
   for (const auto& [id, slice] : s.slices) {
     CHECK_FALSE(s.is_slice(slice.of));
     CHECK(slice.first + s.tensors[id].channels <= s.tensors[slice.of].channels);
@@ -121,15 +108,15 @@ TEST_CASE("join in place: where all is supported, only what has two places is co
 }
 
 TEST_CASE("join in place: a backend without slices keeps its concatenations") {
-  const Schedule s = schedule_of(branches(), whole_tensors);
+  const Schedule s = schedule_of(joined_branches(), whole_tensors);
 
   CHECK(s.slices.empty());
 }
 
 TEST_CASE("join in place: an evaluation joins as well") {
-  const Schedule s = make_schedule(branches(), batch_size, Mode::evaluation, 0, everything);
+  const Schedule s = make_schedule(joined_branches(), batch_size, Mode::evaluation, 0, everything);
 
-  CHECK(count(s, "Concat") == 2);
+  CHECK(steps_named(s, "Concat") == 2);
   CHECK(s.backward == s.steps.size());
 }
 
@@ -164,9 +151,9 @@ TEST_CASE("join in place: oneDNN joins what lies in whole blocks, and merges, wi
       ->run(batch, 1. / batch_size, nullptr);
 
   const Outcome copied = train_once(schedule_of(graph, nothing, false), parameters, batch);
-  CHECK(count(s, "ConvolutionForward") == 3);
-  CHECK(count(s, "Concat") == 1);  // the pool's
-  CHECK(count(s, "ChannelSlice") == 1);
+  CHECK(steps_named(s, "ConvolutionForward") == 3);
+  CHECK(steps_named(s, "Concat") == 1);  // the pool's
+  CHECK(steps_named(s, "ChannelSlice") == 1);
   double difference = 0, largest = 0;
   for (std::size_t i = 0; i < copied.gradients.size(); ++i) {
     difference = std::max(difference, std::abs(copied.gradients[i] - gradients.view().host()[i]));
@@ -176,7 +163,7 @@ TEST_CASE("join in place: oneDNN joins what lies in whole blocks, and merges, wi
 }
 
 TEST_CASE("join in place: what is not copied takes no memory") {
-  const Graph graph = branches();
+  const Graph graph = joined_branches();
 
   CHECK(bytes_of(schedule_of(graph, everything)) < bytes_of(schedule_of(graph, whole_tensors)));
 }

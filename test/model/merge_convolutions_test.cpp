@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "model/schedules.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "support/random_batch.hpp"
 #include "support/some_parameters.hpp"
@@ -11,16 +12,13 @@ using namespace ringtrain;
 
 namespace {
 
-const Supports everything = [](const Schedule&, const Step&) { return true; };
-const Supports nothing = [](const Schedule&, const Step&) { return false; };
-
 // Refuses one kind of step where it touches slices.
 template <class Kind>
-bool no_slice_in(const Schedule& schedule, const Step& step) {
+bool no_slice_of(const Schedule& schedule, const Step& step) {
   return !std::holds_alternative<Kind>(step) || !touches_slice(schedule, step);
 }
 
-struct Builder {
+struct BranchBuilder {
   GraphBuilder g;
   int layers = 0;
 
@@ -39,21 +37,15 @@ struct Builder {
   }
 };
 
-constexpr int batch_size = 3;
-
-Schedule schedule_of(const Graph& graph, const Supports& supports, bool fuse = true) {
-  return make_schedule(graph, batch_size, Mode::training, 0.1f, supports, fuse);
-}
-
 template <class Kind>
-int count(const Schedule& schedule) {
+int steps_of(const Schedule& schedule) {
   return static_cast<int>(std::ranges::count_if(
       schedule.steps, [](const Step& step) { return std::holds_alternative<Kind>(step); }));
 }
 
 // Three convolutions of one tensor, one behind the other, and what reads them.
 Graph three(int between) {
-  Builder b;
+  BranchBuilder b;
   const TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
   std::vector<TensorId> results;
   for (int i = 0; i < 3; ++i) {
@@ -69,11 +61,11 @@ Graph three(int between) {
 TEST_CASE("merge convolutions: three of one tensor become one, forward and backward") {
   const Schedule s = schedule_of(three(3), everything);
 
-  CHECK(count<ConvolutionForward>(s) == 2);
-  CHECK(count<ConvolutionWeightGradient>(s) == 2);
-  CHECK(count<ConvolutionInputGradient>(s) == 1);
-  CHECK(count<Add>(s) == 0);
-  CHECK(count<BatchNormStatistics>(s) == 0);
+  CHECK(steps_of<ConvolutionForward>(s) == 2);
+  CHECK(steps_of<ConvolutionWeightGradient>(s) == 2);
+  CHECK(steps_of<ConvolutionInputGradient>(s) == 1);
+  CHECK(steps_of<Add>(s) == 0);
+  CHECK(steps_of<BatchNormStatistics>(s) == 0);
   const auto merged = std::ranges::find_if(s.steps, [&](const Step& step) {
     const auto* c = std::get_if<ConvolutionForward>(&step);
     return c && s.tensors[c->y].channels == 2 + 3 + 4;
@@ -85,15 +77,15 @@ TEST_CASE("merge convolutions: three of one tensor become one, forward and backw
 }
 
 TEST_CASE("merge convolutions: only weights that lie one behind the other") {
-  CHECK(count<ConvolutionForward>(schedule_of(three(0), everything)) == 3);
-  CHECK(count<ConvolutionForward>(schedule_of(three(1), everything)) == 3);
-  CHECK(count<ConvolutionForward>(schedule_of(three(2), everything)) == 2);
+  CHECK(steps_of<ConvolutionForward>(schedule_of(three(0), everything)) == 3);
+  CHECK(steps_of<ConvolutionForward>(schedule_of(three(1), everything)) == 3);
+  CHECK(steps_of<ConvolutionForward>(schedule_of(three(2), everything)) == 2);
 }
 
 TEST_CASE("merge convolutions: none with a stride, a bias, a larger window or other readers") {
   const int which = GENERATE(0, 1, 2, 3, 4);
   CAPTURE(which);
-  Builder b;
+  BranchBuilder b;
   const TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
   const TensorId one = b.convolution(x, 2);
   const TensorId other = b.convolution(x, 2, which == 0 ? 2 : 1, which == 1, which == 2 ? 3 : 1);
@@ -101,17 +93,17 @@ TEST_CASE("merge convolutions: none with a stride, a bias, a larger window or ot
   std::vector<TensorId> results{b.norm(one), read};
   if (which == 4) results.push_back(b.g.relu(other));
 
-  CHECK(count<ConvolutionForward>(schedule_of(std::move(b).finish(results), everything)) == 3);
+  CHECK(steps_of<ConvolutionForward>(schedule_of(std::move(b).finish(results), everything)) == 3);
 }
 
 TEST_CASE("merge convolutions: a backend whose BatchNorm takes no slice keeps them apart") {
   const Supports refusing =
-      GENERATE(Supports(no_slice_in<BatchNormForward>), Supports(no_slice_in<BatchNormBackward>));
+      GENERATE(Supports(no_slice_of<BatchNormForward>), Supports(no_slice_of<BatchNormBackward>));
   const auto in_one_piece = [&](const Schedule& schedule, const Step& step) {
     return !std::holds_alternative<BatchNormStatistics>(step) && refusing(schedule, step);
   };
 
-  CHECK(count<ConvolutionForward>(schedule_of(three(3), in_one_piece)) == 4);
+  CHECK(steps_of<ConvolutionForward>(schedule_of(three(3), in_one_piece)) == 4);
 }
 
 TEST_CASE("merge convolutions: training comes to the same") {
@@ -121,13 +113,13 @@ TEST_CASE("merge convolutions: training comes to the same") {
   const Outcome apart = train_once(schedule_of(graph, nothing, false), parameters, batch);
 
   for (const Supports& supports :
-       {everything, Supports(no_slice_in<BatchNormApply>),
-        Supports(no_slice_in<BatchNormBackwardReduce>), Supports(no_slice_in<Concat>)})
+       {everything, Supports(no_slice_of<BatchNormApply>),
+        Supports(no_slice_of<BatchNormBackwardReduce>), Supports(no_slice_of<Concat>)})
     check_agree(graph, train_once(schedule_of(graph, supports), parameters, batch), apart);
 }
 
 TEST_CASE("merge convolutions: an evaluation merges as well") {
   const Schedule s = make_schedule(three(3), batch_size, Mode::evaluation, 0, everything);
 
-  CHECK(count<ConvolutionForward>(s) == 2);
+  CHECK(steps_of<ConvolutionForward>(s) == 2);
 }

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "model/schedules.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "support/model_files.hpp"
@@ -12,14 +13,14 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr int batch_size = 3, classes = 5;
+constexpr int classes = 5;
 
-struct Outcome {
+struct BackendOutcome {
   StepResult result;
   std::vector<float> gradients;
 };
 
-Outcome train_once(const std::string& backend_name, const Graph& graph, bool fuse) {
+BackendOutcome train_on_backend(const std::string& backend_name, const Graph& graph, bool fuse) {
   const auto backend = make_backend(backend_name);
   const Supports supports = [&](const Schedule& tensors, const Step& step) {
     return backend->supports(tensors, step);
@@ -34,7 +35,7 @@ Outcome train_once(const std::string& backend_name, const Graph& graph, bool fus
   Shape image = graph.tensors[0];
   image.batch = batch_size;
   const Batch batch = random_batch(image, classes);
-  Outcome outcome;
+  BackendOutcome outcome;
   outcome.result =
       backend->compile(schedule, {parameters, gradients, statistics, batch_statistics}, 7)
           ->run(batch, 1.0 / batch_size, nullptr);
@@ -83,12 +84,12 @@ TEST_CASE("model file: odd networks train alike on oneDNN and the reference, fus
                                  "\nfc = matrix_product "
                                  "outputs=$classes\nloss\n");
 
-  const Outcome expected = train_once("reference", model.graph, false);
+  const BackendOutcome expected = train_on_backend("reference", model.graph, false);
   const bool fuse = GENERATE(false, true);
-  const Outcome outcome = train_once("onednn", model.graph, fuse);
+  const BackendOutcome outcome = train_on_backend("onednn", model.graph, fuse);
 
   CHECK(outcome.result.loss == Approx(expected.result.loss).epsilon(1e-5));
   CHECK(outcome.result.samples == expected.result.samples);
   check_near(outcome.gradients, expected.gradients);
-  check_near(train_once("reference", model.graph, true).gradients, expected.gradients);
+  check_near(train_on_backend("reference", model.graph, true).gradients, expected.gradients);
 }

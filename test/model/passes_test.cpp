@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "model/schedules.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/random_batch.hpp"
@@ -12,17 +13,10 @@ using namespace ringtrain;
 
 namespace {
 
-const Supports everything = [](const Schedule&, const Step&) { return true; };
-const Supports nothing = [](const Schedule&, const Step&) { return false; };
-
 std::vector<std::string> names(const Schedule& schedule) {
   std::vector<std::string> result;
   for (const Step& step : schedule.steps) result.emplace_back(name_of(step));
   return result;
-}
-
-int count(const Schedule& schedule, const std::string& name) {
-  return static_cast<int>(std::ranges::count(names(schedule), name));
 }
 
 // A small network with every operation, two heads, a residual and a concatenation.
@@ -60,14 +54,14 @@ Graph everything_network() {
   return std::move(g).finish();
 }
 
-struct Outcome {
+struct FloatOutcome {
   StepResult result;
   std::vector<float> gradients, batch_statistics;
 };
 
-Outcome train_once(const Graph& graph, const Schedule& schedule, std::vector<float> parameters,
-                   const Batch& batch) {
-  Outcome o{
+FloatOutcome train_in_floats(const Graph& graph, const Schedule& schedule,
+                             std::vector<float> parameters, const Batch& batch) {
+  FloatOutcome o{
       {}, std::vector<float>(graph.parameter_count()), std::vector<float>(graph.statistic_count())};
   std::vector<float> statistics(graph.statistic_count());
   const auto view = [](std::vector<float>& v) { return View(v.data(), v.size()); };
@@ -91,16 +85,16 @@ TEST_CASE("passes: fused and unfused schedules agree on every gradient") {
   const Batch batch = random_batch(4, 9, 7, 3, 5);
   const auto parameters = initial_parameters(graph);
 
-  const Outcome plain = train_once(
+  const FloatOutcome plain = train_in_floats(
       graph, make_schedule(graph, 4, Mode::training, 0.1f, nothing, false), parameters, batch);
   const Schedule fused_schedule = make_schedule(graph, 4, Mode::training, 0.1f, everything);
-  const Outcome fused = train_once(graph, fused_schedule, parameters, batch);
+  const FloatOutcome fused = train_in_floats(graph, fused_schedule, parameters, batch);
 
   CHECK(fused.result.loss == Approx(plain.result.loss).epsilon(1e-12));
   CHECK(fused.batch_statistics == plain.batch_statistics);
   for (std::size_t i = 0; i < plain.gradients.size(); ++i)
     REQUIRE(fused.gradients[i] == Approx(plain.gradients[i]).epsilon(1e-6).margin(1e-9));
-  CHECK(count(fused_schedule, "ReluForward") == 0);
+  CHECK(steps_named(fused_schedule, "ReluForward") == 0);
   CHECK(fused_schedule.steps.size() <
         make_schedule(graph, 4, Mode::training, 0, nothing, false).steps.size());
 }
@@ -111,7 +105,7 @@ TEST_CASE("passes: the gradients of a whole network are those of its loss") {
   auto parameters = initial_parameters(graph);
   const Schedule schedule = make_schedule(graph, 3, Mode::training, 0.1f, everything);
 
-  const Outcome analytic = train_once(graph, schedule, parameters, batch);
+  const FloatOutcome analytic = train_in_floats(graph, schedule, parameters, batch);
 
   // A large step may cross a kink of ReLU or a pool; the better of two counts.
   const auto ranges = graph.parameter_ranges();
@@ -123,9 +117,9 @@ TEST_CASE("passes: the gradients of a whole network are those of its loss") {
       const float kept = parameters[i];
       parameters[i] = kept + h;
       const float above = parameters[i];
-      const double loss_above = train_once(graph, schedule, parameters, batch).result.loss;
+      const double loss_above = train_in_floats(graph, schedule, parameters, batch).result.loss;
       parameters[i] = kept - h;
-      const double loss_below = train_once(graph, schedule, parameters, batch).result.loss;
+      const double loss_below = train_in_floats(graph, schedule, parameters, batch).result.loss;
       const double numeric =
           (loss_above - loss_below) / (double(above) - parameters[i]) / batch.size();
       parameters[i] = kept;
@@ -141,17 +135,17 @@ TEST_CASE("passes: what the backend refuses stays unfused") {
   const Schedule refused = make_schedule(graph, 2, Mode::training, 0, nothing);
   const Schedule fused = make_schedule(graph, 2, Mode::training, 0, everything);
 
-  CHECK(count(refused, "ReluForward") == 19);
-  CHECK(count(fused, "ReluForward") == 0);
-  CHECK(count(fused, "ReluBackward") == 0);
-  CHECK(count(fused, "Add") == 0);
+  CHECK(steps_named(refused, "ReluForward") == 19);
+  CHECK(steps_named(fused, "ReluForward") == 0);
+  CHECK(steps_named(fused, "ReluBackward") == 0);
+  CHECK(steps_named(fused, "Add") == 0);
 }
 
 TEST_CASE("passes: cifar10_cnn masks its gradients in LRN, and only the small ones alone") {
   const Schedule s =
       make_schedule(make_model("cifar10_cnn", 10).graph, 2, Mode::training, 0, everything);
 
-  CHECK(count(s, "ReluBackward") == 2);  // local3 and local4
+  CHECK(steps_named(s, "ReluBackward") == 2);  // local3 and local4
   CHECK(std::ranges::all_of(s.steps, [](const Step& step) {
     const auto* lrn = std::get_if<LrnBackward>(&step);
     return !lrn || lrn->mask;
@@ -162,7 +156,7 @@ TEST_CASE("passes: the image has no gradient, and weights come before inputs") {
   const Schedule s =
       make_schedule(make_model("cifar10_cnn", 10).graph, 2, Mode::training, 0, everything);
 
-  CHECK(count(s, "ConvolutionInputGradient") == 1);
+  CHECK(steps_named(s, "ConvolutionInputGradient") == 1);
   const auto order = names(s);
   CHECK(order.back() == "ConvolutionWeightGradient");
   CHECK(std::ranges::find(order, "MatrixProductWeightGradient") <
@@ -174,8 +168,8 @@ TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask"
   const Schedule s = make_schedule(everything_network(), 2, Mode::evaluation, 0.1f, everything);
 
   CHECK(s.backward == s.steps.size());
-  CHECK(count(s, "SoftmaxCrossEntropy") == 1);
-  CHECK(count(s, "MatrixProductForward") == 2);
+  CHECK(steps_named(s, "SoftmaxCrossEntropy") == 1);
+  CHECK(steps_named(s, "MatrixProductForward") == 2);
   for (const Step& step : s.steps) {
     if (const auto* norm = std::get_if<BatchNormForward>(&step)) CHECK_FALSE(norm->training);
     if (const auto* drop = std::get_if<Dropout>(&step)) CHECK(drop->keep == 1);

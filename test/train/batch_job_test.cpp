@@ -25,7 +25,7 @@ std::string script(const std::string& spec, const Options& options = {},
   return sbatch_script(batch_job(spec), options, words, "/opt/train");
 }
 
-std::string refusal(const std::string& spec, const Options& options) {
+std::string script_refusal(const std::string& spec, const Options& options) {
   try {
     script(spec, options);
   } catch (const Error& error) {
@@ -87,8 +87,8 @@ TEST_CASE("batch job: the signal leaves time for the last save") {
   options.final_save_timeout_s = 600;
 
   CHECK_THAT(script("nodes=1", options), Contains("signal=B:USR2@660\n"));
-  CHECK_THAT(refusal("time=11m", options), Contains("660s") || Contains("11m"));
-  CHECK(refusal("time=12m", options) == "accepted");
+  CHECK_THAT(script_refusal("time=11m", options), Contains("660s") || Contains("11m"));
+  CHECK(script_refusal("time=12m", options) == "accepted");
 }
 
 TEST_CASE("batch job: an allocation in which the run is to be restarted outlives a node") {
@@ -141,12 +141,12 @@ TEST_CASE("batch job: what cannot go together is refused with both sides") {
   cpu.device = Device::cpu;
   lost.without_lost_hosts = true;
 
-  CHECK_THAT(refusal("nodes=1", cuda), Contains("--device cuda") && Contains("gpus=N"));
-  CHECK(refusal("gpus=1", cuda) == "accepted");
-  CHECK_THAT(refusal("gpus=1", cpu), Contains("--device cpu"));
-  CHECK_THAT(refusal("launcher=srun", lost), Contains("--without-lost-hosts"));
-  CHECK_THAT(refusal("requeue=yes", {}), Contains("--checkpoint-dir DIR"));
-  CHECK_THAT(refusal("time=2m", {}), Contains("time=2m") && Contains("signal=T"));
+  CHECK_THAT(script_refusal("nodes=1", cuda), Contains("--device cuda") && Contains("gpus=N"));
+  CHECK(script_refusal("gpus=1", cuda) == "accepted");
+  CHECK_THAT(script_refusal("gpus=1", cpu), Contains("--device cpu"));
+  CHECK_THAT(script_refusal("launcher=srun", lost), Contains("--without-lost-hosts"));
+  CHECK_THAT(script_refusal("requeue=yes", {}), Contains("--checkpoint-dir DIR"));
+  CHECK_THAT(script_refusal("time=2m", {}), Contains("time=2m") && Contains("signal=T"));
 }
 
 TEST_CASE("batch job: a job's text reads back as the same job") {

@@ -27,8 +27,8 @@ class Shared final : public StateCopy {
 };
 
 // Rank 0's, or another rank's, which hears what rank 0 says.
-struct Rig {
-  explicit Rig(bool first, bool heard = false)
+struct SavingRank {
+  explicit SavingRank(bool first, bool heard = false)
       : process(first ? WriterProcess::start() : WriterProcess()),
         checkpoints(CheckpointWriter(process, directory, State(7).layout, {.run_id = "test"}), copy,
                     State(7).metadata, {.steps = 10}, 1000,
@@ -59,7 +59,7 @@ struct Rig {
 }  // namespace
 
 TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they are there") {
-  Rig rank(true);
+  SavingRank rank(true);
 
   CHECK_FALSE(rank.checkpoints.wants({9}));
   CHECK(rank.checkpoints.wants({10}));
@@ -77,7 +77,7 @@ TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they ar
 }
 
 TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
-  Rig rank(true);
+  SavingRank rank(true);
   rank.copy.complete = false;
   rank.checkpoints.save_together({10});
 
@@ -93,7 +93,7 @@ TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
 }
 
 TEST_CASE("checkpoints: at the end rank 0 says once whether it saves") {
-  Rig rank(true);
+  SavingRank rank(true);
   const bool saved_before = GENERATE(true, false), late = GENERATE(true, false);
   if (saved_before) rank.checkpoints.save({5});
   rank.copy.complete = !late;
@@ -108,7 +108,7 @@ TEST_CASE("checkpoints: at the end rank 0 says once whether it saves") {
 }
 
 TEST_CASE("checkpoints: the other ranks start their copies when rank 0 does") {
-  Rig rank(false, true);
+  SavingRank rank(false, true);
 
   CHECK_FALSE(rank.checkpoints.wants({10}));
   rank.checkpoints.save_together({10});

@@ -19,7 +19,7 @@ const RecipeRun inception_v3{"inception_v3", 299, 2, 1001, OptimizerKind::rmspro
 /// By the names of the golden files.
 using Probes = std::map<std::string, named::Probe>;
 
-void start(const Graph& graph, const TrainingState& state) {
+void fill_by_names(const Graph& graph, const TrainingState& state) {
   auto values = state.copy();  // parameters, statistics, slots
   named::fill(graph, values[0], values[1]);
   state.copy_from(values);
@@ -31,7 +31,7 @@ Probes probes_of(RecipeRun run, const std::string& backend) {
                            named::images(run.batch, run.extent),
                            named::labels(run.batch, run.classes));
   Probes probes;
-  run_recipe(run, images, start,
+  run_recipe(run, images, fill_by_names,
              [&](const std::string& name, const auto&, std::span<const float> values) {
                probes[name].add(name, values);
              });

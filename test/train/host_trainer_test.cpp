@@ -12,7 +12,7 @@ using namespace ringtrain;
 namespace {
 
 // A small convolutional network with BatchNorm, dropout and colour distortions.
-Graph network() {
+Graph small_convnet() {
   GraphBuilder g;
   const Initialiser initial{Initialiser::Kind::normal, 0.2};
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
@@ -37,9 +37,9 @@ struct Alone final : Communicator {
 };
 
 // One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
-struct Rig {
-  Rig(int micro_batch, int accumulate, OptimizerSettings settings = {})
-      : graph(network()),
+struct HostTraining {
+  HostTraining(int micro_batch, int accumulate, OptimizerSettings settings = {})
+      : graph(small_convnet()),
         data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
         parameters(memory.allocate(graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
@@ -87,7 +87,7 @@ struct Rig {
 }  // namespace
 
 TEST_CASE("Trainer: a step moves the parameters against the gradient and counts") {
-  Rig rig(4, 1, {.kind = OptimizerKind::sgd});
+  HostTraining rig(4, 1, {.kind = OptimizerKind::sgd});
   const auto before = rig.values();
 
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
@@ -103,7 +103,7 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
 }
 
 TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {
-  Rig rig(4, 1);
+  HostTraining rig(4, 1);
 
   rig.trainer->step(*rig.loader, {});
 
@@ -114,7 +114,7 @@ TEST_CASE("Trainer: running statistics move towards the batch's by the momentum"
 }
 
 TEST_CASE("Trainer: the moving average covers running statistics") {
-  Rig rig(4, 1, {.ema = 0.5});
+  HostTraining rig(4, 1, {.ema = 0.5});
   float* averaged = rig.averaged_statistics.view().data();
   const float* running = rig.statistics.view().data();
 
@@ -128,7 +128,7 @@ TEST_CASE("Trainer: the moving average covers running statistics") {
 }
 
 TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {
-  Rig two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
+  HostTraining two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
   const auto start = one.values();
 
   const StepOutcome together = two.trainer->step(*two.loader, {})->outcome;
@@ -149,7 +149,7 @@ TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of
 }
 
 TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counting") {
-  Rig rig(4, 1);
+  HostTraining rig(4, 1);
   rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
   const auto before = rig.values();
 
@@ -164,7 +164,7 @@ TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counti
 }
 
 TEST_CASE("Trainer: a wish comes back with the sums") {
-  Rig rig(4, 1);
+  HostTraining rig(4, 1);
 
   const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15})->outcome;
   CHECK(asked.stop);

@@ -6,6 +6,7 @@
 
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/train/optimizer.hpp"
+#include "train/optimizer_inputs.hpp"
 
 using namespace ringtrain;
 
@@ -13,7 +14,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-constexpr double lr = 2, scale = 0.25, decay = 0.01, trust = 0.05;
+constexpr double lars_lr = 2, trust = 0.05;
 constexpr std::size_t size = 90'001;
 // Of several chunks; of one parameter; without decay; all zero at first; of zero gradient.
 const std::vector<WeightDecay> tensors = {{{3, 70'000}, 1},
@@ -29,9 +30,9 @@ float start_of(std::size_t i) {
   return Philox(5, Purpose::initialise, 0, i).uniform(-1, 1);
 }
 
-float gradient_of(std::size_t i, int step) {
+float lars_gradient(std::size_t i, int step) {
   if (contains(tensors[4].range, i)) return 0;
-  return Philox(3, Purpose::synthetic, static_cast<std::uint32_t>(step), i).uniform(-2, 2);
+  return gradient_of(i, step);
 }
 
 double norm(const Doubles& values, Range range) {
@@ -44,19 +45,19 @@ double norm(const Doubles& values, Range range) {
 void step_oracle(Doubles& w, Doubles& v, const Doubles& g) {
   Doubles ratio(w.size(), 1), wd(w.size(), 0);
   for (const WeightDecay& t : tensors) {
-    const double w_norm = norm(w, t.range), g_norm = norm(g, t.range), d = decay * t.factor;
+    const double w_norm = norm(w, t.range), g_norm = norm(g, t.range), d = weight_decay * t.factor;
     for (std::size_t i = t.range.first; i < t.range.end(); ++i) {
       wd[i] = d;
       if (w_norm > 0 && g_norm > 0) ratio[i] = trust * w_norm / (g_norm + d * w_norm);
     }
   }
   for (std::size_t i = 0; i < w.size(); ++i) {
-    v[i] = 0.9 * v[i] + lr * ratio[i] * (g[i] + wd[i] * w[i]);
+    v[i] = 0.9 * v[i] + lars_lr * ratio[i] * (g[i] + wd[i] * w[i]);
     w[i] -= v[i];
   }
 }
 
-struct Fixture {
+struct LarsRun {
   HostMemory memory;
   Buffer w = memory.allocate(size), g = memory.allocate(size);
   Optimizer optimizer = start();
@@ -64,14 +65,14 @@ struct Fixture {
   Optimizer start() {
     for (std::size_t i = 0; i < size; ++i) w.view().host()[i] = start_of(i);
     return Optimizer({.kind = OptimizerKind::lars,
-                      .weight_decay = decay,
+                      .weight_decay = weight_decay,
                       .decays = tensors,
                       .trust_coefficient = trust},
                      w, g, memory);
   }
   void begin(int step) {
-    for (std::size_t i = 0; i < size; ++i) g.view().host()[i] = gradient_of(i, step);
-    optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = scale});
+    for (std::size_t i = 0; i < size; ++i) g.view().host()[i] = lars_gradient(i, step);
+    optimizer.begin({.step = step, .learning_rate = lars_lr, .gradient_scale = gradient_scale});
   }
   /// In updates of `piece` elements, last first, as backward finishes them.
   void step(int step, std::size_t piece = size) {
@@ -99,13 +100,13 @@ double relative_distance(std::span<const float> actual, const Doubles& expected)
 }  // namespace
 
 TEST_CASE("lars: follows its published algorithm over several steps") {
-  Fixture run;
+  LarsRun run;
   Doubles w(size), v(size), g(size);
   for (std::size_t i = 0; i < size; ++i) w[i] = start_of(i);
 
   for (int step = 0; step < 5; ++step) {
     run.step(step, 7001);
-    for (std::size_t i = 0; i < size; ++i) g[i] = scale * gradient_of(i, step);
+    for (std::size_t i = 0; i < size; ++i) g[i] = gradient_scale * lars_gradient(i, step);
     step_oracle(w, v, g);
   }
 
@@ -122,7 +123,7 @@ TEST_CASE("lars: follows its published algorithm over several steps") {
 TEST_CASE("lars: threads and buckets do not change the bits") {
   const auto train = [](int threads, std::size_t piece) {
     omp_set_num_threads(threads);
-    Fixture run;
+    LarsRun run;
     for (int step = 0; step < 3; ++step) run.step(step, piece);
     return run.state();
   };
@@ -136,7 +137,7 @@ TEST_CASE("lars: threads and buckets do not change the bits") {
 }
 
 TEST_CASE("lars: a tensor waits until all of it is summed, other parameters do not") {
-  Fixture run;
+  LarsRun run;
   const auto before = run.state();
   const auto changed = [&](std::size_t i) { return run.w.view().host()[i] != before[i]; };
 
@@ -154,7 +155,7 @@ TEST_CASE("lars: a tensor waits until all of it is summed, other parameters do n
 }
 
 TEST_CASE("lars: goes on from its momentum to the same bits") {
-  Fixture whole, first, second;
+  LarsRun whole, first, second;
   for (int step = 0; step < 4; ++step) whole.step(step);
   for (int step = 0; step < 2; ++step) first.step(step);
 

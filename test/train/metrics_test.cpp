@@ -5,14 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
 using nlohmann::json;
 
 namespace {
-
-void no_warning(std::string_view text) { FAIL("warned: " << text); }
 
 std::vector<json> records_in(const TemporaryFile& file) {
   std::vector<json> records;
@@ -21,7 +20,7 @@ std::vector<json> records_in(const TemporaryFile& file) {
   return records;
 }
 
-StepRecord step_record() {
+StepRecord written_step() {
   StepRecord record{.step = 240,
                     .epoch = 1.5,
                     .loss = 1.0 / 3,
@@ -41,7 +40,7 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
 
   metrics.write(StartRecord{
       .configuration = R"({"lr":0.1})", .build = "0.1", .ranks = 2, .hosts = {"a", "b"}});
-  metrics.write(step_record());
+  metrics.write(written_step());
   metrics.write(EvalRecord{.step = 240, .top1 = 0.75, .top5 = 1, .loss = 0.5, .examples = 2000});
   metrics.write(CheckpointRecord{
       .step = 200, .file = "d/s.h5", .bytes = 5, .seconds = 0.5, .stall_seconds = 0.25});
@@ -75,7 +74,7 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
 TEST_CASE("metrics: how the ranks differ is told where it is known") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
-  StepRecord record = step_record();
+  StepRecord record = written_step();
   record.ranks.emplace();
   record.ranks->phases[0] = {.min = 0.1, .median = 0.2, .max = 0.4, .max_rank = 3};
   metrics.write(record);
@@ -89,7 +88,7 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
 TEST_CASE("metrics: what sums reach is there where ranks are several") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
-  StepRecord step = step_record();
+  StepRecord step = written_step();
   step.sums = SumsReached{1.5e8, 0.25};
   metrics.write(step);
   metrics.write(EndRecord{
@@ -132,7 +131,7 @@ TEST_CASE("metrics: how sums travel between hosts is there where it was measured
 TEST_CASE("metrics: a loss has nine digits and may be no number") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
-  StepRecord record = step_record();
+  StepRecord record = written_step();
   record.loss = 2.0 / 3;
   metrics.write(record);
   record.loss = std::nan("");
@@ -155,15 +154,15 @@ TEST_CASE("metrics: a line is in the file when write returns") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
 
-  metrics.write(step_record());
+  metrics.write(written_step());
 
   CHECK(file.text().back() == '\n');
 }
 
 TEST_CASE("metrics: a resumed run appends, and starts a new line after a torn one") {
   const TemporaryFile whole("{\"kind\":\"step\"}\n"), torn("{\"kind\":\"st");
-  Metrics(whole.path(), no_warning).write(step_record());
-  Metrics(torn.path(), no_warning).write(step_record());
+  Metrics(whole.path(), no_warning).write(written_step());
+  Metrics(torn.path(), no_warning).write(written_step());
 
   CHECK(records_in(whole).size() == 2);
   CHECK_THAT(torn.text(), Catch::StartsWith("{\"kind\":\"st\n{\"kind\":\"step\""));
@@ -178,7 +177,7 @@ TEST_CASE("metrics: a full disk is reported once and training goes on") {
   std::vector<std::string> warnings;
   Metrics metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
 
-  for (int i = 0; i < 3; ++i) metrics.write(step_record());
+  for (int i = 0; i < 3; ++i) metrics.write(written_step());
 
   REQUIRE(warnings.size() == 1);
   CHECK_THAT(warnings[0], Catch::Contains("/dev/full: No space left on device") &&

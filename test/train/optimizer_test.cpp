@@ -9,6 +9,7 @@
 #include <map>
 
 #include "ringtrain/base/philox.hpp"
+#include "train/optimizer_inputs.hpp"
 
 using namespace ringtrain;
 
@@ -17,7 +18,7 @@ namespace {
 using Doubles = std::vector<double>;
 using enum OptimizerKind;
 
-constexpr double lr = 0.05, scale = 0.25, decay = 0.01, ema_limit = 0.4;
+constexpr double lr = 0.05, ema_limit = 0.4;
 constexpr int steps = 5;
 
 /// The published rules, one scalar at a time, in double precision.
@@ -38,7 +39,7 @@ struct Oracle {
 
   void update(double gradient) {
     ++t;
-    const double g = scale * gradient + (kind == adamw ? 0 : wd * w);
+    const double g = gradient_scale * gradient + (kind == adamw ? 0 : wd * w);
     switch (kind) {
       case sgd:
         w = w - lr * g;
@@ -82,7 +83,7 @@ std::vector<WeightDecay> decays(std::size_t n) {
 
 double decay_at(std::size_t i, std::size_t n) {
   for (const WeightDecay& d : decays(n))
-    if (i >= d.range.first && i < d.range.end()) return decay * d.factor;
+    if (i >= d.range.first && i < d.range.end()) return weight_decay * d.factor;
   return 0;
 }
 
@@ -90,24 +91,20 @@ OptimizerSettings settings_for(OptimizerKind kind, std::size_t n) {
   OptimizerSettings settings;
   settings.kind = kind;
   settings.epsilon = kind == rmsprop ? 1.0 : 1e-8;
-  settings.weight_decay = decay;
+  settings.weight_decay = weight_decay;
   settings.decays = decays(n);
   settings.ema = ema_limit;
   return settings;
 }
 
-float gradient_of(std::size_t i, int step) {
-  return Philox(3, Purpose::synthetic, static_cast<std::uint32_t>(step), i).uniform(-2, 2);
-}
-
-struct Fixture {
+struct OptimizerRun {
   HostMemory memory;
   Buffer w, g;
   Optimizer::Part part;
   Optimizer optimizer;
 
-  Fixture(const OptimizerSettings& settings, std::size_t n,
-          std::optional<Optimizer::Part> of = std::nullopt)
+  OptimizerRun(const OptimizerSettings& settings, std::size_t n,
+               std::optional<Optimizer::Part> of = std::nullopt)
       : w(memory.allocate(n)),
         g(memory.allocate(n)),
         part(of.value_or(Optimizer::Part())),
@@ -124,7 +121,7 @@ struct Fixture {
   void step(int step, std::size_t piece) {
     const std::size_t n = w.view().size();
     for (std::size_t i = 0; i < n; ++i) g.view().host()[i] = gradient_of(i, step);
-    optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = scale});
+    optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = gradient_scale});
     for (std::size_t end = n; end > 0; end -= std::min(end, piece))
       optimizer.update({end - std::min(end, piece), std::min(end, piece)});
   }
@@ -156,7 +153,7 @@ TEST_CASE("optimizer: every rule follows its published formula over several step
   CAPTURE(static_cast<int>(kind), n);
   const auto size = static_cast<std::size_t>(n);
   const OptimizerSettings settings = settings_for(kind, size);
-  Fixture run(settings, size);
+  OptimizerRun run(settings, size);
   std::vector<Oracle> oracle;
   for (std::size_t i = 0; i < size; ++i)
     oracle.emplace_back(settings, run.w.view().host()[i], decay_at(i, size));
@@ -180,18 +177,18 @@ TEST_CASE("optimizer: every rule follows its published formula over several step
 
 TEST_CASE("optimizer: an element's arithmetic is the written one, without fused operations") {
   OptimizerSettings settings;
-  settings.weight_decay = decay;
+  settings.weight_decay = weight_decay;
   const std::size_t n = 1000;
   settings.decays = {{{0, n}, 1}};
-  Fixture run(settings, n);
+  OptimizerRun run(settings, n);
   std::vector<float> w(run.state()), m(n);
 
   for (int step = 0; step < 3; ++step) {
     run.step(step, n);
     for (std::size_t i = 0; i < n; ++i) {
       // volatile: each product and sum is rounded by itself
-      const volatile float scaled = static_cast<float>(scale) * gradient_of(i, step);
-      const volatile float decayed = static_cast<float>(decay) * w[i];
+      const volatile float scaled = static_cast<float>(gradient_scale) * gradient_of(i, step);
+      const volatile float decayed = static_cast<float>(weight_decay) * w[i];
       const volatile float kept = 0.9f * m[i], d = scaled + decayed;
       m[i] = kept + d;
       const volatile float change = static_cast<float>(lr) * m[i];
@@ -209,7 +206,7 @@ TEST_CASE("optimizer: threads and buckets do not change the bits") {
   const std::size_t n = 150'001;
   const auto train = [&](int threads, std::size_t piece) {
     omp_set_num_threads(threads);
-    Fixture run(settings_for(kind, n), n);
+    OptimizerRun run(settings_for(kind, n), n);
     for (int step = 0; step < 3; ++step) run.step(step, piece);
     return std::pair(run.state(), run.optimizer.l2_loss());
   };
@@ -240,7 +237,7 @@ std::vector<Part> two_parts(std::size_t n) {
 
 // Ranks that share one gradient, as after the sums: each replaces its part of it.
 struct Sharing {
-  std::vector<Fixture> ranks;
+  std::vector<OptimizerRun> ranks;
 
   Sharing(const OptimizerSettings& settings, std::vector<Part> parts, std::size_t n) {
     for (Part& part : parts) ranks.emplace_back(settings, n, std::move(part));
@@ -249,15 +246,15 @@ struct Sharing {
     View first = ranks[0].g;
     for (std::size_t i = 0; i < first.size(); ++i) first.host()[i] = gradient_of(i, step);
     first.host().back() = last;
-    for (Fixture& rank : ranks) {
+    for (OptimizerRun& rank : ranks) {
       std::ranges::copy(first.host(), rank.g.view().data());
-      rank.optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = scale});
+      rank.optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = gradient_scale});
       for (const Range& range : rank.part.ranges)
         for (std::size_t at = range.first; at < range.end(); at += 4001)
           rank.optimizer.replace({at, std::min<std::size_t>(4001, range.end() - at)});
       std::ranges::copy(rank.g.view().host(), first.data());
     }
-    for (Fixture& rank : ranks) std::ranges::copy(first.host(), rank.g.view().data());
+    for (OptimizerRun& rank : ranks) std::ranges::copy(first.host(), rank.g.view().data());
   }
 };
 
@@ -266,16 +263,16 @@ struct Sharing {
 TEST_CASE("optimizer: ranks that share the work come to the bits of one that does all") {
   const auto kind = GENERATE(sgd, momentum, nesterov, rmsprop, adam, adamw);
   const std::size_t n = 50'001;
-  Fixture one(settings_for(kind, n), n);
+  OptimizerRun one(settings_for(kind, n), n);
   Sharing shared(settings_for(kind, n), two_parts(n), n);
 
   for (int step = 0; step < 3; ++step) {
     one.step(step, n);
     shared.replace(step, gradient_of(n - 1, step));
-    for (Fixture& rank : shared.ranks) rank.optimizer.adopt();
+    for (OptimizerRun& rank : shared.ranks) rank.optimizer.adopt();
   }
 
-  for (Fixture& rank : shared.ranks) {
+  for (OptimizerRun& rank : shared.ranks) {
     CHECK(same_bits(rank.values(rank.w), one.values(one.w)));
     CHECK(same_bits(rank.values(slot(rank.optimizer, "ema")),
                     one.values(slot(one.optimizer, "ema"))));
@@ -296,14 +293,14 @@ TEST_CASE("optimizer: shared work that is not finite is seen, and undone") {
   for (Part& part : parts) part.revertible = true;
   Sharing shared(settings_for(adam, n), parts, n);
   shared.replace(0, 1);
-  for (Fixture& rank : shared.ranks) rank.optimizer.adopt();
+  for (OptimizerRun& rank : shared.ranks) rank.optimizer.adopt();
   std::vector<std::vector<float>> before;
-  for (const Fixture& rank : shared.ranks) before.push_back(rank.state());
+  for (const OptimizerRun& rank : shared.ranks) before.push_back(rank.state());
 
   shared.replace(1, std::numeric_limits<float>::infinity());
 
   for (std::size_t r = 0; r < 2; ++r) {
-    Fixture& rank = shared.ranks[r];
+    OptimizerRun& rank = shared.ranks[r];
     CHECK(first_non_finite(rank.g) == n - 1);
     CHECK_FALSE(same_bits(rank.state(), before[r]));
     rank.optimizer.revert();
@@ -312,7 +309,7 @@ TEST_CASE("optimizer: shared work that is not finite is seen, and undone") {
 }
 
 TEST_CASE("optimizer: a part is updated in its ranges only") {
-  Fixture run(settings_for(momentum, 100), 100, Part{{{10, 20}, {30, 5}}});
+  OptimizerRun run(settings_for(momentum, 100), 100, Part{{{10, 20}, {30, 5}}});
 
   run.optimizer.begin({});
   run.optimizer.replace({12, 18});
@@ -321,12 +318,12 @@ TEST_CASE("optimizer: a part is updated in its ranges only") {
   CHECK_THROWS(run.optimizer.replace({0, 1}));
   CHECK_THROWS(run.optimizer.update({10, 20}));
   CHECK_THROWS(run.optimizer.revert());
-  CHECK_THROWS(Fixture(settings_for(lars, 9), 9, Part{}));
+  CHECK_THROWS(OptimizerRun(settings_for(lars, 9), 9, Part{}));
 }
 
 TEST_CASE("optimizer: slots have their checkpoint names and starting values") {
   const auto names = [](OptimizerKind kind) {
-    const Fixture run(settings_for(kind, 3), 3);
+    const OptimizerRun run(settings_for(kind, 3), 3);
     std::string all;
     for (const auto& s : run.optimizer.slots()) all += s.name + " ";
     return all;
@@ -337,14 +334,14 @@ TEST_CASE("optimizer: slots have their checkpoint names and starting values") {
   CHECK(names(nesterov) == "momentum ema ");
   CHECK(names(rmsprop) == "mean_square momentum ema ");
   CHECK(names(adam) == "adam_m adam_v ema ");
-  const Fixture run(settings_for(rmsprop, 3), 3);
+  const OptimizerRun run(settings_for(rmsprop, 3), 3);
   CHECK(slot(run.optimizer, "mean_square").host()[2] == 1);
   CHECK(slot(run.optimizer, "momentum").host()[2] == 0);
   CHECK(slot(run.optimizer, "ema").host()[2] == run.w.view().host()[2]);
 }
 
 TEST_CASE("optimizer: reset starts the average from the parameters as they are now") {
-  Fixture run(settings_for(momentum, 5), 5);
+  OptimizerRun run(settings_for(momentum, 5), 5);
   run.step(0, 5);
   run.w.view().host()[4] = 42;
 
@@ -357,14 +354,14 @@ TEST_CASE("optimizer: reset starts the average from the parameters as they are n
 TEST_CASE("optimizer: without a moving average there is no slot for it") {
   OptimizerSettings settings;
   settings.kind = sgd;
-  const Fixture run(settings, 4);
+  const OptimizerRun run(settings, 4);
 
   CHECK(run.optimizer.slots().empty());
   CHECK_FALSE(run.optimizer.average());
 }
 
 TEST_CASE("optimizer: an update touches its range alone, and leaves gradients") {
-  Fixture run(settings_for(momentum, 9000), 9000);
+  OptimizerRun run(settings_for(momentum, 9000), 9000);
   run.step(0, 9000);
   const auto before = run.state();
   const std::vector<float> gradients(run.g.view().host().begin(), run.g.view().host().end());
@@ -384,10 +381,10 @@ TEST_CASE("optimizer: ranges that are not inside the parameters are refused") {
   overlapping.decays = {{{0, 3}, 1}, {{2, 2}, 1}};
   OptimizerSettings outside;
   outside.decays = {{{3, 3}, 1}};
-  Fixture run(settings_for(sgd, 5), 5);
+  OptimizerRun run(settings_for(sgd, 5), 5);
 
-  CHECK_THROWS_AS(Fixture(overlapping, 5), Error);
-  CHECK_THROWS_AS(Fixture(outside, 5), Error);
+  CHECK_THROWS_AS(OptimizerRun(overlapping, 5), Error);
+  CHECK_THROWS_AS(OptimizerRun(outside, 5), Error);
   CHECK_THROWS_AS(run.optimizer.update({4, 2}), Error);
 }
 

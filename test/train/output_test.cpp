@@ -24,7 +24,7 @@ void use_utc() {
   ::tzset();
 }
 
-StepRecord step_record() {
+StepRecord shown_step() {
   StepRecord record{.step = 240,
                     .epoch = 1.5,
                     .loss = 1.5912,
@@ -82,10 +82,10 @@ Summary small_summary(std::size_t ranks) {
 TEST_CASE("log line: has the words of the tutorial's, then what explains the speed") {
   use_utc();
 
-  CHECK(log_line(eight_o_clock, step_record(), LastCheckpoint{200, 41.2}) ==
+  CHECK(log_line(eight_o_clock, shown_step(), LastCheckpoint{200, 41.2}) ==
         "2026-11-21 08:00:00.123456: step 240, loss = 1.59 (225.6 examples/sec; 0.071 sec/batch) | "
         "lr 0.1 | wait data 0.2 ms, comm 1.1 ms | checkpoint 200, 41 s old");
-  CHECK_THAT(log_line(eight_o_clock, step_record(), std::nullopt), EndsWith("comm 1.1 ms"));
+  CHECK_THAT(log_line(eight_o_clock, shown_step(), std::nullopt), EndsWith("comm 1.1 ms"));
 }
 
 TEST_CASE("log line: an event cannot disturb the terminal") {
@@ -161,7 +161,7 @@ TEST_CASE("output: in a file there are lines and no bar") {
 
   output->note("threads: 2");
   output->progress(state_at(1));
-  output->step(step_record());
+  output->step(shown_step());
   output->end({}, small_summary(1));
 
   CHECK_THAT(recorder.out,
@@ -243,7 +243,7 @@ TEST_CASE("output: --quiet leaves events and metrics") {
   const auto output = make_output(options, recorder.sinks(false));
 
   output->note("threads: 2");
-  output->step(step_record());
+  output->step(shown_step());
   output->event({"save_failed", 0, "disk full"});
   output->end({}, small_summary(1));
 
@@ -259,7 +259,7 @@ TEST_CASE("output: a checkpoint is in the next log line with its age") {
   output->checkpoint({.step = 200, .file = "f"});
   recorder.now = 51;
 
-  output->step(step_record());
+  output->step(shown_step());
 
   CHECK_THAT(recorder.out, Contains("| checkpoint 200, 41 s old"));
 }
@@ -270,8 +270,8 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
   Recorder recorder;
   const auto output = make_output(options, recorder.sinks(false));
 
-  output->step(step_record());
-  output->step(step_record());
+  output->step(shown_step());
+  output->step(shown_step());
 
   CHECK_THAT(recorder.err, Contains("No space left"));
   CHECK(recorder.err.find("No space left") == recorder.err.rfind("No space left"));

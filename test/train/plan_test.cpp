@@ -12,7 +12,7 @@ using namespace ringtrain;
 
 namespace {
 
-Options options(const std::string& model) {
+Options options_for(const std::string& model) {
   Options o;
   o.model = model;
   return o;
@@ -41,8 +41,8 @@ class TrainingOnly {
 }  // namespace
 
 TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
-  const InputRecipe resnet = make_plan(options("resnet50"), 1, 0, 1).input;
-  const InputRecipe inception = make_plan(options("inception_v3"), 1, 0, 1).input;
+  const InputRecipe resnet = make_plan(options_for("resnet50"), 1, 0, 1).input;
+  const InputRecipe inception = make_plan(options_for("inception_v3"), 1, 0, 1).input;
 
   CHECK(resnet.cover == Extent{256, 256});
   CHECK(resnet.central_fraction == 0);
@@ -54,7 +54,7 @@ TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each si
 }
 
 TEST_CASE("plan: the recipe fills in what the user left open") {
-  const Plan plan = make_plan(options("cifar10_cnn"), 1, 0, 2);
+  const Plan plan = make_plan(options_for("cifar10_cnn"), 1, 0, 2);
 
   CHECK(*plan.options.optimizer == OptimizerKind::sgd);
   CHECK(*plan.options.lr == 0.1);
@@ -66,7 +66,7 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
 }
 
 TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
-  Options o = options("resnet20");
+  Options o = options_for("resnet20");
   const std::size_t parameters = make_plan(o, 1, 0, 2).model.graph.parameter_count();
   o.compress = {.kind = Compression::Kind::powersgd, .rank = 1};
   Plan plan = make_plan(o, 1, 0, 2);
@@ -80,7 +80,7 @@ TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
 }
 
 TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.gradient_dtype = Element::bf16;
   Plan plan = make_plan(o, 1, 0, 2);
 
@@ -90,7 +90,7 @@ TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
 }
 
 TEST_CASE("plan: gradients between GPUs are not compressed") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.device = Device::cuda;
   o.compress = {.kind = Compression::Kind::topk, .ratio = 0.1};
 
@@ -99,7 +99,7 @@ TEST_CASE("plan: gradients between GPUs are not compressed") {
 }
 
 TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
-  Options o = options("cifar10_cnn");
+  Options o = options_for("cifar10_cnn");
   o.optimizer = OptimizerKind::lars;
 
   const auto decays = make_plan(o, 1, 0, 1).optimizer.decays;
@@ -111,7 +111,7 @@ TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") 
 }
 
 TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is taken") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.data = "synthetic";
   const auto hints = [&](int batch, OptimizerKind kind) {
     o.global_batch = batch;
@@ -127,7 +127,7 @@ TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is 
 
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
   const auto rate = [](const std::string& model, int ranks) {
-    return *make_plan(options(model), 1, 0, ranks).options.lr;
+    return *make_plan(options_for(model), 1, 0, ranks).options.lr;
   };
 
   CHECK(rate("resnet20", 1) == Approx(0.1));
@@ -136,7 +136,7 @@ TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without
 }
 
 TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.global_batch = 10;
 
   CHECK(make_plan(o, 1, 0, 3).share.count == 4);
@@ -152,7 +152,7 @@ TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at
                           Case{32, 1, 4, 1, 128, 4, 32}, Case{32, 2, 2, 4, 128, 2, 16},
                           Case{1, 1, 4, 3, 4, 1, 2}, Case{127, 1, 1, 1, 127, 1, 127});
   CAPTURE(c.batch, c.accumulate, c.as, c.ranks);
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.batch = c.batch;
   o.accumulate = c.accumulate;
   o.as_ranks = c.as;
@@ -169,7 +169,7 @@ TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at
 }
 
 TEST_CASE("plan: as other ranks, a global batch stays what it is") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.global_batch = 126;
   o.as_ranks = 2;
 
@@ -179,7 +179,7 @@ TEST_CASE("plan: as other ranks, a global batch stays what it is") {
 }
 
 TEST_CASE("plan: epochs and steps are two ways to say the same length") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.global_batch = 300;
   o.epochs = 3;
   CHECK(make_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
@@ -189,7 +189,7 @@ TEST_CASE("plan: epochs and steps are two ways to say the same length") {
 }
 
 TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.global_batch = 100;
   o.epochs = 4;
   const Plan plan = make_plan(o, 1, 0, 1);
@@ -203,26 +203,26 @@ TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the 
 }
 
 TEST_CASE("plan: what cannot work is refused with a reason") {
-  Options o = options("mlp");
+  Options o = options_for("mlp");
   o.global_batch = 2;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
   o.global_batch = 10;
   o.accumulate = 4;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--accumulate 4"));
-  o = options("mlp");
+  o = options_for("mlp");
   o.classes = 7;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
-  o = options("mlp");
+  o = options_for("mlp");
   o.device = Device::cuda;
   o.allreduce = Allreduce::ring;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce ring: sums between CPUs"));
-  o = options("mlp");
+  o = options_for("mlp");
   o.precision = Precision::fp16;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
-  o = options("mlp");
+  o = options_for("mlp");
   o.allreduce = Allreduce::nccl;
   CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce nccl: sums between GPUs"));
-  o = options("mlp");
+  o = options_for("mlp");
   o.batch = 20'000;
   CHECK_THROWS(make_plan(o, 1, 0, 1));
 }
@@ -231,7 +231,7 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   const std::string layers = "input size=32\nfc = matrix_product outputs=$classes\nloss\n";
   const TemporaryFile file("model own classes=7\nrecipe optimizer=adam lr=0.01 batch=6\n" + layers);
   const TemporaryFile other("model own classes=7 # of another kind\n" + layers);
-  Options o = options("");
+  Options o = options_for("");
   o.model_file = file.path();
 
   const Plan plan = make_plan(o, 1, 0, 2);
@@ -250,7 +250,7 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
 TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
   const auto refused = [](const std::string& recipe) {
     const TemporaryFile file("model own classes=10\n" + recipe + "\n");
-    Options o = options("");
+    Options o = options_for("");
     o.model_file = file.path();
     try {
       make_plan(o, 1, 0, 1);
@@ -270,7 +270,7 @@ TEST_CASE("plan: what only the trainer knows of a model file is told with its li
 
 TEST_CASE("plan: images without val and test are trained on without evaluation") {
   const TrainingOnly images;
-  Options o = options("resnet20");
+  Options o = options_for("resnet20");
   o.data = images.data();
   o.batch = 1;
 

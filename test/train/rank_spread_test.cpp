@@ -13,7 +13,7 @@ void add(Account& account, std::uint64_t steps, double forward_s) {
   account.spent.phases[Phase::comm_exposed] += double(steps) * (0.050 - forward_s);
 }
 
-const OverRanks& of(const PhasesOfRanks& phases, Phase phase) {
+const OverRanks& spread_of(const PhasesOfRanks& phases, Phase phase) {
   return phases.phases[static_cast<std::size_t>(phase)];
 }
 
@@ -27,11 +27,11 @@ TEST_CASE("rank spread: tells least, median and most of each phase, and the rank
   const auto told = spread.look(now);
 
   REQUIRE(told);
-  CHECK(of(*told, Phase::forward).min == Approx(0.010));
-  CHECK(of(*told, Phase::forward).median == Approx(0.012));
-  CHECK(of(*told, Phase::forward).max == Approx(0.030));
-  CHECK(of(*told, Phase::forward).max_rank == 1);
-  CHECK(of(*told, Phase::comm_exposed).max_rank == 0);
+  CHECK(spread_of(*told, Phase::forward).min == Approx(0.010));
+  CHECK(spread_of(*told, Phase::forward).median == Approx(0.012));
+  CHECK(spread_of(*told, Phase::forward).max == Approx(0.030));
+  CHECK(spread_of(*told, Phase::forward).max_rank == 1);
+  CHECK(spread_of(*told, Phase::comm_exposed).max_rank == 0);
   CHECK(told->own_work.max == Approx(0.030));
   CHECK(told->slowest == "slowest rank 1 (a): forward 30.0 ms, median 12.0");
 }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "ringtrain/base/error.hpp"
+#include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -10,9 +11,7 @@ using Catch::Contains;
 
 namespace {
 
-void no_warning(std::string_view text) { FAIL("warned: " << text); }
-
-StepRecord step_record(std::int64_t step) {
+StepRecord reported_step(std::int64_t step) {
   StepRecord record{.step = step,
                     .epoch = 0.5,
                     .loss = 2.0 / double(step),
@@ -38,9 +37,9 @@ TEST_CASE("report: a page of its own tells what happened") {
 
   report->write(Comparison{{100, 1}, {190, 2}, {1.9, 0.1}, 0.95, "two ranks are well used"});
   report->write(StartRecord{R"({"model":"mlp","lr":0.25})", "b1", 2, {"node<1>", "node2"}});
-  for (int step = 1; step < 30; ++step) report->write(step_record(step));
+  for (int step = 1; step < 30; ++step) report->write(reported_step(step));
   CHECK_THAT(file.text(), !Contains("over the ranks"));
-  report->write(of_two_ranks(step_record(30)));
+  report->write(of_two_ranks(reported_step(30)));
   report->write(CheckpointRecord{.step = 20, .file = "d/step-20.h5", .bytes = 5'000'000});
   report->write(EventRecord{"save_failed", 0, "disk & more full"});
   report->write(EvalRecord{.step = 29, .top1 = 0.625, .examples = 2000});

@@ -10,7 +10,7 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// Resumes `training` from `file`; what was said.
-std::string go_on(Training& training, const std::filesystem::path& file) {
+std::string go_on(SmallTraining& training, const std::filesystem::path& file) {
   std::string said;
   resume({Resume::From::file, file}, Wanted::everything, {}, State(7).metadata.model_hash,
          training.state, *training.communicator, training.session,
@@ -18,7 +18,7 @@ std::string go_on(Training& training, const std::filesystem::path& file) {
   return said;
 }
 
-std::string refusal(Training& training, const std::filesystem::path& file) {
+std::string resume_refusal(SmallTraining& training, const std::filesystem::path& file) {
   const auto before = training.state.copy();
   try {
     go_on(training, file);
@@ -35,8 +35,8 @@ std::string refusal(Training& training, const std::filesystem::path& file) {
 TEST_CASE("resume: all of the state comes back") {
   const TemporaryDirectory directory;
   const auto averaged = GENERATE(Averaged::weights, Averaged::statistics_too);
-  const Training old(network(2, 3), 0.9, averaged);
-  Training fresh(network(2, 3), 0.9, averaged);
+  const SmallTraining old(network(2, 3), 0.9, averaged);
+  SmallTraining fresh(network(2, 3), 0.9, averaged);
   fresh.set(-5);
 
   const std::string said = go_on(fresh, old.save(directory));
@@ -47,8 +47,8 @@ TEST_CASE("resume: all of the state comes back") {
 
 TEST_CASE("resume: averages of statistics start from the statistics of a file without them") {
   const TemporaryDirectory directory;
-  const Training old(network(2, 3), 0.9);
-  Training fresh(network(2, 3), 0.9, Averaged::statistics_too);
+  const SmallTraining old(network(2, 3), 0.9);
+  SmallTraining fresh(network(2, 3), 0.9, Averaged::statistics_too);
   fresh.set(-5);
 
   const std::string said = go_on(fresh, old.save(directory));
@@ -61,11 +61,11 @@ TEST_CASE("resume: averages of statistics start from the statistics of a file wi
 
 TEST_CASE("resume: another --ema is told apart from another model, and nothing is changed") {
   const TemporaryDirectory directory;
-  const Training plain(network(2, 3), 0), wide(network(5, 3), 0.9);
-  Training averaged(network(2, 3), 0.9);
+  const SmallTraining plain(network(2, 3), 0), wide(network(5, 3), 0.9);
+  SmallTraining averaged(network(2, 3), 0.9);
 
-  const std::string by_options = refusal(averaged, plain.save(directory / "plain"));
-  const std::string by_model = refusal(averaged, wide.save(directory / "wide"));
+  const std::string by_options = resume_refusal(averaged, plain.save(directory / "plain"));
+  const std::string by_model = resume_refusal(averaged, wide.save(directory / "wide"));
 
   CHECK_THAT(by_options,
              Contains("saved with another --optimizer or --ema: has no ema/conv.weight"));
@@ -76,12 +76,12 @@ TEST_CASE("resume: another --ema is told apart from another model, and nothing i
 
 TEST_CASE("resume: what a file says cannot disturb a terminal") {
   const TemporaryDirectory directory;
-  const Training wide(network(5, 3), 0);
-  Training training(network(2, 3), 0);
+  const SmallTraining wide(network(5, 3), 0);
+  SmallTraining training(network(2, 3), 0);
   State file(7);
   file.layout = wide.state.layout();
   file.buffers = wide.state.copy();
   file.metadata.model = "\x1b[2Jfine";
 
-  CHECK_THAT(refusal(training, save_one(directory, file)), Contains("(\\x1b[2Jfine)"));
+  CHECK_THAT(resume_refusal(training, save_one(directory, file)), Contains("(\\x1b[2Jfine)"));
 }

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/job_token.hpp"
 #include "train/side_asio.hpp"
 #include "train/side_client.hpp"
 #include "train/side_server.hpp"
@@ -11,9 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr JobToken token{std::byte{1}, std::byte{2}, std::byte{3}};
-
-SideClient client(const SideServer& server, int rank, JobToken with = token) {
+SideClient client(const SideServer& server, int rank, JobToken with = job_token) {
   return {with, rank, {"127.0.0.1"}, server.port()};
 }
 
@@ -34,7 +33,7 @@ bool run_until(SideServer& server, SideClient& one, auto done) {
 }  // namespace
 
 TEST_CASE("side channel: rank 0 learns where each rank is") {
-  SideServer server(token, 3);
+  SideServer server(job_token, 3);
   std::vector<SideClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
   const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
@@ -58,7 +57,7 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
 
 TEST_CASE(
     "side channel: both ends know each other before the first beat, and silence counts from then") {
-  SideServer server(token, 2);
+  SideServer server(job_token, 2);
   server.run_for(100ms);
   SideClient rank = client(server, 1);
 
@@ -68,8 +67,8 @@ TEST_CASE(
 }
 
 TEST_CASE("side channel: who does not know the token is nobody") {
-  SideServer server(token, 2);
-  JobToken wrong = token;
+  SideServer server(job_token, 2);
+  JobToken wrong = job_token;
   wrong.back() = std::byte{1};
   SideClient stranger = client(server, 1, wrong), beyond = client(server, 2);
   stranger.send({.step = 99});
@@ -81,7 +80,7 @@ TEST_CASE("side channel: who does not know the token is nobody") {
 }
 
 TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
-  SideServer server(token, 3);
+  SideServer server(job_token, 3);
   std::vector<SideClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
   for (SideClient& one : ranks) one.send({.step = 1});
@@ -95,7 +94,7 @@ TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
 }
 
 TEST_CASE("side channel: silence is counted on both ends until something is heard") {
-  SideServer server(token, 2);
+  SideServer server(job_token, 2);
   SideClient rank = client(server, 1);
   rank.send({});
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected && rank.connected(); }));
@@ -111,7 +110,7 @@ TEST_CASE("side channel: silence is counted on both ends until something is hear
 }
 
 TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
-  std::optional<SideServer> server(std::in_place, token, 2);
+  std::optional<SideServer> server(std::in_place, job_token, 2);
   SideClient rank = client(*server, 1);
   rank.send({});
   REQUIRE(run_until(*server, rank, [&] { return rank.connected(); }));
@@ -140,7 +139,7 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
 }
 
 TEST_CASE("side channel: noise on the port disturbs nobody") {
-  SideServer server(token, 2);
+  SideServer server(job_token, 2);
   SideClient rank = client(server, 1);
   asio::io_context context;
   std::vector<asio::ip::tcp::socket> strangers;
@@ -156,7 +155,7 @@ TEST_CASE("side channel: noise on the port disturbs nobody") {
 TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its end") {
   asio::io_context context;
   asio::ip::tcp::acceptor other(context, {asio::ip::address_v4::loopback(), 0});
-  SideClient rank(token, 1, {"127.0.0.1"}, other.local_endpoint().port());
+  SideClient rank(job_token, 1, {"127.0.0.1"}, other.local_endpoint().port());
   std::thread accepting([&] { other.accept().close(); });
   rank.send({});
   for (int i = 0; i < 10; ++i) rank.run_for(20ms);

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "train/job_token.hpp"
 #include "train/side_asio.hpp"
 #include "train/slice_messages.hpp"
 #include "train/slice_sender.hpp"
@@ -13,9 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr JobToken token{std::byte{1}, std::byte{2}, std::byte{3}};
-
-SliceSender sender(const SliceServer& server, int rank, JobToken with = token) {
+SliceSender sender(const SliceServer& server, int rank, JobToken with = job_token) {
   return {with, rank, {"127.0.0.1"}, server.port()};
 }
 
@@ -40,7 +39,7 @@ SlicePlaces halves(std::vector<float>& target) {
 }  // namespace
 
 TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
-  SliceServer server(token);
+  SliceServer server(job_token);
   std::vector<float> one(3'000'000), two(10);
   SliceSender first = sender(server, 1), second = sender(server, 2);
   const std::vector<float> sent = numbers(7), small = numbers(1, 10);
@@ -60,7 +59,7 @@ TEST_CASE("slices: each rank's goes where it belongs, also one that was early") 
 }
 
 TEST_CASE("slices: save after save comes over") {
-  SliceServer server(token);
+  SliceServer server(job_token);
   SliceSender rank = sender(server, 1);
 
   for (std::uint64_t save = 1; save <= 5; ++save) {
@@ -75,7 +74,7 @@ TEST_CASE("slices: save after save comes over") {
 }
 
 TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
-  SliceServer server(token);
+  SliceServer server(job_token);
   SliceSender rank = sender(server, 1);
   std::vector<float> old(3'000'000), target(3'000'000);
   std::vector<float> sent = numbers(1);
@@ -99,12 +98,12 @@ TEST_CASE("slices: what is given up is not touched any more, and the next save c
 }
 
 TEST_CASE("slices: who does not know the token, or brings something else, changes nothing") {
-  SliceServer server(token);
+  SliceServer server(job_token);
   std::vector<float> target(100, 5.0f);
   const std::vector<float> sent = numbers(1, 100), longer = numbers(1, 101);
   server.expect(2, {{}, {target}});
 
-  JobToken wrong = token;
+  JobToken wrong = job_token;
   wrong[15] = std::byte{1};
   SliceSender stranger = sender(server, 1, wrong), other = sender(server, 7),
               wide = sender(server, 1), late = sender(server, 1);
@@ -119,7 +118,7 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
 }
 
 TEST_CASE("slices: a connection that breaks off is made anew") {
-  SliceServer server(token);
+  SliceServer server(job_token);
   std::vector<float> target(1000);
   const std::vector<float> sent = numbers(1, 1000);
   server.expect(1, {{}, {target}});
@@ -127,7 +126,7 @@ TEST_CASE("slices: a connection that breaks off is made anew") {
     asio::io_context context;
     asio::ip::tcp::socket socket(context);
     socket.connect({asio::ip::address_v4::loopback(), server.port()});
-    const SliceHello hello{.rank = 1, .token = token, .save = 1, .count = 1000};
+    const SliceHello hello{.rank = 1, .token = job_token, .save = 1, .count = 1000};
     asio::write(socket, asio::buffer(&hello, sizeof hello));
     asio::write(socket, asio::buffer(sent.data(), 100));
   }

@@ -9,7 +9,7 @@ using Catch::Contains;
 
 namespace {
 
-const std::vector<std::string> hosts = {"a", "a", "b", "b"};
+const std::vector<std::string> hosts_of_ranks = {"a", "a", "b", "b"};
 
 // Four ranks on two hosts, whose steps are 6 ms forward, 3 ms backward and 1 ms of waiting for
 // others, and what disturbs them.
@@ -51,7 +51,7 @@ class Job {
   }
 
   std::vector<Account> accounts_{4};
-  SlowDowns slow_downs_{hosts, [this] { return accounts_; }};
+  SlowDowns slow_downs_{hosts_of_ranks, [this] { return accounts_; }};
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ inline Graph network(int channels, int classes) {
 enum class Averaged { weights, statistics_too };
 
 /// The state of a training of `graph` on one rank; buffer b holds 1000 * b + 1, 1000 * b + 2, ...
-struct Training {
-  Training(Graph network, double ema, Averaged averaged = Averaged::weights)
+struct SmallTraining {
+  SmallTraining(Graph network, double ema, Averaged averaged = Averaged::weights)
       : graph(std::move(network)),
         communicator(make_communicator("solo", session)),
         parameters(memory.allocate(graph.parameter_count())),

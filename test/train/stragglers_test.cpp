@@ -7,7 +7,7 @@ using Catch::Contains;
 
 namespace {
 
-const std::vector<std::string> hosts = {"a", "b", "c"};
+const std::vector<std::string> three_hosts = {"a", "b", "c"};
 
 // Ranks whose steps take 10 ms each, but for one kind of work on one rank.
 class Ranks {
@@ -20,7 +20,7 @@ class Ranks {
         spent_[r].phases[half] += 0.005 * steps;
       if (r == slow_rank) spent_[r].phases[phase] += extra_s * steps;
     }
-    return stragglers_.look(spent_, hosts);
+    return stragglers_.look(spent_, three_hosts);
   }
 
  private:

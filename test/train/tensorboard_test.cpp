@@ -1,11 +1,14 @@
 #include "ringtrain/train/tensorboard.hpp"
 
+#include <fmt/core.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 
 #include "events.pb.h"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/tfrecord_frame.hpp"
+#include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -39,8 +42,6 @@ struct Folder {
     return all;
   }
 };
-
-void no_warning(std::string_view text) { FAIL("warned: " << text); }
 
 float value_of(const Event& event, const std::string& tag) {
   for (const events::Value& value : event.summary().value())

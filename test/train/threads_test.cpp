@@ -30,7 +30,7 @@ std::vector<Cpu> plain_cpus(int count) {
   return cpus;
 }
 
-ThreadPlan plan_of(const std::vector<Cpu>& cpus, int rank, int ranks) {
+ThreadPlan thread_plan(const std::vector<Cpu>& cpus, int rank, int ranks) {
   Place place;
   place.cpus = cpus;
   place.local_rank = rank;
@@ -97,7 +97,7 @@ std::string output_of(const std::string& command) {
 }  // namespace
 
 TEST_CASE("threads: one rank has the whole host") {
-  const ThreadPlan plan = plan_of(plain_cpus(2), 0, 1);
+  const ThreadPlan plan = thread_plan(plain_cpus(2), 0, 1);
 
   CHECK(plan.threads == 2);
   CHECK(plan.cpus == Ids{0, 1});
@@ -107,18 +107,18 @@ TEST_CASE("threads: one rank has the whole host") {
 }
 
 TEST_CASE("threads: ranks share the host in equal parts that do not overlap") {
-  CHECK(plan_of(plain_cpus(2), 0, 2).cpus == Ids{0});
-  CHECK(plan_of(plain_cpus(2), 1, 2).cpus == Ids{1});
-  CHECK(plan_of(plain_cpus(2), 1, 2).threads == 1);
-  CHECK(plan_of(plain_cpus(8), 1, 2).cpus == Ids{4, 5, 6, 7});
-  CHECK(plan_of(plain_cpus(2), 1, 2).text ==
+  CHECK(thread_plan(plain_cpus(2), 0, 2).cpus == Ids{0});
+  CHECK(thread_plan(plain_cpus(2), 1, 2).cpus == Ids{1});
+  CHECK(thread_plan(plain_cpus(2), 1, 2).threads == 1);
+  CHECK(thread_plan(plain_cpus(8), 1, 2).cpus == Ids{4, 5, 6, 7});
+  CHECK(thread_plan(plain_cpus(2), 1, 2).text ==
         "threads: 1 a rank on cpu 1 (2 cpus, 2 ranks on this host), wait policy active");
 }
 
 TEST_CASE("threads: a remainder of cores serves loaders, not one fast rank") {
   Ids all;
   for (int rank = 0; rank < 3; ++rank) {
-    const ThreadPlan plan = plan_of(plain_cpus(8), rank, 3);
+    const ThreadPlan plan = thread_plan(plain_cpus(8), rank, 3);
     CHECK(plan.threads == 2);
     all.insert(all.end(), plan.cpus.begin(), plan.cpus.end());
   }
@@ -127,7 +127,7 @@ TEST_CASE("threads: a remainder of cores serves loaders, not one fast rank") {
 }
 
 TEST_CASE("threads: more ranks than cores share them all, without spinning") {
-  const ThreadPlan plan = plan_of(plain_cpus(2), 3, 4);
+  const ThreadPlan plan = thread_plan(plain_cpus(2), 3, 4);
 
   CHECK(plan.threads == 1);
   CHECK(plan.cpus == Ids{0, 1});
@@ -140,7 +140,7 @@ TEST_CASE("threads: a core is given whole and gets one compute thread") {
   std::vector<Cpu> cpus;
   for (int id = 0; id < 8; ++id) cpus.push_back({id, id % 4, 0});
 
-  const ThreadPlan plan = plan_of(cpus, 1, 2);
+  const ThreadPlan plan = thread_plan(cpus, 1, 2);
 
   CHECK(plan.threads == 2);
   CHECK(plan.cpus == Ids{2, 3, 6, 7});
@@ -151,8 +151,8 @@ TEST_CASE("threads: a rank's cores are on one package where cpus alternate betwe
   std::vector<Cpu> cpus;
   for (int id = 0; id < 8; ++id) cpus.push_back({id, id, id % 2});
 
-  CHECK(plan_of(cpus, 0, 2).cpus == Ids{0, 2, 4, 6});
-  CHECK(plan_of(cpus, 1, 2).cpus == Ids{1, 3, 5, 7});
+  CHECK(thread_plan(cpus, 0, 2).cpus == Ids{0, 2, 4, 6});
+  CHECK(thread_plan(cpus, 1, 2).cpus == Ids{1, 3, 5, 7});
 }
 
 TEST_CASE("threads: where the launcher was told to put ranks, its choice stays") {
@@ -196,8 +196,8 @@ TEST_CASE("threads: what is asked for is done, and said") {
 }
 
 TEST_CASE("threads: a place without cpus or rank is refused") {
-  CHECK_THROWS_AS(plan_of({}, 0, 1), Error);
-  CHECK_THROWS_AS(plan_of(plain_cpus(2), 2, 2), Error);
+  CHECK_THROWS_AS(thread_plan({}, 0, 1), Error);
+  CHECK_THROWS_AS(thread_plan(plain_cpus(2), 2, 2), Error);
 }
 
 TEST_CASE("place: each launcher's local rank is understood") {

@@ -21,6 +21,8 @@ struct TensorInfo {
 std::uint64_t element_count(const TensorInfo& tensor);
 /// `name [64,3,7,7]`
 std::string describe(const TensorInfo& tensor);
+/// Whether it holds the average of a weight or statistic over the steps.
+inline bool is_average(const TensorInfo& tensor) { return tensor.name.starts_with("ema/"); }
 
 /// Where a tensor lies in the trainer's flat buffers: floats `offset` .. of buffer `buffer`.
 struct TensorPlace {

@@ -9,8 +9,8 @@ using dnnl::memory;
 
 // One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
 // each step reorders from or into the flat buffer, through scratch memory that is still in cache.
-struct Geometry {
-  Geometry(const Window& window, const Tensor& x, const Tensor& y)
+struct ConvolutionGeometry {
+  ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y)
       : source(desc_of(x)),
         destination(desc_of(y)),
         strides{window.stride_y, window.stride_x},
@@ -38,7 +38,7 @@ constexpr auto direct = Algorithm::convolution_direct, winograd = Algorithm::con
 constexpr int fewest_for_activations = 32, fewest_for_weights = 64;
 constexpr std::size_t most_winograd_scratch = std::size_t{256} << 20;
 
-bool suits_winograd(const Geometry& g, const Window& w, int fewest_channels) {
+bool suits_winograd(const ConvolutionGeometry& g, const Window& w, int fewest_channels) {
   const auto channels = std::min(g.flat.data.dims[0], g.flat.data.dims[1]);
   return w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 &&
          channels >= fewest_channels;
@@ -55,8 +55,8 @@ auto fastest(bool try_winograd, Make make) {
 }
 
 // Empty only where there is no Winograd kernel.
-dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, Algorithm algorithm,
-                                                       bool bias, bool relu,
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry& g,
+                                                       Algorithm algorithm, bool bias, bool relu,
                                                        const dnnl::engine& engine) {
   constexpr auto training = dnnl::prop_kind::forward_training;
   const auto desc =
@@ -76,8 +76,8 @@ dnnl::convolution_forward::primitive_desc forward_desc(const Geometry& g, Algori
 // A backward step's descriptor; oneDNN wants that of the forward step as a hint.
 template <class Primitive>
 typename Primitive::primitive_desc backward_desc(const typename Primitive::desc& desc,
-                                                 const Geometry& g, Algorithm algorithm, bool bias,
-                                                 const dnnl::engine& engine) {
+                                                 const ConvolutionGeometry& g, Algorithm algorithm,
+                                                 bool bias, const dnnl::engine& engine) {
   const auto forward = forward_desc(g, algorithm, bias, false, engine);
   if (!forward) return {};
   return {desc, attributes(), engine, forward, algorithm == winograd};
@@ -86,7 +86,7 @@ typename Primitive::primitive_desc backward_desc(const typename Primitive::desc&
 // A step's weights, in the format that oneDNN chose for it, in scratch memory.
 class Weights {
  public:
-  Weights(const memory::desc& chosen, const Geometry& g, float* flat, Planner& planner)
+  Weights(const memory::desc& chosen, const ConvolutionGeometry& g, float* flat, Planner& planner)
       : planner_(planner), place_(planner.scratch(chosen.get_size())) {
     memory::desc unpadded = chosen;  // the same bytes; what is beyond the flat ones is padding
     unpadded.data.dims[1] = g.flat.data.dims[1];
@@ -113,7 +113,7 @@ class Weights {
 
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
-  const Geometry g(step.window, x, y);
+  const ConvolutionGeometry g(step.window, x, y);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
         return forward_desc(g, algorithm, step.b.has_value(), step.relu, planner.engine());
@@ -135,7 +135,7 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
 Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   using Primitive = dnnl::convolution_backward_data;
   const Tensor &dx = planner.tensor(step.dx), &dy = planner.tensor(step.dy);
-  const Geometry g(step.window, dx, dy);
+  const ConvolutionGeometry g(step.window, dx, dy);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
         return backward_desc<Primitive>(
@@ -157,7 +157,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   using Primitive = dnnl::convolution_backward_weights;
   const Tensor &x = planner.tensor(step.x), &dy = planner.tensor(step.dy);
-  const Geometry g(step.window, x, dy);
+  const ConvolutionGeometry g(step.window, x, dy);
   const auto operation = [&](Algorithm algorithm) {
     return step.b ? Primitive::desc(algorithm, g.source, g.any, g.bias, g.destination, g.strides,
                                     g.before, g.after)

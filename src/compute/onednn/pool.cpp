@@ -7,8 +7,8 @@ using dnnl::memory;
 constexpr auto maximum = dnnl::algorithm::pooling_max;
 constexpr auto average = dnnl::algorithm::pooling_avg_exclude_padding;
 
-struct Geometry {
-  explicit Geometry(const Window& w)
+struct PoolGeometry {
+  explicit PoolGeometry(const Window& w)
       : kernel{w.height, w.width},
         strides{w.stride_y, w.stride_x},
         before{w.top, w.left},
@@ -19,7 +19,7 @@ struct Geometry {
 dnnl::pooling_forward::primitive_desc forward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& x, const Tensor& y,
     const dnnl::engine& engine, dnnl::prop_kind purpose = dnnl::prop_kind::forward_training) {
-  const Geometry g(window);
+  const PoolGeometry g(window);
   return {{purpose, kind, desc_of(x), desc_of(y), g.strides, g.kernel, g.before, g.after},
           attributes(),
           engine};
@@ -28,7 +28,7 @@ dnnl::pooling_forward::primitive_desc forward_desc(
 dnnl::pooling_backward::primitive_desc backward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& dx, const Tensor& dy,
     const dnnl::engine& engine, const dnnl::pooling_forward::primitive_desc& forward) {
-  const Geometry g(window);
+  const PoolGeometry g(window);
   return {{kind, desc_of(dx), desc_of(dy), g.strides, g.kernel, g.before, g.after},
           attributes(),
           engine,

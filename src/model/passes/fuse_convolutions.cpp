@@ -219,9 +219,9 @@ bool reduce_in(Schedule& schedule, std::size_t at, const Uses& uses, const Suppo
   return uses.writer[dy] > uses.writer[skip] ? first() || second() : second() || first();
 }
 
-using Fusion = bool (*)(Schedule&, std::size_t at, const Uses&, const Supports&);
+using ForwardFusion = bool (*)(Schedule&, std::size_t at, const Uses&, const Supports&);
 
-bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
+bool fuse_next(Schedule& schedule, ForwardFusion fusion, const Supports& supports) {
   const Uses uses(schedule);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s)
     if (fusion(schedule, s, uses, supports)) return true;
@@ -231,10 +231,10 @@ bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
 }  // namespace
 
 Schedule fuse_convolutions(Schedule schedule, const Supports& supports) {
-  for (const Fusion fusion :
+  for (const ForwardFusion fusion :
        {scale_residual, sum_in_convolution, sum_slices_in_convolution, activate_in_convolution,
         reduce_in<ConvolutionInputGradient>, reduce_in<MaxPoolBackward>})
-    while (fuse_one(schedule, fusion, supports)) {
+    while (fuse_next(schedule, fusion, supports)) {
     }
   return schedule;
 }

@@ -26,7 +26,7 @@ Model imagenet_resnet(int classes) {
   return make_imagenet_resnet(depth, classes);
 }
 
-constexpr Entry entries[] = {
+constexpr Entry models[] = {
     {"mlp", 10, make_mlp},
     {"cifar10_cnn", 10, make_cifar10_cnn},
     {"resnet20", 10, cifar_resnet<20>},
@@ -42,8 +42,8 @@ constexpr Entry entries[] = {
 };
 
 const Entry& entry(const std::string& name) {
-  const auto* found = std::ranges::find(entries, name, &Entry::name);
-  if (found != std::end(entries)) return *found;
+  const auto* found = std::ranges::find(models, name, &Entry::name);
+  if (found != std::end(models)) return *found;
   throw Error(Exit::usage, "--model " + name,
               fmt::format("no such model; did you mean {}? `train --model list` shows all",
                           nearest(name, model_names())));
@@ -53,7 +53,7 @@ const Entry& entry(const std::string& name) {
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const Entry& e : entries) names.emplace_back(e.name);
+  for (const Entry& e : models) names.emplace_back(e.name);
   return names;
 }
 

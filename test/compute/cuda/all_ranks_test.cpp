@@ -19,7 +19,7 @@ namespace {
 
 constexpr int images[] = {4, 3};
 
-Graph network() {
+Graph norm_network() {
   const Initialiser initial{Initialiser::Kind::normal, 0.3};
   GraphBuilder g;
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
@@ -36,14 +36,14 @@ Graph network() {
   return std::move(g).finish();
 }
 
-struct Outcome {
+struct RankOutcome {
   std::vector<float> gradients, batch_statistics;
 };
 
 // The running statistics are zero: so are the points that the reference's distances start from, and
 // it hands in what a GPU does.
-Outcome run(Backend& backend, const Batch& batch, const Program::SumOverRanks& sum) {
-  const Graph graph = network();
+RankOutcome run(Backend& backend, const Batch& batch, const Program::SumOverRanks& sum) {
+  const Graph graph = norm_network();
   const auto weights = some_parameters(graph);
   Memory& memory = backend.memory();
   const Buffer parameters = memory.allocate(graph.parameter_count()),
@@ -59,8 +59,8 @@ Outcome run(Backend& backend, const Batch& batch, const Program::SumOverRanks& s
           BatchNorms::all_ranks),
       {parameters, gradients, statistics, batch_statistics}, 7);
   program->run(batch, 1. / 7, nullptr, sum);
-  Outcome o{std::vector<float>(graph.parameter_count()),
-            std::vector<float>(graph.statistic_count())};
+  RankOutcome o{std::vector<float>(graph.parameter_count()),
+                std::vector<float>(graph.statistic_count())};
   memory.read(gradients, o.gradients);
   memory.read(batch_statistics, o.batch_statistics);
   return o;
@@ -73,7 +73,7 @@ TEST_CASE("cuda: a rank's gradients and statistics are the reference's, over all
   const Batch parts[] = {part_of_batch(whole, 0, images[0]),
                          part_of_batch(whole, images[0], images[1])};
   RankThreads all(2);
-  Outcome expected[2];
+  RankOutcome expected[2];
   {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < 2; ++rank)
@@ -93,7 +93,7 @@ TEST_CASE("cuda: a rank's gradients and statistics are the reference's, over all
   }
 
   std::size_t calls = 0;
-  const Outcome actual = run(*gpu, parts[rank], [&](View values) {
+  const RankOutcome actual = run(*gpu, parts[rank], [&](View values) {
     const View other = others.at(calls++);
     REQUIRE(values.size() == other.size());
     cuda::kernels::accumulate(values.size(), other.data(), values.data(),

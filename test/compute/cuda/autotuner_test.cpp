@@ -16,10 +16,10 @@ using namespace ringtrain::cuda;
 
 namespace {
 
-constexpr TensorId x = 0, dy = 1;
 constexpr std::size_t any_workspace = std::size_t(1) << 30;
 
 Request asked() {
+  constexpr TensorId x = 0, dy = 1;
   Schedule s;
   s.tensors = {{2, 7, 5, 24}, {2, 7, 5, 16}};
   s.parameters = 3 * 3 * 24 * 16;

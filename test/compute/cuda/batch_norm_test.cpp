@@ -1,4 +1,5 @@
 // The pieces of BatchNorm, on whole tensors, against the steps of the reference.
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/batch_norm_work.hpp"
 #include "support/kernel_case.hpp"
 
@@ -6,8 +7,6 @@ using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
 
 namespace {
-
-enum : VectorId { sums, scale, bias, mean, inverse, g_scale, x_scale, shift, last_vector };
 
 /// Two gamma and beta, and the vectors of a BatchNorm, for kernels and reference.
 struct Norm {
@@ -67,7 +66,7 @@ struct Narrow {
       : scales(element, channels), biases(element, channels), expected_(element, channels) {}
   /// They are what the fp32 ones round to, exactly.
   void check(const Norm& n) {
-    CHECK(scales.read() == rounded(n.vectors[scale]));
+    CHECK(scales.read() == rounded(n.vectors[norm_scale]));
     CHECK(biases.read() == rounded(n.vectors[bias]));
   }
 
@@ -79,9 +78,8 @@ struct Narrow {
   DeviceTensor expected_;
 };
 
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
-int any_channels() { return GENERATE(1, 3, 8, 17, 64, 264); }
-Shape any_shape() { return {GENERATE(1, 3), 19, 17, any_channels()}; }
+int any_norm_channels() { return GENERATE(1, 3, 8, 17, 64, 264); }
+Shape any_shape() { return {GENERATE(1, 3), 19, 17, any_norm_channels()}; }
 
 }  // namespace
 
@@ -93,7 +91,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
   Norm n(element, s, with_gamma, 1, 1, [](double v) { return 2 * v + 1; });
   Narrow narrow(element, n.channels);
   BatchNormFinalize step{sums,   s.pixels(), n.used_gamma, n.beta, {0, 2 * n.channels},
-                         1e-3f,  unbiased,   scale,        bias,   mean,
+                         1e-3f,  unbiased,   norm_scale,   bias,   mean,
                          inverse};
   const BatchNormFinalizeOperands o{n.channels,
                                     s.pixels(),
@@ -103,7 +101,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
                                     1e-3f,
                                     unbiased,
                                     n.statistics.data(),
-                                    n.vectors[scale].data(),
+                                    n.vectors[norm_scale].data(),
                                     n.vectors[bias].data(),
                                     n.vectors[mean].data(),
                                     n.vectors[inverse].data(),
@@ -115,7 +113,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
     work::batch_norm_statistics(element, s.pixels(), n.channels, n.c[0], 0, n.vectors[sums].data(),
                                 n.workspace.data(), queue);
   });
-  run_twice({bytes_of_values(n.vectors[scale]), bytes_of_values(n.vectors[bias]),
+  run_twice({bytes_of_values(n.vectors[norm_scale]), bytes_of_values(n.vectors[bias]),
              bytes_of_values(n.statistics), narrow.scales.bytes(), narrow.biases.bytes()},
             [&](auto& queue) { work::batch_norm_finalize(o, queue); });
   reference::run(BatchNormStatistics{0, sums}, n.c.state);
@@ -123,7 +121,7 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
   std::ranges::copy(n.vectors[sums], n.c.state.vectors[sums].begin());
   reference::run(step, n.c.state);
 
-  for (const VectorId id : {scale, bias, mean, inverse}) n.check_vector(id);
+  for (const VectorId id : {norm_scale, bias, mean, inverse}) n.check_vector(id);
   CHECK(relative_norm(n.statistics, n.c.state.batch_statistics) < 1e-5);
   narrow.check(n);
 }
@@ -138,7 +136,7 @@ TEST_CASE("cuda kernels: BatchNorm is applied as by the reference, in all its fu
   n.fill_vectors();
   const TensorId y = in_place ? 0 : 2;
   const bool scaled = residual == 2;
-  const Activation how{scale,
+  const Activation how{norm_scale,
                        bias,
                        residual ? 1 : no_tensor,
                        scaled ? x_scale : no_vector,
@@ -150,7 +148,7 @@ TEST_CASE("cuda kernels: BatchNorm is applied as by the reference, in all its fu
                                  n.c[0],
                                  n.c[y],
                                  n.channels,
-                                 n.vectors[scale].data(),
+                                 n.vectors[norm_scale].data(),
                                  n.vectors[bias].data(),
                                  n.c[how.residual],
                                  scaled ? n.vectors[x_scale].data() : nullptr,
@@ -176,7 +174,7 @@ TEST_CASE("cuda kernels: BatchNorm is applied into a slice of a wider tensor") {
                                  n.c[0],
                                  first,
                                  std::size_t(wide.channels),
-                                 n.vectors[scale].data(),
+                                 n.vectors[norm_scale].data(),
                                  n.vectors[bias].data(),
                                  nullptr,
                                  nullptr,
@@ -184,7 +182,8 @@ TEST_CASE("cuda kernels: BatchNorm is applied into a slice of a wider tensor") {
                                  true};
 
   run_twice({all.bytes()}, [&](auto& queue) { work::batch_norm_apply(o, queue); });
-  reference::run(BatchNormApply{0, 1, {.scale = scale, .bias = bias, .relu = true}}, n.c.state);
+  reference::run(BatchNormApply{0, 1, {.scale = norm_scale, .bias = bias, .relu = true}},
+                 n.c.state);
 
   std::vector<double> slice;
   const auto values = all.read();
@@ -217,7 +216,7 @@ TEST_CASE("cuda kernels: BatchNorm's backward agrees with the reference, in all 
                           n.used_gamma,
                           n.beta,
                           s.pixels(),
-                          scale,
+                          norm_scale,
                           bias,
                           mean,
                           inverse,
@@ -234,7 +233,7 @@ TEST_CASE("cuda kernels: BatchNorm's backward agrees with the reference, in all 
                                                n.c[how.y],
                                                n.c[written],
                                                relu,
-                                               n.vectors[scale].data(),
+                                               n.vectors[norm_scale].data(),
                                                n.vectors[bias].data(),
                                                n.vectors[mean].data(),
                                                n.vectors[inverse].data(),
@@ -268,8 +267,8 @@ TEST_CASE("cuda kernels: a reduction that writes no gradient only sums") {
   Norm n(Element::fp16, s, true, 2, 2);
   n.fill_vectors();
   const auto none = static_cast<void*>(nullptr);
-  const BatchNormSums how{0,     no_tensor, no_tensor, no_tensor, false,   n.gamma, n.beta, 30,
-                          scale, bias,      mean,      inverse,   g_scale, x_scale, shift};
+  const BatchNormSums how{0,          no_tensor, no_tensor, no_tensor, false,   n.gamma, n.beta, 30,
+                          norm_scale, bias,      mean,      inverse,   g_scale, x_scale, shift};
 
   run_twice({bytes_of_values(n.gradients)}, [&](auto& queue) {
     work::batch_norm_backward_reduce({Element::fp16,
@@ -282,7 +281,7 @@ TEST_CASE("cuda kernels: a reduction that writes no gradient only sums") {
                                       none,
                                       none,
                                       false,
-                                      n.vectors[scale].data(),
+                                      n.vectors[norm_scale].data(),
                                       n.vectors[bias].data(),
                                       n.vectors[mean].data(),
                                       n.vectors[inverse].data(),
@@ -302,7 +301,7 @@ TEST_CASE("cuda kernels: a reduction that writes no gradient only sums") {
 
 TEST_CASE("cuda kernels: BatchNorm in evaluation agrees with the reference") {
   const Element element = any_element();
-  const Shape s{2, 5, 3, any_channels()};
+  const Shape s{2, 5, 3, any_norm_channels()};
   const bool with_gamma = GENERATE(false, true), relu = GENERATE(false, true);
   CAPTURE(element, s.channels, with_gamma, relu);
   Norm n(element, s, with_gamma, 3, 2);
@@ -315,11 +314,11 @@ TEST_CASE("cuda kernels: BatchNorm in evaluation agrees with the reference") {
 
   n.c.check(step, {2}, [&](auto& queue) {
     work::batch_norm_evaluation({n.channels, n.statistics.data(), n.gamma_values(), n.beta_values(),
-                                 step.epsilon, n.vectors[scale].data(), n.vectors[bias].data(),
+                                 step.epsilon, n.vectors[norm_scale].data(), n.vectors[bias].data(),
                                  element, narrow.scales.data(), narrow.biases.data()},
                                 queue);
     work::batch_norm_apply(
-        {element, s.pixels(), n.channels, n.c[0], n.c[2], n.channels, n.vectors[scale].data(),
+        {element, s.pixels(), n.channels, n.c[0], n.c[2], n.channels, n.vectors[norm_scale].data(),
          n.vectors[bias].data(), n.c[1], nullptr, nullptr, relu},
         queue);
   });
@@ -335,7 +334,7 @@ TEST_CASE("cuda kernels: scale and bias are copied only where wanted") {
                                 nullptr,
                                 n.beta_values(),
                                 1,
-                                n.vectors[scale].data(),
+                                n.vectors[norm_scale].data(),
                                 n.vectors[bias].data()};
 
   work::batch_norm_evaluation(o, queue);
@@ -343,7 +342,7 @@ TEST_CASE("cuda kernels: scale and bias are copied only where wanted") {
   o.narrow_bias = copy.data();
   work::batch_norm_evaluation(o, queue);
 
-  CHECK(n.vectors[scale] == std::vector<float>(3, 1));
+  CHECK(n.vectors[norm_scale] == std::vector<float>(3, 1));
   CHECK(copy.read()[2] == Approx(n.beta_values()[2]).epsilon(1e-3));
 }
 

@@ -1,16 +1,10 @@
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/channels_work.hpp"
 #include "compute/cuda/kernels/elementwise_work.hpp"
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
-
-namespace {
-
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
-int any_channels() { return GENERATE(1, 3, 8, 17, 64); }
-
-}  // namespace
 
 TEST_CASE("cuda kernels: ReLU and sums agree with the reference") {
   const Element element = any_element();

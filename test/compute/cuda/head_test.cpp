@@ -1,6 +1,7 @@
 // The head of the summed buffer against the host's.
 #include <limits>
 
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/head_work.hpp"
 #include "compute/cuda/kernels/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
@@ -8,17 +9,6 @@
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
-
-namespace {
-
-std::vector<float> random_floats(std::size_t count, std::uint64_t stream) {
-  Philox random(stream, Purpose::initialise);
-  std::vector<float> values(count);
-  for (float& v : values) v = static_cast<float>(random.normal());
-  return values;
-}
-
-}  // namespace
 
 TEST_CASE("cuda kernels: the head of a step is the host's") {
   const std::size_t statistics = GENERATE(0, 1, 15, 16, 17, 600);

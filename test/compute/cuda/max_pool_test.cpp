@@ -1,17 +1,17 @@
 // Max pools with the BatchNorm before them, against the steps of the reference.
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/max_pool_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/stored_form.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
 
 namespace {
 
-enum : VectorId { scale, bias, mean, inverse, g_scale, x_scale, shift, last_vector };
 enum : TensorId { x, skip, activated, dy, dy2, y, dx, g, last_tensor };
 
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
-Window any_window() {
+Window any_max_window() {
   return GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2},
                   Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{7, 8, 1, 1},
                   Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3}, Window{1, 2, 3, 3},
@@ -19,29 +19,24 @@ Window any_window() {
                   Window{7, 8, 1, 1, 0, 0, 0, 1});
 }
 
-Shape after(const Window& w, const Shape& x) {
-  return {x.batch, (x.height + w.top + w.bottom - w.height) / w.stride_y + 1,
-          (x.width + w.left + w.right - w.width) / w.stride_x + 1, x.channels};
-}
-
 /// A pool of a BatchNorm's output, for kernels and reference. All numbers are few and exact in 16
 /// bits, so that windows have several maxima, and the same ones in any precision.
 struct Pool {
   PoolOperands pool;
-  Activation how{scale, bias, no_tensor, no_vector, no_vector, true};
+  Activation how{norm_scale, bias, no_tensor, no_vector, no_vector, true};
   KernelCase c;
   std::vector<float> parameters, gradients, workspace;
   std::vector<std::vector<float>> vectors;
 
   Pool(Element element, const Window& window, const Shape& shape)
-      : pool{element, window, shape, after(window, shape)},
+      : pool{element, window, shape, result_of(window, shape, shape.channels)},
         c(element, schedule(shape, pool.y_shape), y, [](double v) { return std::round(2 * v); }),
         parameters(2 * shape.channels),
         gradients(2 * shape.channels),
         workspace(sums_workspace(work::max_pool_tiles(pool), shape.channels, 2) / sizeof(float)),
         vectors(last_vector, std::vector<float>(shape.channels)) {
     for (int channel = 0; channel < shape.channels; ++channel) {
-      set(scale, channel, channel % 2 ? 0.5f : -0.25f);
+      set(norm_scale, channel, channel % 2 ? 0.5f : -0.25f);
       set(bias, channel, static_cast<float>(channel % 3) - 0.5f);
       set(mean, channel, static_cast<float>(channel % 5) * 0.5f);
       set(inverse, channel, 0.75f);
@@ -58,7 +53,9 @@ struct Pool {
     schedule.parameters = 2 * image.channels;
     return schedule;
   }
-  PoolPrologue prologue() const { return {vectors[scale].data(), vectors[bias].data(), how.relu}; }
+  PoolPrologue prologue() const {
+    return {vectors[norm_scale].data(), vectors[bias].data(), how.relu};
+  }
   BatchNormSums sums(bool relu, TensorId mask, TensorId more) const {
     const std::size_t channels = c.channels(x);
     return {x,
@@ -69,7 +66,7 @@ struct Pool {
             ParameterRange{0, channels},
             {channels, channels},
             100,
-            scale,
+            norm_scale,
             bias,
             mean,
             inverse,
@@ -88,7 +85,7 @@ struct Pool {
             c[how.y],
             c[how.g],
             how.relu,
-            vectors[scale].data(),
+            vectors[norm_scale].data(),
             vectors[bias].data(),
             vectors[mean].data(),
             vectors[inverse].data(),
@@ -106,7 +103,7 @@ struct Pool {
 
 TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, with ties") {
   const Element element = any_element();
-  const Window window = any_window();
+  const Window window = any_max_window();
   const int channels = GENERATE(1, 3, 8, 17, 64), batch = GENERATE(1, 3);
   const bool activates = GENERATE(false, true), relu = GENERATE(false, true), two = GENERATE(0, 1);
   CAPTURE(element, window.height, window.stride_y, window.top, channels, batch, activates, two);
@@ -128,7 +125,7 @@ TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, w
 
 TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm before it") {
   const Element element = any_element();
-  const Window window = any_window();
+  const Window window = any_max_window();
   const int channels = GENERATE(3, 8, 17), batch = GENERATE(1, 3);
   const bool relu = GENERATE(false, true), skips = GENERATE(0, 1), by_y = GENERATE(0, 1);
   const bool activates = GENERATE(false, true);

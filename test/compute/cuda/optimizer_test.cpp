@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
 
@@ -15,13 +16,6 @@ constexpr std::size_t size = 2500;  // several blocks, the last in part
 constexpr float loss_scale = 1024;
 constexpr double gradient_scale = 0.5;
 constexpr std::size_t most_blocks = work::most_update_blocks;
-
-std::vector<float> random_floats(std::size_t count, std::uint64_t stream) {
-  Philox random(stream, Purpose::initialise);
-  std::vector<float> values(count);
-  for (float& v : values) v = static_cast<float>(random.normal());
-  return values;
-}
 
 // On the heap, where a GPU sees it.
 std::unique_ptr<UpdateState> fresh_state(float scale) {

@@ -1,22 +1,13 @@
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/lrn_work.hpp"
 #include "compute/cuda/kernels/pool_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/stored_form.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
 
 namespace {
-
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
-int any_channels() { return GENERATE(1, 3, 8, 17, 64); }
-
-int extent(int in, int before, int after, int kernel, int stride) {
-  return (in + before + after - kernel) / stride + 1;
-}
-Shape after(const Window& w, const Shape& x) {
-  return {x.batch, extent(x.height, w.top, w.bottom, w.height, w.stride_y),
-          extent(x.width, w.left, w.right, w.width, w.stride_x), x.channels};
-}
 
 // x, a y and dy are the first tensors; the others are results.
 void check_averages(KernelCase& c, const PoolOperands& o) {
@@ -27,7 +18,7 @@ void check_averages(KernelCase& c, const PoolOperands& o) {
 }
 
 // On an image of 6 x 8. The last ones are nearly a window that covers it all, once.
-Window any_window() {
+Window any_average_window() {
   return GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2},
                   Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{6, 8, 1, 1},
                   Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3}, Window{1, 2, 3, 3},
@@ -41,10 +32,10 @@ Window any_window() {
 
 TEST_CASE("cuda kernels: average pools agree with the reference, with padding on one side") {
   const Element element = any_element();
-  const Window window = any_window();
+  const Window window = any_average_window();
   const int channels = any_channels(), batch = GENERATE(1, 3);
   CAPTURE(element, window.height, window.stride_y, window.top, channels, batch);
-  const Shape x{batch, 6, 8, channels}, y = after(window, x);
+  const Shape x{batch, 6, 8, channels}, y = result_of(window, x, x.channels);
   KernelCase c(element, {x, y, y, x}, 2);
 
   check_averages(c, {element, window, x, y});
@@ -55,7 +46,7 @@ TEST_CASE("cuda kernels: average pools take tensors that are aligned to their el
   const Window window = GENERATE(Window{3, 3, 2, 2}, Window{6, 8, 1, 1});
   const TensorId moved = GENERATE(0, 1, 2, 3);
   CAPTURE(element, window.height, moved);
-  const Shape x{2, 6, 8, 16}, y = after(window, x);
+  const Shape x{2, 6, 8, 16}, y = result_of(window, x, x.channels);
   KernelCase c(element, {x, y, y, x}, 2);
   c.misalign(moved);
 

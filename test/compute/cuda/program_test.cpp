@@ -20,7 +20,7 @@ namespace {
 constexpr int batch_size = 6;
 constexpr double sample_weight = 1. / batch_size;
 
-struct Outcome {
+struct NetworkOutcome {
   StepResult result;
   std::vector<double> gradients, batch_statistics;
 };
@@ -53,7 +53,7 @@ std::vector<double> calm_parameters(const Graph& graph) {
   return values;
 }
 
-Outcome run_reference(const Graph& graph, Mode mode, const Batch& batch) {
+NetworkOutcome run_reference(const Graph& graph, Mode mode, const Batch& batch) {
   const Schedule schedule = make_schedule(
       graph, batch_size, mode, 0.1f, [](const Schedule&, const Step&) { return false; }, false);
   reference::State state(schedule, 7);
@@ -85,7 +85,8 @@ struct Buffered {
   Buffer parameters, gradients, statistics, batch_statistics;
 };
 
-Outcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch& batch, bool fuse) {
+NetworkOutcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch& batch,
+                       bool fuse) {
   const Buffered b(graph, backend.memory());
   const Schedule schedule = make_schedule(
       graph, batch_size, mode, 0.1f,
@@ -101,8 +102,8 @@ Outcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch&
   return {result, b.read(b.gradients), b.read(b.batch_statistics)};
 }
 
-Outcome run_gpu(const Graph& graph, Mode mode, const GpuSettings& settings, const Batch& batch,
-                bool fuse) {
+NetworkOutcome run_gpu(const Graph& graph, Mode mode, const GpuSettings& settings,
+                       const Batch& batch, bool fuse) {
   return run_gpu(graph, mode, *make_gpu_backend(settings), batch, fuse);
 }
 
@@ -169,7 +170,7 @@ Graph operands_given_twice() {
 }
 
 // Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
-Graph network(const std::string& name) {
+Graph network_of(const std::string& name) {
   if (name == "small") return small_network();
   if (name == "branches") return blocks_of_branches();
   if (name == "operands") return operands_given_twice();
@@ -183,7 +184,7 @@ struct Errors {
   double loss, gradients, batch_statistics;
 };
 
-Errors errors_of(const Outcome& actual, const Outcome& exact) {
+Errors errors_of(const NetworkOutcome& actual, const NetworkOutcome& exact) {
   return {std::abs(actual.result.loss / exact.result.loss - 1),
           relative_norm(actual.gradients, exact.gradients),
           relative_norm(actual.batch_statistics, exact.batch_statistics)};
@@ -193,15 +194,15 @@ Errors errors_of(const Outcome& actual, const Outcome& exact) {
 // may round elsewhere, but not be much worse than one whose every kernel is tested alone.
 void check_agrees(const std::string& name, Mode mode, const GpuSettings& settings) {
   const Element element = settings.element;
-  const Graph graph = network(name);
+  const Graph graph = network_of(name);
   const Shape image = graph.tensors[graph.nodes[0].output];
   const Batch batch = random_batch(batch_size, image.height, image.width, image.channels, 10);
   host_gpu::set_seed(3);
 
-  const Outcome fused = run_gpu(graph, mode, settings, batch, true);
-  const Outcome apart = run_gpu(graph, mode, settings, batch, false);
+  const NetworkOutcome fused = run_gpu(graph, mode, settings, batch, true);
+  const NetworkOutcome apart = run_gpu(graph, mode, settings, batch, false);
 
-  const Outcome exact = run_reference(graph, mode, batch);
+  const NetworkOutcome exact = run_reference(graph, mode, batch);
   const Errors error = errors_of(fused, exact), other = errors_of(apart, exact);
   const double least = element == Element::fp32 ? 1e-5 : element == Element::fp16 ? 0.01 : 0.08;
   CAPTURE(error.loss, other.loss, error.gradients, other.gradients);
@@ -263,7 +264,7 @@ TEST_CASE("cuda program: engines are timed before the first step, once and for l
     return run_gpu(graph, Mode::training, backend, batch, true);
   };
   const auto plain = make_gpu_backend(settings);
-  const Outcome expected = run(*plain);
+  const NetworkOutcome expected = run(*plain);
   const std::size_t engines_a_step = host_gpu::counts().engines;
   // The later the proposal, the faster.
   host_gpu::set_engine_time([](const std::string&, std::size_t place) {
@@ -272,7 +273,7 @@ TEST_CASE("cuda program: engines are timed before the first step, once and for l
   settings.autotune = true;
 
   const auto tuned = make_gpu_backend(settings);
-  const Outcome outcome = run(*tuned);
+  const NetworkOutcome outcome = run(*tuned);
   const GpuEngines engines = tuned->engines();
 
   CHECK(outcome.gradients == expected.gradients);  // all engines are the same loops

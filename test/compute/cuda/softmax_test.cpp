@@ -1,3 +1,4 @@
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/softmax_work.hpp"
 #include "support/kernel_case.hpp"
 
@@ -53,8 +54,6 @@ struct Head {
     CHECK(totals[0].top5 - 5 == expected.top5);
   }
 };
-
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
 
 }  // namespace
 

@@ -17,7 +17,7 @@ Shape after(const Window& w, const Shape& x, int channels) {
           extent(x.width, w.left, w.right, w.width, w.stride_x), channels};
 }
 
-const std::optional<ParameterRange> none;
+const std::optional<ParameterRange> no_parameters;
 
 }  // namespace
 
@@ -33,7 +33,8 @@ TEST_CASE("cuda step: convolution, forward and both gradients") {
   const Shape x{batch, 9, 11, in}, y = after(window, x, out);
   const std::size_t weights = std::size_t(out) * window.height * window.width * in;
   const ParameterRange w{offset, weights};
-  const auto b = bias ? std::optional(ParameterRange{offset + weights, std::size_t(out)}) : none;
+  const auto b =
+      bias ? std::optional(ParameterRange{offset + weights, std::size_t(out)}) : no_parameters;
 
   GpuComparison(
       element, {x, y, y, x}, 2,
@@ -50,7 +51,8 @@ TEST_CASE("cuda step: matrix product, also of images") {
   const Shape x{batch, side, side, 24}, y{batch, 1, 1, out};
   const std::size_t weights = out * x.features();
   const ParameterRange w{0, weights};
-  const auto b = out == 8 ? none : std::optional(ParameterRange{weights, std::size_t(out)});
+  const auto b =
+      out == 8 ? no_parameters : std::optional(ParameterRange{weights, std::size_t(out)});
 
   GpuComparison(element, {x, y, y, x}, 2,
                 {MatrixProductForward{0, 2, w, b, out == 40}, MatrixProductInputGradient{1, 3, w},
@@ -91,7 +93,7 @@ TEST_CASE("cuda step: BatchNorm in all its forms") {
   CAPTURE(name_of(element), channels, gamma, relu, residual, two);
   const Shape s{2, 19, 17, channels};
   const std::size_t c = channels;
-  const auto scale = gamma ? std::optional(ParameterRange{1 + c, c}) : none;
+  const auto scale = gamma ? std::optional(ParameterRange{1 + c, c}) : no_parameters;
   BatchNormForward forward{0, 4, residual ? 1 : no_tensor, scale, {1, c}, {2, 2 * c}};
   forward.relu = relu;
   forward.unbiased = gamma;

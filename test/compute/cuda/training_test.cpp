@@ -19,11 +19,11 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr int batch_size = 3;
+constexpr int images_a_rank = 3;
 constexpr double learning_rate = 0.05;
 constexpr std::size_t head_results = 16;
 
-Graph network() {
+Graph trained_network() {
   const Initialiser initial{Initialiser::Kind::normal, 0.3};
   GraphBuilder g;
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
@@ -86,7 +86,7 @@ struct Wish {
 // Everything that trains on the GPU.
 struct GpuRig {
   explicit GpuRig(const Wish& wish)
-      : graph(network()),
+      : graph(trained_network()),
         backend(make_gpu_backend({.element = wish.element})),
         memory(backend->memory()),
         head(head_results + padded(graph.statistic_count())),
@@ -106,7 +106,7 @@ struct GpuRig {
     memory.write(running, averaged_statistics);
     training = backend->make_training(
         make_schedule(
-            graph, batch_size, Mode::training, 0.1f,
+            graph, images_a_rank, Mode::training, 0.1f,
             [this](const Schedule& s, const Step& step) { return backend->supports(s, step); },
             true, wish.norms_together ? BatchNorms::all_ranks : BatchNorms::each_rank),
         {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
@@ -145,15 +145,15 @@ struct GpuRig {
   }
   // `micro`: batches a step.
   void step(std::int64_t step, int micro = 1) {
-    const double weight = 1.0 / (batch_size * micro * (summed_as_twins ? 2 : 1));
+    const double weight = 1.0 / (images_a_rank * micro * (summed_as_twins ? 2 : 1));
     for (int m = 0; m < micro; ++m)
-      training->queue(random_batch(batch_size, 8, 8, 3, 10, 100 * step + m),
+      training->queue(random_batch(images_a_rank, 8, 8, 3, 10, 100 * step + m),
                       {.first = m == 0,
                        .last = m == micro - 1,
                        .step = step,
                        .learning_rate = learning_rate,
                        .sample_weight = weight,
-                       .share = batch_size * weight});
+                       .share = images_a_rank * weight});
     while (const auto outcome = training->outcome(2)) outcomes.push_back(*outcome);
   }
   void finish() {
@@ -197,7 +197,7 @@ struct Expected {
 
 // The same steps with the reference backend and the host's optimizer.
 Expected train_on_host(int steps, int micro) {
-  const Graph graph = network();
+  const Graph graph = trained_network();
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count()),
                gradients = memory.allocate(graph.parameter_count()),
@@ -208,18 +208,19 @@ Expected train_on_host(int steps, int micro) {
   std::ranges::copy(statistics.view().host(), averaged_statistics.view().data());
   Optimizer optimizer(optimizer_settings(graph), parameters, gradients, memory);
   const auto program = make_reference_backend()->compile(
-      make_schedule(graph, batch_size, Mode::training, 0.1f,
+      make_schedule(graph, images_a_rank, Mode::training, 0.1f,
                     [](const Schedule&, const Step&) { return false; }),
       {parameters, gradients, statistics, batch_statistics}, 5);
   Expected expected;
   for (int step = 0; step < steps; ++step) {
     std::vector<float> sum(graph.parameter_count()), mean(graph.statistic_count());
     double loss = 0;
-    const double weight = 1.0 / (batch_size * micro);
+    const double weight = 1.0 / (images_a_rank * micro);
     for (int m = 0; m < micro; ++m) {
       loss +=
           weight *
-          program->run(random_batch(batch_size, 8, 8, 3, 10, 100 * step + m), weight, nullptr).loss;
+          program->run(random_batch(images_a_rank, 8, 8, 3, 10, 100 * step + m), weight, nullptr)
+              .loss;
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += gradients.view().data()[i];
       for (std::size_t i = 0; i < mean.size(); ++i)
         mean[i] += batch_statistics.view().data()[i] / static_cast<float>(micro);
@@ -247,7 +248,7 @@ std::vector<std::vector<float>> state_after(int steps, const Wish& wish, int mic
   return rig.read_state();
 }
 
-const std::vector<std::string> none{};
+const std::vector<std::string> no_complaints{};
 
 }  // namespace
 
@@ -272,7 +273,7 @@ TEST_CASE("cuda training: steps are the host's, in outcomes and state") {
   CHECK(relative_norm(rig.read(rig.statistics), expected.statistics) < 1e-4);
   CHECK(relative_norm(rig.read(rig.averaged_statistics), expected.averaged_statistics) < 1e-4);
   CHECK(relative_norm(rig.read(rig.training->slots().back().second), expected.average) < 1e-4);
-  CHECK(host_gpu::complaints() == none);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: 16-bit steps follow the host's") {
@@ -284,7 +285,7 @@ TEST_CASE("cuda training: 16-bit steps follow the host's") {
 
   const Expected expected = train_on_host(steps, 1);
   CHECK(relative_norm(state[0], expected.parameters) < (element == Element::fp16 ? 0.01 : 0.05));
-  CHECK(host_gpu::complaints() == none);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: the same bits in whatever order the GPU works, as graphs or not") {
@@ -303,7 +304,7 @@ TEST_CASE("cuda training: the same bits in whatever order the GPU works, as grap
   Wish one_by_one = wish;
   one_by_one.graph = false;
   CHECK(state_after(4, one_by_one, micro) == state);
-  CHECK(host_gpu::complaints() == none);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
@@ -323,7 +324,7 @@ TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
     // Halves that are doubled are exact.
     CHECK(twins.read_state() == alone.read_state());
     CHECK(twins.outcomes.back().loss == Approx(alone.outcomes.back().loss));
-    CHECK(host_gpu::complaints() == none);
+    CHECK(host_gpu::complaints() == no_complaints);
   }
 }
 
@@ -339,7 +340,7 @@ TEST_CASE("cuda training: twins that normalise together do what each does alone"
   CHECK(relative_norm(twins[0], alone[0]) < 1e-5);
   CHECK(twins[1][0] == Approx(alone[1][0]).epsilon(1e-5));  // a mean
   // A variance without bias, of twice the pixels. Four steps have moved it from 1.
-  const double pixels = batch_size * 8 * 8, ratio = (pixels - 1) / (pixels - 0.5);
+  const double pixels = images_a_rank * 8 * 8, ratio = (pixels - 1) / (pixels - 0.5);
   const double start = std::pow(0.9, 4);
   CHECK((twins[1][8] - start) / (alone[1][8] - start) == Approx(ratio).epsilon(1e-4));
   for (const std::uint64_t seed : {2, 3, 4, 5}) {
@@ -349,7 +350,7 @@ TEST_CASE("cuda training: twins that normalise together do what each does alone"
   Wish one_by_one = wish;
   one_by_one.graph = false;
   CHECK(state_after(4, one_by_one, micro) == twins);
-  CHECK(host_gpu::complaints() == none);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: gradients that travel in 16 bits are the fp32 ones, rounded") {
@@ -366,7 +367,7 @@ TEST_CASE("cuda training: gradients that travel in 16 bits are the fp32 ones, ro
   CHECK(rounding < (element == Element::fp16 ? 5e-4 : 4e-3));
   CHECK(rounding > 1e-5);
   CHECK(rounded[1] == exact[1]);  // statistics travel in fp32
-  CHECK(host_gpu::complaints() == none);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: gradients in 16 bits are waited for, and wait") {
@@ -384,7 +385,7 @@ TEST_CASE("cuda training: gradients in 16 bits are waited for, and wait") {
     host_gpu::set_seed(seed);
     wish.graph = seed != 5;
     CHECK(state_after(4, wish, micro) == state);
-    CHECK(host_gpu::complaints() == none);
+    CHECK(host_gpu::complaints() == no_complaints);
   }
 }
 
@@ -494,7 +495,7 @@ TEST_CASE("cuda training: a snapshot is of its step, while training goes on") {
     }
 
     CHECK(targets == expected);
-    CHECK(host_gpu::complaints() == none);
+    CHECK(host_gpu::complaints() == no_complaints);
   }
 }
 

@@ -1,4 +1,5 @@
 // Weights in the form in which they meet a stored image, proven by the convolution they make.
+#include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/weights_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/stored_form.hpp"
@@ -8,8 +9,6 @@ using namespace ringtrain::cuda::kernels;
 using work::WeightPlaces;
 
 namespace {
-
-Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
 
 StoredForm blocks(const Window& window, const Shape& x) {
   return {window, x, result_of(window, x, 5), true, 16};

@@ -9,7 +9,6 @@ namespace {
 using cuda::OperationGraph;
 using cuda::kernels::with_type;
 using Kind = OperationGraph::Kind;
-using Operation = OperationGraph::Operation;
 
 std::size_t first_result(Kind kind) {
   switch (kind) {
@@ -56,7 +55,7 @@ void round_to(Element element, std::vector<float>& values) {
   });
 }
 
-void run(const Operation& operation, const std::vector<Field*>& t) {
+void run(const OperationGraph::Operation& operation, const std::vector<Field*>& t) {
   switch (operation.kind) {
     case Kind::add:
       return pointwise(*t[0], *t[1], *t[2], [](float a, float b) { return a + b; });
@@ -91,7 +90,7 @@ std::size_t bytes_of(const OperationGraph::Value& value) {
 
 std::vector<bool> results_of(const OperationGraph& graph) {
   std::vector<bool> results(graph.values().size());
-  for (const Operation& operation : graph.operations())
+  for (const auto& operation : graph.operations())
     for (std::size_t i = first_result(operation.kind); i < operation.tensors.size(); ++i)
       results[operation.tensors[i]] = true;
   return results;
@@ -105,7 +104,7 @@ void interpret(const OperationGraph& graph, std::span<void* const> data) {
     fields.push_back({values[i].extents, std::vector<float>(count_of(values[i]))});
     if (!is_result[i]) load(values[i], data[i], fields[i].at);
   }
-  for (const Operation& operation : graph.operations()) {
+  for (const auto& operation : graph.operations()) {
     std::vector<Field*> tensors;
     for (const auto id : operation.tensors) tensors.push_back(&fields[id]);
     run(operation, tensors);

@@ -1,0 +1,22 @@
+#pragma once
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/checkpoint_reader.hpp"
+
+namespace ringtrain {
+
+/// What opening and checking every byte of `path` says; empty when all is well.
+inline std::string complaint(const std::filesystem::path& path) {
+  try {
+    CheckpointFile::open(path).verify();
+    return "";
+  } catch (const Error& failure) {
+    REQUIRE(failure.code() == Exit::no_valid_checkpoint);
+    return failure.what();
+  }
+}
+
+}  // namespace ringtrain

@@ -13,8 +13,9 @@ endif()
 
 if(RingtrainCuda_FOUND AND NOT RINGTRAIN_CUDA STREQUAL "OFF")
   set(RINGTRAIN_WITH_CUDA ON)
-  # GPUs before Turing cannot run this program. Newer ones than the last take its PTX.
-  set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90-real;100" CACHE STRING "GPUs to compile kernels for")
+  # GPUs before Turing cannot run this program. Newer ones than the last take its PTX, compiled by the driver at their
+  # first start: what would gain from their own instructions is cuDNN's.
+  set(CMAKE_CUDA_ARCHITECTURES "75-real;80-real;90" CACHE STRING "GPUs to compile kernels for")
   set(CMAKE_CUDA_COMPILER ${RingtrainCuda_NVCC})
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # linked as RingtrainCuda::cudart, wherever that was found
   if(CCACHE)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/train/report_text.hpp"
@@ -23,9 +24,10 @@ void WorkerLog::step(std::int64_t step, double loss, double seconds) {
   fmt::print("{}: worker {}, step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch)\n",
              timestamp(std::chrono::system_clock::now()), worker_, step, loss, rate, batch_s);
   std::fflush(stdout);
-  metrics_ << fmt::format(R"({{"kind":"step","step":{},"loss":{:.9g},"examples_per_second":{:.6g},)"
+  metrics_ << fmt::format(R"({{"kind":"step","step":{},"loss":{},"examples_per_second":{:.6g},)"
                           R"("seconds_per_batch":{:.6g}}})",
-                          step, loss, rate, batch_s)
+                          step, std::isfinite(loss) ? fmt::format("{:.9g}", loss) : "null", rate,
+                          batch_s)
            << std::endl;
 }
 

@@ -35,7 +35,7 @@ set(_required RingtrainCuda_NVCC)
 foreach(name cudart cudnn cublasLt nccl)
   list(APPEND _required RingtrainCuda_${name}_LIBRARY RingtrainCuda_${name}_INCLUDE_DIR)
 endforeach()
-if(RingtrainCuda_NVCC)  # older ones cannot compile for the newest GPUs
+if(RingtrainCuda_NVCC)  # older ones are not tested
   execute_process(COMMAND ${RingtrainCuda_NVCC} --version OUTPUT_VARIABLE _version ERROR_QUIET)
   string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" _version "${_version}")
   set(RingtrainCuda_VERSION ${CMAKE_MATCH_1})

@@ -31,8 +31,11 @@ await() { # WHAT SECONDS CONDITION...
 }
 # Slurm lets a requeued job wait for two minutes; not here, where it also may then take its time.
 over() { # JOB
-  case $(fact "$1" JobState) in
-    COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) true ;;
+  local state
+  state=$(fact "$1" JobState)
+  case $state in
+    COMPLETED) true ;;
+    FAILED | CANCELLED | TIMEOUT | NODE_FAIL) sleep 3; [ "$(fact "$1" JobState)" = "$state" ] ;;  # or it is about to be requeued
     PENDING) "$slurm" exec scontrol update jobid="$1" StartTime=now TimeLimit=10 2>/dev/null; false ;;
     *) false ;;
   esac
@@ -78,5 +81,6 @@ cp lost-*.log log
 check "lost node: requeued" has "a rank or node was lost .*; requeued, to go on from what lost has: step-"
 check "undisturbed: never requeued" is "$(fact "$calm" Restarts)" 0
 for name in "${jobs[@]}"; do echo "$name: requeued $(fact "${!name}" Restarts) times"; done
+((bad == 0)) || "$slurm" exec scontrol show jobs
 echo "in $(age) s"
 exit "$bad"

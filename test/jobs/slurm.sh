@@ -29,14 +29,15 @@ await() { # WHAT SECONDS CONDITION...
     sleep 0.5
   done
 }
-# Slurm lets a requeued job wait for two minutes; not here, where it also may then take its time.
+# Slurm lets a requeued job wait for two minutes; not here, where it also may then take its time. At once would be too soon:
+# a script that starts in the second in which its node puts the one before away fails without a word.
 over() { # JOB
   local state
   state=$(fact "$1" JobState)
   case $state in
     COMPLETED) true ;;
     FAILED | CANCELLED | TIMEOUT | NODE_FAIL) sleep 3; [ "$(fact "$1" JobState)" = "$state" ] ;;  # or it is about to be requeued
-    PENDING) "$slurm" exec scontrol update jobid="$1" StartTime=now TimeLimit=10 2>/dev/null; false ;;
+    PENDING) sleep 3; "$slurm" exec scontrol update jobid="$1" StartTime=now TimeLimit=10 2>/dev/null; false ;;
     *) false ;;
   esac
 }

@@ -10,6 +10,8 @@ namespace {
 
 // Samples share these images, so that a sample costs no more than the copy into its batch.
 constexpr std::uint64_t distinct_images = 32;
+// Few: what evaluating noise says is nothing, and users of large networks wait for it.
+constexpr std::uint64_t evaluation_images = 16 * distinct_images;
 
 Image noise(Extent extent, std::uint64_t which) {
   Philox random(0, Purpose::synthetic, 0, which);
@@ -22,7 +24,7 @@ Image noise(Extent extent, std::uint64_t which) {
 class Synthetic final : public Dataset {
  public:
   Synthetic(Split split, const DatasetOptions& options)
-      : size_(split == Split::training ? 1'000'000 : 10'000) {
+      : size_(split == Split::training ? 1'000'000 : evaluation_images) {
     expects(options.classes > 0, "synthetic data has at least one class");
     for (int c = 0; c < options.classes; ++c) names_.push_back(fmt::format("{}", c));
     for (std::uint64_t i = 0; i < distinct_images; ++i) images_.push_back(noise(options.extent, i));

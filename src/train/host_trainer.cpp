@@ -28,14 +28,13 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   parts_.optimizer.begin({static_cast<std::int64_t>(position().step), rate, 1.0});
   parts_.sums.clear_head();
   parts_.sums.ask(wish);
-  std::ranges::fill(accumulated_, 0.0f);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     parts_.progress.enter(Activity::data);
     const auto begin = Timeline::Clock::now();
     const Batch* batch = loader.next();
     record(Doing::data_wait, begin, loader.waited_s());
     seconds_.data_wait += loader.waited_s();
-    run_micro_step(*batch, micro == settings().accumulate);
+    run_micro_step(*batch, micro);
   }
   auto begin = Timeline::Clock::now();
   Stopwatch watch;
@@ -64,14 +63,14 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   return StepReport{position(), rate, seconds_, outcome};
 }
 
-void HostTrainer::run_micro_step(const Batch& batch, bool last) {
+void HostTrainer::run_micro_step(const Batch& batch, int micro) {
   const double sample_weight = settings().sample_weight();
-  handed_over_ = parts_.sums.gradients().size();
+  taken_ = parts_.sums.gradients().size();
   parts_.progress.enter(Activity::forward);
   bool backward = false;
   const auto final = [&](std::size_t first) {
     if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
-    if (last) hand_over(first);
+    take(first, micro);
   };
   const auto begin = Timeline::Clock::now();
   Stopwatch watch;
@@ -79,7 +78,6 @@ void HostTrainer::run_micro_step(const Batch& batch, bool last) {
   record(Doing::forward, begin, result.backward_at_s);
   record(Doing::backward, begin + Timeline::length(result.backward_at_s),
          watch.lap() - result.backward_at_s);
-  if (!last) add(accumulated_, parts_.sums.gradients().host());
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;
@@ -91,14 +89,21 @@ void HostTrainer::record(Doing doing, Timeline::Clock::time_point begin, double 
     timeline->add(doing, begin, seconds, position().step + 1);
 }
 
-// Gradients from `first` on are final in the last micro-step: add the earlier ones and let their
-// sum start. The front waits for finish(), because the head goes with it.
-void HostTrainer::hand_over(std::size_t first) {
-  const std::span<float> gradients = parts_.sums.gradients().host();
-  if (!accumulated_.empty())
-    add(gradients.subspan(first, handed_over_ - first),
-        std::span(accumulated_).subspan(first, handed_over_ - first));
-  handed_over_ = first;
+// Gradients from `first` on are final in this micro-step: add up those of all micro-steps, while a
+// cache still has them, and in the last one let their sum over the ranks start. The front waits for
+// finish(), because the head goes with it.
+void HostTrainer::take(std::size_t first, int micro) {
+  const std::size_t count = std::exchange(taken_, first) - first;
+  const std::span<float> gradients = parts_.sums.gradients().host().subspan(first, count);
+  if (micro < settings().accumulate) {
+    const std::span<float> sum = std::span(accumulated_).subspan(first, count);
+    if (micro == 1)
+      std::ranges::copy(gradients, sum.begin());
+    else
+      add(sum, gradients);
+    return;
+  }
+  if (micro > 1) add(gradients, std::span(accumulated_).subspan(first, count));
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }
 

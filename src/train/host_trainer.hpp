@@ -31,15 +31,15 @@ class HostTrainer : public Trainer {
   std::optional<StepReport> finish_step() override { return std::nullopt; }
 
  private:
-  void run_micro_step(const Batch& batch, bool last);
-  void hand_over(std::size_t first);
+  void run_micro_step(const Batch& batch, int micro);
+  void take(std::size_t first, int micro);
   void update();
   void record(Doing doing, Timeline::Clock::time_point begin, double seconds);
 
   Parts parts_;
   StepSeconds seconds_;
   std::vector<float> accumulated_;  // gradients of the micro-steps before the last
-  std::size_t handed_over_ = 0;     // gradients [handed_over_, end) are with the reducer
+  std::size_t taken_ = 0;  // of a micro-step, gradients [taken_, end) are added up or being summed
 };
 
 }  // namespace ringtrain

@@ -12,6 +12,7 @@ job() { # RANKS ARGUMENTS...
   shift
   timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --eval-every 0 --threads 1 --batch 8 "$@" >log 2>&1 </dev/null
 }
+state() { "$train" --inspect "$1"/step-0000000020.h5 | tail -n 1; }
 kept() { find cache -name 'one-rank-*.json' 2>/dev/null | wc -l; }
 
 job 2 --steps 60 --metrics told.jsonl --report page.html
@@ -47,8 +48,15 @@ check "--require-efficiency above what came: exit code $?" test $? -eq 77
 check "--require-efficiency: both are told" has "the efficiency was 0.[0-9]+ of one rank alone, --require-efficiency asks for 0.9"
 job 2 --batch 9 --steps 40
 check "another batch is another speed" lacks "one rank alone"
-job 2 --steps 5 --baseline
+job 2 --steps 20 --checkpoint-dir plain
+job 2 --steps 20 --checkpoint-dir measured --baseline
+check "--baseline: exit code $?" test $? -eq 0
+check "--baseline tells the speed-up" has "speed-up [0-9.]+"
 check "--baseline: a table by phase" has "^  step .* [+-][0-9.]+"
+check "--baseline leaves no trace in what is trained" is "$(state measured)" "$(state plain)"
 check "--baseline keeps what it measured: in the same file" is "$(kept)" 1
 check "--baseline keeps what it measured: another speed" test "$forged" != "$(cat cache/ringtrain/one-rank-*.json)"
+job 2 --steps 20 --baseline --require-efficiency 1
+check "--baseline below --require-efficiency: exit code $?" test $? -eq 77
+check "--baseline below --require-efficiency: nothing is trained" lacks "trained"
 exit $bad

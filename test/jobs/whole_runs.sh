@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# whole_runs.sh MPIRUN TRAIN: how whole runs begin, are interrupted and end, as a user sees it.
+# whole_runs.sh MPIRUN TRAIN: how whole runs begin, are interrupted, judged and end, as a user sees it.
 set -u
 mpirun=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
@@ -47,15 +47,6 @@ job 4 --global-batch 16 --steps 20 --checkpoint-dir parts
 check "other ranks: exit code $?" test $? -eq 0
 check "other ranks are told" has "saved by 1 rank, going on with 4"
 check "other ranks: position" is "$("$train" --inspect parts/step-0000000020.h5 | grep '^position' | tr -s ' ')" "position 320"
-
-# --baseline leaves no trace in what is trained.
-job 2 --batch 8 --steps 20 --checkpoint-dir plain
-job 2 --batch 8 --steps 20 --checkpoint-dir measured --baseline
-check "--baseline: exit code $?" test $? -eq 0
-check "--baseline tells the speed-up" has "speed-up [0-9.]+"
-check "--baseline leaves no trace" is "$(state measured/step-0000000020.h5)" "$(state plain/step-0000000020.h5)"
-job 2 --batch 8 --steps 20 --baseline --require-efficiency 1
-check "--require-efficiency: exit code $?" test $? -eq 77
 
 # The same evaluation, in training and of its checkpoint, on any number of ranks.
 job 2 --batch 32 --steps 40 --checkpoint-dir judged

@@ -241,7 +241,7 @@ void check_device(const Options& o) {
   if (gpu && o.compress)
     throw Error(Exit::usage, "--compress",
                 "is for sums between hosts of CPUs, but this run computes on GPUs; leave it out, "
-                "--gradient-dtype fp16 halves what travels");
+                "--gradient-dtype bf16 halves what travels");
   if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
     throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");

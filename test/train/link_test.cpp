@@ -130,7 +130,22 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
   // 6 ms from -20, from -14, from 0.
   REQUIRE(verdict.narrow);
   CHECK(*verdict.narrow == Approx(0.1 / 0.106));
-  CHECK_THAT(told(verdict, false)[1], Contains("--gradient-dtype fp16"));
+  CHECK_THAT(told(verdict, false)[1],
+             Contains("--gradient-dtype bf16") && !Contains("beside"));
+}
+
+TEST_CASE("link: where halves of the bytes do not suffice, they are for beside what does") {
+  LinkSituation now = three_buckets();
+  now.link.s_per_byte *= 4;
+  now.may_narrow = GENERATE(false, true);
+  now.compressed = 0.01;  // which goes with fp32 only
+
+  const LinkVerdict verdict = judge(now);
+
+  REQUIRE((verdict.accumulate || verdict.batch));
+  const std::string way_out = told(verdict, false)[1];
+  CHECK((way_out.find("; beside --accumulate or --batch, --gradient-dtype bf16") !=
+         std::string::npos) == now.may_narrow);
 }
 
 TEST_CASE("link: compressed gradients are offered where there are any, and suffice") {

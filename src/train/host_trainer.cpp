@@ -1,6 +1,5 @@
 #include "train/host_trainer.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "ringtrain/train/stopwatch.hpp"
@@ -8,10 +7,17 @@
 namespace ringtrain {
 namespace {
 
+constexpr std::size_t worth_threads = 65536;
+
 // Element by element: threads do not change the bits.
 void add(std::span<float> sum, std::span<const float> values) {
-#pragma omp parallel for simd schedule(static) if (sum.size() > 65536)
+#pragma omp parallel for simd schedule(static) if (sum.size() > worth_threads)
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+}
+
+void copy(std::span<float> to, std::span<const float> values) {
+#pragma omp parallel for simd schedule(static) if (to.size() > worth_threads)
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[i];
 }
 
 }  // namespace
@@ -98,7 +104,7 @@ void HostTrainer::take(std::size_t first, int micro) {
   if (micro < settings().accumulate) {
     const std::span<float> sum = std::span(accumulated_).subspan(first, count);
     if (micro == 1)
-      std::ranges::copy(gradients, sum.begin());
+      copy(sum, gradients);
     else
       add(sum, gradients);
     return;

@@ -128,24 +128,29 @@ TEST_CASE("Trainer: the moving average covers running statistics") {
 }
 
 TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {
-  HostTraining two(3, 2, {.kind = OptimizerKind::sgd}), one(3, 1, {.kind = OptimizerKind::sgd});
-  const auto start = one.values();
+  const int count = GENERATE(2, 3);
+  HostTraining all(3, count, {.kind = OptimizerKind::sgd});
+  HostTraining one(3, 1, {.kind = OptimizerKind::sgd});
+  for (int step = 0; step < 2; ++step) {
+    const auto start = all.values();
 
-  const StepOutcome together = two.trainer->step(*two.loader, {})->outcome;
+    const StepOutcome together = all.trainer->step(*all.loader, {})->outcome;
 
-  // The same two batches one by one, from the same parameters.
-  std::vector<double> mean(start.size());
-  double loss = 0, statistic = 0;
-  for (int batch = 0; batch < 2; ++batch) {
-    std::ranges::copy(start, one.parameters.view().data());
-    loss += one.trainer->step(*one.loader, {})->outcome.loss / 2;
-    statistic += one.batch_statistics.view().data()[1] / 2;
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += one.sums.gradients().data()[i] / 2;
+    // The same batches one by one, from the same parameters.
+    std::vector<double> mean(start.size());
+    double loss = 0, statistic = 0;
+    for (int batch = 0; batch < count; ++batch) {
+      std::ranges::copy(start, one.parameters.view().data());
+      loss += one.trainer->step(*one.loader, {})->outcome.loss / count;
+      statistic += double(one.batch_statistics.view().data()[1]) / count;
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        mean[i] += double(one.sums.gradients().data()[i]) / count;
+    }
+    CHECK(together.loss == Approx(loss).epsilon(1e-5));
+    CHECK(all.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      REQUIRE(all.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
   }
-  CHECK(together.loss == Approx(loss).epsilon(1e-5));
-  CHECK(two.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
-  for (std::size_t i = 0; i < mean.size(); ++i)
-    REQUIRE(two.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
 }
 
 TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counting") {

@@ -25,6 +25,11 @@ function(ringtrain_module name)
   target_include_directories(ringtrain_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include
                                                PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(ringtrain_${name} PUBLIC ${arg_DEPENDS} PRIVATE $<BUILD_INTERFACE:ringtrain_flags> ${arg_PRIVATE})
+  # The preset `asan` looks at alignment here only, not in tests, and nowhere at null pointers, which end a test anyway: both
+  # together take a quarter of the time to compile.
+  if(CMAKE_CXX_FLAGS MATCHES sanitize=address)
+    target_compile_options(ringtrain_${name} PRIVATE -fsanitize=alignment)
+  endif()
 endfunction()
 
 # How tests are compiled: they build sooner at -O1 than they would run sooner.

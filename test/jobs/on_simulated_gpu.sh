@@ -59,13 +59,14 @@ run "$gpu" --precision fp32 --model mlp --steps 21 --eval-every 0 --checkpoint-d
 check "gradients in fp32 again: what changed is told" has "gradient-dtype: fp16 -> fp32"
 
 # What a GPU has trained, a CPU evaluates and goes on with; and the reverse.
-run "$gpu" --model mlp --eval-only --resume whole/step-0000000020.h5
+run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir judged
+run "$gpu" --model mlp --eval-only --resume judged/step-0000000020.h5
 on_gpu=$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)
-run "$cpu" --device cpu --model mlp --eval-only --resume whole/step-0000000020.h5
+run "$cpu" --device cpu --model mlp --eval-only --resume judged/step-0000000020.h5
 check "evaluation: the CPU agrees" near "$on_gpu" "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" 0.5
-run "$gpu" --model mlp --seed 2 --eval-only --init-from whole/step-0000000020.h5
+run "$gpu" --model mlp --seed 2 --eval-only --init-from judged/step-0000000020.h5
 check "--init-from: the same evaluation" is "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" "$on_gpu"
-run "$gpu" --model mlp --seed 2 --steps 1 --lr 0 --eval-every 0 --init-from whole/step-0000000020.h5
+run "$gpu" --model mlp --seed 2 --steps 1 --lr 0 --eval-every 0 --init-from judged/step-0000000020.h5
 check "--init-from: training starts there" is "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" "$on_gpu"
 data=synthetic
 run "$cpu" --device cpu --model mlp --steps 22 --eval-every 0 --checkpoint-dir whole

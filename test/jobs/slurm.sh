@@ -37,7 +37,12 @@ over() { # JOB
   case $state in
     COMPLETED) true ;;
     FAILED | CANCELLED | TIMEOUT | NODE_FAIL) sleep 3; [ "$(fact "$1" JobState)" = "$state" ] ;;  # or it is about to be requeued
-    PENDING) sleep 3; "$slurm" exec scontrol update jobid="$1" StartTime=now TimeLimit=10 2>/dev/null; false ;;
+    PENDING)
+      sleep 3
+      [[ $(fact "$1" Restarts) == 0 || $(fact "$1" JobState) != PENDING ]] ||
+        "$slurm" exec scontrol update jobid="$1" StartTime=now TimeLimit=10 2>/dev/null
+      false
+      ;;
     *) false ;;
   esac
 }

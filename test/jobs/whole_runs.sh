@@ -11,7 +11,6 @@ job() { # RANKS ARGUMENTS...
   shift
   timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --eval-every 0 "$@" >log 2>&1 </dev/null
 }
-state() { "$train" --inspect "$1" | tail -n 1; }
 
 # A signal ends training after the current step, with a checkpoint to go on from.
 for signal in TERM INT; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # measure.sh EMULATED_STEPS SLOW_SWITCH [ROUNDS]: what model.py is fitted to and held against: steps of one rank a host that sleep instead
-# of computing, so that 16 hosts fit on few cores, on networks made for it. Prints a JSON object a run; takes 5 minutes a round.
+# of computing, so that 16 hosts fit on few cores, on networks made for it. Prints a JSON object a run; takes 7 minutes a round.
 set -u
 steps=$(readlink -f "$1") SLOW_SWITCH=$(readlink -f "$2") rounds=${3:-1}
 hosts=$(dirname "$(readlink -f "$0")")/../../support/hosts/hosts.sh
@@ -24,6 +24,9 @@ network() { # HOSTS MBIT MILLISECONDS KEYS...
 for ((round = 0; round < rounds; round++)); do
   for count in 2 3 4 8 16; do
     network $count 100 0 "kib=2048 compute_ms=50" "kib=1024 compute_ms=200" "kib=1024 compute_ms=120 jitter_pct=20" "kib=4096 compute_ms=400 jitter_pct=10"
+  done
+  for count in 2 4 16; do
+    network $count 50 0 "kib=2048 compute_ms=50" "kib=1024 compute_ms=200" "kib=1024 compute_ms=120 jitter_pct=20"
   done
   for count in 2 4 8; do
     network $count 200 0 "kib=4096 compute_ms=50" "kib=2048 compute_ms=150 jitter_pct=20"

@@ -23,7 +23,7 @@ export OMPI_MCA_mca_base_component_path="$libraries/openmpi/lib/openmpi3"  # Ope
 export PMIX_LIBDIR="$libraries/pmix2/lib" PMIX_PKGLIBDIR="$libraries/pmix2/lib/pmix" PMIX_SYSCONFDIR="$libraries/pmix2/share"
 export PMIX_DATADIR="$libraries/pmix2/share" PMIX_MCA_mca_base_component_path="$libraries/pmix2/lib/pmix"
 export HWLOC_PLUGINS_PATH="$libraries/hwloc"  # none
-# A program that its loader starts has its memory elsewhere: where Open MPI looks for room for a shared topology, orted died now and then.
+# A program that its loader starts has its memory elsewhere: where Open MPI looks for room for a shared topology, orted died once.
 export OMPI_MCA_rtc_hwloc_vmhole="${OMPI_MCA_rtc_hwloc_vmhole:-none}"
 export PMIX_MCA_pcompress_base_silence_warning=1 OMPI_MCA_btl_base_warn_component_unused=0
 export HOME="${HOME:-/}"  # PMIx does not survive a user without a home whom this glibc does not know

@@ -14,7 +14,9 @@ for ((round = 1; round <= ${2:-5}; round++)); do
   batch=${BATCH:-$(recommended batch)} accumulate=${ACCUMULATE:-$(recommended accumulate)}
   echo "--batch ${batch:-16} --accumulate ${accumulate:-1}" >"$results/tried.log"
   if [[ $batch ]]; then # else the links suffice
+    ring "compress.$round" "${base[@]}" --batch 16 --compress powersgd:4 --steps 100
     ring "accumulate.$round" "${base[@]}" --batch 16 --accumulate "$accumulate" --steps 50
+    ring "accumulate_bf16.$round" "${base[@]}" --batch 16 --accumulate "$accumulate" --gradient-dtype bf16 --steps 50
     ring "batch.$round" "${base[@]}" --batch "$batch" --steps 50
     ring "batch_bf16.$round" "${base[@]}" --batch "$batch" --gradient-dtype bf16 --steps 50
     alone "alone_batch.$round" 0 "${base[@]}" --batch "$batch" --steps 60

@@ -7,21 +7,24 @@ mpirun=$1 train=$(realpath "$2") server=$(realpath "$3") same=$(realpath "$4")
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
-# serve SERVER_KEYS WORKERS OPTION...: trains with so many workers on this host
+# serve SERVER_KEYS WORKERS OPTION...: trains with so many workers on this host; fails if one of them or the server does
 serve() {
-  local keys=$1 workers=$2 port w
+  local keys=$1 workers=$2 port w pids failed=0
   shift 2
   rm -f served metrics*
   # shellcheck disable=SC2086
   timeout 60 "$server" serve $keys port=0 "workers=$workers" save_to="$dir/weights" -- "$@" >served 2>&1 &
+  pids=($!)
   for ((w = 0; w < 200; w++)); do if grep -q port served 2>grepped; then break; else sleep 0.05; fi; done
   port=$(sed -n 's/^port //p' served)
   for ((w = 0; w < workers; w++)); do
     # shellcheck disable=SC2086
     timeout 60 "$server" work $keys "port=$port" "workers=$workers" "worker=$w" -- "$@" --metrics "metrics$w" &
+    pids+=($!)
   done >log 2>&1
-  wait
+  for w in "${pids[@]}"; do wait "$w" || failed=1; done
   cat served >>log
+  return $failed
 }
 ring() { # RANKS OPTION...
   local ranks=$1
@@ -38,9 +41,11 @@ for one in "1 step sgd mlp" "2 variable momentum mlp" "2 step sgd cifar10_cnn"; 
   read -r workers answers optimizer model <<<"$one"
   rm -f weights
   serve "updates=sync answers=$answers" "$workers" --model "$model" --optimizer "$optimizer" "${options[@]}" 20
+  check "$workers workers, answers by $answers, $optimizer, $model: all end well" test $? -eq 0
   ring "$workers" --model "$model" --optimizer "$optimizer" "${options[@]}" 20
   check "$workers workers, answers by $answers, $optimizer, $model: train's bits" equal
 done
 serve "updates=async answers=step" 2 --model mlp --optimizer sgd --lr 0.02 "${options[@]}" 200
+check "asynchronous workers end well" test $? -eq 0
 check "asynchronous workers learn" falls
 exit $bad

@@ -22,7 +22,7 @@ judge() {
     output=$(timeout 60 "$train" "$@" 2>&1 </dev/null)
   fi
   got=$?
-  said=$(grep -cE "^train: .*$text" <<<"$output")
+  said=$(grep -cE "^train: .*($text)" <<<"$output")
   [ -n "$list" ] && printf '%s\n    exit %s, %s\n' "train $*" "$got" "$(grep -m1 '^train: ' <<<"$output")"
   if ((got != code || said != 1)); then
     echo "wrong: $ranks ranks, train $*: exit code $got, not $code; '$text' said $said times in:"
@@ -95,7 +95,7 @@ expect 2 74 "nowhere" --data cifar10:nowhere
 mkdir short && head -c 5000 /dev/urandom >short/data_batch_1.bin && cp short/data_batch_1.bin short/test_batch.bin
 expect 2 74 "data_batch_1.bin" --data cifar10:short
 mkdir labels && { printf '\x0b' && head -c 3072 /dev/zero; } >labels/data_batch_1.bin && cp labels/data_batch_1.bin labels/test_batch.bin
-expect 2 74 "label 11|11" --data cifar10:labels --batch 1 --steps 1
+expect 2 74 "label 11 in record 0" --data cifar10:labels --batch 1 --steps 1
 expect 2 74 "nowhere" --data tfrecord:nowhere
 mkdir shards && echo "no shard" >shards/train-00000-of-00002
 expect 2 74 "train-00001-of-00002 is missing" --data tfrecord:shards

@@ -41,8 +41,8 @@ SlicePlaces halves(std::vector<float>& target) {
 TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
   SliceServer server(job_token);
   std::vector<float> one(3'000'000), two(10);
-  SliceSender first = sender(server, 1), second = sender(server, 2);
   const std::vector<float> sent = numbers(7), small = numbers(1, 10);
+  SliceSender first = sender(server, 1), second = sender(server, 2);
 
   first.send(1, sent);
   std::this_thread::sleep_for(30ms);

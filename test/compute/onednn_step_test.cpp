@@ -1,12 +1,13 @@
 // Every kind of step: oneDNN and our own kernels against the reference, at odd sizes.
 #include "support/backend_comparison.hpp"
+#include "support/sanitized.hpp"
 
 using namespace ringtrain;
 
 namespace {
 
 int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
-int sizes_of_batch() { return GENERATE(1, 2, 3); }
+int sizes_of_batch() { return sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3); }
 
 int extent(int in, int before, int after, int kernel, int stride) {
   return (in + before + after - kernel) / stride + 1;

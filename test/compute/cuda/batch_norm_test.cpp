@@ -2,6 +2,7 @@
 #include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/batch_norm_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/sanitized.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
@@ -78,8 +79,10 @@ struct Narrow {
   DeviceTensor expected_;
 };
 
-int any_norm_channels() { return GENERATE(1, 3, 8, 17, 64, 264); }
-Shape any_shape() { return {GENERATE(1, 3), 19, 17, any_norm_channels()}; }
+int any_norm_channels() {
+  return sanitized ? GENERATE(1, 8, 17, 264) : GENERATE(1, 3, 8, 17, 64, 264);
+}
+Shape any_shape() { return {sanitized ? 3 : GENERATE(1, 3), 19, 17, any_norm_channels()}; }
 
 }  // namespace
 
@@ -200,7 +203,8 @@ TEST_CASE("cuda kernels: BatchNorm is applied into a slice of a wider tensor") {
 TEST_CASE("cuda kernels: BatchNorm's backward agrees with the reference, in all its fusions") {
   const Element element = any_element();
   const Shape s = any_shape();
-  const bool with_gamma = GENERATE(false, true), relu = GENERATE(false, true);
+  const bool relu = GENERATE(false, true);
+  const bool with_gamma = sanitized ? relu : GENERATE(false, true);
   const bool masked_by_y = GENERATE(false, true), with_skip = GENERATE(false, true);
   const bool in_place = GENERATE(false, true);
   CAPTURE(element, s.batch, s.channels, with_gamma, relu, masked_by_y, with_skip, in_place);

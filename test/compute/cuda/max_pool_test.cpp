@@ -2,6 +2,7 @@
 #include "compute/cuda/kernel_inputs.hpp"
 #include "compute/cuda/kernels/max_pool_work.hpp"
 #include "support/kernel_case.hpp"
+#include "support/sanitized.hpp"
 #include "support/stored_form.hpp"
 
 using namespace ringtrain;
@@ -104,7 +105,8 @@ struct Pool {
 TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, with ties") {
   const Element element = any_element();
   const Window window = any_max_window();
-  const int channels = GENERATE(1, 3, 8, 17, 64), batch = GENERATE(1, 3);
+  const int channels = sanitized ? GENERATE(1, 8, 17, 64) : GENERATE(1, 3, 8, 17, 64);
+  const int batch = sanitized ? 3 : GENERATE(1, 3);
   const bool activates = GENERATE(false, true), relu = GENERATE(false, true), two = GENERATE(0, 1);
   CAPTURE(element, window.height, window.stride_y, window.top, channels, batch, activates, two);
   Pool p(element, window, {batch, 7, 8, channels});
@@ -126,7 +128,7 @@ TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, w
 TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm before it") {
   const Element element = any_element();
   const Window window = any_max_window();
-  const int channels = GENERATE(3, 8, 17), batch = GENERATE(1, 3);
+  const int channels = GENERATE(3, 8, 17), batch = sanitized ? 3 : GENERATE(1, 3);
   const bool relu = GENERATE(false, true), skips = GENERATE(0, 1), by_y = GENERATE(0, 1);
   const bool activates = GENERATE(false, true);
   CAPTURE(element, window.height, window.stride_y, channels, batch, relu, skips, by_y, activates);

@@ -7,7 +7,9 @@ shift 3
 here=$(dirname "$(readlink -f "$0")")
 hosts=$here/../support/hosts/hosts.sh
 work=$(mktemp -d)
-export TMPDIR=$work HOSTS_RUN=$work/hosts
+export TMPDIR=$work
+HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
+export HOSTS_RUN
 harm=() # processes that slow it down
 trap 'heal; end_jobs; fusermount3 -qu "$work/images"; "$hosts" down 2>"$work/down"; rmdir "$group" 2>"$work/group"; rm -rf "$work"' EXIT
 group=/sys/fs/cgroup/cpu/$(basename "$work")

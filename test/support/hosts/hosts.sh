@@ -73,7 +73,7 @@ on_host() {  # HOST COMMAND...
 down() {
   local name
   for name in $(ip netns list | awk '{print $1}' | grep -E "^$prefix(sw|[0-9]+)$"); do
-    ip netns pids "$name" | xargs -r kill -9
+    ip netns pids "$name" | xargs -r kill -9 2>/dev/null || true  # one may have ended meanwhile
     ip netns del "$name"
   done
   rm -f "$run"/*.pid "$run/hosts" "$run/hostfile"
@@ -86,7 +86,7 @@ pids() {  # HOST: all but that which keeps it
 
 power() {  # HOST NUMBER
   ip -n "${prefix}sw" link set "port$2" down
-  pids "$1" | xargs -r kill -9
+  pids "$1" | xargs -r kill -9 2>/dev/null || true  # one may have ended meanwhile
 }
 
 mpi_job() {

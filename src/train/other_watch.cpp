@@ -35,10 +35,10 @@ class OtherWatch final : public Watch {
     if (client_.rank_0_ended() && (since_death_s_ += tick_s) > death_s)
       end("rank 0 has ended without a word");
     if (client_.connected() && !lenient() && client_.silent_s() > silence_s)
-      end(
-          fmt::format("rank 0 has not been heard for {:.0f} s: it is stopped, its host is down or "
-                      "the network is cut",
-                      client_.silent_s()));
+      end(fmt::format(
+          "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "
+          "down or the network is cut",
+          client_.silent_s()));
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
     const double patience_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;

@@ -76,7 +76,8 @@ std::string what_of(const Verdict& verdict, const RankView& rank) {
       return fmt::format("has ended without a word in {} of step {}", to_text(s.activity), s.step);
     case Verdict::Kind::silent:
       return fmt::format(
-          "has not been heard for {:.0f} s: it is stopped, its host is down or the network is cut",
+          "has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is down or the "
+          "network is cut",
           rank.silent_s);
     default:
       return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",

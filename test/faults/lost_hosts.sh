@@ -6,7 +6,7 @@ set -u
 train=$1 count=${2:-4} a_host=${3:-1}
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 work=$(mktemp -d)
-export HOSTS_RUN=$work
+export HOSTS_RUN=$work HOSTS_DETACHED=1
 trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
 recommended="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"

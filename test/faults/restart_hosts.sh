@@ -5,7 +5,7 @@ set -u
 train=$1 supervise=$(realpath "$2") bad=0
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
+export HOSTS_RUN HOSTS_DETACHED=1 TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
 trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
 export MPIRUN_BY=$supervise \

@@ -23,7 +23,7 @@ class Hosts:
         self.count = count
 
     def __enter__(self):
-        os.environ |= {"HOSTS_RUN": str(self.run), "MPIRUN_FLAGS": KEEPALIVE}
+        os.environ |= {"HOSTS_RUN": str(self.run), "MPIRUN_FLAGS": KEEPALIVE, "HOSTS_DETACHED": "1"}
         self.call("up", self.count)
         return self
 

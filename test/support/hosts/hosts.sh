@@ -7,7 +7,8 @@
 #                               (through slow_switch.cpp, built as $SLOW_SWITCH)
 #   hosts.sh exec I COMMAND...  run COMMAND on host I
 #   hosts.sh mpirun RANKS_A_HOST COMMAND...   start an MPI job over TCP on all hosts; more mpirun flags in $MPIRUN_FLAGS,
-#                               what starts mpirun in $MPIRUN_BY
+#                               what starts mpirun in $MPIRUN_BY; with $HOSTS_DETACHED its daemons leave the session, as
+#                               on real hosts, so that mpirun learns nothing from their processes here
 #   hosts.sh cut|heal I         take down or restore the link of host I
 #   hosts.sh power I            host I loses power: its processes die, and nobody hears of it
 #   hosts.sh pids I             the processes on host I
@@ -90,8 +91,11 @@ power() {  # HOST NUMBER
 }
 
 mpi_job() {
-  local a_host=$1 pid_file ranks=0
+  local a_host=$1 pid_file ranks=0 session=--leave-session-attached
   shift
+  # The kernel divides the cores among sessions (sched_autogroup_enabled). With a session for each host, and more ranks than
+  # cores, one of them took a core for ten seconds and more (Linux 6.18): the daemons stay in the session of mpirun.
+  [[ ${HOSTS_DETACHED:-} ]] && session=
   : >"$run/hostfile"
   for pid_file in "$run"/*.pid; do
     echo "$(basename "$pid_file" .pid) slots=$a_host" >>"$run/hostfile"
@@ -101,7 +105,7 @@ mpi_job() {
   # shellcheck disable=SC2086
   on_host "${prefix}0" ${MPIRUN_BY:-} mpirun -np "$ranks" --hostfile "$run/hostfile" --map-by node --bind-to none \
     --mca plm rsh --mca plm_rsh_agent "$here/remote_shell.sh" --mca plm_rsh_no_tree_spawn 1 \
-    --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" ${MPIRUN_FLAGS:-} "$@"
+    --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" $session ${MPIRUN_FLAGS:-} "$@"
 }
 
 case $1 in

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "allreduce/communicators.hpp"
+#include "allreduce/mpi.hpp"
 #include "allreduce/nccl_calls.hpp"
 
 namespace ringtrain {
@@ -24,6 +25,12 @@ std::unique_ptr<Communicator> make_communicator(const std::string& kind, const M
   if (session.size() == 1) return make_solo_communicator();
   if (kind == "mpi") return make_mpi_communicator(session);
   return make_ring_communicator(session, options);
+}
+
+LibraryVersions allreduce_libraries() {
+  LibraryVersions all = nccl_version();
+  all.insert(all.begin(), mpi::version());
+  return all;
 }
 
 }  // namespace ringtrain

@@ -4,11 +4,16 @@
 #include <source_location>
 #include <string_view>
 
+#include "ringtrain/base/library_version.hpp"
+
 namespace ringtrain::mpi {
 
 /// Throws Error with MPI's own words unless `code` is MPI_SUCCESS.
 void check(int code, std::string_view call,
            std::source_location at = std::source_location::current());
+
+/// Open MPI's.
+LibraryVersion version();
 
 // Communicators are freed by MPI_Finalize: MPI_Comm_free is collective, and destructors must not
 // be.

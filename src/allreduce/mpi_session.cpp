@@ -15,6 +15,7 @@
 #include <map>
 #include <ranges>
 #include <sstream>
+#include <string_view>
 
 #include "allreduce/job_end.hpp"
 #include "allreduce/mpi.hpp"
@@ -34,25 +35,55 @@ std::string host_name() {
   return name.data();
 }
 
-// Settings of Open MPI, given before MPI_Init; what the user or mpirun set already stays.
-void configure_mpi(const std::string& interface) {
-  // Waiting ranks leave the core to loader and compute threads.
-  ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  if (!interface.empty()) ::setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), 1);
-}
-
 using InterfaceList = UniqueHandle<ifaddrs*, freeifaddrs>;
+
+InterfaceList interfaces() {
+  ifaddrs* raw = nullptr;
+  check_errno(::getifaddrs(&raw), "getifaddrs");
+  return InterfaceList(raw);
+}
 
 bool has_address(const ifaddrs& one) {
   return one.ifa_addr != nullptr &&
          (one.ifa_addr->sa_family == AF_INET || one.ifa_addr->sa_family == AF_INET6);
 }
 
+// One of the `wanted` interfaces (empty: any but the loopback) is up with an IPv4 address.
+bool reaches_by_ipv4(const std::string& wanted) {
+  if (wanted.find('/') != std::string::npos) return wanted.find(':') == std::string::npos;
+  const InterfaceList list = interfaces();
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP))
+      continue;
+    if (wanted.empty()
+            ? !(i->ifa_flags & IFF_LOOPBACK)
+            : ("," + wanted + ",").find("," + std::string(i->ifa_name) + ",") != std::string::npos)
+      return true;
+  }
+  return false;
+}
+
+bool is_open_mpi_5() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  mpi::check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  return std::string_view(text.data()).starts_with("Open MPI v5.");
+}
+
+// Settings of Open MPI, given before MPI_Init; what the user or mpirun set already stays.
+void configure_mpi(const std::string& interface) {
+  // Waiting ranks leave the core to loader and compute threads.
+  ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  if (!interface.empty()) ::setenv("OMPI_MCA_btl_tcp_if_include", interface.c_str(), 1);
+  // Open MPI 5 knows one address of each interface. Where that is an IPv6 one, ranks complain that
+  // they find no way to others on their own host.
+  if (is_open_mpi_5() && reaches_by_ipv4(interface))
+    ::setenv("OMPI_MCA_btl_tcp_disable_family", "6", 0);
+}
+
 // MPI would pass over a name that does not exist or leads nowhere, and use another network.
 void check_interfaces(const std::string& wanted) {
-  ifaddrs* raw = nullptr;
-  check_errno(::getifaddrs(&raw), "getifaddrs");
-  const InterfaceList list(raw);
+  const InterfaceList list = interfaces();
   std::map<std::string, bool> usable;  // by name
   for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next)
     usable[i->ifa_name] |= (i->ifa_flags & IFF_UP) != 0 && has_address(*i);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringtrain/base/library_version.hpp"
 #include "ringtrain/compute/element.hpp"
 
 struct ncclComm;
@@ -75,6 +76,9 @@ class NcclCalls {
 
 /// The real ones. Throws Error(Exit::usage) where the build has no CUDA.
 std::unique_ptr<NcclCalls> make_nccl_calls();
+
+/// NCCL's; empty where the build has no CUDA.
+LibraryVersions nccl_version();
 
 /// Sole owner of a stream or event, released through the calls that made it. They outlive it.
 template <class T, void (NcclCalls::*release)(T) noexcept>

@@ -5,7 +5,9 @@
 #include <source_location>
 
 #include "allreduce/nccl_calls.hpp"
+#include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/late_library.hpp"
 
 namespace ringtrain {
 namespace {
@@ -15,6 +17,17 @@ static_assert(static_cast<int>(NcclResult::success) == ncclSuccess);
 static_assert(static_cast<int>(NcclResult::internal_error) == ncclInternalError);
 static_assert(static_cast<int>(NcclResult::remote_error) == ncclRemoteError);
 static_assert(static_cast<int>(NcclResult::in_progress) == ncclInProgress);
+
+LateLibrary& nccl_library() {
+  static LateLibrary nccl("libnccl.so.2");
+  return nccl;
+}
+
+// A function of NCCL, which is loaded when the first one is called.
+template <class F>
+F* nccl(const char* name) {
+  return nccl_library().find<F>(name);
+}
 
 NcclResult result_of(ncclResult_t result) { return static_cast<NcclResult>(result); }
 
@@ -39,42 +52,54 @@ class NcclLibrary final : public NcclCalls {
  public:
   NcclResult get_unique_id(NcclId& id) override {
     ncclUniqueId raw;
-    const ncclResult_t result = ncclGetUniqueId(&raw);
+    const ncclResult_t result = nccl<decltype(ncclGetUniqueId)>("ncclGetUniqueId")(&raw);
     if (result == ncclSuccess) std::memcpy(id.data(), &raw, id.size());
     return result_of(result);
   }
   NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    return result_of(ncclCommInitRankConfig(&comm, size, unique_id(id), rank, &config));
+    return result_of(nccl<decltype(ncclCommInitRankConfig)>("ncclCommInitRankConfig")(
+        &comm, size, unique_id(id), rank, &config));
   }
   NcclResult comm_get_async_error(NcclComm comm, NcclResult& state) override {
     ncclResult_t raw = ncclSuccess;
-    const ncclResult_t asked = ncclCommGetAsyncError(comm, &raw);
+    const ncclResult_t asked =
+        nccl<decltype(ncclCommGetAsyncError)>("ncclCommGetAsyncError")(comm, &raw);
     state = result_of(raw);
     return result_of(asked);
   }
-  NcclResult comm_finalize(NcclComm comm) override { return result_of(ncclCommFinalize(comm)); }
-  void comm_destroy(NcclComm comm) noexcept override { ncclCommDestroy(comm); }
-  void comm_abort(NcclComm comm) noexcept override { ncclCommAbort(comm); }
+  NcclResult comm_finalize(NcclComm comm) override {
+    return result_of(nccl<decltype(ncclCommFinalize)>("ncclCommFinalize")(comm));
+  }
+  void comm_destroy(NcclComm comm) noexcept override {
+    nccl<decltype(ncclCommDestroy)>("ncclCommDestroy")(comm);
+  }
+  void comm_abort(NcclComm comm) noexcept override {
+    nccl<decltype(ncclCommAbort)>("ncclCommAbort")(comm);
+  }
   NcclResult comm_register(NcclComm comm, void* data, std::size_t bytes, void*& handle) override {
-    return result_of(ncclCommRegister(comm, data, bytes, &handle));
+    return result_of(
+        nccl<decltype(ncclCommRegister)>("ncclCommRegister")(comm, data, bytes, &handle));
   }
   NcclResult comm_deregister(NcclComm comm, void* handle) override {
-    return result_of(ncclCommDeregister(comm, handle));
+    return result_of(nccl<decltype(ncclCommDeregister)>("ncclCommDeregister")(comm, handle));
   }
   NcclResult all_reduce(void* data, std::size_t count, Element element, Reduction reduction,
                         NcclComm comm, GpuStream stream) override {
-    return result_of(ncclAllReduce(data, data, count, data_type(element),
-                                   reduction == Reduction::sum ? ncclSum : ncclAvg, comm, stream));
+    return result_of(nccl<decltype(ncclAllReduce)>("ncclAllReduce")(
+        data, data, count, data_type(element), reduction == Reduction::sum ? ncclSum : ncclAvg,
+        comm, stream));
   }
   NcclResult broadcast(float* data, std::size_t count, int root, NcclComm comm,
                        GpuStream stream) override {
-    return result_of(ncclBroadcast(data, data, count, ncclFloat32, root, comm, stream));
+    return result_of(nccl<decltype(ncclBroadcast)>("ncclBroadcast")(data, data, count, ncclFloat32,
+                                                                    root, comm, stream));
   }
   std::string words(NcclResult result, NcclComm comm) override {
-    const char* last = ncclGetLastError(comm);
-    const std::string name = ncclGetErrorString(static_cast<ncclResult_t>(result));
+    const char* last = nccl<decltype(ncclGetLastError)>("ncclGetLastError")(comm);
+    const std::string name =
+        nccl<decltype(ncclGetErrorString)>("ncclGetErrorString")(static_cast<ncclResult_t>(result));
     return last == nullptr || *last == '\0' ? name : name + ", " + last;
   }
 
@@ -111,7 +136,7 @@ class NcclLibrary final : public NcclCalls {
   void* mem_alloc(std::size_t bytes, bool shared) override;
   void mem_free(void* data, bool shared) noexcept override {
     if (shared)
-      ncclMemFree(data);
+      nccl<decltype(ncclMemFree)>("ncclMemFree")(data);
     else
       cudaFree(data);
   }
@@ -142,13 +167,25 @@ void* NcclLibrary::mem_alloc(std::size_t bytes, bool shared) {
     check(cudaMalloc(&data, bytes), what.c_str());
     return data;
   }
-  const ncclResult_t result = ncclMemAlloc(&data, bytes);
+  const ncclResult_t result = nccl<decltype(ncclMemAlloc)>("ncclMemAlloc")(&data, bytes);
   if (result != ncclSuccess) throw Error(what, words(result_of(result), nullptr));
   return data;
 }
 
 }  // namespace
 
+std::string why_nccl_is_missing() { return nccl_library().why_missing(); }
+
 std::unique_ptr<NcclCalls> make_nccl_calls() { return std::make_unique<NcclLibrary>(); }
+
+LibraryVersions nccl_version() {
+  const auto words = [](int code) {  // as NCCL 2.9 and newer number themselves
+    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+  };
+  if (!why_nccl_is_missing().empty()) return {{"NCCL", words(NCCL_VERSION_CODE), "not found"}};
+  int here = 0;
+  const bool known = nccl<decltype(ncclGetVersion)>("ncclGetVersion")(&here) == ncclSuccess;
+  return {{"NCCL", words(NCCL_VERSION_CODE), known ? words(here) : "unknown"}};
+}
 
 }  // namespace ringtrain

@@ -12,6 +12,7 @@
 
 #include "io/storage_error.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/io/checkpoint_writer.hpp"
 
 namespace ringtrain {
 namespace {
@@ -189,6 +190,13 @@ void Hdf5Layout::fill(const CheckpointMetadata& metadata) {
     check_storage(written < 0 ? -1 : 0, "write of the metadata to memory");
     expects(written == static_cast<ssize_t>(bytes.size()), "the HDF5 image takes its metadata");
   }
+}
+
+LibraryVersion hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return {"HDF5", fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
+          fmt::format("{}.{}.{}", major, minor, release)};
 }
 
 }  // namespace ringtrain

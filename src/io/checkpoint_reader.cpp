@@ -87,9 +87,9 @@ void refuse_mostly_holes(int file, std::uint64_t file_bytes) {
 CheckpointIndex read_index(int file) {
   const std::uint64_t bytes = size_of_regular(file);
   refuse_mostly_holes(file, bytes);
-  std::vector<std::byte> block(std::min<std::uint64_t>(bytes, header_bytes));
-  read_exactly(file, block, 0);
-  block.resize(checked_user_block(block, bytes));
+  std::vector<std::byte> header(std::min<std::uint64_t>(bytes, header_bytes));
+  read_exactly(file, header, 0);
+  std::vector<std::byte> block(checked_user_block(header, bytes));
   read_exactly(file, block, 0);
   return decode(block, bytes);
 }

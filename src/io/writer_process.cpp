@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <linux/ioprio.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -28,6 +27,10 @@ namespace ringtrain {
 namespace {
 
 constexpr int reap_pause_ms = 2;
+
+// Of the kernel's interface, ioprio_set(2). <linux/ioprio.h> of Linux 6.1.192 is no C++: it calls a
+// parameter `class`.
+constexpr int one_process = 1, best_effort = 2, class_shift = 13, last_of_class = 7;
 
 // The trainer decides what a signal to the job means. SIGXFSZ: write() then reports the limit.
 void ignore_signals() {
@@ -56,7 +59,7 @@ void keep_only(int socket) {
 // after 8 s and more, which is too late for a last save (nice 10: 3.5 s).
 void step_back() {
   [[maybe_unused]] const int now = ::nice(10);
-  ::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 7));
+  ::syscall(SYS_ioprio_set, one_process, 0, best_effort << class_shift | last_of_class);
   cpu_set_t all;
   std::memset(&all, 0xff, sizeof all);
   ::sched_setaffinity(0, sizeof all, &all);  // not on the core the launcher bound the trainer to

@@ -116,7 +116,8 @@ BatchJob batch_job(const std::string& text) {
     const std::size_t equals = part.find('=');
     if (equals == part.npos)
       throw BadValue(fmt::format("must be KEY=VALUE,... as nodes=4,time=2h; '{}' is none", part));
-    const Key& named = find(part.substr(0, equals));
+    const std::string name = part.substr(0, equals);
+    const Key& named = find(name);
     try {
       named.set(job, part.substr(equals + 1));
     } catch (const BadValue& bad) {

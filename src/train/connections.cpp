@@ -1,9 +1,8 @@
 #include "train/connections.hpp"
 
 #include <dirent.h>
-#include <linux/in.h>
-#include <linux/in6.h>
-#include <linux/tcp.h>
+#include <linux/tcp.h>  // newer fields of tcp_info than netinet/tcp.h's
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -295,21 +295,4 @@ std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
   return std::make_unique<GpuSite>(plan, session, choose_gpu(session), progress);
 }
 
-DeviceChoice choose_device(Device device, const MpiSession& session) {
-  if (device == Device::cpu) return {};
-  const GpusHere here = gpus_here();
-  if (device == Device::cuda) {
-    std::optional<Error> none;
-    if (here.count == 0)
-      none.emplace(Exit::usage, "--device cuda", here.why + "; --device cpu trains without a GPU");
-    require_success(none, session);
-    return {true, ""};
-  }
-  std::array<double, 1> without{here.count == 0 ? 1. : 0.};
-  session.sum(without);
-  if (without[0] == 0) return {true, ""};
-  if (here.count > 0) return {false, "a rank sees no GPU"};
-  return {false, here.why};
-}
-
 }  // namespace ringtrain

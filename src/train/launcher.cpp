@@ -37,7 +37,54 @@ Process look_at(pid_t id) {
   return process;
 }
 
+// Of a file of /proc/PID that holds words with a zero byte behind each; empty where it cannot be
+// read.
+std::vector<std::string> words_of(pid_t process, const char* file) {
+  std::ifstream in("/proc/" + std::to_string(process) + "/" + file);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
+}
+
+bool binds(std::string_view policy) { return !policy.empty() && !policy.starts_with("none"); }
+
+// One option with its value, or one parameter of mpirun's.
+bool asks_for_binding(std::string_view name, std::string_view value) {
+  if (name == "bind-to" || name == "hwloc_default_binding_policy") return binds(value);
+  if (name == "map-by") return value.find("PE=") != value.npos || value.find("pe=") != value.npos;
+  return name == "cpu-set" || name == "cpu-list" || name == "rankfile" || name == "rf" ||
+         name == "hwloc_default_cpu_list";
+}
+
 }  // namespace
+
+bool asks_for_binding(std::span<const std::string> words) {
+  constexpr std::string_view prefix = "PRTE_MCA_";
+  const auto word = [&](std::size_t i) {
+    return i < words.size() ? std::string_view(words[i]) : std::string_view();
+  };
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    std::string_view name = word(i), value = word(i + 1);
+    const bool parameter = name.starts_with(prefix);
+    if (!parameter && !name.starts_with('-')) continue;
+    name.remove_prefix(parameter ? prefix.size()
+                                 : std::min(name.find_first_not_of('-'), name.size()));
+    if (const std::size_t equals = name.find('='); equals != name.npos) {
+      value = name.substr(equals + 1);
+      name = name.substr(0, equals);
+    } else if (name == "mca" || name == "prtemca") {
+      name = value;
+      value = word(i + 2);
+    }
+    if (asks_for_binding(name, value)) return true;
+  }
+  return false;
+}
+
+bool asked_for_binding(pid_t launcher) {
+  return asks_for_binding(words_of(launcher, "cmdline")) ||
+         asks_for_binding(words_of(launcher, "environ"));
+}
 
 std::optional<pid_t> launcher_process() {
   for (pid_t id = ::getppid(); id > 1;) {

@@ -248,7 +248,16 @@ void add_files(Table& t, Request& r) {
         any_text());
   t.flag(r.print_config, "print-config", "print the configuration as TOML");
   t.add(r.inspect, {"inspect", "FILE.h5", "verify and describe a checkpoint", "none"}, any_text());
-  t.flag(r.version, "version", "print the version");
+  t.flag(r.version, "version", "print version, commit and the libraries' versions");
+  t.flag(r.json, "json", "with --version: as JSON");
+  t.flag(r.man_page, "man-page", "print the manual page, for man -l -");
+  t.add(r.completion,
+        {.name = "completion",
+         .argument = choice<Shell>(),
+         .description = "print what completes options; bash: source <(train --completion bash)",
+         .unset = "none",
+         .in_files = false},
+        enumerator<Shell>());
   t.flag(r.help, "help", "print this");
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ringtrain/train/options.hpp"
@@ -15,7 +16,8 @@ struct Request {
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
   std::optional<BatchJob> batch_job = {};
-  bool print_config = false, version = false, help = false;
+  bool print_config = false, version = false, json = false, man_page = false, help = false;
+  std::optional<Shell> completion = {};
 };
 
 /// One option, for the parser, the help, configuration files and canonical_config() alike.
@@ -41,5 +43,10 @@ std::vector<OptionEntry> option_table(Request& request);
 std::string help_text(const std::vector<OptionEntry>& table);
 /// A configuration file that says what `table` holds now; what is unset stands as a comment.
 std::string toml_text(const std::vector<OptionEntry>& table);
+
+/// The manual page, as man reads it (roff).
+std::string man_page(const std::vector<OptionEntry>& table, std::string_view version);
+/// What makes the shell complete options and values of `train` and `ringtrain`.
+std::string completion(const std::vector<OptionEntry>& table, Shell shell);
 
 }  // namespace ringtrain

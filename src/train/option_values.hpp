@@ -51,6 +51,8 @@ inline constexpr std::array names_of<ShowProgress> = {"auto", "on", "off"};
 template <>
 inline constexpr std::array names_of<Watching> = {"on", "off"};
 template <>
+inline constexpr std::array names_of<Shell> = {"bash", "zsh", "fish"};
+template <>
 inline constexpr std::array names_of<OptimizerKind> = {"sgd",  "momentum", "nesterov", "rmsprop",
                                                        "adam", "adamw",    "lars"};
 

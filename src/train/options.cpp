@@ -13,6 +13,7 @@
 #include "ringtrain/base/nearest.hpp"
 #include "train/option_table.hpp"
 #include "train/text.hpp"
+#include "train/version.hpp"
 
 namespace ringtrain {
 namespace {
@@ -307,11 +308,16 @@ Command Parser::parse(int argc, const char* const* argv) try {
   words_.assign(argv + std::min(argc, 1), argv + argc);
   if (typed("help") || std::ranges::count(words_, "-h") > 0)
     return {.action = show_text, .text = help_text(table_)};
-  if (typed("version")) return {.action = show_text, .text = "train " RINGTRAIN_VERSION "\n"};
+  if (typed("version"))
+    return {.action = show_text, .text = typed("json") ? version_json() : version_text()};
 
   check_flags();
   app_.parse(argc, argv);
   check_extras();
+  need("json", false, "is how --version prints; add it");
+  if (request_.man_page) return {.action = show_text, .text = man_page(table_, RINGTRAIN_VERSION)};
+  if (request_.completion)
+    return {.action = show_text, .text = completion(table_, *request_.completion)};
   if (!request_.inspect.empty()) return {.action = inspect, .inspect = request_.inspect};
   need("pack-short-side", typed("pack"), "says how --pack DIR OUT copies images; add it");
   if (typed("pack"))

@@ -71,7 +71,7 @@ std::vector<int> mask_before_openmp() {
   return ids;
 }
 
-bool asked_open_mpi_to_place() {
+bool asked_open_mpi_4_to_place() {
   const auto binding = variable("OMPI_MCA_hwloc_base_binding_policy");
   const auto mapping = variable("OMPI_MCA_rmaps_base_mapping_policy");
   return (binding && *binding != "none") || variable("OMPI_MCA_hwloc_base_cpu_set") ||
@@ -132,9 +132,10 @@ Place find_place(std::optional<int> requested) {
   Place place;
   const Launcher* launcher = find_local_rank(place);
   std::vector<int> ids = mask_before_openmp();
-  place.placed = asked_open_mpi_to_place() ||
+  const auto process = launcher_process();
+  place.placed = asked_open_mpi_4_to_place() || (process && asked_for_binding(*process)) ||
                  (launcher != nullptr && launcher->is_slurm && slurm_placed(ids.size()));
-  if (const auto process = launcher_process(); process && !place.placed)
+  if (process && !place.placed)
     if (const std::vector<int> of_job = affinity(*process); !of_job.empty()) ids = of_job;
   if (ids.empty()) ids.push_back(0);
   std::ranges::transform(ids, std::back_inserter(place.cpus), cpu_of);

@@ -4,6 +4,7 @@
 
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
+#include "train/device_choice.hpp"
 #include "train/doctor.hpp"
 #include "train/identity.hpp"
 #include "train/job.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <utility>
@@ -137,6 +138,9 @@ std::string sbatch_script(const BatchJob& job, const Options& options,
 }
 
 std::string program_to_start() {
+  // A Python package's command, which has set this to itself: beside it is its mpirun.
+  if (const char* entry = std::getenv("RINGTRAIN_ENTRY"); entry != nullptr && *entry != '\0')
+    return entry;
   const auto program = std::filesystem::canonical(own_program());
   const auto folder = program.parent_path();
   const auto entry = folder.parent_path().parent_path() / program.filename();

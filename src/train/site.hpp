@@ -67,12 +67,4 @@ std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
 std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
                                     Progress& progress);
 
-/// Whether to train on GPUs, and why not with --device auto, which does where each rank sees one.
-struct DeviceChoice {
-  bool gpu = false;
-  std::string why_not;
-};
-/// Throws Error(Exit::usage) where --device cuda finds no GPU. Collective.
-DeviceChoice choose_device(Device device, const MpiSession& session);
-
 }  // namespace ringtrain

@@ -28,6 +28,9 @@ GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
 /// without CUDA in the build.
 std::vector<std::string> visible_gpus();
 
+/// In the loader's words; empty where NCCL is there.
+std::string why_nccl_is_missing();
+
 /// Takes this rank's place among the GPUs: sets the environment that NCCL needs there. Returns
 /// CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where there is
 /// none, or no CUDA in the build. Collective.

@@ -6,6 +6,7 @@
 #include "ringtrain/allreduce/compression.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/base/library_version.hpp"
 #include "ringtrain/base/time_span.hpp"
 
 namespace ringtrain {
@@ -51,6 +52,9 @@ struct CommunicatorOptions {
 /// outlives it.
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options = {});
+
+/// Open MPI's version and, with CUDA, NCCL's. Needs no MPI session, no GPU.
+LibraryVersions allreduce_libraries();
 
 /// A job of this rank alone, whatever others there are: sums cost nothing. Not collective.
 std::unique_ptr<Communicator> make_solo_communicator();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/base/batch.hpp"
+#include "ringtrain/base/library_version.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/step.hpp"
 
@@ -83,5 +84,7 @@ HostNeeds host_needs(const Schedule& schedule);
 /// The backends that can run here, by name: "reference", "onednn".
 std::vector<std::string> available_backends();
 std::unique_ptr<Backend> make_backend(const std::string& name);
+
+LibraryVersion onednn_version();
 
 }  // namespace ringtrain

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "ringtrain/base/library_version.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/narrow_view.hpp"
@@ -156,11 +157,20 @@ class GpuBackend : public Backend, public Rounding {
 /// that is new enough, or no CUDA in the build.
 std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings);
 
-/// GPUs that this process can use; why there are none, else.
+/// What CUDA answers in this process about GPUs. Facts only: choose_device() judges them.
 struct GpusHere {
-  int count = 0;
-  std::string why;  ///< in CUDA's words, where there is none
+  bool in_build = true;  ///< whether this build has CUDA
+  int count = 0;         ///< GPUs that this process sees
+  std::string why = {};  ///< in CUDA's words, where there is none
+  int cuda = 0;          ///< the version of the build's CUDA: 13000 is 13.0
+  int driver_cuda = 0;   ///< the newest that the driver runs; 0: there is no libcuda.so.1
+  std::vector<int> capabilities = {};  ///< of each GPU: 90 is 9.0
+  std::string kernels = {};            ///< CMAKE_CUDA_ARCHITECTURES with commas; empty: not known
+  std::string missing = {};            ///< a library that a GPU wants and that cannot be loaded
 };
 GpusHere gpus_here();
+
+/// The versions of CUDA's runtime and cuDNN; empty where the build has no CUDA. Needs no GPU.
+LibraryVersions gpu_libraries();
 
 }  // namespace ringtrain

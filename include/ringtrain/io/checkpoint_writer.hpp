@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/library_version.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 
 namespace ringtrain {
@@ -96,5 +97,7 @@ class CheckpointWriter {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+LibraryVersion hdf5_version();
 
 }  // namespace ringtrain

@@ -18,6 +18,7 @@ enum class OnNan { stop, skip };
 enum class Allreduce { automatic, ring, mpi, nccl };
 enum class ShowProgress { automatic, on, off };
 enum class Watching { on, off };
+enum class Shell { bash, zsh, fish };
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
 struct CheckpointEvery {

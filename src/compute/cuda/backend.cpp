@@ -4,7 +4,9 @@
 #include <array>
 
 #include "compute/cuda/autotuner.hpp"
+#include "compute/cuda/cudnn.hpp"
 #include "compute/cuda/device.hpp"
+#include "compute/cuda/kernels/architectures.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/launches.hpp"
 #include "compute/cuda/snapshot.hpp"
@@ -117,17 +119,23 @@ GpuEngines CudaBackend::engines() const {
           .fingerprint = fingerprint(engines_)};
 }
 
-void expect_usable(int device) {
+// 90 is 9.0.
+int capability_of(int device) {
   int major = 0, minor = 0;
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
         "cudaDeviceGetAttribute");
   check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
         "cudaDeviceGetAttribute");
-  if (10 * major + minor < oldest_gpu)
+  return 10 * major + minor;
+}
+
+void expect_usable(int device) {
+  const int capability = capability_of(device);
+  if (capability < oldest_gpu)
     throw Error(Exit::usage, fmt::format("GPU {}", device),
                 fmt::format("its compute capability {}.{} is too old: 7.5 (Turing) or newer is "
                             "needed; --device cpu trains without it",
-                            major, minor));
+                            capability / 10, capability % 10));
 }
 
 }  // namespace
@@ -146,13 +154,23 @@ std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings) {
 }
 
 GpusHere gpus_here() {
-  int count = 0;
-  const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaSuccess && count > 0) return {count, ""};
+  GpusHere here{.kernels = cuda::kernels::kernel_architectures()};
+  // These two need no driver; without one, the second leaves 0.
+  cuda::check(cudaRuntimeGetVersion(&here.cuda), "cudaRuntimeGetVersion");
+  cuda::check(cudaDriverGetVersion(&here.driver_cuda), "cudaDriverGetVersion");
+  const cudaError_t code = cudaGetDeviceCount(&here.count);
+  if (code == cudaSuccess && here.count > 0) {
+    here.missing = cuda::why_cudnn_is_missing();  // looks for it, so only where there is a use
+    for (int device = 0; device < here.count; ++device)
+      here.capabilities.push_back(cuda::capability_of(device));
+    return here;
+  }
   static_cast<void>(cudaGetLastError());
+  here.count = 0;
+  here.why = code == cudaSuccess ? "this process sees no GPU" : cudaGetErrorString(code);
   if (code == cudaErrorInsufficientDriver)
-    return {0, "no NVIDIA driver, or one older than this build's CUDA"};
-  return {0, code == cudaSuccess ? "this process sees no GPU" : cudaGetErrorString(code)};
+    here.why = "no NVIDIA driver, or one older than this build's CUDA";
+  return here;
 }
 
 }  // namespace ringtrain

@@ -1,9 +1,12 @@
 #include "compute/cuda/cudnn.hpp"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <string>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::cuda {
 namespace {
@@ -31,3 +34,19 @@ Descriptor& Descriptor::finalize() {
 }
 
 }  // namespace ringtrain::cuda
+
+namespace ringtrain {
+
+LibraryVersions gpu_libraries() {
+  const auto cuda = [](int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); };
+  const auto cudnn = [](std::size_t code) {  // as cuDNN 9 numbers itself
+    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+  };
+  int here = 0;
+  const bool known = cudaRuntimeGetVersion(&here) == cudaSuccess;
+  return {{"CUDA", cuda(CUDART_VERSION), known ? cuda(here) : "unknown"},
+          {"cuDNN", cudnn(CUDNN_VERSION),
+           cuda::why_cudnn_is_missing().empty() ? cudnn(cudnnGetVersion()) : "not found"}};
+}
+
+}  // namespace ringtrain

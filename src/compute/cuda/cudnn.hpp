@@ -6,12 +6,17 @@
 #include <initializer_list>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain::cuda {
+
+/// In the loader's words; empty where cuDNN is there. The functions of cuDNN throw Error where it
+/// is not.
+std::string why_cudnn_is_missing();
 
 /// Throws Error with cuDNN's own words unless `code` is success.
 void check(cudnnStatus_t code, std::string_view call,

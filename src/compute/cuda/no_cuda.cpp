@@ -17,6 +17,8 @@ std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings&) {
   throw Error(Exit::usage, "train on a GPU", why);
 }
 
-GpusHere gpus_here() { return {0, why}; }
+GpusHere gpus_here() { return {.in_build = false, .why = why}; }
+
+LibraryVersions gpu_libraries() { return {}; }
 
 }  // namespace ringtrain

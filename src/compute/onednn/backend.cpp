@@ -238,4 +238,11 @@ HostNeeds host_needs(const Schedule& schedule) {
   return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), memory).needs();
 }
 
+LibraryVersion onednn_version() {
+  const dnnl_version_t* here = dnnl_version();
+  return {"oneDNN",
+          fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
+          fmt::format("{}.{}.{}", here->major, here->minor, here->patch)};
+}
+
 }  // namespace ringtrain

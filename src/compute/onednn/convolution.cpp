@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <type_traits>
 
+#include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::onednn {
@@ -11,22 +13,23 @@ using dnnl::memory;
 // each step reorders from or into the flat buffer, through scratch memory that is still in cache.
 struct ConvolutionGeometry {
   ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y)
-      : source(desc_of(x)),
+      : held{y.shape.channels, x.shape.channels, window.height, window.width},
+        seen(held),
         destination(desc_of(y)),
-        strides{window.stride_y, window.stride_x},
-        before{window.top, window.left},
-        after{window.bottom, window.right} {
-    memory::dims weights{y.shape.channels, x.shape.channels, window.height, window.width};
-    flat = {weights, memory::data_type::f32, memory::format_tag::ohwi};
+        bias({y.shape.channels}, memory::data_type::f32, memory::format_tag::x),
+        sliding(sliding_of(window)) {
     // A blocked source of less than a block has only a reference kernel. Its padding is zero, so it
     // may as well be called channels.
-    if (x.block > 1) weights[1] = source.data.dims[1] = std::max(x.shape.channels, x.block);
-    any = {weights, memory::data_type::f32, memory::format_tag::any};
-    bias = {{y.shape.channels}, memory::data_type::f32, memory::format_tag::x};
+    Tensor padded = x;
+    if (x.block > 1) padded.shape.channels = std::max(x.shape.channels, x.block);
+    source = desc_of(padded);
+    seen[1] = padded.shape.channels;
+    any = {seen, memory::data_type::f32, memory::format_tag::any};
   }
 
-  memory::desc source, destination, flat, any, bias;
-  memory::dims strides, before, after;
+  memory::dims held, seen;  // of the weights: in the flat buffer, and as oneDNN sees them
+  memory::desc source, destination, any, bias;
+  Sliding sliding;
 };
 
 using Algorithm = dnnl::algorithm;
@@ -39,7 +42,7 @@ constexpr int fewest_for_activations = 32, fewest_for_weights = 64;
 constexpr std::size_t most_winograd_scratch = std::size_t{256} << 20;
 
 bool suits_winograd(const ConvolutionGeometry& g, const Window& w, int fewest_channels) {
-  const auto channels = std::min(g.flat.data.dims[0], g.flat.data.dims[1]);
+  const auto channels = std::min(g.held[0], g.held[1]);
   return w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 &&
          channels >= fewest_channels;
 }
@@ -59,44 +62,74 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry
                                                        Algorithm algorithm, bool bias, bool relu,
                                                        const dnnl::engine& engine) {
   constexpr auto training = dnnl::prop_kind::forward_training;
-  const auto desc =
-      bias ? dnnl::convolution_forward::desc(training, algorithm, g.source, g.any, g.bias,
-                                             g.destination, g.strides, g.before, g.after)
-           : dnnl::convolution_forward::desc(training, algorithm, g.source, g.any, g.destination,
-                                             g.strides, g.before, g.after);
   dnnl::primitive_attr attr = attributes();
   if (relu) {
     dnnl::post_ops epilogue;
-    epilogue.append_eltwise(1, Algorithm::eltwise_relu, 0, 0);
+    append_relu(epilogue);
     attr.set_post_ops(epilogue);
   }
-  return {desc, attr, engine, algorithm == winograd};
+  const Making making{engine, attr, algorithm == winograd};
+  using Primitive = dnnl::convolution_forward;
+  return bias ? forward_descriptor<Primitive>(making, g.sliding, training, algorithm, g.source,
+                                              g.any, g.bias, g.destination)
+              : forward_descriptor<Primitive>(making, g.sliding, training, algorithm, g.source,
+                                              g.any, g.destination);
 }
 
 // A backward step's descriptor; oneDNN wants that of the forward step as a hint.
 template <class Primitive>
-typename Primitive::primitive_desc backward_desc(const typename Primitive::desc& desc,
-                                                 const ConvolutionGeometry& g, Algorithm algorithm,
+typename Primitive::primitive_desc backward_desc(const ConvolutionGeometry& g, Algorithm algorithm,
                                                  bool bias, const dnnl::engine& engine) {
   const auto forward = forward_desc(g, algorithm, bias, false, engine);
   if (!forward) return {};
-  return {desc, attributes(), engine, forward, algorithm == winograd};
+  const dnnl::primitive_attr attr = attributes();
+  const Making making{engine, attr, algorithm == winograd};
+  if constexpr (std::is_same_v<Primitive, dnnl::convolution_backward_weights>)
+    if (bias)
+      return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source, g.any,
+                                            g.bias, g.destination);
+  return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source, g.any,
+                                        g.destination);
 }
 
-// A step's weights, in the format that oneDNN chose for it, in scratch memory.
+// A step's weights, in the format that oneDNN chose for it, in scratch memory. Where oneDNN sees
+// more channels than the flat buffer holds, a copy with zeroes for the others lies between.
 class Weights {
  public:
   Weights(const memory::desc& chosen, const ConvolutionGeometry& g, float* flat, Planner& planner)
-      : planner_(planner), place_(planner.scratch(chosen.get_size())) {
-    memory::desc unpadded = chosen;  // the same bytes; what is beyond the flat ones is padding
-    unpadded.data.dims[1] = g.flat.data.dims[1];
-    flat_ = planner.memory(g.flat, flat);
-    stored_ = planner.memory(unpadded, place_);
-    chosen_ = planner.memory(chosen, place_);
+      : planner_(planner),
+        flat_(flat),
+        held_(static_cast<std::size_t>(g.held[1])),
+        seen_(static_cast<std::size_t>(g.seen[1])),
+        rows_(static_cast<std::size_t>(g.held[0] * g.held[2] * g.held[3])) {
+    const memory::desc plain(g.seen, memory::data_type::f32, memory::format_tag::ohwi);
+    if (seen_ != held_) copy_ = planner.scratch(plain.get_size());
+    plain_ = seen_ != held_ ? planner.memory(plain, copy_) : planner.memory(plain, flat);
+    chosen_ = planner.memory(chosen, planner.scratch(chosen.get_size()));
   }
   const memory& chosen() const { return chosen_; }
-  BoundPrimitive from_flat() const { return reorder(flat_, stored_); }
-  BoundPrimitive to_flat() const { return reorder(stored_, flat_); }
+  Action from_flat() const {
+    if (seen_ == held_) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
+    return [format = reorder(plain_, chosen_), flat = flat_, copy = copy_, held = held_,
+            seen = seen_, rows = rows_](const Frame& frame) {
+      float* padded = copy.in(frame);
+      for (std::size_t row = 0; row < rows; ++row, padded += seen) {
+        std::copy_n(flat + row * held, held, padded);
+        std::fill(padded + held, padded + seen, 0.f);
+      }
+      format();
+    };
+  }
+  Action to_flat() const {
+    if (seen_ == held_) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
+    return [format = reorder(chosen_, plain_), flat = flat_, copy = copy_, held = held_,
+            seen = seen_, rows = rows_](const Frame& frame) {
+      format();
+      const float* padded = copy.in(frame);
+      for (std::size_t row = 0; row < rows; ++row)
+        std::copy_n(padded + row * seen, held, flat + row * held);
+    };
+  }
 
  private:
   BoundPrimitive reorder(const memory& from, const memory& to) const {
@@ -105,8 +138,10 @@ class Weights {
   }
 
   Planner& planner_;
-  Scratch place_;
-  memory flat_, stored_, chosen_;
+  float* flat_;
+  std::size_t held_, seen_, rows_;  // channels of a filter's pixel, and the pixels of all filters
+  Scratch copy_;
+  memory plain_, chosen_;
 };
 
 }  // namespace
@@ -126,8 +161,8 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
     arguments.emplace_back(DNNL_ARG_BIAS, planner.memory(g.bias, planner.parameters(*step.b)));
 
   return [format = weights.from_flat(), convolve = planner.bind<dnnl::convolution_forward>(
-                                            desc, std::move(arguments))](const Frame&) {
-    format();
+                                            desc, std::move(arguments))](const Frame& frame) {
+    format(frame);
     convolve();
   };
 }
@@ -138,9 +173,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const ConvolutionGeometry g(step.window, dx, dy);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
-        return backward_desc<Primitive>(
-            {algorithm, g.source, g.any, g.destination, g.strides, g.before, g.after}, g, algorithm,
-            false, planner.engine());
+        return backward_desc<Primitive>(g, algorithm, false, planner.engine());
       });
   const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
 
@@ -148,8 +181,8 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
           convolve = planner.bind<Primitive>(
               desc, {{DNNL_ARG_DIFF_DST, planner.memory(dy)},
                      {DNNL_ARG_WEIGHTS, weights.chosen()},
-                     {DNNL_ARG_DIFF_SRC, planner.memory(g.source, dx.data)}})](const Frame&) {
-    format();
+                     {DNNL_ARG_DIFF_SRC, planner.memory(g.source, dx.data)}})](const Frame& frame) {
+    format(frame);
     convolve();
   };
 }
@@ -158,16 +191,9 @@ Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   using Primitive = dnnl::convolution_backward_weights;
   const Tensor &x = planner.tensor(step.x), &dy = planner.tensor(step.dy);
   const ConvolutionGeometry g(step.window, x, dy);
-  const auto operation = [&](Algorithm algorithm) {
-    return step.b ? Primitive::desc(algorithm, g.source, g.any, g.bias, g.destination, g.strides,
-                                    g.before, g.after)
-                  : Primitive::desc(algorithm, g.source, g.any, g.destination, g.strides, g.before,
-                                    g.after);
-  };
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_weights), [&](Algorithm algorithm) {
-        return backward_desc<Primitive>(operation(algorithm), g, algorithm, step.b.has_value(),
-                                        planner.engine());
+        return backward_desc<Primitive>(g, algorithm, step.b.has_value(), planner.engine());
       });
   const Weights weights(desc.diff_weights_desc(), g, planner.gradients(step.w), planner);
   std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(g.source, x.data)},
@@ -177,9 +203,9 @@ Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
     arguments.emplace_back(DNNL_ARG_DIFF_BIAS, planner.memory(g.bias, planner.gradients(*step.b)));
 
   return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
-          format = weights.to_flat()](const Frame&) {
+          format = weights.to_flat()](const Frame& frame) {
     correlate();
-    format();
+    format(frame);
   };
 }
 

@@ -10,7 +10,8 @@ Isa effective_isa() {
   const auto holds = [&](dnnl::cpu_isa set) {
     return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
   };
-  if (isa == static_cast<unsigned>(dnnl::cpu_isa::all) || holds(dnnl::cpu_isa::avx512_core))
+  constexpr unsigned no_limit = 0;  // cpu_isa::all in oneDNN 2, isa_default in oneDNN 3
+  if (isa == no_limit || holds(dnnl::cpu_isa::avx512_core))
     return Isa::avx512;
   return holds(dnnl::cpu_isa::avx2) ? Isa::avx2 : Isa::baseline;
 }

@@ -1,3 +1,4 @@
+#include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::onednn {
@@ -7,32 +8,20 @@ using dnnl::memory;
 constexpr auto maximum = dnnl::algorithm::pooling_max;
 constexpr auto average = dnnl::algorithm::pooling_avg_exclude_padding;
 
-struct PoolGeometry {
-  explicit PoolGeometry(const Window& w)
-      : kernel{w.height, w.width},
-        strides{w.stride_y, w.stride_x},
-        before{w.top, w.left},
-        after{w.bottom, w.right} {}
-  memory::dims kernel, strides, before, after;
-};
+memory::dims kernel_of(const Window& w) { return {w.height, w.width}; }
 
 dnnl::pooling_forward::primitive_desc forward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& x, const Tensor& y,
     const dnnl::engine& engine, dnnl::prop_kind purpose = dnnl::prop_kind::forward_training) {
-  const PoolGeometry g(window);
-  return {{purpose, kind, desc_of(x), desc_of(y), g.strides, g.kernel, g.before, g.after},
-          attributes(),
-          engine};
+  return pooling_forward_descriptor({engine, attributes()}, purpose, kind, desc_of(x), desc_of(y),
+                                    kernel_of(window), sliding_of(window));
 }
 
 dnnl::pooling_backward::primitive_desc backward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& dx, const Tensor& dy,
     const dnnl::engine& engine, const dnnl::pooling_forward::primitive_desc& forward) {
-  const PoolGeometry g(window);
-  return {{kind, desc_of(dx), desc_of(dy), g.strides, g.kernel, g.before, g.after},
-          attributes(),
-          engine,
-          forward};
+  return pooling_backward_descriptor({engine, attributes()}, kind, desc_of(dx), desc_of(dy),
+                                     kernel_of(window), sliding_of(window), forward);
 }
 
 Action action(BoundPrimitive primitive) {

@@ -1,0 +1,99 @@
+#pragma once
+#include <dnnl.hpp>
+
+#include "ringtrain/compute/step.hpp"
+
+// What oneDNN 2 (Debian 12) and oneDNN 3 (Debian 13) write differently. No other file asks which of
+// them it has.
+namespace ringtrain::onednn {
+
+/// The strides of a window and the padding around what it runs over: {height, width}.
+struct Sliding {
+  dnnl::memory::dims strides, before, after;
+};
+inline Sliding sliding_of(const Window& w) {
+  return {{w.stride_y, w.stride_x}, {w.top, w.left}, {w.bottom, w.right}};
+}
+
+/// What every primitive descriptor is made with. `or_empty`: it is empty where oneDNN has no such
+/// kernel; else that throws.
+struct Making {
+  const dnnl::engine& engine;
+  const dnnl::primitive_attr& attributes;
+  bool or_empty = false;
+};
+
+/// ReLU as a primitive's epilogue.
+inline void append_relu(dnnl::post_ops& epilogue) {
+  constexpr auto relu = dnnl::algorithm::eltwise_relu;
+#if DNNL_VERSION_MAJOR >= 3
+  epilogue.append_eltwise(relu, 0, 0);
+#else
+  epilogue.append_eltwise(1, relu, 0, 0);
+#endif
+}
+
+/// The descriptor of a Primitive that slides a window. `operation`: what comes before its strides
+/// in both versions.
+template <class Primitive, class... Operation>
+typename Primitive::primitive_desc forward_descriptor(const Making& making, const Sliding& s,
+                                                      const Operation&... operation) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {making.engine, operation...,      s.strides,      s.before,
+          s.after,       making.attributes, making.or_empty};
+#else
+  return {typename Primitive::desc(operation..., s.strides, s.before, s.after), making.attributes,
+          making.engine, making.or_empty};
+#endif
+}
+
+/// The same of a backward primitive; oneDNN wants the descriptor of its forward primitive as a
+/// hint.
+template <class Primitive, class Forward, class... Operation>
+typename Primitive::primitive_desc backward_descriptor(const Making& making, const Sliding& s,
+                                                       const Forward& hint,
+                                                       const Operation&... operation) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {making.engine, operation..., s.strides,         s.before,
+          s.after,       hint,         making.attributes, making.or_empty};
+#else
+  return {typename Primitive::desc(operation..., s.strides, s.before, s.after), making.attributes,
+          making.engine, hint, making.or_empty};
+#endif
+}
+
+inline dnnl::pooling_forward::primitive_desc pooling_forward_descriptor(
+    const Making& making, dnnl::prop_kind purpose, dnnl::algorithm kind,
+    const dnnl::memory::desc& x, const dnnl::memory::desc& y, const dnnl::memory::dims& kernel,
+    const Sliding& s) {
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::dims undilated{0, 0};
+  return {making.engine,     purpose,        kind,      x,        y,
+          s.strides,         kernel,         undilated, s.before, s.after,
+          making.attributes, making.or_empty};
+#else
+  return {{purpose, kind, x, y, s.strides, kernel, s.before, s.after},
+          making.attributes,
+          making.engine,
+          making.or_empty};
+#endif
+}
+
+inline dnnl::pooling_backward::primitive_desc pooling_backward_descriptor(
+    const Making& making, dnnl::algorithm kind, const dnnl::memory::desc& dx,
+    const dnnl::memory::desc& dy, const dnnl::memory::dims& kernel, const Sliding& s,
+    const dnnl::pooling_forward::primitive_desc& hint) {
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::memory::dims undilated{0, 0};
+  return {making.engine, kind,     dx,      dy,   s.strides,         kernel,
+          undilated,     s.before, s.after, hint, making.attributes, making.or_empty};
+#else
+  return {{kind, dx, dy, s.strides, kernel, s.before, s.after},
+          making.attributes,
+          making.engine,
+          hint,
+          making.or_empty};
+#endif
+}
+
+}  // namespace ringtrain::onednn

@@ -1,10 +1,10 @@
 #include "allreduce/add.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <iterator>
 
 #include "ringtrain/allreduce/ring.hpp"
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;

@@ -1,7 +1,8 @@
 #include "ringtrain/allreduce/clock_offset.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,9 +1,9 @@
 #include "allreduce/compressor.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "allreduce/compressed_lane.hpp"
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"
 

@@ -1,8 +1,9 @@
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 
-#include <catch2/catch.hpp>
 #include <thread>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

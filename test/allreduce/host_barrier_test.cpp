@@ -1,7 +1,6 @@
 #include "allreduce/host_barrier.hpp"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.hpp"
 #include "support/thread_ring.hpp"
 
 using namespace ringtrain;

@@ -1,10 +1,10 @@
 #include "allreduce/host_sum.hpp"
 
-#include <catch2/catch.hpp>
 #include <memory>
 #include <optional>
 
 #include "allreduce/topology.hpp"
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"
 

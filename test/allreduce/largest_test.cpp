@@ -1,10 +1,10 @@
 #include "allreduce/largest.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;

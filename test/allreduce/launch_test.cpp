@@ -1,11 +1,11 @@
 #include "ringtrain/allreduce/launch.hpp"
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <map>
 #include <string>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,10 +1,10 @@
 #include "allreduce/low_rank.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
 #include "allreduce/products.hpp"
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;

@@ -1,12 +1,12 @@
 #include "ringtrain/allreduce/narrow_communicator.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 #include <vector>
 
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,9 +1,10 @@
 #include "allreduce/narrow_numbers.hpp"
 
 #include <bit>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <random>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

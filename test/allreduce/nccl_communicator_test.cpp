@@ -1,8 +1,8 @@
 #include "allreduce/nccl_communicator.hpp"
 
-#include <catch2/catch.hpp>
 #include <thread>
 
+#include "support/catch.hpp"
 #include "support/recording_nccl.hpp"
 
 using namespace ringtrain;

@@ -1,7 +1,6 @@
 #include "allreduce/products.hpp"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;

@@ -1,6 +1,6 @@
 #include "ringtrain/allreduce/ring_choice.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,8 +1,8 @@
 #include "ringtrain/allreduce/ring.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
+#include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"
 

@@ -1,10 +1,13 @@
 #include "allreduce/sum_thread.hpp"
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <chrono>
+#include <future>
+#include <thread>
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 
@@ -36,7 +39,22 @@ TEST_CASE("SumThread: a failure comes back to the caller, and no later sum is tr
 }
 
 TEST_CASE("SumThread: ends when nothing was ever started") {
-  SumThread thread([](const StartedSum&) {});
+  std::atomic<int> sums{0};
+  // A thread of its own, so that one that waits for ever is a failure soon.
+  std::packaged_task<void()> use([&] {
+    SumThread thread([&](const StartedSum&) { ++sums; });
+    thread.finish();
+  });
+  std::future<void> ended = use.get_future();
+  std::thread user(std::move(use));
 
-  thread.finish();
+  const bool in_time = ended.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+
+  if (!in_time) {
+    user.detach();
+    FAIL("finish() or the destructor waits for a sum that nobody started");
+  }
+  user.join();
+  CHECK_NOTHROW(ended.get());
+  CHECK(sums == 0);
 }

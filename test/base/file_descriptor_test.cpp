@@ -4,13 +4,13 @@
 #include <sys/ioctl.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <csignal>
 #include <string>
 #include <thread>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

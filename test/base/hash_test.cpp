@@ -1,9 +1,10 @@
 #include "ringtrain/base/hash.hpp"
 
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <span>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

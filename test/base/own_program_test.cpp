@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 
@@ -52,10 +53,7 @@ TEST_CASE("own program: started as usual, it is what the kernel started") {
 TEST_CASE("own program: behind a loader it is not the loader, and starts again") {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string loader = "/lib64/ld-linux-x86-64.so.2";
-  if (!std::filesystem::exists(loader)) {
-    std::puts("skipped: no glibc of x86-64");
-    return;
-  }
+  if (!std::filesystem::exists(loader)) skip_test("no glibc of x86-64");
 
   CHECK(output_of(loader + " --argv0 train '" + self + "' '[.probe]'")
             .find("[program " + self + " words 5]") != std::string::npos);

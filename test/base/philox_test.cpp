@@ -1,8 +1,9 @@
 #include "ringtrain/base/philox.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,6 +1,6 @@
 #include "ringtrain/base/printable.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using ringtrain::printable;
 

@@ -1,7 +1,6 @@
 // Two BatchNorms whose results are added, the first block of a ResNet stage: one g for both.
-#include <catch2/catch.hpp>
-
 #include "support/batch_norm_state.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::reference;

@@ -1,13 +1,13 @@
 // BatchNorm in pieces, alone and inside convolutions, against the whole and finite differences.
-#include <catch2/catch.hpp>
-
 #include "support/batch_norm_state.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::reference;
 
 TEST_CASE("batch norm pieces: together they are the whole, forward") {
-  const std::optional<ParameterRange> gamma = GENERATE(std::nullopt, std::optional(gamma_range));
+  const std::optional<ParameterRange> gamma =
+      GENERATE(std::optional<ParameterRange>(), std::optional(gamma_range));
   const bool relu = GENERATE(true, false), residual = GENERATE(true, false);
   const TensorId x = 0, r = residual ? 1 : no_tensor, y = 2;
   State whole = state_of(std::vector<Shape>(3, image)), pieces = whole;
@@ -24,7 +24,8 @@ TEST_CASE("batch norm pieces: together they are the whole, forward") {
 }
 
 TEST_CASE("batch norm pieces: together they are the whole, backward") {
-  const std::optional<ParameterRange> gamma = GENERATE(std::nullopt, std::optional(gamma_range));
+  const std::optional<ParameterRange> gamma =
+      GENERATE(std::optional<ParameterRange>(), std::optional(gamma_range));
   const bool relu = GENERATE(true, false), residual = GENERATE(true, false),
              two = GENERATE(true, false);
   CAPTURE(gamma.has_value(), relu, residual, two);

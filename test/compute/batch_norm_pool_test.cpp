@@ -1,8 +1,7 @@
 // BatchNorm in pieces inside the max pool behind it, against the steps apart and finite
 // differences.
-#include <catch2/catch.hpp>
-
 #include "support/batch_norm_state.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::reference;

@@ -1,9 +1,9 @@
 #include "ringtrain/compute/distort.hpp"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "compute/reference/state.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,7 +1,7 @@
 // Every derivative of the reference against central differences, in double precision.
-#include <catch2/catch.hpp>
 #include <numeric>
 
+#include "support/catch.hpp"
 #include "support/gradient_check.hpp"
 
 using namespace ringtrain;

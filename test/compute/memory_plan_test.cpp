@@ -1,6 +1,6 @@
 #include "ringtrain/compute/memory_plan.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

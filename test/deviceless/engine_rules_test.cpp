@@ -1,11 +1,11 @@
 // Which of cuDNN's proposals may be used.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "compute/cuda/device.hpp"
 #include "compute/cuda/launches.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda;

@@ -1,6 +1,5 @@
-#include <catch2/catch.hpp>
-
 #include "ringtrain/compute/gpu_planner.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,9 +1,8 @@
 // What cuDNN is asked for the first convolution is what the kernels store.
 #include "support/stored_form.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "compute/cuda/convolution.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -8,7 +8,7 @@ hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 work=$(mktemp -d)
 export HOSTS_RUN=$work HOSTS_DETACHED=1
 trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
 recommended="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"
 last=$((count - 1))
 
@@ -42,11 +42,13 @@ ends() {
   while [[ $(ranks) ]] && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
   took=$(since)
   [[ $(ranks) ]] && wrong "$1: still there after $2 s: $(ranks)"
-  while kill -0 "$job" 2>/dev/null && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
-  mpirun_took="ended after $(since) s"
-  kill -0 "$job" 2>/dev/null && mpirun_took="still waits after $(since) s"
+  mpirun_took="may go on waiting"
+  if [[ $MPIRUN_FLAGS ]]; then
+    while kill -0 "$job" 2>/dev/null && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
+    mpirun_took="ended after $(since) s"
+    kill -0 "$job" 2>/dev/null && wrong "$1: mpirun hangs"
+  fi
   echo "$1: the last rank ended after $took s; mpirun $mpirun_took"
-  [[ $MPIRUN_FLAGS && $mpirun_took == still* ]] && wrong "$1: mpirun hangs"
   "$hosts" down
   wait "$job" && wrong "$1: mpirun returned 0"
 }
@@ -57,19 +59,19 @@ says() { # NAME TEXT: mpirun, or a rank in its report
 power_of_a_worker() {
   start
   "$hosts" power "$last"
-  ends "power loss of a worker's host, $how" 30
+  ends "power loss of a worker's host, $how" 120
   says "power loss, $how" "$lost"
 }
 power_of_rank_0() {
   start
   "$hosts" power 0
-  ends "power loss of rank 0's host, $how" 30
+  ends "power loss of rank 0's host, $how" 120
   [[ $MPIRUN_FLAGS ]] || says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
 }
 cut_link() {
   start
   "$hosts" cut "$last"
-  ends "cut link, $how" 30
+  ends "cut link, $how" 120
   says "cut link, $how" "$lost"
   [[ $MPIRUN_FLAGS ]] || says "cut link, the rank cut off" 'rank 0 has not been heard'
 }

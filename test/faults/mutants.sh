@@ -1,60 +1,103 @@
 #!/usr/bin/env bash
-# mutants.sh all|build|run FOLDER [PATCH...] | check: proves that faultrun can fail. Each patch of mutants/ breaks one promise; the
-# faults that its second line names, put into the program so broken, must make the campaign fail. A patch that no longer applies
-# or builds fails, too: mend it with what it breaks. FOLDER takes a worktree and 50 MB a mutant; below ccache's base_dir, if it
-# has one, only the files that a patch touches are compiled. `check` only looks whether all patches still apply.
+# mutants.sh all|two BUILD [PATCH...] | check: proves that faultrun can fail. Each patch of mutants/ breaks one promise; the faults
+# that its second line names, put into the program so broken, must make the campaign fail. A patch that no longer applies or
+# builds fails, too: mend it with what it breaks. BUILD is a build folder with watched_train, of which only what a patch touches
+# is compiled and linked anew, elsewhere. `two`: two of them, others at each commit. `check`: whether all patches still apply.
 set -u
-here=$(dirname "$(readlink -f "$0")")
+here=$(dirname "$(readlink -f "$0")") root=$(realpath "$(dirname "$(readlink -f "$0")")/../..") bad=0
+command -v git >/dev/null || { echo "skipped: git, which applies the patches, is not installed"; exit 77; }
 if [ "${1:-}" = check ]; then
-  command -v git >/dev/null || { echo "skipped: no git"; exit 0; }
-  cd "$here/../.." && for patch in "$here"/mutants/*.patch; do git apply --check "$patch" || bad=1; done
-  exit "${bad:-0}"
+  cd "$root" && for patch in "$here"/mutants/*.patch; do git apply --check "$patch" || bad=1; done
+  exit $bad
 fi
-phase=${1:?all, build or run} folder=$(realpath -m "${2:?a folder}")
+which=${1:?all, two or check} build=$(realpath "${2:?a build folder}")
 shift 2
+strace -o /dev/null true 2>/dev/null || { echo "skipped: strace, which many faults need, is missing or may not trace"; exit 77; }
+[ -x "$build/test/jobs/watched_train" ] || { echo "$build has no watched_train: cmake --build $build --target watched_train"; exit 1; }
 [ $# -gt 0 ] || set -- "$here"/mutants/*.patch
-tree=$folder/tree bad=0
+if [ "$which" = two ]; then
+  seed=$(git -C "$root" rev-parse HEAD 2>/dev/null) || seed=$(date +%j | sha1sum)  # without a repository, others each day
+  first=$((16#${seed:0:7} % $#)) second=$((16#${seed:7:7} % ($# - 1)))
+  second=$(((first + 1 + second) % $#))
+  set -- "${@:first + 1:1}" "${@:second + 1:1}"
+fi
+folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT
+export GIT_CEILING_DIRECTORIES=$folder
 
 name() { basename "$1" .patch; }
 said() { sed -n "s/^$1: //p" "$2" | head -n 1; }
-build() { ninja -C "$tree/build/release" watched_train >"$folder/log" 2>&1; }
 
-# The program with this patch, as FOLDER/NAME; else why there is none, in FOLDER/NAME.why.
+# compile SOURCES BUILD OBJECTS FILE...: the objects of watched_train that come from one of these files of src/, from SOURCES instead.
+compile() {
+  python3 - "$root" "$@" <<'PYTHON'
+import json, os, re, shlex, subprocess, sys
+root, sources, build, objects, *touched = sys.argv[1:]
+touched = {os.path.join(root, file) for file in touched}
+
+def of_sources(text):
+    return re.sub(re.escape(root) + r"/(src|include)(?=[/ \n]|$)", lambda found: f"{sources}/{found[1]}", text)
+
+def ninja(*words):
+    return subprocess.run(["ninja", "-C", build, "-t", *words], check=True, capture_output=True, text=True).stdout
+
+needed = dict.fromkeys(re.findall(r" -o (\S+\.o) -c ", ninja("commands", "watched_train")))
+link = ninja("commands", "watched_train").strip().splitlines()[-1]
+made = []
+for command in json.load(open(f"{build}/compile_commands.json")):
+    words = [word for word in shlex.split(of_sources(command["command"])) if word != "-Werror"]
+    output = words[words.index("-o") + 1]
+    if output not in needed:
+        continue
+    reads = {os.path.normpath(os.path.join(build, line.strip())) for line in ninja("deps", output).splitlines()[1:]}
+    if not reads & touched:
+        continue
+    source = words[words.index("-c") + 1]
+    if os.path.commonpath([source, build]) == build and os.path.basename(source).startswith("unity_"):  # which names what it unites
+        united = f"{objects}/{len(made)}.cxx"
+        with open(source) as text, open(united, "w") as copy:
+            copy.write(of_sources(text.read()))
+        words[words.index("-c") + 1] = united
+    made.append((output, f"{objects}/{len(made)}.o"))
+    words[words.index("-o") + 1] = made[-1][1]
+    subprocess.run(words, check=True, cwd=build)
+if not made:
+    sys.exit(f"error: {build} compiles none of {', '.join(touched)}")
+# An object that is named is linked in the place of its archive's.
+own = [path for output, path in made if output in link]
+for output, path in made:
+    link = link.replace(output, path)
+link = re.sub(r"-o \S*watched_train", lambda _: " ".join(path for _, path in made if path not in own) + f" -o {objects}/train", link, 1)
+subprocess.run(link, check=True, cwd=build, shell=True)
+PYTHON
+}
+
+# The program with this patch, as $folder/built/train.
 build_mutant() { # PATCH
-  if ! git -C "$tree" apply "$1" 2>"$folder/log"; then
-    echo "NO LONGER APPLIES: $(head -n 1 "$folder/log")" >"$folder/$(name "$1").why"
-  elif ! build; then
-    echo "DOES NOT BUILD: $(grep -m 1 error "$folder/log")" >"$folder/$(name "$1").why"
-  else
-    cp "$tree/build/release/test/jobs/watched_train" "$folder/$(name "$1")"
-  fi
-  git -C "$tree" checkout --quiet .
+  local touched
+  rm -rf "$folder/tree" "$folder/built" && mkdir "$folder/tree" "$folder/built"
+  cp -r "$root/src" "$root/include" "$folder/tree"
+  git -C "$folder/tree" apply "$1" 2>"$folder/log" || { echo "NO LONGER APPLIES: $(head -n 1 "$folder/log")"; return 1; }
+  mapfile -t touched < <(sed -n 's|^+++ b/||p' "$1")
+  compile "$folder/tree" "$build" "$folder/built" "${touched[@]}" >"$folder/log" 2>&1 ||
+    { echo "DOES NOT BUILD: $(grep -m 1 -i error "$folder/log")"; return 1; }
 }
 
 # How this mutant was caught, or what is wrong with it.
 judge() { # PATCH
-  local arguments program
-  program=$folder/$(name "$1")
-  [ ! -e "$program.why" ] || { cat "$program.why"; return 1; }
+  local arguments code
+  build_mutant "$1" || return
   eval "arguments=($(said Faultrun "$1"))"
-  "$here/faultrun" --train "$program" --stop-at-failure --folder "$folder/trials" "${arguments[@]}" >"$folder/log" 2>&1 &&
-    { echo "NOT CAUGHT"; return 1; }
+  "$here/faultrun" --train "$folder/built/train" --stop-at-failure --folder "$folder/trials" "${arguments[@]}" >"$folder/log" 2>&1
+  code=$?
+  [ $code -ne 0 ] || { echo "NOT CAUGHT"; return 1; }
   grep -m 1 -E "^  wrong: |the undisturbed run ended" "$folder/log" || { echo "THE CAMPAIGN FAILED: $(tail -n 1 "$folder/log")"; return 1; }
 }
 
-if [ "$phase" != run ]; then
-  mkdir -p "$folder"
-  rm -f "$folder"/*.why
-  git -C "$here" worktree add --quiet --detach "$tree" HEAD || exit 1
-  { (cd "$tree" && cmake --preset release) >"$folder/log" 2>&1 && build; } || { cat "$folder/log"; exit 1; }
-  for patch in "$@"; do build_mutant "$(readlink -f "$patch")"; done
-  git -C "$here" worktree remove --force "$tree"
-fi
-[ "$phase" != build ] || exit 0
 for patch in "$@"; do
-  verdict=$(judge "$patch") || bad=$((bad + 1))
-  echo "$(name "$patch") ($(said Breaks "$patch")): ${verdict#  wrong: }"
+  start=$SECONDS
+  verdict=$(judge "$(readlink -f "$patch")") || bad=$((bad + 1))
+  echo "$(name "$patch") ($(said Breaks "$patch")): ${verdict#  wrong: }; $((SECONDS - start)) s"
   rm -rf "$folder/trials"
 done
 echo "$# mutants, $bad of them not caught"
-[ "$bad" -eq 0 ]
+exit $((bad > 0))

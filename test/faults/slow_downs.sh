@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # slow_downs.sh MPIRUN TRAIN SLOWFS [CASE]...: each case slows a job down in its way; what the job says of it must name the cause
-# and the rank. Prints the sentences. Cases: stopped, core, quota, disk, link, quiet; all but quiet without any.
+# and the rank. Prints the sentences. Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if
+# a case could not be had here and nothing else is wrong.
 set -u
 mpirun=$1 train=$2 slowfs=$3 bad=0
 shift 3
@@ -11,6 +12,7 @@ export TMPDIR=$work
 HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
 export HOSTS_RUN
 harm=() # processes that slow it down
+left_out=()
 trap 'heal; end_jobs; fusermount3 -qu "$work/images"; "$hosts" down 2>"$work/down"; rmdir "$group" 2>"$work/group"; rm -rf "$work"' EXIT
 group=/sys/fs/cgroup/cpu/$(basename "$work")
 
@@ -66,6 +68,10 @@ over() { # NAME: the harm is gone, and so is the slow-down
   wait "$(cat "$work/$1/mpirun")"
 }
 rank() { cat "$work/$1/$2"; }
+skipped() { # NAME WHY
+  echo "skipped: $1: $2"
+  left_out+=("$1")
+}
 
 case_stopped() { # rank 1 stands still most of the time; where other work disturbs that, it is tried once more
   stop_rank stopped
@@ -97,7 +103,7 @@ case_core() { # something else wants the core of rank 1
   over core
 }
 case_quota() { # the control group of rank 1 gets a quota
-  mkdir "$group" 2>/dev/null || { echo "quota: skipped: no control groups of version 1 to write to"; return; }
+  mkdir "$group" 2>/dev/null || { skipped quota "no control group of version 1 can be made here"; return; }
   cat >"$work/in_group.sh" <<END
 [ "\$OMPI_COMM_WORLD_RANK" = 1 ] && echo \$\$ >"$group/cgroup.procs"
 exec "$here/rank.sh" "\$@"
@@ -109,7 +115,7 @@ END
   over quota
 }
 case_disk() { # the data's disk gets slow
-  [[ -x $slowfs && -w /dev/fuse ]] || { echo "disk: skipped: no slowfs, or no /dev/fuse"; return; }
+  [[ -x $slowfs && -w /dev/fuse ]] || { skipped disk "no slowfs, or no /dev/fuse"; return; }
   mkdir "$work/backing" "$work/images"
   python3 - "$work/backing" <<'END'
 import os, struct, sys, zlib
@@ -137,7 +143,7 @@ END
 }
 case_link() { # the link of host 2 gets slow
   local why_not
-  why_not=$("$hosts" check) || { echo "link: skipped: $why_not"; return; }
+  why_not=$("$hosts" check 50mbit) || { skipped link "$why_not"; return; }
   "$hosts" up 3
   start link "$hosts" mpirun 1 "$here/rank.sh" "$train" --model cifar10_cnn --data synthetic
   "$hosts" exec 2 tc qdisc add dev eth0 root tbf rate 50mbit burst 24kb latency 20ms
@@ -158,4 +164,5 @@ quick=
 [[ $* == stopped ]] && quick=yes
 (($#)) || set -- stopped core quota disk link
 for name; do "case_$name"; done
+[ $bad -ne 0 ] || [ ${#left_out[@]} -eq 0 ] || exit 77
 exit $bad

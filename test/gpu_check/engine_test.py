@@ -50,7 +50,7 @@ class Engine(unittest.TestCase):
         begun = time.monotonic()
 
         self.assertIn(("it", FAILED), self.found(stage(python(code, seconds=2.5))))
-        self.assertLess(time.monotonic() - begun, 20)
+        self.assertLess(time.monotonic() - begun, 50)  # of the 60 that it would sleep
         time.sleep(2.5)
         self.assertFalse(mark.exists())
 

@@ -1,10 +1,10 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

@@ -113,9 +113,9 @@ struct State {
   }
 };
 
-/// Polls until an event of `kind` comes; fails after ten seconds.
+/// Polls until an event of `kind` comes; fails after a hundred seconds.
 inline SaveEvent await(CheckpointWriter& writer, SaveEvent::Kind kind) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(100);
   std::string others;
   while (std::chrono::steady_clock::now() < deadline) {
     for (const SaveEvent& event : writer.poll()) {

@@ -1,15 +1,15 @@
 #include <fmt/ranges.h>
 #include <hdf5.h>
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 
 #include "io/checkpoint_fixture.hpp"
 #include "io/checkpoint_name.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
@@ -72,10 +72,7 @@ TEST_CASE("Checkpoint: libhdf5 reads every tensor and the scalars") {
 }
 
 TEST_CASE("Checkpoint: h5dump shows every tensor and every scalar") {
-  if (std::system("command -v h5dump >/dev/null") != 0) {
-    std::puts("skipped: h5dump is not installed");
-    return;
-  }
+  if (std::system("command -v h5dump >/dev/null") != 0) skip_test("h5dump is not installed");
   const TemporaryDirectory directory;
   const State state(240);
   const std::string file = save_one(directory, state).string();
@@ -94,19 +91,11 @@ TEST_CASE("Checkpoint: h5dump shows every tensor and every scalar") {
   CHECK_THAT(dump("metadata/config"), Contains("lr"));
 }
 
-// The first on the path, or the system's, for which setup.sh installs h5py; empty without any.
-std::string python_with_h5py() {
-  for (const std::string python : {"python3", "/usr/bin/python3"})
-    if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) == 0) return python;
-  return "";
-}
-
 TEST_CASE("Checkpoint: h5py reads every tensor, to the bit") {
-  const std::string python = python_with_h5py();
-  if (python.empty()) {
-    std::puts("skipped: python3 has no h5py");
-    return;
-  }
+  const char* given = std::getenv("RINGTRAIN_PYTHON");
+  const std::string python = given == nullptr ? "python3" : given;
+  if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) != 0)
+    skip_test(python + " has no h5py");
   const TemporaryDirectory directory;
   const State state(240);
   const std::string file = save_one(directory, state).string();

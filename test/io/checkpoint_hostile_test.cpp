@@ -1,5 +1,5 @@
 // Files whose hashes fit but whose index lies: whoever can write a checkpoint can also hash it.
-#include <catch2/catch.hpp>
+#include <ctime>
 #include <functional>
 #include <nlohmann/json.hpp>
 
@@ -8,10 +8,11 @@
 #include "io/checkpoint_fixture.hpp"
 #include "io/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 using Json = nlohmann::json;
 
 namespace {
@@ -112,11 +113,11 @@ TEST_CASE("Checkpoint reader: an index of a million values is refused at once") 
     text += "," + value;
 
   write_bytes(path, with_index(file_bytes(path), text + "]"));
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor, whoever else wants it
   const std::string said = complaint(path);
 
   CHECK_THAT(said, Contains("too many values") || Contains("lacks"));
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::clock() - start < 5 * CLOCKS_PER_SEC);
 }
 
 TEST_CASE("Checkpoint reader: a file far larger than its tensors is refused without reading it") {
@@ -148,11 +149,11 @@ TEST_CASE("Checkpoint reader: a tensor that is nothing but a hole does not keep 
 
   write_bytes(path, with_header_hashes(file));
   std::filesystem::resize_file(path, length);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor, whoever else wants it
 
   CHECK_THAT(complaint(path), Contains("ever written"));
   CHECK_THROWS_WITH(find_latest(directory), Contains("ever written"));
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  CHECK(std::clock() - start < 5 * CLOCKS_PER_SEC);
 }
 
 TEST_CASE(

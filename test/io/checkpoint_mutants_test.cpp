@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -19,6 +18,7 @@
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using ringtrain::test::Mutant;

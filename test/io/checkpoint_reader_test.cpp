@@ -2,15 +2,14 @@
 
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
-
 #include "io/checkpoint_complaint.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

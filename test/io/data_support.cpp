@@ -69,14 +69,6 @@ std::uint64_t hash_of(std::span<const std::uint8_t> pixels, std::uint64_t seed) 
   return hash_bytes(std::as_bytes(pixels), seed);
 }
 
-std::optional<fs::path> real_data(std::string_view name) {
-  const char* given = std::getenv("RINGTRAIN_TEST_DATA");
-  const fs::path root = given ? fs::path(given) : fs::path(RINGTRAIN_SOURCE_DIR) / "../shared/data";
-  if (fs::exists(root / name)) return root / name;
-  fmt::print("skipped: no {} in {} (set RINGTRAIN_TEST_DATA)\n", name, root.native());
-  return std::nullopt;
-}
-
 namespace {
 
 class CountingReader final : public SampleReader {

@@ -77,9 +77,6 @@ std::optional<Error> error_of(Action action) {
   return std::nullopt;
 }
 
-/// A directory of real data, or nullopt after printing why the test is skipped.
-std::optional<std::filesystem::path> real_data(std::string_view name);
-
 /// A data set for tests of the loader: any size, every sample another image, some unreadable.
 class CountingDataset final : public Dataset {
  public:

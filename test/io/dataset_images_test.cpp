@@ -1,12 +1,11 @@
 #include <sys/stat.h>
 
-#include <catch2/catch.hpp>
-
 #include "io/data_support.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

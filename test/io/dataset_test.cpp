@@ -1,15 +1,15 @@
 #include "ringtrain/io/dataset.hpp"
 
-#include <catch2/catch.hpp>
 #include <map>
 #include <set>
 
 #include "io/data_support.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 TEST_CASE("data set: a specification that names nothing is a usage error that helps") {
   const auto complaint = [](std::string_view spec) {

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <string>
 
 #include "io/data_support.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

@@ -1,10 +1,11 @@
 #include "io/each_shard.hpp"
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

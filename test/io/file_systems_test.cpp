@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <sys/syscall.h>
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <filesystem>
 
@@ -9,11 +8,12 @@
 #include "io/traced_saves.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/call_tracer.hpp"
+#include "support/catch.hpp"
 
 // What network file systems lack or do otherwise, put into the helper's system calls.
 using namespace ringtrain;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
@@ -60,7 +60,7 @@ bool is_lock(const SystemCall& call) {
 }  // namespace
 
 TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones have") {
-  if (tracing_skipped()) return;
+  skip_without_tracing();
   const auto [name, judge] = GENERATE(table<const char*, Fate (*)(const SystemCall&)>(
       {{"NFS", like_nfs},
        {"FAT", like_fat},
@@ -87,7 +87,7 @@ TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones ha
 }
 
 TEST_CASE("Checkpoint writer: without file locks it saves, says so, and leaves temporaries alone") {
-  if (tracing_skipped()) return;
+  skip_without_tracing();
   const int error = GENERATE(ENOLCK, ENOSYS, EOPNOTSUPP);
   const TemporaryDirectory directory;
   write_bytes(directory / ".step-0000000007.h5.tmp", "perhaps another job's");
@@ -108,7 +108,7 @@ TEST_CASE("Checkpoint writer: without file locks it saves, says so, and leaves t
 }
 
 TEST_CASE("Checkpoint writer: a lock that fails otherwise is an error before training") {
-  if (tracing_skipped()) return;
+  skip_without_tracing();
   const int error = GENERATE(EIO, ESTALE);
   const TemporaryDirectory directory;
   const State state(1);
@@ -122,7 +122,7 @@ TEST_CASE("Checkpoint writer: a lock that fails otherwise is an error before tra
 }
 
 TEST_CASE("Checkpoint writer: what only close() tells is a failed save") {
-  if (tracing_skipped()) return;
+  skip_without_tracing();
   const TemporaryDirectory directory;
   const State state(1, more_than_a_block);
   WriterProcess process = WriterProcess::start();

@@ -1,10 +1,10 @@
 #include "io/framing.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <set>
 
 #include "io/data_support.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

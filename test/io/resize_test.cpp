@@ -1,9 +1,9 @@
 #include "io/resize.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

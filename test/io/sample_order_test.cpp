@@ -1,12 +1,12 @@
 #include "io/sample_order.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <vector>
 
+#include "support/catch.hpp"
 #include "support/sanitized.hpp"
 
 using namespace ringtrain;

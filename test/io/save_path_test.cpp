@@ -1,12 +1,12 @@
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 
 #include "io/checkpoint_fixture.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 
@@ -41,9 +41,9 @@ TEST_CASE("The save path of the next test, run under strace", "[.save-path]") {
     const auto copy = next.copier();
     ::close(marker);
     writer.try_save(next.metadata, copy);
-    writer.poll();
+    const auto events = writer.poll();
     ::close(marker);
-    await(writer, SaveEvent::Kind::saved);
+    if (events.empty()) await(writer, SaveEvent::Kind::saved);  // else it was durable at once
   }
 }
 
@@ -51,14 +51,12 @@ TEST_CASE("Checkpoint writer: a save costs the trainer no file call, no lock and
   const TemporaryDirectory directory;
   const auto trace = directory / "trace";
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command =
-      "strace -o '" + trace.string() + "' '" + self + "' '[.save-path]' >/dev/null 2>&1";
-  const bool ran =
-      std::system("command -v strace >/dev/null") == 0 && std::system(command.c_str()) != -1;
-  if (!ran || file_bytes(trace).find("+++ exited") == std::string::npos) {
-    std::puts("skipped: strace is missing or may not trace");
-    return;
-  }
+  // A sanitizer cannot look for leaks in a process that is traced, and fails it.
+  const std::string command = "ASAN_OPTIONS=detect_leaks=0 strace -o '" + trace.string() + "' '" +
+                              self + "' '[.save-path]' >/dev/null 2>&1";
+  const bool may_trace = std::system("strace -o /dev/null true 2>/dev/null") == 0;
+  if (!may_trace) skip_test("strace is missing or may not trace");
+  REQUIRE(std::system(command.c_str()) == 0);
 
   int sent = 0;
   for (const std::string& call : calls_between_markers(trace)) {

@@ -1,16 +1,16 @@
 #include "io/tfrecord.hpp"
 
-#include <catch2/catch.hpp>
 #include <numeric>
 
 #include "io/crc32c.hpp"
 #include "io/decoder.hpp"
 #include "io/example.hpp"
 #include "io/tfrecord_support.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

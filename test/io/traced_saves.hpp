@@ -1,16 +1,15 @@
 #pragma once
 #include <cstddef>
-#include <cstdio>
 
 #include "support/call_tracer.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 
 inline constexpr std::size_t more_than_a_block = 600'000;  // floats
 
-inline bool tracing_skipped() {
-  if (!CallTracer::allowed()) std::puts("skipped: this process may not trace its children");
-  return !CallTracer::allowed();
+inline void skip_without_tracing() {
+  if (!CallTracer::allowed()) skip_test("this process may not trace its children");
 }
 
 }  // namespace ringtrain

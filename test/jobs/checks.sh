@@ -1,6 +1,7 @@
 # Sourced by scripts that look at whole runs in a folder of their own: what a run printed is in `log`, and `bad` is 1 after a
 # check that failed.
 bad=0
+export CUDA_VISIBLE_DEVICES=  # no test uses a GPU by accident
 
 check() { # WHAT CONDITION...
   local what=$1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hostile_checkpoints.sh MPIRUN TRAIN: what the program says of checkpoints that are damaged, of another model, or planted, and
-# that it says so soon, on all ranks, opening nothing else.
+# hostile_checkpoints.sh MPIRUN TRAIN [calls]: what the program says of checkpoints that are damaged, of another model, or
+# planted, and that it says so soon, on all ranks. `calls`: only that it opens nothing else, by its system calls.
 set -u
 mpirun=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
@@ -20,8 +20,26 @@ flip() { # FILE OFFSET
   printf "\\x$(printf %x $((byte ^ 1)))" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
+if [ "${3:-}" = calls ]; then
+  strace -f -o trace true 2>why || { echo "skipped: strace is missing or may not trace: $(tail -n 1 why)"; exit 77; }
+fi
 job 0 --model resnet20 --steps 3 --checkpoint-every 1 --keep 3 --checkpoint-dir good
 [ -e good/step-0000000003.h5 ] || { cat log; exit 1; }
+
+if [ "${3:-}" = calls ]; then
+  # Whatever the file is, it alone is opened.
+  cp good/step-0000000003.h5 later.h5 && printf '\x02' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
+  cp good/step-0000000003.h5 flipped.h5 && flip flipped.h5 300000
+  head -c 5000 good/step-0000000002.h5 >short.h5
+  for file in good/step-0000000003.h5 later.h5 flipped.h5 short.h5 /dev/zero; do
+    strace -f -e trace=%file,%network,execve -o trace "$train" --inspect "$file" >log 2>&1
+    grep -nE "stat.*\"$file\"" trace | head -n 1 | cut -d: -f1 >line
+    check "$file is looked at" test -s line
+    check "nothing but $file after it" is "$(tail -n "+$(cat line)" trace | grep -cvF -e "\"$file\"" -e '"", {' -e ' +++ ' -e ' --- ')" 0
+  done
+  check "a device is not even opened" is "$(grep -c 'open.*"/dev/zero"' trace)" 0
+  exit $bad
+fi
 
 # The newest intact one is taken; each other one is named with the reason. Nothing else was damaged by it.
 cp -r good some
@@ -48,7 +66,7 @@ job 0 --model resnet20 --steps 1 --checkpoint-dir left
 check "from scratch, told" has "no checkpoint in left: training starts from scratch"
 check "the temporary is gone" test ! -e left/.step-0000000009.h5.tmp
 
-# Another model, another number of classes, another --ema: within five seconds of a start that goes well.
+# Another model, another number of classes, another --ema: in a few times what a start takes that goes well.
 start=$(date +%s%N) && job 0 --model resnet20 --steps 3 --checkpoint-dir good && plain_ms=$((($(date +%s%N) - start) / 1000000))
 refused() { # TEXT ARGUMENTS...
   local text=$1 start took_ms
@@ -58,10 +76,10 @@ refused() { # TEXT ARGUMENTS...
   took_ms=$((($(date +%s%N) - start) / 1000000))
   check "$*" has "^train: .*$text"
   check "told once" is "$(grep -c '^train: ' log)" 1
-  check "$*: $took_ms ms, $plain_ms ms where nothing is refused" test $took_ms -lt $((plain_ms + 5000))
+  check "$*: $took_ms ms, $plain_ms ms where nothing is refused" test $took_ms -lt $((5 * plain_ms))
 }
 refused "of another model .resnet20.: has no weights/fc1.weight \[[0-9,]*\]; has weights/conv1.weight \[16,3,3,3\], which is not needed" --model mlp
-check "ten are told" is "$(grep -o 'has no \|, needed is\|which is not needed' log | wc -l)" 10
+check "ten are told" is "$(grep '^train: ' log | grep -o 'has no \|, needed is\|which is not needed' | wc -l)" 10
 check "and how many more" has "; and [0-9]+ more"
 refused "saved with another --optimizer or --ema: has no ema/conv1.weight" --model resnet20 --ema 0.99
 
@@ -69,17 +87,4 @@ refused "saved with another --optimizer or --ema: has no ema/conv1.weight" --mod
 cp good/step-0000000003.h5 later.h5 && printf '\x02' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
 job 66 --model resnet20 --steps 4 --resume later.h5
 check "which version is read" has "later.h5: format version 2; this build reads version 1"
-
-# Only the file itself is opened, whatever it is.
-if strace -f -o trace true 2>/dev/null; then
-  for file in good/step-0000000003.h5 later.h5 some/step-0000000003.h5 some/step-0000000002.h5 /dev/zero; do
-    strace -f -e trace=%file,%network,execve -o trace "$train" --inspect "$file" >log 2>&1
-    grep -nE "stat.*\"$file\"" trace | head -n 1 | cut -d: -f1 >line
-    check "it is looked at" test -s line
-    check "nothing but $file after it" is "$(tail -n "+$(cat line)" trace | grep -cvF -e "\"$file\"" -e '"", {' -e ' +++ ' -e ' --- ')" 0
-  done
-  check "a device is not even opened" is "$(grep -c 'open.*"/dev/zero"' trace)" 0
-else
-  echo "strace is missing or may not trace: not checked which files are opened"
-fi
 exit $bad

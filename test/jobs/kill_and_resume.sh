@@ -7,11 +7,11 @@ dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 
 # Starts a job in the background; its mpirun is $mpi.
 start() {
-  "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --global-batch 8 --steps 200 --ema 0.99 --eval-every 0 \
-    --checkpoint-every 10 --checkpoint-dir "$1" >>"$1.log" 2>&1 &
+  "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --global-batch 8 --steps 100 --ema 0.99 --eval-every 0 \
+    --checkpoint-every 5 --checkpoint-dir "$1" >>"$1.log" 2>&1 &
   mpi=$!
 }
-final() { "$train" --inspect "$1/step-0000000200.h5" | tail -n 1; }
+final() { "$train" --inspect "$1/step-0000000100.h5" | tail -n 1; }
 
 # The process of our own job that is to be killed; nothing once it has ended.
 victim() {

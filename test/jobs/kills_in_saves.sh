@@ -5,14 +5,14 @@
 set -u
 mpirun=$1 train=$2 trials=$3 RANDOM=${4:-1} bad=0 in_save=0 struck=0 files=0 announced=0
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-steps=200
+steps=100
 
 start() { # DIRECTORY; its mpirun is $mpi
   "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model mlp --data shapes --global-batch 64 --steps $steps --eval-every 0 \
     --log-every 1000 --checkpoint-every 1 --checkpoint-dir "$1" --metrics "$1.jsonl" >>"$1.log" 2>&1 </dev/null &
   mpi=$!
 }
-final() { "$train" --inspect "$1/step-0000000$steps.h5" | tail -n 1; }
+final() { "$train" --inspect "$1/step-$(printf %010d $steps).h5" | tail -n 1; }
 saves() { grep -s '"kind":"checkpoint"' "$1.jsonl"; }
 wrong() { echo "trial $trial, $target killed $wait_ms ms after the first save: $*"; tail -n 5 "$run.log"; bad=1; }
 

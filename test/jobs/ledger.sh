@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # ledger.sh MPIRUN TRAIN: the phases of a step add up to its time within 2 %, what none accounts for is small, and all ranks are told of.
 set -u
-command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
+python=${RINGTRAIN_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
 mpirun=$1 train=$2 bad=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -16,7 +17,7 @@ for model in mlp cifar10_cnn resnet20; do
   pkill -TERM -P $! -x "$(basename "$train")"
   wait $!
   grep -v ": step " "$work/log" >"$work/rest"
-  python3 - "$model" "$work/$model" "$work/log" <<'END' || { cat "$work/rest"; bad=1; }
+  "$python" - "$model" "$work/$model" "$work/log" <<'END' || { cat "$work/rest"; bad=1; }
 import json, sys
 from datetime import datetime
 records = [json.loads(line) for line in open(sys.argv[2])]
@@ -35,7 +36,9 @@ for r in steps:
     others.append(phases["other"] / seconds)
 others.sort()
 other = others[len(others) // 4]  # other processes disturb the rest
-check(other <= 0.2, f"other: {other:.1%} of a step")
+# Six runs on two cores with a load of 10: mlp, whose step takes 5 ms, 2.3 to 3.5 %; the others 0.04 to 2.9 %.
+limit = 0.08 if sys.argv[1] == "mlp" else 0.05
+check(other <= limit, f"other: {other:.1%} of a step, more than {limit:.0%}")
 clock = [datetime.fromisoformat(line[:26]) for line in open(sys.argv[3]) if ": step " in line]
 seconds = (clock[-1] - clock[0]).total_seconds()
 total = sum((r["step"] - before["step"]) * r["seconds_per_batch"] for before, r in zip(steps, steps[1:]))

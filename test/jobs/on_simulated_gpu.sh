@@ -3,6 +3,7 @@
 set -u
 cpu=$(realpath "$1") gpu=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
+unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; this one is simulated
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache

@@ -39,8 +39,8 @@ find_ranks() { # COUNT
     ((${#ranks[@]} == $1))
 }
 state() { "$train" --inspect "$1" | tail -n 1; }
-last=step-0000001500.h5
-long=(--batch 32 --steps 1500 --checkpoint-every 40)
+last=step-0000000500.h5
+long=(--batch 32 --steps 500 --checkpoint-every 20)
 
 job 2 "${long[@]}" --checkpoint-dir calm
 check "undisturbed: exit code $?" test $? -eq 0

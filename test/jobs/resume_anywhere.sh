@@ -26,7 +26,7 @@ loss
 MODEL
 shared="--data shapes --threads 1 --eval-every 0 --log-every 1"
 kinds=( # ranks, options; half a second or so each
-  "1 --model-file all.model --steps 600 --batch 16 --ema 0.9"
+  "1 --model-file all.model --steps 200 --batch 16 --ema 0.9"
   "2 --model-file all.model --epochs 1 --global-batch 51 --optimizer adamw --ema 0.99 --label-smoothing 0.1"
   "3 --model-file all.model --steps 80 --global-batch 34 --accumulate 2 --optimizer rmsprop --sync-batchnorm"
   "2 --model cifar10_cnn --steps 40 --batch 4 --ema 0.9999"

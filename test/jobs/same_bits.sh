@@ -36,8 +36,7 @@ for model in cifar10_cnn resnet20; do
   job again $ranks "${options[@]}"
   check "$model: the same command saves the same bytes" same_bytes "$(file first)" "$(file again)"
   check "$model: the runs tell themselves apart" test "$("$train" --inspect "$(file first)" | grep ^run)" != "$("$train" --inspect "$(file again)" | grep ^run)"
-  same --data-threads 3 --checkpoint-every 1 --keep 2
-  same --log-every 1 --metrics metrics.jsonl --check-every 1 --max-time 1h --deterministic
+  same --data-threads 3 --checkpoint-every 1 --keep 2 --log-every 1 --metrics metrics.jsonl --check-every 1 --max-time 1h --deterministic
 done
 differs --seed 2
 differs --bucket-mb 0.05 # where the ranks' parts begin, and so the order of three terms

@@ -7,8 +7,8 @@ train=$(realpath "$1")
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 
-command -v strace >/dev/null || { echo "skipped: strace is not installed"; exit 0; }
-strace -f -o /dev/null true 2>/dev/null || { echo "skipped: strace may not trace here"; exit 0; }
+command -v strace >/dev/null || { echo "skipped: strace is not installed"; exit 77; }
+strace -f -o /dev/null true 2>/dev/null || { echo "skipped: strace may not trace here"; exit 77; }
 
 strace -f --seccomp-bpf -y -s 64 -o trace \
   -e trace=%file,%desc,%network,fsync,fdatasync,sync,flock,io_submit,io_getevents,prctl,futex \

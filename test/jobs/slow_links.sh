@@ -7,7 +7,7 @@ hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 HOSTS_RUN=$(mktemp -d)
 export HOSTS_RUN SLOW_SWITCH
 trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 0; }
+why_not=$("$hosts" check 200mbit 5) || { echo "skipped: $why_not"; exit 77; }
 cd "$HOSTS_RUN" || exit 1
 
 run() { # NAME OPTION...

@@ -10,7 +10,7 @@ slurm=$(dirname "$(readlink -f "$0")")/../support/slurm/slurm.sh
 HOSTS_RUN=$(mktemp -d)
 export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
 trap '"$slurm" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$slurm" check) || { echo "skipped: $why_not"; exit 0; }
+why_not=$("$slurm" check 100mbit) || { echo "skipped: $why_not"; exit 77; }
 mkdir "$HOSTS_RUN/jobs" && cd "$HOSTS_RUN/jobs" || exit 1
 
 # submit NAME SPEC: prints the job's number; its log is NAME-<number>.log
@@ -51,7 +51,7 @@ has_checkpoint() { compgen -G "$1/step-*.h5" >/dev/null; }
 # lose NAME 1|$: the job's first or last node loses power, once there is a checkpoint
 lose() {
   local node
-  await "a checkpoint of the job $1" 60 has_checkpoint "$1"
+  await "a checkpoint of the job $1" 200 has_checkpoint "$1"
   node=$("$slurm" exec scontrol show hostnames "$(fact "${!1}" NodeList)" | sed -n "$2p")
   "$slurm" power "${node##*-}"
 }
@@ -73,7 +73,7 @@ lose lost '$'
 # Slurm looks at limits every 30 s; with 1 min and the signal 30 s before, the first look gives it.
 until (($(age) % 30 == 17)); do sleep 0.2; done
 limited=$(submit limited time=1m,signal=30s,launcher=mpirun)
-for name in "${jobs[@]}"; do await "the end of the job $name" 120 over "${!name}"; done
+for name in "${jobs[@]}"; do await "the end of the job $name" 500 over "${!name}"; done
 for name in "${jobs[@]}"; do
   cp "$name"-*.log log
   check "$name: completed" is "$(fact "${!name}" JobState)" COMPLETED

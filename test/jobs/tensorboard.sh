@@ -5,8 +5,8 @@ mpirun=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-python=${RINGTRAIN_TEST_PYTHON:-python3}
-"$python" -c 'import tensorboard' 2>/dev/null || { echo "skipped: $python has no tensorboard (pip install tensorboard)"; exit 0; }
+python=${RINGTRAIN_PYTHON:-python3}
+"$python" -c 'import tensorboard' 2>/dev/null || { echo "skipped: $python has no tensorboard (scripts/setup.sh installs it)"; exit 77; }
 
 run() { # STEPS
   "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --steps "$1" --log-every 10 --checkpoint-dir ck --tensorboard board >log 2>&1 </dev/null

@@ -3,7 +3,7 @@
 set -u
 mpirun=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
-command -v script >/dev/null || { echo "skipped: there is no script(1) to make a terminal"; exit 0; }
+command -v script >/dev/null || { echo "skipped: there is no script(1) to make a terminal"; exit 77; }
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 unset NO_COLOR

@@ -3,8 +3,8 @@
 set -u
 mpirun=$1 train=$(realpath "$2") here=$(dirname "$(readlink -f "$0")")
 . "$here/checks.sh"
-python=${RINGTRAIN_TEST_PYTHON:-python3}
-command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 0; }
+python=${RINGTRAIN_PYTHON:-python3}
+command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 

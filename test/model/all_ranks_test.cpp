@@ -1,11 +1,11 @@
 // BatchNorm over the images of all ranks: several ranks, as threads, against one with all images.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <thread>
 
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "support/catch.hpp"
 #include "support/part_of_batch.hpp"
 #include "support/random_batch.hpp"
 #include "support/rank_threads.hpp"

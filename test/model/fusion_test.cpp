@@ -1,12 +1,12 @@
 // BatchNorm in pieces inside convolutions: the same results as apart, whatever a backend refuses.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "model/schedules.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 #include "support/random_batch.hpp"
 #include "support/sanitized.hpp"
 #include "support/shrink.hpp"

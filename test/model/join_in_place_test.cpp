@@ -1,6 +1,5 @@
 // Concatenations without copies: the same results, whatever a backend refuses.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "model/schedules.hpp"
@@ -8,6 +7,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "support/catch.hpp"
 #include "support/random_batch.hpp"
 #include "support/some_parameters.hpp"
 #include "support/training_outcome.hpp"

@@ -1,9 +1,9 @@
 // Convolutions of one pixel made one: which are, and that training comes to the same.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "model/schedules.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "support/catch.hpp"
 #include "support/random_batch.hpp"
 #include "support/some_parameters.hpp"
 #include "support/training_outcome.hpp"

@@ -1,10 +1,10 @@
 // Networks that nobody in the zoo is like: what a file may say, backends can train.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "model/schedules.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "support/catch.hpp"
 #include "support/model_files.hpp"
 #include "support/random_batch.hpp"
 #include "support/some_parameters.hpp"

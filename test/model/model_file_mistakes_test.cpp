@@ -1,7 +1,6 @@
 // Model files that are wrong, and what is said of them.
-#include <catch2/catch.hpp>
-
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/model_files.hpp"
 
 using namespace ringtrain;

@@ -2,10 +2,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 #include "support/model_files.hpp"
 
 using namespace ringtrain;

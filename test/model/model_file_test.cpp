@@ -1,10 +1,9 @@
 // Model files that make what they should.
 #include "ringtrain/model/model_file.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "model/model_file/operations.hpp"
 #include "model/model_file/recipe_lines.hpp"
+#include "support/catch.hpp"
 #include "support/model_files.hpp"
 
 using namespace ringtrain;

@@ -1,12 +1,12 @@
 #include "ringtrain/model/passes.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "model/schedules.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 #include "support/random_batch.hpp"
 
 using namespace ringtrain;

@@ -1,12 +1,40 @@
 #include "ringtrain/model/zoo.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
+
+namespace {
+
+template <class Operation>
+Node& first(Graph& graph) {
+  for (Node& node : graph.nodes)
+    if (std::holds_alternative<Operation>(node.operation)) return node;
+  throw Error("test", "the graph has no such operation");
+}
+
+template <class Wanted>
+Wanted& operation(Graph& graph) {
+  return std::get<Wanted>(first<Wanted>(graph).operation);
+}
+
+Graph with_every_operation() {
+  GraphBuilder g;
+  const TensorId x = g.input(12, 12, 3, {});
+  const TensorId convolved = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3});
+  const TensorId y = g.relu(g.batch_norm("bn", convolved, {}));
+  const TensorId half = g.sum(g.max_pool(y, {}), g.shortcut(y, 2, 4));
+  const TensorId all = g.beside({g.lrn(half, {}), half});
+  const TensorId pooled = g.dropout(g.global_pool(all), 0.5f);
+  g.loss(g.matrix_product("fc", pooled, 5, {}, 0.0, true));
+  return std::move(g).finish();
+}
+
+}  // namespace
 
 TEST_CASE("zoo: parameter counts are the published ones") {
   const auto [name, parameters] = GENERATE(table<std::string, std::size_t>({
@@ -125,12 +153,51 @@ TEST_CASE("initialise: deviations are the recipe's and the seed is all that matt
   CHECK(a[graph.parameter_ranges()[3].first] == 0.1f);
 }
 
-TEST_CASE("structure_hash: differs between models and class counts, and repeats") {
-  const auto hash = [](const std::string& name, int classes) {
-    return make_model(name, classes).graph.structure_hash();
-  };
+TEST_CASE("structure_hash: is the one that checkpoints of earlier builds hold") {
+  const auto [name, hash] = GENERATE(table<std::string, std::uint64_t>({
+      {"mlp", 0x7cfe63537d925d49},
+      {"cifar10_cnn", 0x2e28d01a28530826},
+      {"resnet20", 0x30487e2f0e96c4a1},
+      {"resnet50", 0x34d60313677595e7},
+      {"inception_v3", 0xac339ee97f9e16fe},
+  }));
+  CAPTURE(name);
 
-  CHECK(hash("resnet20", 10) == hash("resnet20", 10));
-  CHECK(hash("resnet20", 10) != hash("resnet20", 11));
-  CHECK(hash("resnet20", 10) != hash("resnet32", 10));
+  CHECK(make_model(name, default_classes(name)).graph.structure_hash() == hash);
+}
+
+TEST_CASE("structure_hash: every part of a graph that changes what is computed changes it") {
+  const auto [what, change] = GENERATE(table<std::string, std::function<void(Graph&)>>({
+      {"a layer's name", [](Graph& g) { g.nodes[3].name += "x"; }},
+      {"an operation", [](Graph& g) { first<Relu>(g).operation = Sum{}; }},
+      {"an input", [](Graph& g) { --g.nodes.back().inputs[0]; }},
+      {"a stride", [](Graph& g) { ++operation<Convolution>(g).window.stride_y; }},
+      {"an epsilon", [](Graph& g) { operation<BatchNorm>(g).epsilon *= 2; }},
+      {"a pool's padding", [](Graph& g) { ++operation<MaxPool>(g).window.left; }},
+      {"an LRN's radius", [](Graph& g) { ++operation<Lrn>(g).radius; }},
+      {"what dropout keeps", [](Graph& g) { operation<DropoutLayer>(g).keep = 0.25f; }},
+      {"a shortcut's stride", [](Graph& g) { ++operation<Shortcut>(g).stride; }},
+      {"a loss's weight", [](Graph& g) { operation<Loss>(g).weight = 0.5f; }},
+      {"the input's mean", [](Graph& g) { operation<ImageInput>(g).mean.push_back(1); }},
+      {"a tensor's shape", [](Graph& g) { ++g.tensors[g.nodes[2].output].channels; }},
+      {"a parameter's name", [](Graph& g) { g.parameters[0].name += "x"; }},
+      {"a parameter's size", [](Graph& g) { ++g.parameters[0].dims[0]; }},
+      {"a statistic's momentum", [](Graph& g) { g.statistics[0].momentum = 0.5f; }},
+  }));
+  CAPTURE(what);
+  const Graph before = with_every_operation();
+  Graph after = before;
+
+  change(after);
+
+  CHECK(after.structure_hash() != before.structure_hash());
+}
+
+TEST_CASE("structure_hash: initial values and weight decay do not change it") {
+  const Graph before = with_every_operation();
+  Graph after = before;
+  after.parameters[0].initial.value += 1;
+  after.parameters[0].decay = !after.parameters[0].decay;
+
+  CHECK(after.structure_hash() == before.structure_hash());
 }

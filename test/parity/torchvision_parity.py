@@ -20,9 +20,9 @@ import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = os.path.join(HERE, "..", "..", "scripts")
-sys.path.insert(0, SCRIPTS)
+sys.path.insert(0, os.path.join(HERE, "..", "..", "python"))
 import named_values
-from checkpoint_to_torch import from_torch_layout, to_torch_layout
+from ringtrain.torch_state import from_torch_layout, to_torch_layout
 from torch_peers import PeerTraining, make_peer
 
 STEPS = 3

@@ -189,6 +189,18 @@ class Endings(unittest.TestCase):
             self.assertEqual((lost.kind, lost.hosts), ("silent", ["n3"]))
         self.assertFalse(self.ending(64, text).curable)
 
+    def test_open_mpi_5_says_the_same_in_other_words(self):
+        text = ("PRTE has lost communication with a remote daemon.\n\n  HNP daemon   : [prterun-n0-11@0,0] on node n0\n"
+                "  Remote daemon: [prterun-n0-11@0,1] on node n3\n")
+        for code in (1, 205, 255):
+            lost = self.ending(code, text)
+            self.assertTrue(lost.curable)
+            self.assertEqual((lost.kind, lost.hosts), ("silent", ["n3"]))
+        killed = self.ending(137, "prterun noticed that process rank 1 with PID 78 on node n2 exited on\nsignal 9 (Killed).\n")
+        self.assertTrue(killed.curable)
+        self.assertEqual((killed.kind, killed.hosts), ("dead", ["n2"]))
+        self.assertIn("SIGKILL", killed.text)
+
     def test_a_verdict_may_blame_several_ranks_or_none(self):
         both = self.ending(72, "train: rank 0/4 on a: the job cannot go on: rank 2 on b has been in data of step 3 for 34 s; its limit is 30 s; "
                                "rank 3 on c has been in data of step 3 for 34 s; its limit is 30 s\n")

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -8,6 +7,7 @@
 #include "compute/onednn/program.hpp"
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

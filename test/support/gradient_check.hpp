@@ -1,10 +1,10 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <span>
 
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain::reference {
 

@@ -1,9 +1,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include <catch2/catch.hpp>
-
 #include "compute/cuda/operation_graph.hpp"
+#include "support/catch.hpp"
 #include "support/host_gpu/interpreter.hpp"
 #include "support/host_gpu_case.hpp"
 #include "support/kernel_case.hpp"

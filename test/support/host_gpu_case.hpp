@@ -2,11 +2,11 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cstddef>
 #include <span>
 
 #include "ringtrain/base/unique_handle.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -11,6 +10,7 @@
 #include "compute/reference/state.hpp"
 #include "kernel_queue.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

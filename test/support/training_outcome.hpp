@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -8,6 +7,7 @@
 
 #include "compute/reference/state.hpp"
 #include "ringtrain/model/graph.hpp"
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

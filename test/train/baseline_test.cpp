@@ -1,8 +1,7 @@
 #include "ringtrain/train/baseline.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -1,9 +1,9 @@
 #include "train/batch_job.hpp"
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "train/text.hpp"
 
 using namespace ringtrain;

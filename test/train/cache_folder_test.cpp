@@ -1,8 +1,8 @@
 #include "train/cache_folder.hpp"
 
-#include <catch2/catch.hpp>
 #include <string>
 
+#include "support/catch.hpp"
 #include "support/variable.hpp"
 
 using namespace ringtrain;

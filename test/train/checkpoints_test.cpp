@@ -1,9 +1,9 @@
 #include "train/checkpoints.hpp"
 
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

@@ -1,7 +1,6 @@
 #include "train/checks.hpp"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.hpp"
 #include "train/doctor.hpp"
 
 using namespace ringtrain;

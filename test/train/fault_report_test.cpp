@@ -1,6 +1,6 @@
 #include "train/fault_report.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

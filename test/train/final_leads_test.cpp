@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <functional>
 
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 #include "train/network.hpp"
 
 using namespace ringtrain;

@@ -1,11 +1,11 @@
 // Our networks against torchvision's, which test/parity/write_golden.py ran on the same weights and
 // images: what it found is in test/golden/.
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "support/catch.hpp"
 #include "support/named_values.hpp"
 #include "support/recipe_run.hpp"
 #include "support/sanitized.hpp"
@@ -61,11 +61,8 @@ int check(const RecipeRun& run, const Probes& probes, const std::string& first, 
 
 }  // namespace
 
-TEST_CASE("golden: resnet18 is torchvision's to the last digits of its fp64") {
-  if (sanitized) {
-    std::puts("skipped: a sanitizer makes it slow, and small networks run through the same loops");
-    return;
-  }
+// A sanitizer makes it slow, and small networks run through the same loops.
+TEST_CASE("golden: resnet18 is torchvision's to the last digits of its fp64", "[unsanitized]") {
   const Probes probes = probes_of(resnet18, "reference");
 
   CHECK(check(resnet18, probes, "evaluation/loss", 1e-6) == 1);

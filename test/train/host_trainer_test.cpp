@@ -1,11 +1,11 @@
 #include "train/host_trainer.hpp"
 
-#include <catch2/catch.hpp>
 #include <csignal>
 #include <cstring>
 
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,11 +1,11 @@
 // lars against algorithm 1 of You, Gitman and Ginsburg (2017), in double precision.
 #include <omp.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/train/optimizer.hpp"
+#include "support/catch.hpp"
 #include "train/optimizer_inputs.hpp"
 
 using namespace ringtrain;

@@ -1,8 +1,9 @@
 #include "ringtrain/train/learning_rate.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <stdexcept>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,6 +1,6 @@
 #include "ringtrain/train/link.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;
@@ -130,8 +130,7 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
   // 6 ms from -20, from -14, from 0.
   REQUIRE(verdict.narrow);
   CHECK(*verdict.narrow == Approx(0.1 / 0.106));
-  CHECK_THAT(told(verdict, false)[1],
-             Contains("--gradient-dtype bf16") && !Contains("beside"));
+  CHECK_THAT(told(verdict, false)[1], Contains("--gradient-dtype bf16") && !Contains("beside"));
 }
 
 TEST_CASE("link: where halves of the bytes do not suffice, they are for beside what does") {

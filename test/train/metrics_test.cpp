@@ -1,10 +1,10 @@
 #include "ringtrain/train/metrics.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 

@@ -1,6 +1,7 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <string_view>
+
+#include "support/catch.hpp"
 
 namespace ringtrain {
 

@@ -2,13 +2,13 @@
 
 #include <omp.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
 
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 #include "train/optimizer_inputs.hpp"
 
 using namespace ringtrain;

@@ -1,9 +1,9 @@
 #include "ringtrain/train/options.hpp"
 
-#include <catch2/catch.hpp>
 #include <sstream>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -197,6 +197,33 @@ TEST_CASE("options: help, version, list and inspect need no other rank") {
   CHECK(parse_line("--model list").action == list_models);
   CHECK(parse_line("--inspect run/step.h5").inspect == "run/step.h5");
   CHECK(parse_line("--inspect run/step.h5").is_local());
+}
+
+TEST_CASE("options: manual page and completions have every option") {
+  const std::string page = parse_line("--man-page").text;
+  const std::string bash = parse_line("--completion bash").text;
+  const std::string zsh = parse_line("--completion zsh").text;
+  const std::string fish = parse_line("--completion fish").text;
+  for (const std::string& line : valid) {
+    const std::string name = line.substr(2, line.find(' ') - 2);
+    INFO(name);
+    std::string escaped = "\\fB\\-\\-";
+    for (const char c : name) escaped += c == '-' ? "\\-" : std::string(1, c);
+    CHECK_THAT(page, Contains(escaped + "\\fR"));
+    CHECK_THAT(bash, Contains("--" + name + " "));
+    CHECK_THAT(zsh, Contains("'--" + name + "["));
+    CHECK_THAT(fish, Contains("complete -c train -l " + name + " -d"));
+  }
+  CHECK_THAT(bash, Contains("resnet50") && Contains("'auto cpu cuda'"));
+  CHECK_THAT(refusal("--completion tcsh"), Contains("must be one of bash, zsh, fish"));
+}
+
+TEST_CASE("options: the version says what is built with and runs with, also as JSON") {
+  CHECK_THAT(parse_line("--version").text,
+             Catch::StartsWith("ringtrain ") && Contains("commit ") && Contains("oneDNN"));
+  CHECK_THAT(parse_line("--version --json").text,
+             Catch::StartsWith("{\"program\":\"ringtrain\"") && Contains("\"runs_with\":"));
+  CHECK_THAT(refusal("--json"), Contains("--version"));
 }
 
 TEST_CASE("options: packing needs a source and a target, and no other rank") {

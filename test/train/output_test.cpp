@@ -1,12 +1,18 @@
 #include "ringtrain/train/output.hpp"
 
-#include <catch2/catch.hpp>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
+#include "support/catch.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -60,6 +66,38 @@ struct Recorder {
             .colours = false,
             .seconds = [this] { return now; }};
   }
+};
+
+/// Until end(), what this process writes to `descriptor` goes to a file.
+class Redirected {
+ public:
+  explicit Redirected(int descriptor)
+      : descriptor_(descriptor), before_(check_errno(::dup(descriptor), "dup")) {
+    std::fflush(nullptr);
+    const int file = check_errno(::open(file_.path().c_str(), O_WRONLY | O_APPEND), "open");
+    check_errno(::dup2(file, descriptor_), "dup2");
+    ::close(file);
+  }
+  Redirected(const Redirected&) = delete;
+  Redirected& operator=(const Redirected&) = delete;
+  ~Redirected() { end(); }
+
+  std::string text() const {
+    std::fflush(nullptr);
+    return file_.text();
+  }
+  std::string end() {
+    std::string all = text();
+    if (before_ >= 0) {
+      ::dup2(before_, descriptor_);
+      ::close(std::exchange(before_, -1));
+    }
+    return all;
+  }
+
+ private:
+  TemporaryFile file_;
+  int descriptor_, before_;
 };
 
 Summary small_summary(std::size_t ranks) {
@@ -279,14 +317,25 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
 }
 
 TEST_CASE("output: the silent one of other ranks shows events only") {
+  use_utc();
   const auto output = make_silent_output();
+  Redirected out(STDOUT_FILENO), err(STDERR_FILENO);
 
-  output->note("x");
+  output->note("a note");
   output->start({});
-  output->step({});
-  output->progress({});
+  output->step(shown_step());
+  output->progress(state_at(50));
   output->eval({});
-  output->checkpoint({});
-  output->event({});
-  output->end({}, {});
+  output->checkpoint({.step = 200, .file = "f"});
+  output->baseline({});
+  output->links({});
+  output->end({}, small_summary(2));
+  const std::string before_event = err.text();
+  output->event({"save_failed", 3, "disk full"});
+
+  const std::string out_text = out.end(), err_text = err.end();
+  CHECK(out_text.empty());
+  CHECK(before_event.empty());
+  CHECK_THAT(err_text, EndsWith(": rank 3: save_failed: disk full\n"));
+  CHECK(std::count(err_text.begin(), err_text.end(), '\n') == 1);
 }

@@ -1,10 +1,10 @@
 #include "train/pace.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

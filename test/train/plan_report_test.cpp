@@ -1,8 +1,7 @@
 #include "train/plan_report.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "support/catch.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;

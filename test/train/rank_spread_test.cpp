@@ -1,6 +1,6 @@
 #include "train/rank_spread.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,8 +1,7 @@
 #include "ringtrain/train/report.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 

@@ -1,11 +1,10 @@
 #include "train/resume.hpp"
 
-#include <catch2/catch.hpp>
-
+#include "support/catch.hpp"
 #include "train/small_training.hpp"
 
 using namespace ringtrain;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

@@ -1,6 +1,6 @@
 #include "train/save_trouble.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

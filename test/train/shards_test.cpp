@@ -1,7 +1,8 @@
 #include "train/shards.hpp"
 
-#include <catch2/catch.hpp>
 #include <numeric>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "support/catch.hpp"
 #include "train/job_token.hpp"
 #include "train/side_asio.hpp"
 #include "train/side_client.hpp"

@@ -1,8 +1,8 @@
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
+#include "support/catch.hpp"
 #include "train/job_token.hpp"
 #include "train/side_asio.hpp"
 #include "train/slice_messages.hpp"

@@ -1,8 +1,9 @@
 #include "train/slow_downs.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

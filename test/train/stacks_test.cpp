@@ -4,10 +4,11 @@
 #include <signal.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

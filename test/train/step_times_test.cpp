@@ -1,6 +1,6 @@
 #include "ringtrain/train/step_times.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

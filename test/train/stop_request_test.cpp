@@ -1,7 +1,8 @@
 #include "train/stop_request.hpp"
 
-#include <catch2/catch.hpp>
 #include <csignal>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -1,11 +1,11 @@
 #include "train/stream_copy.hpp"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

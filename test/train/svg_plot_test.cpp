@@ -1,8 +1,9 @@
 #include "train/svg_plot.hpp"
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

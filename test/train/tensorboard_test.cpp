@@ -2,12 +2,12 @@
 
 #include <fmt/core.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 
 #include "events.pb.h"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/tfrecord_frame.hpp"
+#include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -14,7 +13,9 @@
 #include <memory>
 
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/variable.hpp"
+#include "train/launcher.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;
@@ -263,6 +264,29 @@ TEST_CASE("place: a binding that the user asked for is told from the launcher's 
   CHECK(find_place(std::nullopt).placed == placed);
 }
 
+TEST_CASE("place: a binding that Open MPI 5's command line or environment asks for is seen") {
+  const auto [words, binds] = GENERATE(table<std::vector<std::string>, bool>(
+      {{{"prterun", "-np", "2", "train", "--model", "mlp"}, false},
+       {{"prterun", "--bind-to", "core", "train"}, true},
+       {{"prterun", "-bind-to", "core", "train"}, true},
+       {{"prterun", "--bind-to=hwthread:overload-allowed", "train"}, true},
+       {{"prterun", "--bind-to", "none", "train"}, false},
+       {{"prterun", "--bind-to", "none:report", "train"}, false},
+       {{"prterun", "--bind-to"}, false},
+       {{"prterun", "--map-by", "slot:PE=2", "train"}, true},
+       {{"prterun", "--map-by", "node", "train"}, false},
+       {{"prterun", "--cpu-set", "1,3", "train"}, true},
+       {{"prterun", "--rankfile", "ranks", "train"}, true},
+       {{"prterun", "--prtemca", "hwloc_default_binding_policy", "core", "train"}, true},
+       {{"prterun", "--mca", "hwloc_default_binding_policy", "none", "train"}, false},
+       {{"HOME=/", "PRTE_MCA_hwloc_default_binding_policy=core"}, true},
+       {{"HOME=/", "PRTE_MCA_hwloc_default_binding_policy=none"}, false},
+       {{"PRTE_MCA_rmaps_default_mapping_policy=node", "PATH=--bind-to", "core"}, false},
+       {{"-", "--", "="}, false}}));
+  CAPTURE(words);
+  CHECK(asks_for_binding(words) == binds);
+}
+
 TEST_CASE("place: OMP_NUM_THREADS counts where no option does") {
   const Environment environment({std::pair{"OMP_NUM_THREADS", "7"}});
 
@@ -288,10 +312,7 @@ TEST_CASE("probe of the next test", "[.probe]") {
 
 TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its cpus") {
   const Ids mask = current_mask();
-  if (mask.size() < 2 || mask[1] > 9) {
-    fmt::print("skipped: needs two cpus, the first below 10\n");
-    return;
-  }
+  if (mask.size() < 2 || mask[1] > 9) skip_test("needs two cpus, both below 10");
   const Variable policy("OMP_WAIT_POLICY", nullptr);
   const std::string self = fmt::format("/proc/{}/exe", ::getpid());
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
 #include "train/save_timeline.hpp"
 #include "train/trace_text.hpp"
@@ -127,7 +127,7 @@ TEST_CASE("timeline: what a full one lost is told, and a file that cannot be is"
 TEST_CASE("timeline: host names cannot break the file") {
   const std::string names = trace_names(0, "a\"\\\x01\xff", {0});
 
-  CHECK_NOTHROW(json::parse(trace_head() + names + trace_tail("it's \"this\"")));
+  CHECK(json::parse(trace_head() + names + trace_tail("it's \"this\"")).is_object());
 }
 
 TEST_CASE("timeline: rank 0 can write its own part, with nobody's help") {

@@ -1,11 +1,11 @@
 #include "train/training_state.hpp"
 
-#include <catch2/catch.hpp>
 #include <numeric>
 #include <set>
 
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 

@@ -2,11 +2,11 @@
 
 #include <dlfcn.h>
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
 
 #include "ringtrain/base/unique_handle.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

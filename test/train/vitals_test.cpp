@@ -1,6 +1,6 @@
 #include "train/vitals.hpp"
 
-#include <catch2/catch.hpp>
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using Catch::Matches;

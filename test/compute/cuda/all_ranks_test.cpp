@@ -1,11 +1,11 @@
 // BatchNorm over all ranks on a GPU: one rank of two against the same rank of the reference. What
 // the other rank hands in is the reference's, played back.
-#include <catch2/catch.hpp>
 #include <thread>
 
 #include "compute/cuda/kernels/optimizer.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
+#include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/kernel_case.hpp"
 #include "support/part_of_batch.hpp"

@@ -2,10 +2,9 @@
 // test says.
 #include "compute/cuda/autotuner.hpp"
 
-#include <catch2/catch.hpp>
-
 #include "compute/cuda/convolution.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/host_gpu/interpreter.hpp"
 #include "support/host_gpu_case.hpp"

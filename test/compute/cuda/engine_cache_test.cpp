@@ -3,10 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <fstream>
 #include <optional>
 
+#include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;

@@ -1,10 +1,10 @@
 // What kernels are launched with, at odd sizes.
 #include "compute/cuda/kernels/geometry.hpp"
 
-#include <catch2/catch.hpp>
 #include <vector>
 
 #include "compute/cuda/kernels/channel_sums.hpp"
+#include "support/catch.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;

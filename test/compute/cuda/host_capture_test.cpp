@@ -1,7 +1,7 @@
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
 
+#include "support/catch.hpp"
 #include "support/few_seeds.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/host_gpu_case.hpp"

@@ -3,12 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
 
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
+#include "support/catch.hpp"
 #include "support/few_seeds.hpp"
 #include "support/host_gpu_case.hpp"
 

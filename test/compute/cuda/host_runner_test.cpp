@@ -1,9 +1,8 @@
 #include <cuda_runtime_api.h>
 
-#include <catch2/catch.hpp>
-
 #include "compute/cuda/convolution.hpp"
 #include "compute/cuda/cudnn_runner.hpp"
+#include "support/catch.hpp"
 #include "support/graph_operands.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/host_gpu/interpreter.hpp"

@@ -1,9 +1,9 @@
 #pragma once
-#include <catch2/catch.hpp>
 #include <cstdint>
 #include <vector>
 
 #include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
 #include "support/kernel_case.hpp"
 
 namespace ringtrain {

@@ -1,11 +1,11 @@
 // Whole networks, planned for an H100 and run on a simulated GPU, against the reference.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "compute/reference/state.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/kernel_case.hpp"
 #include "support/random_batch.hpp"

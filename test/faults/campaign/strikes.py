@@ -182,10 +182,12 @@ def lose_power(scene, fault):
         time.sleep(0.0005)
     for pid in processes_of(scene.job.folder):
         kill(pid, signal.SIGKILL)
-    scene.job.mpirun.wait()
+    code = scene.job.mpirun.wait()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        trace.process.wait(5)  # it ends with the writer, after its last lines
     trace.end()
-    if not any("killed by SIGKILL" in line for line in trace.lines()):
-        raise TooLate()
+    if code != -signal.SIGKILL:
+        raise TooLate()  # the job had ended by itself
     lose_unsynced(trace.lines(), scene.directory, fault.number)
 
 

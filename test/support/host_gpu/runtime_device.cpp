@@ -1,7 +1,9 @@
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "compute/cuda/kernels/architectures.hpp"
 #include "support/host_gpu/device.hpp"
 
 using namespace ringtrain::host_gpu;
@@ -10,7 +12,7 @@ namespace {
 
 constexpr std::size_t total_bytes = std::size_t(80) << 30;
 
-constexpr std::array<std::pair<cudaError_t, std::array<const char*, 2>>, 19> errors{{
+constexpr std::array<std::pair<cudaError_t, std::array<const char*, 2>>, 21> errors{{
     {cudaSuccess, {"cudaSuccess", "no error"}},
     {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
     {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
@@ -39,6 +41,9 @@ constexpr std::array<std::pair<cudaError_t, std::array<const char*, 2>>, 19> err
      {"cudaErrorStreamCaptureWrongThread", "captured from another thread"}},
     {cudaErrorCapturedEvent, {"cudaErrorCapturedEvent", "event last recorded in a capture"}},
     {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+    {cudaErrorInsufficientDriver,
+     {"cudaErrorInsufficientDriver", "driver is older than this CUDA, or there is none"}},
+    {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
     {cudaErrorNotSupported, {"cudaErrorNotSupported", "operation not supported"}},
 }};
 
@@ -48,12 +53,20 @@ const char* text_of(cudaError_t code, std::size_t which) {
   return "an error that host_gpu does not know";
 }
 
+// What tests set to have another GPU or driver than a good one.
+int setting(const char* name, int otherwise) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? otherwise : std::atoi(value);
+}
+
+int capability() { return setting("SIMULATED_GPU_CAPABILITY", 90); }
+
 cudaError_t attribute(cudaDeviceAttr name, int& value) {
   switch (name) {
     case cudaDevAttrComputeCapabilityMajor:
-      return value = 9, cudaSuccess;
+      return value = capability() / 10, cudaSuccess;
     case cudaDevAttrComputeCapabilityMinor:
-      return value = 0, cudaSuccess;
+      return value = capability() % 10, cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
       return value = 132, cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
@@ -64,6 +77,11 @@ cudaError_t attribute(cudaDeviceAttr name, int& value) {
 }
 
 }  // namespace
+
+const char* ringtrain::cuda::kernels::kernel_architectures() {
+  const char* named = std::getenv("SIMULATED_GPU_KERNELS");
+  return named == nullptr ? "" : named;
+}
 
 extern "C" {
 
@@ -80,7 +98,22 @@ cudaError_t cudaPeekAtLastError() {
   return call([](Device& gpu) { return gpu.last_error; });
 }
 
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = CUDART_VERSION, cudaSuccess; }
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = setting("SIMULATED_GPU_DRIVER", CUDART_VERSION);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  *count = 0;
+  if (driver / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
+  *count = setting("SIMULATED_GPUS", 1);
+  return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 
 cudaError_t cudaSetDevice(int device) {

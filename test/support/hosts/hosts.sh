@@ -2,7 +2,7 @@
 # Several "hosts" on one machine, for tests that must cross a network: network namespaces with a hostname and an
 # /etc/hosts of their own, joined by a bridge, with a rate limit on both ends of every link. Needs root.
 #
-#   hosts.sh check              exit 0 if hosts can be made here, else say why not
+#   hosts.sh check [RATE [MS]]  exit 0 if two such hosts could be made here and reached one another, else say why not
 #   hosts.sh up N [RATE [MS]]   make hosts 0..N-1, e.g. with 1gbit links (default: no limit), and MS milliseconds from each to each
 #                               (through slow_switch.cpp, built as $SLOW_SWITCH)
 #   hosts.sh exec I COMMAND...  run COMMAND on host I
@@ -73,12 +73,12 @@ on_host() {  # HOST COMMAND...
 
 down() {
   local name
-  for name in $(ip netns list | awk '{print $1}' | grep -E "^$prefix(sw|[0-9]+)$"); do
+  for name in $(ip netns list 2>/dev/null | awk '{print $1}' | grep -E "^$prefix(sw|[0-9]+)$"); do
     ip netns pids "$name" | xargs -r kill -9 2>/dev/null || true  # one may have ended meanwhile
     ip netns del "$name"
   done
   rm -f "$run"/*.pid "$run/hosts" "$run/hostfile"
-  rm -rf "${TMPDIR:-/tmp}"/ompi."$prefix"*
+  rm -rf "${TMPDIR:-/tmp}"/{ompi,prte,prted,prterun}."$prefix"*  # of Open MPI 4 and 5
 }
 
 pids() {  # HOST: all but that which keeps it
@@ -91,8 +91,9 @@ power() {  # HOST NUMBER
 }
 
 mpi_job() {
-  local a_host=$1 pid_file ranks=0 session=--leave-session-attached
+  local a_host=$1 pid_file ranks=0 session=--leave-session-attached shell=rsh
   shift
+  ! command -v prterun >/dev/null || shell=ssh  # Open MPI 5's name of it
   # The kernel divides the cores among sessions (sched_autogroup_enabled). With a session for each host, and more ranks than
   # cores, one of them took a core for ten seconds and more (Linux 6.18): the daemons stay in the session of mpirun.
   [[ ${HOSTS_DETACHED:-} ]] && session=
@@ -104,18 +105,28 @@ mpi_job() {
   export HOSTS_RUN OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   # shellcheck disable=SC2086
   on_host "${prefix}0" ${MPIRUN_BY:-} mpirun -np "$ranks" --hostfile "$run/hostfile" --map-by node --bind-to none \
-    --mca plm rsh --mca plm_rsh_agent "$here/remote_shell.sh" --mca plm_rsh_no_tree_spawn 1 \
+    --mca plm ^slurm --mca "plm_${shell}_agent" "$here/remote_shell.sh" --mca "plm_${shell}_no_tree_spawn" 1 \
     --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" $session ${MPIRUN_FLAGS:-} "$@"
 }
 
+# Root may not do everything everywhere: two hosts are made, one calls the other, and they are taken down.
+check() {
+  local tool trial said works=
+  ((EUID == 0)) || { echo "making hosts of network namespaces needs root"; return 1; }
+  for tool in ip tc nsenter unshare mpirun; do
+    command -v $tool >/dev/null || { echo "$tool is not installed"; return 1; }
+  done
+  trial=$(mktemp -d)
+  # nobody listens on port 9 of the other host, which says so
+  said=$({ HOSTS_RUN=$trial timeout 20 "$0" up 2 "$@" && HOSTS_RUN=$trial timeout 20 "$0" exec 0 bash -c "</dev/tcp/$net.2/9"; } 2>&1) || true
+  [[ $said != *"Connection refused"* ]] || works=yes
+  HOSTS_RUN=$trial "$0" down >/dev/null 2>&1 || works=
+  rm -rf "$trial"
+  [[ $works ]] || { echo "no hosts can be made of network namespaces here: $(tail -n 1 <<<"$said")"; return 1; }
+}
+
 case $1 in
-  check)
-    ((EUID == 0)) || { echo "not root"; exit 1; }
-    for tool in ip tc nsenter unshare mpirun; do
-      command -v $tool >/dev/null || { echo "$tool is not installed"; exit 1; }
-    done
-    ip netns add "${prefix}try" 2>/dev/null || { echo "no network namespaces here"; exit 1; }
-    ip netns del "${prefix}try" ;;
+  check) check "${@:2}" ;;
   up) up "$2" "${3:-}" "${4:-}" ;;
   exec) host=$prefix$2; shift 2; on_host "$host" "$@" ;;
   remote) shift; on_host "$@" ;;

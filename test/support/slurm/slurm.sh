@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A Slurm of our own, for tests: slurmctld and one slurmd on each of several network namespaces (../hosts). Needs root.
 #
-#   slurm.sh check              exit 0 if it can be started here, else say why not
+#   slurm.sh check [RATE]       exit 0 if one could be started here and ran a job, else say why not
 #   slurm.sh up N [RATE]        make hosts 0..N with links of that rate: the controller and N nodes of two cpus, all idle
 #   slurm.sh exec COMMAND...    run COMMAND (sbatch, squeue ...) on the controller
 #   slurm.sh power I            node I (1..N) loses power
@@ -80,12 +80,22 @@ down() {
   "$hosts" down
 }
 
+# Its daemons may not run everywhere: a node is made, a job runs on it, and all is taken down.
+check() {
+  local tool trial said works=
+  "$hosts" check "$@" || return 1
+  for tool in slurmctld slurmd munged sbatch; do
+    command -v $tool >/dev/null || { echo "$tool is not installed (scripts/setup.sh)"; return 1; }
+  done
+  trial=$(mktemp -d)
+  said=$({ HOSTS_RUN=$trial timeout 60 "$0" up 1 "$@" && HOSTS_RUN=$trial timeout 30 "$0" exec srun -n 1 echo a job has run; } 2>&1) && works=yes
+  HOSTS_RUN=$trial "$0" down >/dev/null 2>&1 || works=
+  rm -rf "$trial"
+  [[ $works && $said == *"a job has run"* ]] || { echo "Slurm does not work here: $(tail -n 1 <<<"$said")"; return 1; }
+}
+
 case $1 in
-  check)
-    "$hosts" check
-    for tool in slurmctld slurmd munged sbatch; do
-      command -v $tool >/dev/null || { echo "$tool is not installed (scripts/setup.sh)"; exit 1; }
-    done ;;
+  check) check "${@:2}" ;;
   up) up "$2" "${3:-}" ;;
   exec) shift; exec "$hosts" exec 0 "$@" ;;
   power) "$hosts" power "$2" ;;

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Builds scripts/containers/Dockerfile with buildah on a fresh root as its base, without a container engine, and trains in what it made:
+# two ranks in a container, and the ssh server of a Kubernetes worker with the keys that its operator would mount.
+#   test/fresh/image.sh ROOT      ROOT: a Debian 12 that test/fresh/run.sh --keep made
+# Skipped (77) without root or buildah.
+set -u
+source=$(dirname "$(realpath "$0")")/../..
+[ $# -eq 1 ] && [ -e "$1/etc/debian_version" ] || { sed -n '4s/^# *//p' "$0" >&2; exit 64; }
+[ "$(id -u)" -eq 0 ] || { echo "skipped: building an image in a chroot wants root"; exit 77; }
+command -v buildah >/dev/null || { echo "skipped: wants buildah (apt-get install buildah)"; exit 77; }
+root=$(realpath "$1")
+. "$source/test/jobs/checks.sh"
+dir=$(mktemp -d /var/tmp/freshimage.XXXXXX)
+trap 'umount "$dir"/mounted/* 2>/dev/null; rm -rf --one-file-system "$dir"' EXIT
+cd "$dir" || exit 1
+export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
+buildah() { command buildah --root "$dir/storage" --runroot "$dir/run" "$@"; }
+git clone -q "$source" sources
+
+base=$(buildah from scratch) && tar -C "$root" --one-file-system --exclude=./root/project --exclude=./opt -cf base.tar . &&
+  buildah add -q "$base" base.tar / >/dev/null && buildah commit -q "$base" fresh >/dev/null && buildah rm "$base" >/dev/null && rm base.tar ||
+  { echo "wrong: the root could not be imported"; exit 1; }
+SECONDS=0
+buildah bud --network host --build-arg BASE=localhost/fresh -f sources/scripts/containers/Dockerfile -t ringtrain sources >log 2>&1 ||
+  { tail -n 30 log; echo "wrong: the image was not built"; exit 1; }
+echo "image: built in $SECONDS s"
+
+container=$(buildah from localhost/ringtrain)
+inside() { timeout 300 buildah --root "$dir/storage" --runroot "$dir/run" run "$container" -- "$@" >log 2>&1; }
+inside train --version
+check "it says its version" has '^ringtrain [0-9]'
+inside id -un
+check "it runs as an ordinary user" has '^mpiuser$'
+SECONDS=0
+inside mpirun -np 2 --oversubscribe train --model cifar10_cnn --data shapes --epochs 1 --batch 32 --steps 100
+check "two ranks train" has '^trained 100 steps, .* on 2 ranks'
+echo "image: two ranks trained 100 steps in $SECONDS s"
+inside bash -c 'command -v g++ cmake || echo none'
+check "it has no compiler" has '^none$'
+
+# As the operator mounts them: one key, as id_rsa and authorized_keys.
+inside bash -c 'mkdir -m 700 .ssh && ssh-keygen -q -t ecdsa -N "" -f .ssh/id_rsa && cp .ssh/id_rsa.pub .ssh/authorized_keys &&
+  { /usr/sbin/sshd -De -f /home/mpiuser/sshd_config & sleep 1; ssh localhost train --version; code=$?; kill %1; exit $code; }'
+check "a worker's ssh server starts train" has '^ringtrain [0-9]'
+exit $bad

@@ -1,0 +1,1 @@
+int narrow(double wide) { return wide; }

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""module_test.py TRAIN PYTHON_FOLDER: the module `ringtrain` reads what TRAIN writes, and TRAIN what it writes."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import h5py
+    import numpy as np
+    import xxhash
+except ImportError as missing:
+    print(f"skipped: {missing}; pip install numpy xxhash h5py")
+    sys.exit(77)
+
+FOLDER = str(pathlib.Path(sys.argv.pop()).resolve())
+TRAIN = str(pathlib.Path(sys.argv.pop()).resolve())
+sys.path.insert(0, FOLDER)
+sys.dont_write_bytecode = True
+import ringtrain
+
+
+class Module(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.kept = tempfile.TemporaryDirectory()
+        cls.folder = pathlib.Path(cls.kept.name)
+        cls.train("--steps", "8", "--log-every", "4", "--metrics", "run.jsonl", "--checkpoint-dir", "saves")
+        cls.file = str(cls.folder / "saves/step-0000000008.h5")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.kept.cleanup()
+
+    @classmethod
+    def train(cls, *options):
+        command = [TRAIN, "--model", "mlp", "--data", "shapes", "--batch", "8", "--threads", "1", "--eval-every", "0", *options]
+        return subprocess.run(command, cwd=cls.folder, check=True, capture_output=True, text=True)
+
+    def evaluation(self, *options):
+        ended = self.train("--eval-only", *options)
+        return next(line for line in (ended.stdout + ended.stderr).splitlines() if "top-1" in line).split("top-1")[1]
+
+    def test_metrics_are_read_by_kind(self):
+        metrics = ringtrain.read_metrics(self.folder / "run.jsonl")
+        self.assertEqual([record["step"] for record in metrics["step"]], [4, 8])
+        self.assertEqual(len(metrics["start"]), 1)
+
+    def test_a_line_that_is_still_written_is_left_out_and_a_wrong_one_named(self):
+        text = (self.folder / "run.jsonl").read_text()
+        whole = sum(map(len, ringtrain.read_metrics(self.folder / "run.jsonl").values()))
+        torn = self.folder / "torn.jsonl"
+        torn.write_text(text + '{"kind":"st')
+        self.assertEqual(sum(map(len, ringtrain.read_metrics(torn).values())), whole)
+        torn.write_text(text + "nonsense\n")
+        with self.assertRaisesRegex(ValueError, f"torn.jsonl:{whole + 1}: no record"):
+            ringtrain.read_metrics(torn)
+
+    def test_a_checkpoint_is_read_as_hdf5_has_it(self):
+        saved = ringtrain.read_checkpoint(self.file)
+        self.assertEqual((saved.model, saved.step), ("mlp", 8))
+        with h5py.File(self.file) as file:
+            for name, array in saved.tensors.items():
+                np.testing.assert_array_equal(array, file[name][...])
+
+    def test_train_starts_from_what_is_written(self):
+        saved = ringtrain.read_checkpoint(self.file)
+        state = {name: array for name, array in saved.tensors.items() if name.split("/")[0] in ("weights", "statistics")}
+        averaged = {name: saved.tensors.get("ema/" + name.split("/", 1)[1], array) for name, array in state.items()}
+        ringtrain.write_checkpoint(self.folder / "start.h5", "mlp", averaged)
+        self.assertEqual(self.evaluation("--seed", "2", "--init-from", "start.h5"), self.evaluation("--resume", self.file))
+
+    def test_damage_is_named(self):
+        damaged = self.folder / "damaged.h5"
+        data = bytearray(pathlib.Path(self.file).read_bytes())
+        data[100000] ^= 255
+        damaged.write_bytes(data)
+        with self.assertRaisesRegex(ValueError, "tensor 'weights/fc1.weight' fails its hash"):
+            ringtrain.read_checkpoint(damaged)
+
+    def test_what_is_missing_is_told_with_its_cure(self):
+        code = "import sys; sys.modules['torch'] = None; sys.path.insert(0, sys.argv[1]); import ringtrain; ringtrain.to_torch(sys.argv[2])"
+        ended = subprocess.run([sys.executable, "-B", "-c", code, FOLDER, self.file], capture_output=True, text=True)
+        self.assertIn("pip install 'ringtrain[torch]'", ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

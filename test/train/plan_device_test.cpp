@@ -1,0 +1,18 @@
+#include "support/catch.hpp"
+#include "train/plan_report.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("plan: a GPU that is not here is planned with CUDA; a build without says how to get it") {
+  Options o;
+  o.plan = true;
+  o.plan_device = "h100";
+  o.model = "mlp";
+  o.batch = 32;
+
+  if constexpr (BUILT_WITH_CUDA)
+    CHECK_THAT(plan_report(o), Catch::Contains("predicted: "));
+  else
+    CHECK_THROWS_WITH(plan_report(o), Catch::Contains("this build has no CUDA") &&
+                                          Catch::Contains("-DRINGTRAIN_CUDA=ON"));
+}

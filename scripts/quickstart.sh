@@ -1,13 +1,30 @@
 #!/usr/bin/env bash
 # From a bare clone to a trained network: installs what is missing, builds, and trains on two ranks on
-# the built-in `shapes` images. Further arguments go to `train`.
+# the built-in `shapes` images.
+#   scripts/quickstart.sh [--cuda 13|system|no] [OPTION...]
+#     --cuda    which CUDA, when not what suits the GPU that is here (scripts/setup_cuda.sh); no: train on CPUs
+#     OPTION    of `train`
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+export RINGTRAIN_SETUP_CUDA=${RINGTRAIN_SETUP_CUDA:-auto}
+if [ "${1:-}" = --cuda ]; then
+  [ $# -gt 1 ] || { sed -n '4,6s/^# *//p' "$0" >&2; exit 64; }
+  RINGTRAIN_SETUP_CUDA=$2
+  shift 2
+fi
+with_cuda=AUTO
+if [ "$RINGTRAIN_SETUP_CUDA" = no ]; then
+  with_cuda=OFF
+  set -- --device cpu "$@"
+fi
 
 start=$SECONDS
 scripts/setup.sh --build
 installed=$SECONDS
-cmake --preset release >/dev/null
+mkdir -p build
+cmake --preset release -DRINGTRAIN_TESTS=OFF -DRINGTRAIN_CUDA=$with_cuda -DRINGTRAIN_RELEASE=OFF >build/configure.log 2>&1 || { cat build/configure.log >&2; exit 1; }
+grep '^-- CUDA' build/configure.log || true
 cmake --build --preset release --target train
 built=$SECONDS
 echo "quickstart: packages $((installed - start)) s, build $((built - installed)) s"

@@ -1,62 +1,102 @@
 #!/usr/bin/env bash
-# Installs what is missing to build, run and test ringtrain on Debian 12.
+# Installs what is missing to build, run and test ringtrain on Debian 12, Debian 13 or Ubuntu 24.04.
 #   scripts/setup.sh             build, run and the tests of scripts/test.sh
 #   scripts/setup.sh --build     only what building and running needs
+#   scripts/setup.sh --full      also what scripts/test.sh --full needs
 #   scripts/setup.sh --all       also what scripts/test.sh --all needs
-#   scripts/setup.sh --dry-run   say what would be installed, change nothing (with any of the above)
+#   scripts/setup.sh --cuda 13|system|no   which CUDA, when not what suits the GPU that is here (scripts/setup_cuda.sh)
+#   scripts/setup.sh --dry-run   say what would be installed, change nothing (with any of the above);
+#                                RINGTRAIN_SYSTEM="ubuntu 24.04" then names a system other than this one
 set -euo pipefail
+cd "$(dirname "$0")/.."
+usage() { sed -n '2,/^set/{/^#/s/^# *//p}' scripts/setup.sh >&2; exit 64; }
 
+here=unknown
+[ -r /etc/os-release ] && here=$(. /etc/os-release && echo "${ID:-?} ${VERSION_ID:-?}")
+system=${RINGTRAIN_SYSTEM:-$here}
+
+# What systems name differently, as Debian 12 names it; then what they name alike.
+jpeg=libjpeg62-turbo-dev clang=16
+case $system in
+  "debian 13") clang=19 ;;
+  "ubuntu 24.04") jpeg=libjpeg-turbo8-dev clang=18 ;;
+esac
 build=(g++ cmake ninja-build pkg-config ccache openmpi-bin libopenmpi-dev openssh-client
-  libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev libjpeg62-turbo-dev
-  libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libxxhash-dev catch2)
-tests=(bc bash-static curl fuse3 hdf5-tools iproute2 libfuse3-dev procps python3 python3-h5py python3-yaml strace git
-  slurm-wlm slurm-wlm-basic-plugins munge)
-all=(clang-tidy-16 clang-16 libclang-rt-16-dev clang-format)
+  libasio-dev libhdf5-dev libdnnl-dev libcli11-dev libfmt-dev nlohmann-json3-dev "$jpeg"
+  libturbojpeg0-dev libpng-dev libprotobuf-dev protobuf-compiler libxxhash-dev)
+tests=(catch2 bc curl fuse3 hdf5-tools iproute2 libfuse3-dev procps python3 python3-venv python3-yaml strace git)
+full=(bash-static debootstrap slurm-wlm slurm-wlm-basic-plugins munge python3-torch "clang-$clang" "libclang-rt-$clang-dev")
+all=("clang-tidy-$clang" clang-format)
+# Of PyPI, for tests only: readers of our files that are not ours.
+venv=build/venv venv_packages="tensorboard h5py xxhash"
 
 wanted=("${build[@]}" "${tests[@]}")
-dry_run=no
-for option in "$@"; do
-  case $option in
-    --build) wanted=("${build[@]}") ;;
-    --all) wanted=("${build[@]}" "${tests[@]}" "${all[@]}") ;;
-    --dry-run) dry_run=yes ;;
-    *) sed -n '2,6s/^# *//p' "$0" >&2; exit 64 ;;
+dry_run=no cuda=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --build) wanted=("${build[@]}") venv='' ;;
+    --full) wanted+=("${full[@]}") ;;
+    --all) wanted+=("${full[@]}" "${all[@]}") ;;
+    --dry-run) dry_run=yes cuda+=(--dry-run) ;;
+    --cuda) [ $# -gt 1 ] || usage; cuda+=(--cuda "$2"); shift ;;
+    *) usage ;;
   esac
+  shift
 done
 
-system=unknown
-[ -r /etc/os-release ] && system=$(. /etc/os-release && echo "${ID:-?} ${VERSION_ID:-?}")
-if [ "$system" != "debian 12" ]; then
-  cat >&2 <<EOF
-setup: this script was tested on Debian 12 (x86-64) only and found "$system"; it changes nothing here.
+case $system in
+  "debian 12" | "debian 13") ;;
+  "ubuntu 24.04") echo "setup: nobody has tried this script on Ubuntu 24.04; its package names are known, no more" ;;
+  *)
+    cat >&2 <<EOF
+setup: this script was tested on Debian 12 and 13 (x86-64) only and found "$system"; it changes nothing here.
 Install what corresponds to these Debian packages, then run it again with RINGTRAIN_SETUP=skip:
   ${wanted[*]}
 EOF
-  [ "${RINGTRAIN_SETUP:-}" = skip ] && exit 0
-  exit 69
+    [ "${RINGTRAIN_SETUP:-}" = skip ] && exit 0
+    exit 69
+    ;;
+esac
+if [ "$system" != "$here" ]; then
+  [ $dry_run = yes ] || { echo "setup: RINGTRAIN_SYSTEM goes with --dry-run; this system is $here" >&2; exit 64; }
+  echo "setup: on $system would install with apt-get what is missing of: ${wanted[*]}"
+  exit 0
 fi
 
+scripts/setup_cuda.sh "${cuda[@]}"
 missing=()
 for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
-if [ ${#missing[@]} -eq 0 ]; then
+[ -z "$venv" ] || [ "$(cat "$venv/installed" 2>/dev/null)" != "$venv_packages" ] || venv=''
+if [ ${#missing[@]} -eq 0 ] && [ -z "$venv" ]; then
   echo "setup: all ${#wanted[@]} packages are installed"
   exit 0
 fi
 if [ $dry_run = yes ]; then
-  echo "setup: would install with apt-get: ${missing[*]}"
+  [ ${#missing[@]} -eq 0 ] || echo "setup: would install with apt-get: ${missing[*]}"
+  [ -z "$venv" ] || echo "setup: would install with pip into $venv: $venv_packages"
   exit 0
 fi
 
-as_root=()
-if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "setup: needs root (or sudo) to install: ${missing[*]}" >&2; exit 77; }
-  as_root=(sudo DEBIAN_FRONTEND=noninteractive)
+if [ ${#missing[@]} -gt 0 ]; then
+  as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "setup: needs root (or sudo) to install: ${missing[*]}" >&2; exit 77; }
+    as_root=(sudo DEBIAN_FRONTEND=noninteractive)
+  fi
+  echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
-echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+if [ -n "$venv" ]; then
+  echo "setup: installing with pip into $venv: $venv_packages"
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv --system-site-packages "$venv"  # the system's Python has PyTorch
+  # shellcheck disable=SC2086
+  "$venv/bin/pip" install -q --disable-pip-version-check --only-binary :all: $venv_packages
+  echo "$venv_packages" >"$venv/installed"
+fi
 echo "setup: done"

@@ -1,39 +1,86 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs all tests; CI calls exactly this.
-#   scripts/test.sh         `release` with all its tests, then the unit tests under `asan`
-#   scripts/test.sh --all   also the presets cpu, tsan and tidy
+# Installs what is missing, builds, and runs tests.
+#   scripts/test.sh          the unit tests, and a job and a fault of each kind: ten minutes from a bare clone
+#   scripts/test.sh --full   the rest, and the unit tests once more under AddressSanitizer; warnings are errors
+#   scripts/test.sh --all    both, and what is longer: ThreadSanitizer, clang-tidy, each file compiled alone, all mutants, long
+#                            fuzzing, a fresh Debian 12 and 13
+#   --cuda 13|system|no      which CUDA, when not what suits the GPU that is here (scripts/setup_cuda.sh)
+#   --only-skips REGEX       fail where a test is skipped for another reason than these
+# The last lines count what passed, failed and was skipped, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-presets=(release asan)
-setup=()
-for option in "$@"; do
-  case $option in
-    --all) presets+=(cpu tsan tidy); setup=(--all) ;;
-    *) sed -n '2,4s/^# *//p' "$0" >&2; exit 64 ;;
+what=quick
+summary=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --full) what=full ;;
+    --all) what=all ;;
+    --cuda) export RINGTRAIN_SETUP_CUDA="${2:?--cuda wants 13, system or no}"; shift ;;
+    --only-skips) summary=(--only-skips "${2:?--only-skips wants an expression}"); shift ;;
+    *) sed -n '2,9s/^# *//p' "$0" >&2; exit 64 ;;
   esac
+  shift
 done
+warnings=${RINGTRAIN_WARNINGS_AS_ERRORS:-OFF}
+with_cuda=AUTO
+[ "${RINGTRAIN_SETUP_CUDA:-auto}" != no ] || with_cuda=OFF
+setup=()
+[ $what = quick ] || { warnings=ON; setup=(--full); }
+[ $what != all ] || setup=(--all)
+
+start=$SECONDS
 scripts/setup.sh "${setup[@]}"
+echo "test: packages took $((SECONDS - start)) s"
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+python=$PWD/build/venv/bin/python
+[ -x "$python" ] || python=python3
 
-failed=()
-logs=()
-for preset in "${presets[@]}"; do
+results=()
+bad=0
+run() { # PRESET TARGET CTEST_ARGUMENTS...
+  local preset=$1 target=$2 began=$SECONDS built log junit
+  shift 2
+  log=build/$preset/tests-$what.log junit=$PWD/build/$preset/tests-$what.xml
   echo "test: $preset"
-  start=$SECONDS
-  cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset"
-  echo "test: $preset built in $((SECONDS - start)) s"
-  log=build/$preset/tests.log
-  logs+=("$log")
-  ctest --preset "$preset" -j "$(nproc)" 2>&1 | tee "$log" | grep --line-buffered -vE '^ *Start ' || failed+=("$preset")
-  echo "test: $preset took $((SECONDS - start)) s in all"
-done
+  mkdir -p "build/$preset"
+  local cuda=()
+  [ "$preset" != release ] || cuda=(-DRINGTRAIN_CUDA="$with_cuda" -DRINGTRAIN_RELEASE=OFF)
+  cmake --preset "$preset" -DRINGTRAIN_TESTS=ON -DRINGTRAIN_WARNINGS_AS_ERRORS="$warnings" -DRINGTRAIN_PYTHON="$python" "${cuda[@]}" \
+    >"build/$preset/configure.log" 2>&1 || { cat "build/$preset/configure.log" >&2; exit 1; }
+  grep '^-- CUDA' "build/$preset/configure.log" || true
+  cmake --build --preset "$preset" --target "$target"
+  built=$SECONDS
+  rm -f "$junit"
+  ctest --preset "$preset" -j "$(nproc)" --output-junit "$junit" --test-output-size-passed 100000 "$@" 2>&1 |
+    tee "$log" | grep --line-buffered -vE '^ *Start |Passed' || true
+  echo "test: $preset: built in $((built - began)) s, tests took $((SECONDS - built)) s"
+  if [ -s "$junit" ]; then results+=("$junit"); else echo "test: $preset has no results" >&2; bad=1; fi
+}
 
-echo "test: skipped, with the reason:"
-grep -hE '\*\*\*Skipped|^skipped: ' "${logs[@]}" | sort -u || echo "  nothing"
-count() { cat "${logs[@]}" | grep -cE "$1" || true; }
-passed=$(count '\bPassed\b')
-broken=$(count '\*\*\*(Failed|Timeout|Exception|Not Run)')
-echo "${passed} passed, ${broken} failed"
-[ ${#failed[@]} -eq 0 ] || { echo "test: failed under: ${failed[*]}" >&2; exit 1; }
+if [ $what != full ]; then
+  run release quick_tests -L '^(unit|quick)$'
+fi
+if [ $what != quick ]; then
+  run release all -LE '^(unit|quick)$'
+  run asan unit_tests -L '^(unit|fuzz)$'
+fi
+part() { # COMMAND...: that has no results of CTest's
+  echo "test: $*"
+  local began=$SECONDS
+  "$@" || { echo "test: failed: $*" >&2; bad=1; }
+  echo "test: ${1##*/} took $((SECONDS - began)) s"
+}
+if [ $what = all ]; then
+  for preset in cpu tsan tidy; do run $preset unit_tests -L '^unit$'; done
+  part test/faults/mutants.sh all build/release
+  for fuzz in image tfrecord records checkpoint; do
+    part build/asan/test/fuzz/fuzz_$fuzz -max_total_time=300 -timeout=10 -rss_limit_mb=1024 build/asan/test/fuzz/$fuzz.{found,seeds}
+  done
+  for suite in bookworm trixie; do part test/fresh/run.sh --suite $suite -- scripts/test.sh; done
+  part scripts/wheel.sh
+  for suite in bookworm trixie; do part test/fresh/wheel.sh --suite $suite dist/ringtrain-*.whl; done
+fi
+echo "test: $((SECONDS - start)) s in all"
+test/support/test_summary.py "${summary[@]}" "${results[@]}" || bad=1
+exit $bad

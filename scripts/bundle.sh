@@ -30,25 +30,25 @@ glibc='^(ld-linux-x86-64|lib(c|m|mvec|pthread|rt|dl|resolv|util|anl|nss_dns|nss_
 nvidia='^lib(cuda|cudart|cudnn|cublas|nccl|nvrtc|nvJitLink)'  # not to be stripped
 
 build() {
-  local preset=release
-  [ $cuda = yes ] || preset=cpu
-  cmake --preset $preset >/dev/null
-  cmake --build --preset $preset --target train
-  program=build/$preset/train
+  local preset=release folder=build/bundle
+  [ $cuda = yes ] || preset=cpu folder=build/bundle-cpu
+  # Where it will run is not known: with kernels for all GPUs.
+  cmake --preset $preset -B $folder -DRINGTRAIN_RELEASE=ON -DRINGTRAIN_TESTS=OFF -DRINGTRAIN_CUDA=$([ $cuda = yes ] && echo ON || echo OFF) >/dev/null
+  cmake --build $folder --target train
+  program=$folder/train
 }
 
-# What the program links to and, with CUDA, what cuDNN and NCCL load while they run. The driver (libcuda, libnvidia-*) is
-# the host's.
+# What the program loads, from where it would, and what cuDNN loads in turn. The driver (libcuda, libnvidia-*) is the host's.
 copy_cuda() {
   local file folder
-  ldd "$program" | awk '$3 ~ "^/" { print $3 }' | while read -r file; do
-    [[ $(basename "$file") =~ $nvidia ]] || continue
-    cp -L "$file" "$libraries/"
-    [ $cuda = yes ] || continue
-    folder=$(dirname "$(realpath "$file")")
-    for file in "$folder"/lib{cudnn_*,cublas,cublasLt,nvrtc,nvrtc-builtins,nvJitLink}.so.*; do
+  [ $cuda = yes ] || return 0
+  objdump -p "$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }' | tr : '\n' | while read -r folder; do
+    for file in "$folder"/lib{cudnn,cudnn_*,nccl,cublas,cublasLt,nvrtc,nvrtc-builtins,nvJitLink}.so.*; do
       [ ! -f "$file" ] || cp -Ln "$file" "$libraries/$(objdump -p "$file" | awk '$1 == "SONAME" { print $2 }')"
     done
+  done
+  for file in libcudnn.so.9 libnccl.so.2; do
+    [ -e "$libraries/$file" ] || { echo "bundle: $file was not found where $program looks for it; --no-cuda makes a bundle for CPUs" >&2; exit 69; }
   done
 }
 

@@ -41,7 +41,7 @@ unset here wheels
 EOF
 }
 
-cmake --preset release >/dev/null
+cmake --preset release -DRINGTRAIN_RELEASE=ON >/dev/null  # for whatever GPU is there
 cmake --build --preset release --target gpu_check_programs
 copy_programs
 copy_open_mpi

@@ -47,7 +47,7 @@ class Place:
     def executable(self, name):
         """A built program; where it would be, when it is not there."""
         found = sorted(self.build.glob(f"**/{name}"))
-        return next((f for f in found if f.is_file()), self.build / name)
+        return next((f for f in found if f.is_file() and os.access(f, os.X_OK)), self.build / name)
 
     def ctest(self):
         """Whether ctest knows the tests: the build folder was configured for this checkout."""

@@ -6,14 +6,14 @@ import signal
 CURABLE_CODES = {71, 72}
 CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT}
 # mpirun's codes for a host that it has lost, or cannot reach: others have them, too.
-LAUNCHER_CODES = {1, 205}
+LAUNCHER_CODES = {1, 205, 255}
 # The words of src/train/verdict.cpp.
 BLAMED = re.compile(r"rank (\d+) on (\S+) has (ended without a word|not been heard|been in)")
 VERDICT = re.compile(r"train: (?:rank \d+/\d+ on \S+: )?the job cannot go on: (.*)")
 LOST_RANK_0 = re.compile(r"rank 0 has (ended without a word|not been heard)")
 LOST_HOST = re.compile(r"Remote daemon: .* on node (\S+)|ssh: connect to host (\S+) port|error: Node failure on (\S+)")
 LOST_DAEMON = re.compile(r"unable to reliably start one or more daemons|daemon has unexpectedly failed|lost communication with a remote daemon")
-DEAD_RANK = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+)")
+DEAD_RANK = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)")  # Open MPI 5 breaks the line
 KINDS = {"ended without a word": "dead", "not been heard": "silent", "been in": "stuck"}
 
 

@@ -1,10 +1,11 @@
-"""Reads checkpoints and writes new ones, as docs/checkpoint_format.md describes them. Needs h5py, numpy and xxhash from PyPI."""
+"""Reads checkpoints and writes new ones, as docs/checkpoint_format.md describes them. Needs numpy and xxhash
+from PyPI, and to write also h5py."""
+import collections
 import json
 import math
 import os
 import struct
 
-import h5py
 import numpy as np
 import xxhash
 
@@ -12,6 +13,8 @@ HEADER_BYTES = 96
 MAGIC = b"\x89rtckp\r\n"
 NUMBERS = ("step", "epoch", "position", "seed", "world_size", "global_batch")
 TEXTS = ("model", "config", "optimizer", "plans")
+
+Checkpoint = collections.namedtuple("Checkpoint", "model step tensors")
 
 
 def read_index(file, path):
@@ -31,7 +34,8 @@ def read_index(file, path):
 
 
 def read(path):
-    """Model, step and {name: fp32 array}. Reads the index and what it points to, never HDF5; the hashes of what it reads are checked."""
+    """A Checkpoint; its tensors are {name: fp32 array}. Reads the index and what it points to, never HDF5; the hashes of what it reads
+    are checked."""
     tensors, length = {}, os.path.getsize(path)
     with open(path, "rb") as file:
         index = read_index(file, path)
@@ -44,7 +48,7 @@ def read(path):
             if digest(data) != entry["xxh64"]:
                 raise ValueError(f"tensor {name!r} fails its hash")
             tensors[name] = np.frombuffer(bytearray(data), "<f4").reshape(entry["shape"])
-    return index["metadata"]["model"], index["metadata"]["step"], tensors
+    return Checkpoint(index["metadata"]["model"], index["metadata"]["step"], tensors)
 
 
 def digest(data):
@@ -67,6 +71,7 @@ def user_block_bytes(metadata, tensors):
 
 def write_hdf5(path, metadata, tensors, user_block):
     """Each tensor's offset in the file."""
+    import h5py  # who only reads needs none
     with h5py.File(path, "w", libver=("v108", "v108"), userblock_size=user_block, alignment_threshold=1024, alignment_interval=64) as file:
         for name in NUMBERS:
             file.create_dataset(f"metadata/{name}", data=np.uint64(metadata[name]))

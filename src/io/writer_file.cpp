@@ -56,6 +56,7 @@ class FileStream {
       const std::span piece(bytes.data(), std::min<std::uint64_t>(end - position_, bytes.size()));
       const ssize_t got =
           ::pread(hdf5_.image(), piece.data(), piece.size(), static_cast<off_t>(position_));
+      check_storage(got < 0 ? -1 : 0, "read of the metadata from memory");
       expects(got == static_cast<ssize_t>(piece.size()), "the HDF5 image is complete");
       outside_.update(piece);
       write(piece);

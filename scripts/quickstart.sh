@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a bare clone to a trained network: installs what is missing, builds, and trains on two ranks on
-# the built-in `shapes` images.
+# From a bare clone to a trained network: installs what is missing, builds, and trains on two ranks, or on one for each GPU, on the
+# built-in `shapes` images.
 #   scripts/quickstart.sh [--cuda 13|system|no] [OPTION...]
 #     --cuda    which CUDA, when not what suits the GPU that is here (scripts/setup_cuda.sh); no: train on CPUs
 #     OPTION    of `train`
@@ -30,7 +30,10 @@ built=$SECONDS
 echo "quickstart: packages $((installed - start)) s, build $((built - installed)) s"
 
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-command=(mpirun -np 2 --oversubscribe build/release/train --model cifar10_cnn --data shapes --epochs 3
+ranks=2
+[ $with_cuda = OFF ] || ranks=$(scripts/setup_cuda.sh --list-gpus | wc -l)
+[ $ranks -gt 0 ] || ranks=2
+command=(mpirun -np $ranks --oversubscribe build/release/train --model cifar10_cnn --data shapes --epochs 3
   --batch 32 --optimizer momentum --lr 0.02 --ema 0.99 --log-every 100 "$@")
 echo "quickstart: ${command[*]}"
 "${command[@]}"

@@ -28,15 +28,15 @@ tests=(catch2 bc curl fuse3 hdf5-tools iproute2 libfuse3-dev procps python3 pyth
 full=(bash-static debootstrap slurm-wlm slurm-wlm-basic-plugins munge python3-torch "clang-$clang" "libclang-rt-$clang-dev")
 all=("clang-tidy-$clang" clang-format)
 # Of PyPI, for tests only: readers of our files that are not ours.
-venv=build/venv venv_packages="tensorboard h5py xxhash"
+venv=build/venv venv_packages="tensorboard h5py xxhash" full_venv_packages="kubernetes-validate"
 
 wanted=("${build[@]}" "${tests[@]}")
 dry_run=no cuda=()
 while [ $# -gt 0 ]; do
   case $1 in
     --build) wanted=("${build[@]}") venv='' ;;
-    --full) wanted+=("${full[@]}") ;;
-    --all) wanted+=("${full[@]}" "${all[@]}") ;;
+    --full) wanted+=("${full[@]}") venv_packages+=" $full_venv_packages" ;;
+    --all) wanted+=("${full[@]}" "${all[@]}") venv_packages+=" $full_venv_packages" ;;
     --dry-run) dry_run=yes cuda+=(--dry-run) ;;
     --cuda) [ $# -gt 1 ] || usage; cuda+=(--cuda "$2"); shift ;;
     *) usage ;;
@@ -69,7 +69,7 @@ for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$status" = installed ] || missing+=("$package")
 done
-[ -z "$venv" ] || [ "$(cat "$venv/installed" 2>/dev/null)" != "$venv_packages" ] || venv=''
+[ -z "$venv" ] || [[ "$(cat "$venv/installed" 2>/dev/null) " != "$venv_packages "* ]] || venv=''  # or has more
 if [ ${#missing[@]} -eq 0 ] && [ -z "$venv" ]; then
   echo "setup: all ${#wanted[@]} packages are installed"
   exit 0
@@ -81,15 +81,8 @@ if [ $dry_run = yes ]; then
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then
-  as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: needs root (or sudo) to install: ${missing[*]}" >&2; exit 77; }
-    as_root=(sudo DEBIAN_FRONTEND=noninteractive)
-  fi
   echo "setup: installing ${#missing[@]} packages: ${missing[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  scripts/install_packages.sh "${missing[@]}"
 fi
 if [ -n "$venv" ]; then
   echo "setup: installing with pip into $venv: $venv_packages"

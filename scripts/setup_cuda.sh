@@ -6,16 +6,18 @@
 #     system   the toolkit that is installed: CUDA 12.8 or newer with cuDNN 9 and NCCL 2
 #     no       nothing: the build is for CPUs
 #     --dry-run  say what would be done, change nothing
+#     --list-gpus  name this machine's NVIDIA GPUs, a line each, and end
 # RINGTRAIN_SETUP_CUDA is another default than auto. In tests, RINGTRAIN_SYSTEM_ROOT is looked into instead of /.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 
-cuda=${RINGTRAIN_SETUP_CUDA:-auto} dry_run=no
-usage() { sed -n '3,9s/^# *//p' scripts/setup_cuda.sh >&2; exit 64; }
+cuda=${RINGTRAIN_SETUP_CUDA:-auto} dry_run=no list=no
+usage() { sed -n '3,10s/^# *//p' scripts/setup_cuda.sh >&2; exit 64; }
 while [ $# -gt 0 ]; do
   case $1 in
     --cuda) [ $# -gt 1 ] || usage; cuda=$2; shift ;;
     --dry-run) dry_run=yes ;;
+    --list-gpus) list=yes ;;
     *) usage ;;
   esac
   shift
@@ -31,7 +33,7 @@ gpus=() driver='' held_by=''
 
 # As src/compute/installed_gpus.cpp does.
 find_gpus() {
-  local file device
+  local file device held
   driver=$(grep -m1 -oE '[0-9]{3,}\.[0-9.]+' "$root/proc/driver/nvidia/version" 2>/dev/null | head -n 1 || true)
   for file in "$root"/proc/driver/nvidia/gpus/*/information; do
     [ ! -r "$file" ] || gpus+=("$(sed -n 's/^Model:[[:space:]]*//p' "$file")")
@@ -39,8 +41,10 @@ find_gpus() {
   [ ${#gpus[@]} -eq 0 ] || return 0
   for device in "$root"/sys/bus/pci/devices/*; do
     [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] && [[ $(cat "$device/class") == 0x03* ]] || continue
-    held_by=$(basename "$(readlink "$device/driver" || true)")
-    [ "$held_by" = vfio-pci ] || gpus+=("NVIDIA GPU at PCI $(basename "$device")")
+    held=$(basename "$(readlink "$device/driver" || true)")
+    [ "$held" != vfio-pci ] || continue  # a virtual machine's
+    [ ${#gpus[@]} -gt 0 ] || held_by=$held
+    gpus+=("NVIDIA GPU at PCI $(basename "$device")")
   done
 }
 
@@ -68,17 +72,6 @@ toolkit_version() {
   echo "$version"
 }
 
-install_venv_package() {
-  local as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: needs root (or sudo) to install: python3-venv" >&2; exit 77; }
-    as_root=(sudo DEBIAN_FRONTEND=noninteractive)
-  fi
-  export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
-}
-
 install_from_pypi() {
   if [ -e .cuda/requirements.txt ] && cmp -s $requirements .cuda/requirements.txt; then
     say "CUDA 13 is in .cuda"
@@ -91,7 +84,7 @@ install_from_pypi() {
   local free
   free=$(($(df --output=avail -k . | tail -n 1) / 1000000))
   [ "$free" -ge 6 ] || refuse "CUDA 13 needs 6 GB of disk while it is installed, and $free GB are free here; make room, or use --cuda no"
-  python3 -c 'import ensurepip' 2>/dev/null || install_venv_package
+  python3 -c 'import ensurepip' 2>/dev/null || scripts/install_packages.sh python3-venv
   say "installing CUDA 13 from PyPI into .cuda (1.3 GB to load, 2.1 GB on disk)"
   rm -rf .cuda
   python3 -m venv .cuda
@@ -133,6 +126,10 @@ choose() {
 }
 
 find_gpus
+if [ $list = yes ]; then
+  [ ${#gpus[@]} -eq 0 ] || printf '%s\n' "${gpus[@]}"
+  exit 0
+fi
 case $cuda in
   no) say "not wanted (--cuda no): configure with -DRINGTRAIN_CUDA=OFF and train with --device cpu" ;;
   13) install_from_pypi ;;

@@ -25,8 +25,11 @@ done
 command -v debootstrap >/dev/null || { echo "freshroot: apt-get install debootstrap" >&2; exit 77; }
 project=$(git -C "${project:-.}" rev-parse --show-toplevel)
 
-mirror=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources | head -n 1)
-security=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources | sed -n 2p)
+# This machine's mirrors, where it is a Debian that names them.
+mirrors=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
+mirror=$(sed -n 1p <<<"${mirrors:-http://deb.debian.org/debian}")
+security=$(sed -n 2p <<<"${mirrors:-
+http://deb.debian.org/debian-security}")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/freshroot
 pristine=$cache/$suite.tar
 if [ ! -s "$pristine" ]; then

@@ -60,4 +60,11 @@ expect r535 0 "not wanted" --cuda no
 expect r580 0 "$pypi"
 expect r580_12 0 "the toolkit CUDA 12.8 that is installed"
 expect r580_12 0 "the toolkit CUDA 12.8 that is installed" --cuda system
+expect nouveau 0 "^NVIDIA GPU at PCI 0000:3b:00.0$" --list-gpus
+expect r580 0 "^NVIDIA A100-SXM4-40GB$" --list-gpus
+# A second GPU, given to a virtual machine, is none, and not what the first is held by.
+mkdir -p "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0"
+cp "$dir"/nouveau/sys/bus/pci/devices/0000:3b:00.0/{vendor,class} "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0"
+ln -s ../../drivers/vfio-pci "$dir/nouveau/sys/bus/pci/devices/0000:5e:00.0/driver"
+expect nouveau 69 " 1 x NVIDIA GPU at PCI 0000:3b:00.0, held by nouveau is here"
 exit $bad

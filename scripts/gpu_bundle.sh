@@ -19,9 +19,9 @@ theirs='^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc
 copy_programs() {
   local name file
   for name in train device_dump test_cuda_gpu; do
-    file=$(find build/release -type f -name "$name" -print -quit)
+    file=$(find build/gpu-bundle -type f -name "$name" -print -quit)
     [ -n "$file" ] || { echo "bundle: $name is not part of this build" >&2; continue; }
-    install -D -s "$file" "$bundle/$file"
+    install -D -s "$file" "$bundle/build/release/${file#build/gpu-bundle/}"
   done
   [ -n "$(find "$bundle/build" -name device_dump)" ] || { echo "bundle: this build has no CUDA" >&2; exit 69; }
 }
@@ -41,8 +41,8 @@ unset here wheels
 EOF
 }
 
-cmake --preset release -DRINGTRAIN_RELEASE=ON >/dev/null  # for whatever GPU is there
-cmake --build --preset release --target gpu_check_programs
+cmake --preset release -B build/gpu-bundle -DRINGTRAIN_RELEASE=ON >/dev/null  # for whatever GPU is there
+cmake --build build/gpu-bundle --target gpu_check_programs
 copy_programs
 copy_open_mpi
 copy_libraries "$theirs"

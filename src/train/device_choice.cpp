@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -16,7 +17,6 @@ namespace {
 
 using Answer = GpuJudgement::Answer;
 
-constexpr int oldest_capability = 75;  // Turing: CUDA 13 and cuDNN 9 have dropped older GPUs
 constexpr const char* build_again =
     "cmake --preset release --fresh && cmake --build --preset release --target train";
 
@@ -24,9 +24,8 @@ std::string cuda_version(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
-std::string capability_text(int capability) {
-  return fmt::format("{}.{}", capability / 10, capability % 10);
-}
+// The command of the Python package names itself here (python/ringtrain/program.py).
+bool from_python_package() { return std::getenv("RINGTRAIN_ENTRY") != nullptr; }
 
 // The first driver of each CUDA; drivers run later minor versions, too.
 std::string driver_for(int cuda) {
@@ -78,8 +77,11 @@ struct Trouble {
 
 Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
   if (!here.in_build)
-    return {"this build is for CPUs only",
-            fmt::format("In a checkout of ringtrain run: scripts/setup.sh && {}", build_again)};
+    return {
+        "this build is for CPUs only",
+        from_python_package()
+            ? "Install a package that scripts/wheel.sh made with CUDA"
+            : fmt::format("In a checkout of ringtrain run: scripts/setup.sh && {}", build_again)};
   const std::string wanted = driver_for(here.cuda);
   const std::string built = "CUDA " + cuda_version(here.cuda);
   if (installed.driver.empty())
@@ -98,8 +100,10 @@ Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
             fmt::format("Install driver {} (on Ubuntu: sudo ubuntu-drivers install; elsewhere: "
                         "https://www.nvidia.com/drivers), or build with CUDA {}",
                         wanted, here.driver_cuda / 1000)};
+  const char* chosen = std::getenv("CUDA_VISIBLE_DEVICES");
   return {
-      fmt::format("CUDA says: {}", here.why),
+      fmt::format("CUDA says: {}{}", here.why,
+                  chosen ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", chosen) : ""),
       "Ask the scheduler or container for the GPU (srun --gpus 1, docker run --gpus all), and see "
       "whether nvidia-smi lists it"};
 }
@@ -107,10 +111,10 @@ Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
 std::optional<Trouble> trouble_of_devices(const GpusHere& here) {
   if (here.capabilities.empty()) return std::nullopt;
   const int newest = std::ranges::max(here.capabilities);
-  if (newest < oldest_capability)
-    return Trouble{fmt::format("its compute capability {} is too old, 7.5 (Turing) or newer is "
+  if (newest < oldest_gpu_capability)
+    return Trouble{fmt::format("its compute capability {} is too old, {} (Turing) or newer is "
                                "wanted",
-                               capability_text(newest)),
+                               capability_text(newest), capability_text(oldest_gpu_capability)),
                    "No driver or build mends that"};
   if (!std::ranges::any_of(here.capabilities,
                            [&](int capability) { return has_kernels_for(capability, here); }))
@@ -144,7 +148,9 @@ GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here) {
   if (!here.missing.empty())
     return unusable(
         installed, here,
-        {here.missing, "Run: scripts/setup.sh (or name the library's folder in LD_LIBRARY_PATH)"});
+        {here.missing, fmt::format("Run: {} (or name the library's folder in LD_LIBRARY_PATH)",
+                                   from_python_package() ? "pip install 'ringtrain[cuda13]'"
+                                                         : "scripts/setup.sh")});
   if (const auto trouble = trouble_of_devices(here)) return unusable(installed, here, *trouble);
   return {Answer::usable, ""};
 }

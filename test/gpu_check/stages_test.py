@@ -12,9 +12,11 @@ def result(**values):
 
 class Machine(unittest.TestCase):
     def test_a_library_that_is_not_found_fails(self):
-        found = verdicts(versions.libraries("\tlibcudnn.so.9 => /x/libcudnn.so.9 (0x7f)\n\tlibnccl.so.2 => not found\n"))
+        both = {"cuDNN": {"built_with": "9.19.0", "runs_with": "9.26.1"}, "NCCL": {"built_with": "2.28.9", "runs_with": "not found"}}
 
-        self.assertEqual(found, {"library libnccl.so.2": FAILED, "libcudnn.so.9": MEASURED})
+        found = verdicts(versions.libraries(json.dumps({"libraries": both})))
+
+        self.assertEqual(found, {"library cuDNN": MEASURED, "library NCCL": FAILED})
 
     def test_speed_without_an_option_is_told(self):
         self.assertEqual(verdicts(versions.judge({"options": ended("  --model NAME\n")}, {})), {"train without --autotune": MEASURED})

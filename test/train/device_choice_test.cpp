@@ -222,3 +222,23 @@ TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all lat
 
   CHECK((judge_gpus(an_h100(), here).answer == Answer::usable) == runs);
 }
+
+TEST_CASE("device: whoever installed the Python package is told of packages, not of a checkout") {
+  FakeMachine machine;
+  machine.set("RINGTRAIN_ENTRY", "/home/user/environment/bin/train");
+  GpusHere no_library = good();
+  no_library.missing = "libcudnn.so.9: cannot open shared object file";
+
+  const std::string lacks_library = judge_gpus(an_h100(), no_library).text;
+  const std::string lacks_cuda = judge_gpus(an_h100(), {.in_build = false}).text;
+
+  CHECK_THAT(lacks_library, Contains("pip install 'ringtrain[cuda13]'") && !Contains("setup.sh"));
+  CHECK_THAT(lacks_cuda, Contains("scripts/wheel.sh") && !Contains("setup.sh"));
+}
+
+TEST_CASE("device: a variable that names GPUs that are not there is told") {
+  FakeMachine machine;
+  machine.set("CUDA_VISIBLE_DEVICES", "7");
+
+  CHECK_THAT(judge_gpus(an_h100(), blind(13000)).text, Contains("CUDA_VISIBLE_DEVICES is '7'"));
+}

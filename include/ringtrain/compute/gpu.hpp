@@ -19,6 +19,15 @@ struct StatisticsMomentum {
   float momentum = 0;
 };
 
+/// The oldest compute capability that can train, as 75 is 7.5 (Turing): CUDA 13 and cuDNN 9 have
+/// dropped those before it.
+inline constexpr int oldest_gpu_capability = 75;
+
+/// "9.0" of 90.
+inline std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
 /// Which GPU computes, and how.
 struct GpuSettings {
   int device = 0;  ///< CUDA's number

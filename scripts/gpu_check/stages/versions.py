@@ -1,5 +1,5 @@
 """Which driver, libraries and PyTorch are here."""
-import re
+import json
 
 from place import IF_KNOWN
 from stage import FAILED, MEASURED, Command, Finding, Stage
@@ -12,17 +12,17 @@ def commands(place):
         Command("gpu", QUERY_GPU, 10, needs=("nvidia-smi",), optional=place.rehearse),
         Command("train", place.ours(train, "--version"), 10, needs=("train",)),
         Command("options", place.ours(train, "--help"), 10, needs=("train",)),
-        Command("libraries", place.ours("ldd", train), 10, needs=("train",)),
+        Command("libraries", place.ours(train, "--version", "--json"), 10, needs=("train",)),
         Command("torch", probe("versions"), 30, needs=("torch",), optional=True),
     ]
 
 
 def libraries(text):
-    """Findings about where the dynamic linker finds CUDA's libraries."""
-    lost = re.findall(r"^\s*(\S+) => not found", text, re.MULTILINE)
-    found = re.findall(r"^\s*(lib(?:cudart|cudnn|cublasLt|nccl)\.so\.\d+) => (/\S+)", text, re.MULTILINE)
-    return [Finding(f"library {name}", FAILED, note="not found") for name in lost] + \
-        [Finding(name, MEASURED, note=path) for name, path in found]
+    """Findings about the libraries that `train` loads here."""
+    for name, version in json.loads(text)["libraries"].items():
+        lost = version["runs_with"] == "not found"
+        yield Finding(f"library {name}", FAILED if lost else MEASURED,
+                      note=f"{version['runs_with']}, built with {version['built_with']}")
 
 
 def judge(outcomes, known):
@@ -34,7 +34,7 @@ def judge(outcomes, known):
     if "options" in outcomes:
         lacking = [option for option in IF_KNOWN if f"  {option} " not in outcomes["options"].output]
         findings += [Finding(f"train without {option}", MEASURED, note="speed is measured without it") for option in lacking]
-    if "libraries" in outcomes:
+    if "libraries" in outcomes and outcomes["libraries"].ok:
         findings += libraries(outcomes["libraries"].output)
     if "torch" in outcomes:
         words = (f"{name} {value}" for name, value in outcomes["torch"].result().items())

@@ -17,8 +17,6 @@
 namespace ringtrain::cuda {
 namespace {
 
-constexpr int oldest_gpu = 75;  // compute capability
-
 cudaDeviceProp properties_of(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
@@ -131,11 +129,11 @@ int capability_of(int device) {
 
 void expect_usable(int device) {
   const int capability = capability_of(device);
-  if (capability < oldest_gpu)
+  if (capability < oldest_gpu_capability)
     throw Error(Exit::usage, fmt::format("GPU {}", device),
-                fmt::format("its compute capability {}.{} is too old: 7.5 (Turing) or newer is "
-                            "needed; --device cpu trains without it",
-                            capability / 10, capability % 10));
+                fmt::format("its compute capability {} is too old: {} or newer is needed; --device "
+                            "cpu trains without it",
+                            capability_text(capability), capability_text(oldest_gpu_capability)));
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ if(SKBUILD)  # a wheel has no links: one file for each library, by the name that
       endif()
     endforeach()")
 endif()
+if(RINGTRAIN_PORTABLE AND RINGTRAIN_WITH_CUDA AND NOT SKBUILD)  # an image: it has what a Python environment gets as packages
+  install(CODE "
+    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/copy_cuda.sh \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib\" ${RingtrainCuda_FOLDERS}
+      COMMAND_ERROR_IS_FATAL ANY)")
+endif()
 install(CODE "
   file(MAKE_DIRECTORY ${pages})
   function(page name)

@@ -30,5 +30,8 @@ add_link_options(-Wl,--as-needed -static-libstdc++ -shared-libgcc -Wl,--version-
 # in between. Last is where Open MPI's Python package has libmpi: the lib of the environment that this one is installed into.
 add_link_options(-Wl,--disable-new-dtags)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib" "$ORIGIN/../../../..")
+if(SKBUILD)  # where NVIDIA's packages (the extra cuda13) lie beside this one
+  list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../../nvidia/cudnn/lib" "$ORIGIN/../../nvidia/nccl/lib" "$ORIGIN/../../nvidia/cu13/lib")
+endif()
 set(RINGTRAIN_BROUGHT_ALONG RUNTIME_DEPENDENCIES PRE_EXCLUDE_REGEXES
   "^ld-linux" "^lib(c|m|mvec|dl|pthread|rt|stdc\\+\\+|gcc_s|mpi|cuda|nvidia-ml)\\.so")

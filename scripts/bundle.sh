@@ -38,18 +38,12 @@ build() {
   program=$folder/train
 }
 
-# What the program loads, from where it would, and what cuDNN loads in turn. The driver (libcuda, libnvidia-*) is the host's.
+# From where the program would load them.
 copy_cuda() {
-  local file folder
+  local folders
   [ $cuda = yes ] || return 0
-  objdump -p "$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }' | tr : '\n' | while read -r folder; do
-    for file in "$folder"/lib{cudnn,cudnn_*,nccl,cublas,cublasLt,nvrtc,nvrtc-builtins,nvJitLink}.so.*; do
-      [ ! -f "$file" ] || cp -Ln "$file" "$libraries/$(objdump -p "$file" | awk '$1 == "SONAME" { print $2 }')"
-    done
-  done
-  for file in libcudnn.so.9 libnccl.so.2; do
-    [ -e "$libraries/$file" ] || { echo "bundle: $file was not found where $program looks for it; --no-cuda makes a bundle for CPUs" >&2; exit 69; }
-  done
+  IFS=: read -ra folders <<<"$(objdump -p "$program" | awk '$1 == "RUNPATH" || $1 == "RPATH" { print $2 }')"
+  scripts/copy_cuda.sh "$libraries" "${folders[@]}" || { echo "bundle: --no-cuda makes a bundle for CPUs" >&2; exit 69; }
 }
 
 copy_glibc() {

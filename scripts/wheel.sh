@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Makes the Python package of this checkout: dist/ringtrain-VERSION-py3-none-manylinux_2_34_x86_64.whl.
-#   scripts/wheel.sh [OUT]     OUT: the folder for it (default: dist); docs/install.md
-# Wants Debian 12, whose glibc's symbols are old enough, scripts/setup.sh --build, and python3-venv. What builds packages comes
-# from PyPI into build/wheel-venv.
+#   scripts/wheel.sh [--no-cuda] [OUT]     OUT: the folder for it (default: dist); docs/install.md
+#     --no-cuda   a program for CPUs alone
+# Wants Debian 12, whose glibc's symbols are old enough, scripts/setup.sh --build --cuda 13 (or a toolkit), and python3-venv. What
+# builds packages comes from PyPI into build/wheel-venv.
 set -euo pipefail
-[ $# -le 1 ] && [[ ${1:-} != -* ]] || { sed -n '3,5s/^# *//p' "$0" >&2; exit 64; }
+usage() { sed -n '3,6s/^# *//p' "$0" >&2; exit 64; }
+export RINGTRAIN_WHEEL_CUDA=ON
+[ "${1:-}" != --no-cuda ] || { RINGTRAIN_WHEEL_CUDA=OFF; shift; }
+[ $# -le 1 ] && [[ ${1:-} != -* ]] || usage
 out=$(realpath -m "${1:-$(dirname "$0")/../dist}")
 cd "$(dirname "$(realpath "$0")")/.."
 
@@ -21,7 +25,8 @@ export PATH=$PWD/$venv/bin:$PATH
 
 rm -rf build/wheel-made
 python -m build --wheel --no-isolation --outdir build/wheel-made . >build/wheel.log 2>&1 ||
-  { tail -n 20 build/wheel.log >&2; fail "the build failed; all of it is in build/wheel.log"; }
+  { tail -n 20 build/wheel.log >&2; fail "the build failed; all of it is in build/wheel.log. Without CUDA: --no-cuda"; }
+grep -m1 -oE 'CUDA: .*' build/wheel.log | sed 's/^/wheel: /' || true
 # Everything but Open MPI's library is in it already, so this proves it and names the platform. The program's RPATH is also for what
 # oneDNN's library needs, which auditwheel does not see; a second copy of OpenMP's runtime would have threads of its own.
 inside=()

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # The Python package on a machine that nobody prepared: in a fresh Debian with python3-venv and no compiler, as an ordinary user and
 # as root, it is installed by pip and trains on two ranks; the module reads what that wrote.
-#   test/fresh/wheel.sh [--suite bookworm|trixie] [--keep DIR] WHEEL
+#   test/fresh/wheel.sh [--suite bookworm|trixie] [--cuda] [--keep DIR] WHEEL
+#     --cuda       with its extra cuda13 (2 GB): cuDNN plans from there, and a GPU without a driver is told
 #     --keep DIR   the root to make or to use again (test/fresh/run.sh)
 # Skipped (77) without root or debootstrap.
 set -u
 here=$(dirname "$(realpath "$0")")
-usage() { sed -n '4,6s/^# *//p' "$0" >&2; exit 64; }
-suite=trixie root='' wheel=''
+usage() { sed -n '4,7s/^# *//p' "$0" >&2; exit 64; }
+suite=trixie root='' wheel='' extra=''
 while [ $# -gt 0 ]; do
   case $1 in
     --suite) suite=${2:-}; shift ;;
+    --cuda) extra='[cuda13]' ;;
     --keep) root=${2:-}; shift ;;
     -*) usage ;;
     *) wheel=$(realpath -- "$1") ;;
@@ -43,10 +45,20 @@ python3 -m venv environment
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 [ "$(nproc)" -ge 2 ] || export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 SECONDS=0
-pip install --quiet "$1" && mpirun -np 2 train --model cifar10_cnn --data shapes --epochs 1
+pip install --quiet "$1$2" && mpirun -np 2 train --model cifar10_cnn --data shapes --epochs 1
 echo "wheel: $(id -un) on Debian $(cat /etc/debian_version): pip and training took $SECONDS s"
 
 train --version
+if [ -n "$2" ]; then
+  train --version --json | python3 -c 'import json, sys; assert json.load(sys.stdin)["libraries"]["cuDNN"]["runs_with"].startswith("9.")'
+  train --plan --plan-device h100 --model resnet18 | tail -n 3
+  mkdir -p bus/sys/bus/pci/devices/0000:3b:00.0
+  echo 0x10de >bus/sys/bus/pci/devices/0000:3b:00.0/vendor
+  echo 0x030200 >bus/sys/bus/pci/devices/0000:3b:00.0/class
+  code=0
+  RINGTRAIN_SYSTEM_ROOT=$PWD/bus train --model mlp --data shapes --steps 1 >gpu.log 2>&1 || code=$?
+  [ $code = 64 ] && grep 'no NVIDIA driver is loaded' gpu.log || { cat gpu.log; echo "wrong: exit code $code of a GPU without a driver"; exit 1; }
+fi
 train --version --json | python3 -c 'import json, sys; assert json.load(sys.stdin)["libraries"]["Open MPI"]["runs_with"].startswith("5.")'
 mpirun -np 2 ringtrain --model mlp --data shapes --batch 8 --steps 8 --log-every 4 --eval-every 0 --metrics run.jsonl --checkpoint-dir saves
 ringtrain-supervise mpirun -np 2 train --restarts 1 --model mlp --data shapes --batch 8 --steps 12 --eval-every 0 --checkpoint-dir saves
@@ -71,8 +83,8 @@ EOF
 bad=0
 name=$(basename "$wheel")
 inside bash -c 'id newcomer >/dev/null 2>&1 || useradd --create-home newcomer
-  exec su newcomer -c "export HOME=/home/newcomer PIP_CERT=$PIP_CERT; exec bash /opt/newcomer.sh /opt/$0"' "$name" >"$work/user" 2>&1 || bad=1
-inside bash /opt/newcomer.sh "/opt/$name" >"$work/root" 2>&1 || bad=1
+  exec su newcomer -c "export HOME=/home/newcomer PIP_CERT=$PIP_CERT; exec bash /opt/newcomer.sh /opt/$0 ''"' "$name" >"$work/user" 2>&1 || bad=1
+inside bash /opt/newcomer.sh "/opt/$name" "$extra" >"$work/root" 2>&1 || bad=1
 for who in user root; do
   grep -q '^wheel: all is well' "$work/$who" && { grep '^wheel: ' "$work/$who"; continue; }
   echo "wrong: as $who, it ended with:"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """mpijob_test.py CONTAINERS TRAIN [pods]: the Kubernetes job has only fields that kubeflow.org/v2beta1 has, of their types, and fits
-the Dockerfile and train's options. `pods`: its pods follow Kubernetes' own schema, where kubernetes-validate is installed."""
+the Dockerfile and train's options. `pods`: its pods follow Kubernetes' own schema, where kubernetes-validate is installed (scripts/setup.sh --full)."""
 import pathlib
 import re
 import subprocess
@@ -105,6 +105,6 @@ if __name__ == "__main__":
         try:
             import kubernetes_validate
         except ImportError:
-            print("skipped: kubernetes-validate is not installed")
+            print("skipped: kubernetes-validate is not installed (scripts/setup.sh --full)")
             sys.exit(77)
     unittest.main()

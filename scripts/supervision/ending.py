@@ -6,7 +6,8 @@ import signal
 CURABLE_CODES = {71, 72}
 CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT}
 # mpirun's codes for a host that it has lost, or cannot reach: others have them, too.
-LAUNCHER_CODES = {1, 205, 255}
+LOST = 1
+LAUNCHER_CODES = {LOST, 205, 255}
 # The words of src/train/verdict.cpp.
 BLAMED = re.compile(r"rank (\d+) on (\S+) has (ended without a word|not been heard|been in)")
 VERDICT = re.compile(r"train: (?:rank \d+/\d+ on \S+: )?the job cannot go on: (.*)")
@@ -25,11 +26,14 @@ class Ending:
     who: str
     seconds: float
     trained: bool  # whether there was a step or a checkpoint
+    corrected: bool = False  # whether the exit code is not the launcher's
 
     @staticmethod
-    def of(code, text, seconds, trained):
-        """`text`: the end of what the run wrote to standard error."""
-        return Ending(code, *culprit(text), seconds, trained)
+    def of(code, text, seconds, trained, finished):
+        """`text`: the end of what the run wrote to standard error; `finished`: whether it said that it has trained all."""
+        kind, hosts, who = culprit(text)
+        corrected = code == 0 and kind == "silent" and not finished  # mpirun of Open MPI 5 returns 0 when it has lost a host
+        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, corrected)
 
     @property
     def curable(self):

@@ -12,6 +12,7 @@ import tty
 
 KEPT_BYTES = 1 << 18  # of standard error: reports come last
 STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
+FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/train/summary.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
 GOES_ON = (signal.SIGUSR1, signal.SIGUSR2)
@@ -22,7 +23,7 @@ class Run:
 
     def __init__(self, words):
         self.began, self.seconds, self.code = time.monotonic(), 0.0, 0
-        self.kept, self.trained = b"", False
+        self.kept, self.trained, self.finished = b"", False, False
         (out, its_out), (error, its_error) = stream_like(1), stream_like(2)
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_out, stderr=its_error, start_new_session=True)
         os.close(its_out)
@@ -32,8 +33,11 @@ class Run:
             thread.start()
 
     def relay(self, source, target):
+        line = b""  # the last one, which may be cut
         for text in iter(lambda: read(source), b""):
-            self.trained = self.trained or STEP.search(text) is not None
+            seen, line = line + text, (line + text)[-200:].rpartition(b"\n")[2]
+            self.trained = self.trained or STEP.search(seen) is not None
+            self.finished = self.finished or FINISHED.search(seen) is not None
             if target == 2:
                 self.kept = (self.kept + text)[-KEPT_BYTES:]
             write(target, text)

@@ -45,11 +45,11 @@ python3 -m venv environment
 [ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 [ "$(nproc)" -ge 2 ] || export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 SECONDS=0
-pip install --quiet "$1$2" && mpirun -np 2 train --model cifar10_cnn --data shapes --epochs 1
+pip install --quiet "$1${2:-}" && mpirun -np 2 train --model cifar10_cnn --data shapes --epochs 1
 echo "wheel: $(id -un) on Debian $(cat /etc/debian_version): pip and training took $SECONDS s"
 
 train --version
-if [ -n "$2" ]; then
+if [ -n "${2:-}" ]; then
   train --version --json | python3 -c 'import json, sys; assert json.load(sys.stdin)["libraries"]["cuDNN"]["runs_with"].startswith("9.")'
   train --plan --plan-device h100 --model resnet18 | tail -n 3
   mkdir -p bus/sys/bus/pci/devices/0000:3b:00.0
@@ -83,7 +83,7 @@ EOF
 bad=0
 name=$(basename "$wheel")
 inside bash -c 'id newcomer >/dev/null 2>&1 || useradd --create-home newcomer
-  exec su newcomer -c "export HOME=/home/newcomer PIP_CERT=$PIP_CERT; exec bash /opt/newcomer.sh /opt/$0 ''"' "$name" >"$work/user" 2>&1 || bad=1
+  exec su newcomer -c "export HOME=/home/newcomer PIP_CERT=$PIP_CERT; exec bash /opt/newcomer.sh /opt/$0"' "$name" >"$work/user" 2>&1 || bad=1
 inside bash /opt/newcomer.sh "/opt/$name" "$extra" >"$work/root" 2>&1 || bad=1
 for who in user root; do
   grep -q '^wheel: all is well' "$work/$who" && { grep '^wheel: ' "$work/$who"; continue; }

@@ -18,6 +18,7 @@ SCRIPTS = pathlib.Path(sys.argv.pop(1)).resolve()
 
 # Notes its words, one a line; does what the file `play` says; its rank is a child, as mpirun's are.
 LAUNCHER = """#!/bin/bash
+[ "$1" != --version ] || { cat version 2>/dev/null || echo "mpirun (Open MPI) 4.1.4"; exit; }
 printf '%s\\n' "$(basename "$0")" "$@" >called
 [ ! -f play ] || . ./play
 """
@@ -161,6 +162,14 @@ class Requeueing(Playing):
             with self.subTest(code):
                 self.run_job(f"touch saves/step-{code:010}.h5; exit {code}", code)
                 self.assertEqual(self.slurm(), ["scontrol requeue 7"])
+
+    def test_a_lost_node_requeues_though_mpirun_returns_0(self):
+        pathlib.Path("version").write_text("mpirun (Open MPI) 5.0.7\n")
+        lost = "echo 'PRTE has lost communication with a remote daemon. Remote daemon: [prterun@0,1] on node n2' >&2;"
+        self.run_job("touch saves/step-0000000001.h5;" + lost, 1)
+        self.assertEqual(self.slurm(), ["scontrol requeue 7"])
+        self.run_job("echo trained 9 steps, 72 images in 1 s on 4 ranks;" + lost, 0)
+        self.assertEqual(self.slurm(), [])
 
     def test_what_would_come_again_does_not_and_nor_does_success(self):
         for code in (0, 64, 65, 66, 70, 73, 74, 75, 76, 77, 139, 143):

@@ -17,6 +17,7 @@ from supervision.ending import Ending
 from supervision.hosts import same_host
 
 KILLED = "mpirun noticed that process rank 1 with PID 99 on node n{} exited on signal 9 (Killed)."
+LOST_BY_5 = "PRTE has lost communication with a remote daemon. Remote daemon: [prterun-n0-11@0,1] on node n3"
 SILENT = "train: rank 0/4 on n0: the job cannot go on: rank 3 on n3 has not been heard for 10 s: it is stopped"
 
 TRAIN = """#!/bin/sh
@@ -35,6 +36,7 @@ read -r code text <<<"$(sed -n "$(wc -l <calls)p" script)"
 [[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls; [ $code -ne 71 ] || exit 71' USR1; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
 [[ $text == save* ]] && { touch "saves/step-${text#save}.h5"; text=; }
 [[ $text == "step "* ]] && echo "$text"
+[[ $text == "finished "* ]] && echo "trained 9 steps, 72 images in 1 s on 4 ranks"
 [[ $text == file ]] && { cp "${*: -1}" seen; text=; }
 echo "$text" >&2
 [ "$code" -lt 128 ] || kill -$((code - 128)) $$
@@ -166,6 +168,18 @@ class Playing(unittest.TestCase):
     def test_without_restarts_it_is_the_command(self):
         self.assertEqual(self.play(["5 hello"], "./mpirun -np 4 ./train", 5), "hello\n")
 
+    def test_a_lost_host_is_no_good_end_though_mpirun_returns_0(self):
+        words = "./mpirun -np 4 --host n0,n1,n2,n3 ./train --restarts 1 --without-lost-hosts"
+        self.assertIn("host n3 does not answer (exit code 1 ", self.play(["0 " + LOST_BY_5, "0"], words, 0))
+        self.assertIn("-np 3 --host n0,n1,n2", self.calls[1])
+
+    def test_without_restarts_too(self):
+        self.assertIn("host n3 does not answer", self.play(["0 " + LOST_BY_5], "./mpirun -np 4 ./train", 1))
+
+    def test_a_host_that_is_lost_when_all_is_trained_is_none(self):
+        self.play(["0 finished " + LOST_BY_5], "./mpirun -np 4 ./train --restarts 1", 0)
+        self.assertEqual(len(self.calls), 1)
+
     def test_wrong_commands_are_not_begun(self):
         for words, why in (("./mpirun -np 4 hostname --restarts 2", "no train that can be run here"),
                            ("./mpirun -np 1 ./train --restarts 2 : -np 1 ./train", "differ"),
@@ -179,7 +193,7 @@ class Playing(unittest.TestCase):
 
 class Endings(unittest.TestCase):
     def ending(self, code, text):
-        return Ending.of(code, text, 1, True)
+        return Ending.of(code, text, 1, trained=True, finished=False)
 
     def test_mpirun_names_a_host_it_has_lost(self):
         text = "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[1,0],0] on node n0\n  Remote daemon: [[1,0],3] on node n3\n"

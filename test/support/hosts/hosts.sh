@@ -77,7 +77,7 @@ down() {
     ip netns pids "$name" | xargs -r kill -9 2>/dev/null || true  # one may have ended meanwhile
     ip netns del "$name"
   done
-  rm -f "$run"/*.pid "$run/hosts" "$run/hostfile"
+  rm -f "$run"/*.{pid,lost} "$run/hosts" "$run/hostfile"
   rm -rf "${TMPDIR:-/tmp}"/{ompi,prte,prted,prterun}."$prefix"*  # of Open MPI 4 and 5
 }
 
@@ -86,6 +86,7 @@ pids() {  # HOST: all but that which keeps it
 }
 
 power() {  # HOST NUMBER
+  touch "$run/$1.lost"
   ip -n "${prefix}sw" link set "port$2" down
   pids "$1" | xargs -r kill -9 2>/dev/null || true  # one may have ended meanwhile
 }

@@ -5,6 +5,8 @@ add_library(ringtrain_flags INTERFACE)
 target_compile_options(ringtrain_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wno-sign-conversion>
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+# GCC collects its own garbage from 128 MB on, which takes a tenth of the time to compile: from 512 MB on.
+target_compile_options(ringtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 if(RINGTRAIN_WARNINGS_AS_ERRORS)
   target_compile_options(ringtrain_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror>

@@ -13,6 +13,8 @@ if(RINGTRAIN_WARNINGS_AS_ERRORS)
     $<$<COMPILE_LANGUAGE:CUDA>:--Werror=all-warnings;-Xcompiler=-Werror>)
 endif()
 target_include_directories(ringtrain_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
+# Debian 12's Asio believes that Clang has no coroutines but experimental ones.
+target_compile_definitions(ringtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,Clang>:ASIO_HAS_CO_AWAIT=1>)
 if(CMAKE_UNITY_BUILD)  # GCC takes what is file-local for a header's, as it lies in a file that another includes
   target_compile_options(ringtrain_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endif()

@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "allreduce/wide_target.hpp"
+
 // The loops are written once, inlined into one function for each instruction set, and vectorised
 // there; which one runs is asked of the CPU.
 namespace ringtrain {
@@ -70,13 +72,11 @@ void replicas_plain(const Replicas& replicas, Range slice, int start, Range to) 
                                            Range to) {
   replicas_loop(replicas, slice, start, to);
 }
-[[gnu::target("avx512f,prefer-vector-width=512")]] void add_avx512(float* y, const float* x,
-                                                                   std::size_t count) {
+RINGTRAIN_WIDE_TARGET("avx512f") void add_avx512(float* y, const float* x, std::size_t count) {
   add_loop(y, x, count);
 }
-[[gnu::target("avx512f,prefer-vector-width=512")]] void replicas_avx512(const Replicas& replicas,
-                                                                        Range slice, int start,
-                                                                        Range to) {
+RINGTRAIN_WIDE_TARGET("avx512f")
+void replicas_avx512(const Replicas& replicas, Range slice, int start, Range to) {
   replicas_loop(replicas, slice, start, to);
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "allreduce/wide_target.hpp"
+
 // As in add.cpp, the loops are written once and compiled for each instruction set. They have no
 // branches, so that they become vectors.
 namespace ringtrain {
@@ -105,16 +107,18 @@ void widen_plain(Element element, float factor, const std::uint16_t* rounded, fl
                                         float* values, std::size_t count) {
   widen_loop(element, factor, rounded, values, count);
 }
-[[gnu::target("avx512bw,avx512vl,prefer-vector-width=512")]] std::uint32_t largest_avx512(
-    const float* values, std::size_t count) {
+RINGTRAIN_WIDE_TARGET("avx512bw,avx512vl")
+std::uint32_t largest_avx512(const float* values, std::size_t count) {
   return largest_loop(values, count);
 }
-[[gnu::target("avx512bw,avx512vl,prefer-vector-width=512")]] void narrow_avx512(
-    Element element, float scale, const float* values, std::uint16_t* rounded, std::size_t count) {
+RINGTRAIN_WIDE_TARGET("avx512bw,avx512vl")
+void narrow_avx512(Element element, float scale, const float* values, std::uint16_t* rounded,
+                   std::size_t count) {
   narrow_loop(element, scale, values, rounded, count);
 }
-[[gnu::target("avx512bw,avx512vl,prefer-vector-width=512")]] void widen_avx512(
-    Element element, float factor, const std::uint16_t* rounded, float* values, std::size_t count) {
+RINGTRAIN_WIDE_TARGET("avx512bw,avx512vl")
+void widen_avx512(Element element, float factor, const std::uint16_t* rounded, float* values,
+                  std::size_t count) {
   widen_loop(element, factor, rounded, values, count);
 }
 #endif

@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr WriterOptions keep_one{.run_id = "test", .keep = 1};
+const WriterOptions keep_one{.run_id = "test", .keep = 1};
 
 // On the user's file system, as far as it can fail there.
 bool is_file_call(const SystemCall& call) {

@@ -174,7 +174,8 @@ struct UnitBuilder {
         {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
   }
   TensorId norm(TensorId x, bool gamma = true) {
-    return g.batch_norm("bn" + std::to_string(++layers), x,
+    ++layers;
+    return g.batch_norm("bn" + std::to_string(layers), x,
                         {.gamma = gamma, .unbiased = layers % 2 == 0});
   }
   TensorId unit(TensorId x, int channels, int size = 1, int stride = 1) {

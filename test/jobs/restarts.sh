@@ -24,7 +24,7 @@ start() { # RANKS OPTION...: in the background for 120 s at most, until it has s
 }
 abandon() {
   local launchers
-  launchers=$(pgrep -P "${supervisor:-$$}" -x "$(basename "$mpirun")") || return
+  launchers=$(pgrep -P "${supervisor:-$$}" -x "$(basename "$mpirun")|prterun") || return
   kill -9 "$supervisor"
   kill $launchers
 }
@@ -35,7 +35,7 @@ await() { # CONDITION...
 }
 find_ranks() { # COUNT
   local launcher
-  launcher=$(pgrep -P "$supervisor" -x "$(basename "$mpirun")") && mapfile -t ranks < <(pgrep -P "$launcher" -x "$(basename "$train")") &&
+  launcher=$(pgrep -P "$supervisor" -x "$(basename "$mpirun")|prterun") && mapfile -t ranks < <(pgrep -P "$launcher" -x "$(basename "$train")") &&
     ((${#ranks[@]} == $1))
 }
 state() { "$train" --inspect "$1" | tail -n 1; }

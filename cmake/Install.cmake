@@ -19,23 +19,25 @@ if(SKBUILD)  # a wheel has no links: one file for each library, by the name that
     endforeach()")
 endif()
 if(RINGTRAIN_PORTABLE AND RINGTRAIN_WITH_CUDA AND NOT SKBUILD)  # an image: it has what a Python environment gets as packages
+  list(JOIN RingtrainCuda_FOLDERS "\" \"" cuda_folders)
+  set(cuda_folders "\"${cuda_folders}\"")
   install(CODE "
-    execute_process(COMMAND ${PROJECT_SOURCE_DIR}/scripts/copy_cuda.sh \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib\" ${RingtrainCuda_FOLDERS}
+    execute_process(COMMAND \"${PROJECT_SOURCE_DIR}/scripts/copy_cuda.sh\" \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib\" ${cuda_folders}
       COMMAND_ERROR_IS_FATAL ANY)")
 endif()
 install(CODE "
-  file(MAKE_DIRECTORY ${pages})
+  file(MAKE_DIRECTORY \"${pages}\")
   function(page name)
-    execute_process(COMMAND $<TARGET_FILE:train> \${ARGN} OUTPUT_FILE ${pages}/\${name} COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND \"$<TARGET_FILE:train>\" \${ARGN} OUTPUT_FILE \"${pages}/\${name}\" COMMAND_ERROR_IS_FATAL ANY)
   endfunction()
   page(train.1 --man-page)
-  file(WRITE ${pages}/ringtrain.1 \".so man1/train.1\\n\")
+  file(WRITE \"${pages}/ringtrain.1\" \".so man1/train.1\\n\")
   page(train --completion bash)
   page(_train --completion zsh)
   page(train.fish --completion fish)
   foreach(name IN ITEMS ringtrain ringtrain.fish)  # found by the name of the command
     string(REPLACE ringtrain train other \${name})
-    file(COPY_FILE ${pages}/\${other} ${pages}/\${name})
+    file(COPY_FILE \"${pages}/\${other}\" \"${pages}/\${name}\")
   endforeach()")
 # A Python wheel keeps what the program finds by its own place in the package, and the rest where a virtual environment has it.
 set(pages_data ${CMAKE_INSTALL_DATADIR})

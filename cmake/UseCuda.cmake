@@ -59,6 +59,13 @@ if(RingtrainCuda_FOUND AND NOT RINGTRAIN_CUDA STREQUAL "OFF")
   if(CCACHE)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
+  file(GLOB known_compilers ${CMAKE_BINARY_DIR}/CMakeFiles/*/CMakeCUDACompiler.cmake)
+  foreach(file IN LISTS known_compilers)  # CMake would go on with an nvcc that another toolkit has replaced
+    file(STRINGS ${file} known REGEX "^set\\(CMAKE_CUDA_COMPILER \"")
+    if(NOT known STREQUAL "set(CMAKE_CUDA_COMPILER \"${RingtrainCuda_NVCC}\")")
+      file(REMOVE ${file})
+    endif()
+  endforeach()
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

@@ -7,7 +7,9 @@ shift
 mkdir -p "$to"
 for folder in "$@"; do
   for file in "$folder"/lib{cudnn,cudnn_*,nccl,cublas,cublasLt,nvrtc,nvrtc-builtins,nvJitLink}.so.*; do
-    [ ! -f "$file" ] || cp -Ln "$file" "$to/$(objdump -p "$file" | awk '$1 == "SONAME" { print $2 }')"
+    [ -f "$file" ] || continue
+    name=$(objdump -p "$file" | awk '$1 == "SONAME" { print $2 }')
+    [ -e "$to/$name" ] || cp -L "$file" "$to/$name"
   done
 done
 for file in libcudnn.so.9 libnccl.so.2; do

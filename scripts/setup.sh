@@ -53,7 +53,7 @@ setup: this script was tested on Debian 12 and 13 (x86-64) only and found "$syst
 Install what corresponds to these Debian packages, then run it again with RINGTRAIN_SETUP=skip:
   ${wanted[*]}
 EOF
-    [ "${RINGTRAIN_SETUP:-}" = skip ] && exit 0
+    [ "${RINGTRAIN_SETUP:-}" != skip ] || exec scripts/setup_cuda.sh "${cuda[@]}"
     exit 69
     ;;
 esac

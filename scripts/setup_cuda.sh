@@ -57,14 +57,14 @@ cuda_of_driver() {
   fi
 }
 
-# The version of the toolkit that CMake would find, where that is complete; nothing else.
+# The version of the toolkit that CMake would find (cmake/FindRingtrainCuda.cmake), where that is complete; nothing else.
 toolkit_version() {
   local nvcc place version header
-  nvcc=$(PATH=${CUDA_HOME:+$CUDA_HOME/bin:}$PATH:$root/usr/local/cuda/bin command -v nvcc) || return 0
+  nvcc=$(PATH=${CUDA_HOME:+$CUDA_HOME/bin:}${CUDA_PATH:+$CUDA_PATH/bin:}$root/usr/local/cuda/bin:$PATH command -v nvcc) || return 0
   version=$("$nvcc" --version | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p')
   [ "$(printf '%s\n' 12.8 "$version" | sort -V | head -n 1)" = 12.8 ] || return 0
-  for header in cudnn_graph.h nccl.h; do
-    for place in "${CUDA_HOME:-$root/usr/local/cuda}" "$(dirname "$(dirname "$(realpath "$nvcc")")")" "$root/usr"; do
+  for header in cuda_runtime.h cudnn_graph.h nccl.h; do
+    for place in "${CUDA_HOME:-}" "${CUDA_PATH:-}" "$root/usr/local/cuda" "$(dirname "$(dirname "$(realpath "$nvcc")")")" "$root/usr"; do
       [ ! -e "$place/include/$header" ] && [ ! -e "$place/include/x86_64-linux-gnu/$header" ] || continue 2
     done
     return 0
@@ -72,7 +72,15 @@ toolkit_version() {
   echo "$version"
 }
 
+# CMake takes .cuda before any toolkit, unless this marks it as not in use.
+set_aside() {
+  [ -e .cuda/requirements.txt ] && [ $dry_run = no ] || return 0
+  mv .cuda/requirements.txt .cuda/set-aside.txt
+  say ".cuda is set aside; --cuda 13 takes it again"
+}
+
 install_from_pypi() {
+  if [ -e .cuda/set-aside.txt ] && [ $dry_run = no ]; then mv .cuda/set-aside.txt .cuda/requirements.txt; fi
   if [ -e .cuda/requirements.txt ] && cmp -s $requirements .cuda/requirements.txt; then
     say "CUDA 13 is in .cuda"
     return
@@ -88,9 +96,11 @@ install_from_pypi() {
   say "installing CUDA 13 from PyPI into .cuda (1.3 GB to load, 2.1 GB on disk)"
   rm -rf .cuda
   python3 -m venv .cuda
-  .cuda/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir --no-deps --require-hashes --only-binary=:all: \
+  mkdir .cuda/tmp  # /tmp may be memory, and too small
+  TMPDIR=$PWD/.cuda/tmp .cuda/bin/python -m pip install -q --disable-pip-version-check --no-cache-dir --no-deps --require-hashes --only-binary=:all: \
     -r $requirements || refuse "PyPI's packages could not be installed (pip's words are above); behind a proxy or mirror set HTTPS_PROXY or PIP_INDEX_URL, or use --cuda no"
   ln -sfn lib "$(echo .cuda/lib/python3*/site-packages/nvidia/cu13)/lib64"  # where nvcc 13.0 links from
+  rm -rf .cuda/tmp
   cp $requirements .cuda/requirements.txt  # last: an installation that was cut short is made again
   say "CUDA 13 is in .cuda"
 }
@@ -100,7 +110,7 @@ use_toolkit() {
   version=$(toolkit_version)
   [ -n "$version" ] || refuse "--cuda system: no complete toolkit was found (CUDA 12.8 or newer with cuDNN 9 and NCCL 2 in \$CUDA_HOME, /usr/local/cuda or /usr); install it, or use --cuda 13 or --cuda no"
   say "the toolkit CUDA $version that is installed here"
-  [ ! -e .cuda ] || say "CMake takes .cuda first: remove that folder to build with this toolkit"
+  set_aside
 }
 
 choose() {
@@ -115,6 +125,7 @@ choose() {
   runs=$(cuda_of_driver) version=$(toolkit_version)
   if [ -n "$version" ] && [ "${version%%.*}" -le "$runs" ]; then
     say "$here: the toolkit CUDA $version that is installed here"
+    set_aside
   elif [ "$runs" -ge 13 ]; then
     say "$here"
     install_from_pypi

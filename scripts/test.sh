@@ -41,7 +41,7 @@ bad=0
 run() { # PRESET TARGET CTEST_ARGUMENTS...
   local preset=$1 target=$2 began=$SECONDS built log junit
   shift 2
-  log=build/$preset/tests-$what.log junit=$PWD/build/$preset/tests-$what.xml
+  log=build/$preset/tests-$what-${#results[@]}.log junit=$PWD/build/$preset/tests-$what-${#results[@]}.xml
   echo "test: $preset"
   mkdir -p "build/$preset"
   local cuda=()
@@ -49,7 +49,11 @@ run() { # PRESET TARGET CTEST_ARGUMENTS...
   cmake --preset "$preset" -DRINGTRAIN_TESTS=ON -DRINGTRAIN_WARNINGS_AS_ERRORS="$warnings" -DRINGTRAIN_PYTHON="$python" "${cuda[@]}" \
     >"build/$preset/configure.log" 2>&1 || { cat "build/$preset/configure.log" >&2; exit 1; }
   grep '^-- CUDA' "build/$preset/configure.log" || true
-  cmake --build --preset "$preset" --target "$target"
+  if ! cmake --build --preset "$preset" --target "$target"; then
+    echo "test: $preset was not built" >&2
+    bad=1
+    return
+  fi
   built=$SECONDS
   rm -f "$junit"
   ctest --preset "$preset" -j "$(nproc)" --output-junit "$junit" --test-output-size-passed 100000 "$@" 2>&1 |
@@ -78,8 +82,11 @@ if [ $what = all ]; then
     part build/asan/test/fuzz/fuzz_$fuzz -max_total_time=300 -timeout=10 -rss_limit_mb=1024 build/asan/test/fuzz/$fuzz.{found,seeds}
   done
   for suite in bookworm trixie; do part test/fresh/run.sh --suite $suite -- scripts/test.sh; done
-  part scripts/wheel.sh
-  for suite in bookworm trixie; do part test/fresh/wheel.sh --suite $suite dist/ringtrain-*.whl; done
+  cuda=()
+  grep -q '^RingtrainCuda_NVCC.*/nvcc$' build/release/CMakeCache.txt || cuda=(--no-cuda)
+  rm -rf build/wheel-tested
+  part scripts/wheel.sh "${cuda[@]}" build/wheel-tested
+  for suite in bookworm trixie; do part test/fresh/wheel.sh --suite $suite build/wheel-tested/ringtrain-*.whl; done
 fi
 echo "test: $((SECONDS - start)) s in all"
 test/support/test_summary.py "${summary[@]}" "${results[@]}" || bad=1

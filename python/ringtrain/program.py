@@ -23,7 +23,7 @@ def become(program, words):
     try:
         os.execv(program, words)
     except OSError as failure:
-        sys.exit(f"train: {program}: {failure.strerror}; install it again: pip install --force-reinstall ringtrain")
+        sys.exit(f"train: {program}: {failure.strerror}; install the package's file again: pip install --force-reinstall ringtrain-*.whl")
 
 
 def train():

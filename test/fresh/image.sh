@@ -29,6 +29,8 @@ container=$(buildah from localhost/ringtrain)
 inside() { timeout 300 buildah --root "$dir/storage" --runroot "$dir/run" run "$container" -- "$@" >log 2>&1; }
 inside train --version
 check "it says its version" has '^ringtrain [0-9]'
+inside ringtrain-supervise --help
+check "the supervisor starts" has 'Starts a training again'
 inside id -un
 check "it runs as an ordinary user" has '^mpiuser$'
 SECONDS=0

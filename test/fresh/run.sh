@@ -66,7 +66,7 @@ git clone -q "$project" "$root/root/project"
 # A mount namespace of its own: what is mounted ends with the command. The folder becomes its root (pivot_root and not chroot alone),
 # as on a real machine: tests make namespaces in there.
 export FRESHROOT=$root
-unshare --mount --pid --fork --propagation private bash -c '
+unshare --mount --pid --fork --kill-child --propagation private bash -c '
   set -eu
   mount --bind "$FRESHROOT" "$FRESHROOT"
   cd "$FRESHROOT"

@@ -30,6 +30,7 @@ ends 1 "$planted" "fails after a skip"
 ends 1 "$planted" "skipped in one section*"
 ends 1 "$planted" "77 as an exception"
 ends 1 "$planted" --no-such-option
+ends 1 "$planted" "no case has this name"
 
 script passes 'echo skipped: a part, but it went on'
 script skips 'echo looked; echo skipped: nothing to test here; exit 77'
@@ -54,6 +55,8 @@ for name in train_ends_77 says_too_early fails_after_skip ends_3 nothing_like_it
 ctest=$(dirname "$cmake")/ctest
 "$ctest" --test-dir build --output-junit "$dir/all.xml" >log 2>&1
 "$ctest" --test-dir build --output-junit "$dir/good.xml" -R 'passes|skips' >log 2>&1
+"$ctest" --test-dir build --output-junit "$dir/none.xml" -R 'nothing is named so' >log 2>&1
+ends 1 "$support/test_summary.py" good.xml none.xml
 ends 1 "$support/test_summary.py" all.xml
 for line in '1 passed, 3 failed, 1 skipped' 'failed: planted' 'failed: train_ends_77' 'failed: fails_after_skip' \
             'skipped (1): nothing to test here'; do

@@ -20,7 +20,7 @@ machine() { # NAME [DRIVER [TOOLKIT]]: with a GPU; DRIVER may be empty
   mkdir -p "$cuda/bin" "$cuda/include"
   printf '#!/bin/sh\necho "Cuda compilation tools, release %s, V%s.1"\n' "$3" "$3" >"$cuda/bin/nvcc"
   chmod 755 "$cuda/bin/nvcc"
-  touch "$cuda/include/cudnn_graph.h" "$cuda/include/nccl.h"
+  touch "$cuda"/include/{cuda_runtime,cudnn_graph,nccl}.h
 }
 expect() { # MACHINE CODE TEXT ARGUMENTS...
   local name=$1 code=$2 text=$3 said got

@@ -158,7 +158,7 @@ class Requeueing(Playing):
         self.assertEqual(self.slurm(), [])
 
     def test_a_lost_rank_or_node_requeues(self):
-        for code in (1, 71, 72, 137, 205):
+        for code in (1, 71, 72, 137, 205, 255):
             with self.subTest(code):
                 self.run_job(f"touch saves/step-{code:010}.h5; exit {code}", code)
                 self.assertEqual(self.slurm(), ["scontrol requeue 7"])

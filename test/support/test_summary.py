@@ -15,7 +15,10 @@ arguments = parser.parse_args()
 
 passed, failed, skipped = 0, [], collections.Counter()
 for file in arguments.results:
-    for case in xml.etree.ElementTree.parse(file).getroot().iter("testcase"):
+    cases = list(xml.etree.ElementTree.parse(file).getroot().iter("testcase"))
+    if not cases:
+        failed.append(f"{file} has no test: its label has gone, or CTest found none")
+    for case in cases:
         if case.get("status") == "run":
             passed += 1
         elif case.find("skipped") is not None and case.get("status") == "notrun" and "77" in case.find("skipped").get("message", ""):

@@ -21,7 +21,9 @@ std::string LateLibrary::why_missing() {
 void* LateLibrary::address_of(const char* function) {
   if (!why_missing().empty())
     throw Error(Exit::usage, std::string("load ") + soname_,
-                why_ + "; scripts/setup.sh installs it, or name its folder in LD_LIBRARY_PATH");
+                why_ +
+                    "; in a checkout scripts/setup.sh installs it, elsewhere name its folder in "
+                    "LD_LIBRARY_PATH");
   void* address = ::dlsym(library_, function);
   if (address == nullptr) throw Error(soname_, std::string("has no ") + function);
   return address;

@@ -148,9 +148,9 @@ GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here) {
   if (!here.missing.empty())
     return unusable(
         installed, here,
-        {here.missing, fmt::format("Run: {} (or name the library's folder in LD_LIBRARY_PATH)",
-                                   from_python_package() ? "pip install 'ringtrain[cuda13]'"
-                                                         : "scripts/setup.sh")});
+        {here.missing, fmt::format("{}, or name the library's folder in LD_LIBRARY_PATH",
+                                   from_python_package() ? "Run: pip install 'ringtrain[cuda13]'"
+                                                         : "In a checkout run: scripts/setup.sh")});
   if (const auto trouble = trouble_of_devices(here)) return unusable(installed, here, *trouble);
   return {Answer::usable, ""};
 }

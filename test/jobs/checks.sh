@@ -12,6 +12,6 @@ check() { # WHAT CONDITION...
   bad=1
 }
 is() { [ -n "$1" ] && [ "$1" = "$2" ]; }
-said() { tr -d '\0' <log; }  # Open MPI 5 puts a NUL behind its own messages
-has() { grep -qE -- "$1" <(said); }
+log_text() { tr -d '\0' <log; }  # Open MPI 5 puts a NUL behind its own messages
+has() { grep -qE -- "$1" <(log_text); }
 lacks() { ! has "$1"; }

@@ -75,11 +75,11 @@ refused() { # TEXT ARGUMENTS...
   job 65 --steps 4 --checkpoint-dir good "$@"
   took_ms=$((($(date +%s%N) - start) / 1000000))
   check "$*" has "^train: .*$text"
-  check "told once" is "$(said | grep -c '^train: ')" 1
+  check "told once" is "$(log_text | grep -c '^train: ')" 1
   check "$*: $took_ms ms, $plain_ms ms where nothing is refused" test $took_ms -lt $((5 * plain_ms))
 }
 refused "of another model .resnet20.: has no weights/fc1.weight \[[0-9,]*\]; has weights/conv1.weight \[16,3,3,3\], which is not needed" --model mlp
-check "ten are told" is "$(said | grep '^train: ' | grep -o 'has no \|, needed is\|which is not needed' | wc -l)" 10
+check "ten are told" is "$(log_text | grep '^train: ' | grep -o 'has no \|, needed is\|which is not needed' | wc -l)" 10
 check "and how many more" has "; and [0-9]+ more"
 refused "saved with another --optimizer or --ema: has no ema/conv1.weight" --model resnet20 --ema 0.99
 

@@ -145,7 +145,8 @@ TEST_CASE("Checkpoint writer: the death of the helper is reported once, and noth
   CHECK(writer.failure()->code() == Exit::storage);
 }
 
-TEST_CASE("Checkpoint writer: how a lost helper ended is told when it is known; poll never waits") {
+TEST_CASE(
+    "Checkpoint writer: how a lost helper ended is told when it is known, and poll never waits") {
   const TemporaryDirectory directory;
   const State state(1);
   WriterProcess process = WriterProcess::start();

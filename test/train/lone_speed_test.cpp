@@ -58,7 +58,7 @@ TEST_CASE("lone speed: damaged files are passed over and replaced") {
   CHECK(speeds.find());
 }
 
-TEST_CASE("lone speed: without a folder nothing is kept; a folder that cannot be is told") {
+TEST_CASE("lone speed: without a folder nothing is kept, and a folder that cannot be is told") {
   CHECK(LoneSpeeds("", ours).keep(speed()) == "");
   CHECK_FALSE(LoneSpeeds("", ours).find());
   CHECK(LoneSpeeds("/proc/nowhere", ours).keep(speed()) != "");

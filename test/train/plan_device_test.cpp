@@ -3,7 +3,8 @@
 
 using namespace ringtrain;
 
-TEST_CASE("plan: a GPU that is not here is planned with CUDA; a build without says how to get it") {
+TEST_CASE(
+    "plan: a GPU that is not here is planned with CUDA, and a build without says how to get it") {
   Options o;
   o.plan = true;
   o.plan_device = "h100";

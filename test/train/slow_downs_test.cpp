@@ -62,7 +62,7 @@ TEST_CASE("slow-downs: nothing is told while all is as usual") {
   CHECK(job.run(120, {}).empty());
 }
 
-TEST_CASE("slow-downs: one rank's work is named, with what moved on it; and so is the end") {
+TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so is the end") {
   Job job;
   job.run(30, {});
   const std::string told = job.run(20, {.ranks = {2},

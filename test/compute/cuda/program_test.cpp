@@ -229,7 +229,8 @@ TEST_CASE("cuda program: networks agree with the reference") {
 }
 
 TEST_CASE(
-    "cuda program: of concatenations, only what a convolution writes is copied; two are merged") {
+    "cuda program: of concatenations, only what a convolution writes is copied, and two are "
+    "merged") {
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const auto backend = make_gpu_backend({.element = element});
   const Schedule s = make_schedule(

@@ -40,10 +40,11 @@ void distort(const Distortion& d, std::span<T> image, int channels) {
     for (std::size_t i = 0; i + 2 < image.size(); i += 3)
       turn_colour<T>(image[i], image[i + 1], image[i + 2], d.saturation, d.hue);
   if (d.contrast == 1) return;
+  const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
   for (int c = 0; c < channels; ++c) {
     T sum = 0;
     for (std::size_t i = c; i < image.size(); i += channels) sum += image[i];
-    const T mean = sum / static_cast<T>(image.size() / channels);
+    const T mean = sum / static_cast<T>(pixels);
     for (std::size_t i = c; i < image.size(); i += channels)
       image[i] = (image[i] - mean) * d.contrast + mean;
   }

@@ -144,7 +144,7 @@ std::string Layers::claim(const Line& line, const std::string& name, const Scope
   if (name.empty())
     throw usage(line.word,
                 fmt::format("has parameters, so it needs a name: NAME = {} ...", line.word));
-  const std::string full = scope.prefix + name;
+  std::string full = scope.prefix + name;
   if (full.size() > longest_word)
     throw usage(full, fmt::format("is longer than the {} characters of a name", longest_word));
   if (!claimed_.insert(full).second) throw usage(full, "is the name of another layer already");

@@ -39,7 +39,7 @@ class ModelFile {
 };
 
 Values values_of(const Line& line, std::string_view options) {
-  const Values values(line.word, line.options);
+  Values values(line.word, line.options);
   values.expect_only(options);
   return values;
 }

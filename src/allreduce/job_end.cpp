@@ -44,7 +44,7 @@ void exit_after(int seconds, int code) noexcept try {
   // No thread to be had: the process ends all the same unless something hangs.
 }
 
-Guard::Guard(std::chrono::milliseconds limit, std::function<void()> end) noexcept {
+Guard::Guard(std::chrono::milliseconds limit, const std::function<void()>& end) noexcept {
   const auto watch = [=](const std::stop_token& in_time) {
     constexpr auto tick = 50ms;
     std::mutex mutex;

@@ -30,7 +30,7 @@ void exit_after(int seconds, int code) noexcept;
 /// nothing.
 class Guard {
  public:
-  Guard(std::chrono::milliseconds limit, std::function<void()> end) noexcept;
+  Guard(std::chrono::milliseconds limit, const std::function<void()>& end) noexcept;
 
  private:
   std::jthread thread_;

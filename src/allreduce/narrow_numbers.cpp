@@ -62,7 +62,7 @@ constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
                                                const float* __restrict values,
                                                std::uint16_t* __restrict rounded,
                                                std::size_t count) {
-  if (element == Element::fp16) {
+  if (element == Element::fp16) {  // NOLINT(bugprone-branch-clone): it reads the pragmas alone
 #pragma omp simd
     for (std::size_t i = 0; i < count; ++i) rounded[i] = fp16_of(scale * values[i]);
   } else {

@@ -34,7 +34,7 @@ constexpr double most_stacks_s = 2;  // for all threads
 // What a thread that is asked answers with. A signal handler can reach nothing but a global.
 struct Answer {
   std::array<void*, 48> frames{};
-  int count = 0;
+  std::atomic<int> count{0};  // written behind the frames
   sem_t given{};
 };
 Answer answer;
@@ -46,7 +46,8 @@ extern "C" void give_stack(int) {
   const int kept = errno;
   pid_t self = static_cast<pid_t>(::syscall(SYS_gettid));
   if (asked.compare_exchange_strong(self, 0)) {
-    answer.count = ::backtrace(answer.frames.data(), static_cast<int>(answer.frames.size()));
+    answer.count.store(::backtrace(answer.frames.data(), static_cast<int>(answer.frames.size())),
+                       std::memory_order_release);
     ::sem_post(&answer.given);
   }
   errno = kept;
@@ -112,7 +113,8 @@ std::string stack_of(pid_t thread) {
     return text + fmt::format("  does not answer; in the kernel: {}, system call {}\n",
                               content(folder + "wchan"), content(folder + "syscall"));
   constexpr int handler_frames = 2;  // give_stack() and the kernel's return from it
-  for (int i = handler_frames; i < answer.count; ++i)
+  const int frames = answer.count.load(std::memory_order_acquire);
+  for (int i = handler_frames; i < frames; ++i)
     text += fmt::format("  {}\n", function_at(answer.frames[static_cast<std::size_t>(i)]));
   return text;
 }

@@ -11,4 +11,12 @@ inline constexpr bool sanitized = true;
 inline constexpr bool sanitized = false;
 #endif
 
+/// Whether ThreadSanitizer does, which takes ten to a hundred times as long, and hands on signals
+/// in functions of its own.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool thread_sanitized = true;
+#else
+inline constexpr bool thread_sanitized = false;
+#endif
+
 }  // namespace ringtrain

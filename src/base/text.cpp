@@ -46,8 +46,7 @@ std::uint64_t unsigned_number(std::string_view text) {
   return between(text, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max(), "whole number");
 }
 
-std::string brief(std::string_view text) {
-  constexpr std::size_t most = 400;
+std::string brief(std::string_view text, std::size_t most) {
   if (text.size() <= most) return printable(text);
   std::size_t head = most / 2, tail = text.size() - most / 2;
   for (int i = 0; i < 3 && continues(text[head]); ++i) --head;

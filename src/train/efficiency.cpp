@@ -21,23 +21,24 @@ Efficiency::Efficiency(const Plan& plan, const Site& site, const MpiSession& ses
     : plan_(plan),
       session_(session),
       output_(output),
-      speeds_(session.rank() == 0 ? cache_folder() : "", speed_configuration(plan, site.device())) {
+      speeds_(session.rank() == 0 ? cache_folder() : "", "one-rank",
+              speed_configuration(plan, site.device())) {
 }
 
-void Efficiency::keep(const LoneSpeed& speed) {
+void Efficiency::keep(const KeptSpeed& speed) {
   if (const std::string why = speeds_.keep(speed); !why.empty())
     output_.note("the speed of one rank is not kept for later runs: " + why);
 }
 
 void Efficiency::keep(const Comparison& measured) {
-  keep(LoneSpeed{measured.alone, measured.alone_phases, std::time(nullptr)});
+  keep(KeptSpeed{measured.alone, measured.alone_phases, std::time(nullptr)});
 }
 
 void Efficiency::keep_own(const StepTimes& run) {
   if (session_.size() > 1 || run.steps() < least_steps) return;
   PhaseSeconds phases = run.total();
   for (double& seconds : phases.seconds) seconds /= double(run.steps());
-  keep(LoneSpeed{run.throughput(), phases, std::time(nullptr)});
+  keep(KeptSpeed{run.throughput(), phases, std::time(nullptr)});
 }
 
 void Efficiency::recall(const Position& start) {
@@ -52,7 +53,7 @@ void Efficiency::recall(const Position& start) {
         Exit::usage);
 }
 
-void Efficiency::tell(const LoneSpeed& speed) {
+void Efficiency::tell(const KeptSpeed& speed) {
   const double age_s = std::max(0.0, std::difftime(std::time(nullptr), speed.measured));
   output_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
                            speed.examples_per_second.median, speed.examples_per_second.deviation,

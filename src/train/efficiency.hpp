@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "ringtrain/train/output.hpp"
-#include "train/lone_speed.hpp"
+#include "train/kept_speed.hpp"
 #include "train/site.hpp"
 
 namespace ringtrain {
@@ -28,14 +28,14 @@ class Efficiency {
   void require(const StepTimes& run) const;
 
  private:
-  void keep(const LoneSpeed& speed);
-  void tell(const LoneSpeed& speed);
+  void keep(const KeptSpeed& speed);
+  void tell(const KeptSpeed& speed);
 
   const Plan& plan_;
   const MpiSession& session_;
   Output& output_;
-  const LoneSpeeds speeds_;
-  std::optional<LoneSpeed> recalled_;
+  const KeptSpeeds speeds_;
+  std::optional<KeptSpeed> recalled_;
   bool is_recalled_ = false;  // on all ranks
 };
 

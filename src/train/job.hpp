@@ -67,6 +67,11 @@ class Job {
   void tell(const StepReport& report, double stall_s, bool saving);
   void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
   void keep_timeline();
+  /// What the log compares this run's speed with: that of an earlier run of the same command, or
+  /// what the links' verdict expects.
+  void expect_earlier_speed();
+  void expect_verdict();
+  void keep_speed();
   void note_saved(const SaveEvent& event);
   void look_at(const StepReport& report);
   void guard(const StepOutcome& outcome, const Position& position);
@@ -94,6 +99,8 @@ class Job {
   std::optional<RankCheck> ranks_;
   Efficiency efficiency_;
   std::optional<LinkWatch> links_;  // where ranks gain from each other
+  std::optional<KeptSpeeds> earlier_runs_;
+  bool is_expected_ = false;  // of how long a step takes, something
 
   StopRequest stop_;
   Stopwatch step_watch_;

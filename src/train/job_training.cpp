@@ -4,10 +4,13 @@
 #include <cmath>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <numeric>
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/train/report_text.hpp"
+#include "train/cache_folder.hpp"
 #include "train/evaluator.hpp"
 #include "train/identity.hpp"
 #include "train/job.hpp"
@@ -43,6 +46,9 @@ int Job::train() {
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_, session_.rank(),
                RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
+  if (session_.rank() == 0 && most_steps_ == 0)
+    earlier_runs_.emplace(cache_folder(), "run", run_configuration(plan_, site_.device(), hosts_));
+  expect_earlier_speed();
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   last_save_s_ = guessed_save_s(site_.state().layout(), options());
   Checkpoints checkpoints = make_checkpoints();
@@ -106,6 +112,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   expected.alone = efficiency_.alone();
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
   if (most_steps_ == 0) efficiency_.keep_own(log_->times());
+  keep_speed();
   if (failure) throw log_->with_last_good(*failure);
   return exit_code();
 }
@@ -138,7 +145,37 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   for (const std::string& text : loader.take_events()) log_->event("unreadable_sample", text);
   if (report) tell(*report, stall_s, checkpoints.saving());
   record(Doing::step, begin, position.step);
-  if (links_) links_->look(position);
+  if (!links_) return;
+  links_->look(position);
+  expect_verdict();
+}
+
+void Job::expect_earlier_speed() {
+  const auto earlier = earlier_runs_ ? earlier_runs_->find() : std::nullopt;
+  if (!earlier) return;
+  const auto when = std::chrono::system_clock::from_time_t(earlier->measured);
+  log_->expect({.step_s = plan_.global_batch / earlier->examples_per_second.median,
+                .source = fmt::format("the run of {} reached", timestamp(when).substr(0, 16)),
+                .phases = earlier->phases});
+  is_expected_ = true;
+}
+
+// What earlier runs reached is known better.
+void Job::expect_verdict() {
+  if (is_expected_ || !links_->expected_step_s()) return;
+  log_->expect({.step_s = *links_->expected_step_s(), .source = "the links' verdict expects"});
+  is_expected_ = true;
+}
+
+// The fastest stable minutes: other work beside a run is not what the next one should reach.
+void Job::keep_speed() {
+  const auto step_s = log_->best_step_s();
+  if (!earlier_runs_ || !step_s) return;
+  PhaseSeconds phases = log_->times().total();
+  for (double& seconds : phases.seconds) seconds /= double(log_->times().steps());
+  const KeptSpeed reached{{plan_.global_batch / *step_s, 0}, phases, std::time(nullptr)};
+  if (const std::string why = earlier_runs_->keep(reached); !why.empty())
+    output_.note("the speed of this run is not kept for later ones: " + why);
 }
 
 // What ends now.

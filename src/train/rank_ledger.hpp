@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "train/rank_spread.hpp"
-#include "train/slow_downs.hpp"
+#include "train/slowdown_report.hpp"
 
 namespace ringtrain {
 
@@ -15,25 +15,32 @@ class RankLedger {
  public:
   RankLedger() = default;
   /// `hosts` by rank; without one it is idle, too. What `ask` refers to outlives it.
-  RankLedger(const std::vector<std::string>& hosts, SlowDowns::Ask ask) {
-    if (!hosts.empty()) parts_.emplace(ask, RankSpread(hosts), SlowDowns(hosts, ask));
+  RankLedger(const std::vector<std::string>& hosts, SlowdownReporter::Ask ask) {
+    if (!hosts.empty()) parts_.emplace(ask, RankSpread(hosts), SlowdownReporter(hosts, ask));
   }
   /// Since they were last told, if there is enough news.
   std::optional<PhasesOfRanks> differences() {
     return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
   }
-  /// As SlowDowns.
-  SlowDowns::News step(double seconds, double examples, bool saving) {
-    return parts_ ? parts_->slow_downs.step(seconds, examples, saving) : SlowDowns::News{};
+  /// As SlowdownReporter, likewise the next two.
+  SlowdownReporter::Report step(double seconds, double examples, bool saving) {
+    return parts_ ? parts_->slowdowns.step(seconds, examples, saving) : SlowdownReporter::Report{};
+  }
+
+  void expect(SlowdownReporter::Expectation expected) {
+    if (parts_) parts_->slowdowns.expect(std::move(expected));
+  }
+  std::optional<double> best_step_s() const {
+    return parts_ ? parts_->slowdowns.best_step_s() : std::nullopt;
   }
 
  private:
   struct Parts {
-    Parts(SlowDowns::Ask accounts, RankSpread s, SlowDowns d)
-        : ask(std::move(accounts)), spread(std::move(s)), slow_downs(std::move(d)) {}
-    SlowDowns::Ask ask;
+    Parts(SlowdownReporter::Ask accounts, RankSpread s, SlowdownReporter d)
+        : ask(std::move(accounts)), spread(std::move(s)), slowdowns(std::move(d)) {}
+    SlowdownReporter::Ask ask;
     RankSpread spread;
-    SlowDowns slow_downs;
+    SlowdownReporter slowdowns;
   };
   std::optional<Parts> parts_;
 };

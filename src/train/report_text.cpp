@@ -79,7 +79,8 @@ std::string log_line(Time now, const EvalRecord& r) {
 }
 
 std::string log_line(Time now, const EventRecord& r) {
-  return brief(fmt::format("{}: rank {}: {}: {}", timestamp(now), r.rank, r.what, r.text));
+  constexpr std::size_t most = 1200;  // a slow-down's cause and what to do about it
+  return brief(fmt::format("{}: rank {}: {}: {}", timestamp(now), r.rank, r.what, r.text), most);
 }
 
 std::string progress_bar(const ProgressState& s, std::size_t columns) {

@@ -1,43 +1,63 @@
 #include "train/vitals.hpp"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 namespace ringtrain {
 namespace {
 
-/// How a vital is told, and how much of it is worth telling.
+/// Where a vital is looked at.
+enum class On { host, network, gpu };
+
+/// How a vital is reported, and how much of it is worth a report.
 struct Kind {
   std::string_view words, unit;
-  double scale;        // to the unit
-  double least;        // change, in the unit
+  double scale;           // to the unit
+  double least;           // change, in the unit
+  std::string_view name;  // among what did not move; empty: it is not named there
+  std::string_view advice;
+  On on = On::host;
   bool falls = false;  // is worse when it falls
   double times = 1.3;  // as much: less is no change
 };
 
-constexpr std::array<Kind, vital_count> kinds = {{
-    {"the process stood still", "% of the time", 100, 10},
-    {"held up by its CPU quota", "% of the time", 100, 10},
-    {"CPUs taken by the hypervisor", "of the host's", 1, 0.1},
-    {"CPUs used by other processes", "of the host's", 1, 0.25},
-    {"tasks that want a CPU", "on the host", 1, 1},
-    {"times preempted", "a second", 1, 100},
-    {"CPUs waiting for disks", "of the host's", 1, 0.1},
-    {"pages read back from disk", "a second", 1, 10},
-    {"memory", "MB", 1e-6, 200},
-    {"network", "MB/s", 1e-6, 1, true},
-    {"packets lost at interfaces", "a second", 1, 1},
-    {"TCP segments sent again", "a second", 1, 5},
-    {"packets over the instance's network allowance", "a second", 1, 1},
-    {"slowest round trip", "ms", 1e3, 1},
-    {"data under way to other hosts", "% of the time", 100, 20},
-    {"GPU clock", "MHz", 1e-6, 100, true, 1.05},
-    {"GPU slowed down by heat", "% of the time", 100, 10},
-    {"GPU slowed down by its power limit", "% of the time", 100, 10},
-}};
+constexpr std::string_view other_work =
+    "end what else wants its CPUs (top shows it), or give the ranks CPUs of their own";
+constexpr std::string_view bad_link =
+    "look at its network card, cable and switch port (ethtool, ethtool -S)";
+constexpr std::string_view full_link =
+    "see what else uses its link and whether it runs at full speed (ethtool), or send less: "
+    "--gradient-dtype bf16";
 
-double mean(const Vitals& from, const Vitals& to, std::size_t vital) {
-  return kinds[vital].scale * (to.sums[vital] - from.sums[vital]) / (to.seconds - from.seconds);
-}
+constexpr std::array<Kind, vital_count> kinds = {{
+    {"the process stood still", "% of the time", 100, 5, "stopped or unscheduled processes",
+     "find what stops it: a debugger, a frozen container, or more busy threads than CPUs"},
+    {"held up by its CPU quota", "% of the time", 100, 5, "CPU quotas",
+     "raise the CPU limit of its container or control group (cpu.max), or lower --threads"},
+    {"CPUs taken by the hypervisor", "of the host's", 1, 0.1, "stolen CPU time",
+     "its virtual machine shares CPUs with others: take another instance, or a dedicated one"},
+    {"CPUs used by other processes", "of the host's", 1, 0.25, "other processes", other_work},
+    {"tasks that want a CPU", "on the host", 1, 1, "", other_work},
+    {"times preempted", "a second", 1, 100, "", other_work},
+    {"CPUs waiting for disks", "of the host's", 1, 0.1, "waits for disks",
+     "look at its disks (iostat -x 1)"},
+    {"pages read back from disk", "a second", 1, 10, "paging",
+     "the host lacks memory (free -m): use fewer ranks or --data-threads there"},
+    {"memory", "MB", 1e-6, 200, "memory", "see what takes its memory (free -m)"},
+    {"network", "MB/s", 1e-6, 1, "", full_link, On::network, true},
+    {"packets lost at interfaces", "a second", 1, 1, "lost packets", bad_link, On::network},
+    {"TCP segments sent again", "a second", 1, 5, "", bad_link, On::network},
+    {"packets over the instance's network allowance", "a second", 1, 1, "",
+     "take an instance type with more network, or send less: --gradient-dtype bf16", On::network},
+    {"slowest round trip", "ms", 1e3, 1, "round trips", full_link, On::network},
+    {"data under way to other hosts", "% of the time", 100, 20, "", full_link, On::network},
+    {"GPU clock", "MHz", 1e-6, 100, "GPU clocks",
+     "nvidia-smi -q -d PERFORMANCE says why its clock is low", On::gpu, true, 1.05},
+    {"GPU slowed down by heat", "% of the time", 100, 10, "GPU heat",
+     "cool it: fans, air flow, a free slot beside it", On::gpu},
+    {"GPU slowed down by its power limit", "% of the time", 100, 10, "GPU power limits",
+     "raise its power limit (nvidia-smi -pl)", On::gpu},
+}};
 
 std::string shown(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
@@ -50,17 +70,31 @@ bool is_worse(const Kind& kind, double before, double now) {
 
 }  // namespace
 
-std::vector<Moved> worse(const Vitals& before, const Vitals& start, const Vitals& now) {
+std::vector<Moved> worse(const VitalsSpan& before, const VitalsSpan& since) {
   std::vector<Moved> moved;
-  if (start.seconds <= before.seconds || now.seconds <= start.seconds) return moved;
+  if (before.seconds() <= 0 || since.seconds() <= 0) return moved;
   for (std::size_t i = 0; i < vital_count; ++i) {
-    const double usual = mean(before, start, i), lately = mean(start, now, i);
-    if (is_worse(kinds[i], usual, lately))
+    const auto vital = static_cast<Vital>(i);
+    const Kind& kind = kinds[i];
+    const double then = kind.scale * before.mean(vital), now = kind.scale * since.mean(vital);
+    if (is_worse(kind, then, now))
       moved.push_back(
-          {static_cast<Vital>(i), fmt::format("{} {} -> {} {}", kinds[i].words, shown(usual),
-                                              shown(lately), kinds[i].unit)});
+          {vital, fmt::format("{} {} -> {} {}", kind.words, shown(then), shown(now), kind.unit),
+           kind.advice});
   }
   return moved;
+}
+
+std::string_view advice_for(Vital vital) { return kinds[static_cast<std::size_t>(vital)].advice; }
+
+std::string watched_vitals(const Vitals& rank, bool several_hosts) {
+  std::vector<std::string_view> names;
+  for (const Kind& kind : kinds) {
+    const bool is_there = kind.on == On::host || (kind.on == On::network && several_hosts) ||
+                          (kind.on == On::gpu && rank[Vital::gpu_clock] > 0);
+    if (is_there && !kind.name.empty()) names.push_back(kind.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 }  // namespace ringtrain

@@ -41,14 +41,30 @@ struct Vitals {
   double operator[](Vital vital) const { return sums[static_cast<std::size_t>(vital)]; }
 };
 
+/// The time between two looks at a rank.
+struct VitalsSpan {
+  Vitals begin, end;
+
+  double seconds() const { return end.seconds - begin.seconds; }
+  /// The mean over the time; there is some.
+  double mean(Vital vital) const { return (end[vital] - begin[vital]) / seconds(); }
+};
+
 /// Something that got worse.
 struct Moved {
   Vital vital = Vital::still;
-  std::string text;  ///< "times preempted 12 -> 860 a second"
+  std::string text;         ///< "times preempted 12 -> 860 a second"
+  std::string_view advice;  ///< what a user can do about it
 };
 
-/// What got worse from the time between `before` and `start` to that between `start` and `now`; in
-/// the order of Vital, which is that of how much it tells. Nothing where one of them is empty.
-std::vector<Moved> worse(const Vitals& before, const Vitals& start, const Vitals& now);
+/// What is worse in `since` than in `before`, in the order of Vital: what tells most comes first.
+/// Nothing where one of the spans is empty.
+std::vector<Moved> worse(const VitalsSpan& before, const VitalsSpan& since);
+
+std::string_view advice_for(Vital vital);
+
+/// In words, what would have been noticed if it had become worse. Without what is not there: a GPU
+/// or, on a job of one host, a network.
+std::string watched_vitals(const Vitals& rank, bool several_hosts);
 
 }  // namespace ringtrain

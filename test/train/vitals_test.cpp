@@ -15,7 +15,7 @@ std::vector<Moved> from_to(Vital vital, double before, double now) {
   third.seconds = 120;
   second[vital] = 10 * before;
   third[vital] = second[vital] + 10 * now;
-  return worse(first, second, third);
+  return worse({first, second}, {second, third});
 }
 
 }  // namespace
@@ -32,17 +32,39 @@ TEST_CASE("vitals: what got worse is told with both values and its unit") {
 
 TEST_CASE("vitals: what got better, or little worse, is not told") {
   CHECK(from_to(Vital::still, 0.48, 0).empty());
-  CHECK(from_to(Vital::still, 0, 0.05).empty());
+  CHECK(from_to(Vital::still, 0, 0.04).empty());
   CHECK(from_to(Vital::preempted, 1000, 1200).empty());
   CHECK(from_to(Vital::gpu_clock, 1200e6, 1980e6).empty());
   CHECK(from_to(Vital::gpu_clock, 1980e6, 1950e6).empty());
 }
 
 TEST_CASE("vitals: without time between them there is nothing to compare") {
-  CHECK(worse({}, {}, {}).empty());
+  CHECK(worse({}, {}).empty());
   Vitals later;
   later.seconds = 5;
   later[Vital::still] = 5;
-  CHECK(worse({}, {}, later).empty());
-  CHECK(worse({}, later, later).empty());
+  CHECK(worse({}, {{}, later}).empty());
+  CHECK(worse({{}, later}, {later, later}).empty());
+}
+
+TEST_CASE("vitals: what is watched is named as far as it is there") {
+  Vitals rank;
+  const std::string alone = watched_vitals(rank, false);
+  CHECK(alone ==
+        "stopped or unscheduled processes, CPU quotas, stolen CPU time, other processes, waits "
+        "for disks, paging, memory");
+  CHECK(watched_vitals(rank, true) == alone + ", lost packets, round trips");
+  rank[Vital::gpu_clock] = 1e9;
+  CHECK(watched_vitals(rank, false) == alone + ", GPU clocks, GPU heat, GPU power limits");
+}
+
+TEST_CASE("vitals: for whatever moved there is advice") {
+  for (std::size_t i = 0; i < vital_count; ++i) {
+    const auto vital = static_cast<Vital>(i);
+    const bool falls = vital == Vital::network || vital == Vital::gpu_clock;
+    const auto moved = falls ? from_to(vital, 1e12, 1) : from_to(vital, 0, 1e12);
+    REQUIRE(moved.size() == 1);
+    CHECK(moved[0].vital == vital);
+    CHECK_FALSE(moved[0].advice.empty());
+  }
 }

@@ -33,7 +33,7 @@ double number_between(std::string_view text, double low, double high);
 /// Any unsigned 64-bit number.
 std::uint64_t unsigned_number(std::string_view text);
 
-/// `text` as printable() shows it, and its middle left out beyond 400 bytes.
-std::string brief(std::string_view text);
+/// `text` as printable() shows it, and its middle left out beyond `most` bytes.
+std::string brief(std::string_view text, std::size_t most = 400);
 
 }  // namespace ringtrain

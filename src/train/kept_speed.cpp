@@ -1,8 +1,9 @@
-#include "train/lone_speed.hpp"
+#include "train/kept_speed.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -35,9 +36,9 @@ void replace(const fs::path& file, const std::string& text) {
               failure ? failure.message() : "the file system refuses");
 }
 
-LoneSpeed from_json(const json& object) {
+KeptSpeed from_json(const json& object) {
   const auto number = [&](const char* key) { return object.at(key).get<double>(); };
-  LoneSpeed speed{{number("examples_per_second"), number("deviation")},
+  KeptSpeed speed{{number("examples_per_second"), number("deviation")},
                   {},
                   object.at("measured").get<std::int64_t>()};
   for (std::size_t p = 0; p < phase_names.size(); ++p)
@@ -64,13 +65,30 @@ std::string speed_configuration(const Plan& plan, const std::string& device) {
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-LoneSpeeds::LoneSpeeds(fs::path folder, std::string configuration)
-    : configuration_(std::move(configuration)) {
-  if (!folder.empty())
-    file_ = folder / fmt::format("one-rank-{}.json", hex(hash_text(configuration_)));
+std::string run_configuration(const Plan& plan, const std::string& device,
+                              std::vector<std::string> hosts) {
+  const Options& o = plan.options;
+  std::ranges::sort(hosts);
+  json configuration = json::parse(speed_configuration(plan, device));
+  configuration.update({{"hosts", hosts},
+                        {"threads", o.threads.value_or(0)},
+                        {"data_threads", plan.data_threads},
+                        {"allreduce", enumerator<Allreduce>().write(o.allreduce)},
+                        {"bytes_of_sums", plan.sum_bytes()},
+                        {"compressed", plan.compresses()},
+                        {"shard_optimizer", o.shard_optimizer},
+                        {"sync_batchnorm", o.sync_batchnorm},
+                        {"deterministic", o.deterministic}});
+  return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-std::optional<LoneSpeed> LoneSpeeds::find() const try {
+KeptSpeeds::KeptSpeeds(fs::path folder, std::string_view kind, std::string configuration)
+    : configuration_(std::move(configuration)) {
+  if (!folder.empty())
+    file_ = folder / fmt::format("{}-{}.json", kind, hex(hash_text(configuration_)));
+}
+
+std::optional<KeptSpeed> KeptSpeeds::find() const try {
   if (file_.empty() || !fs::is_regular_file(file_) || fs::file_size(file_) > most_bytes)
     return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
@@ -82,7 +100,7 @@ std::optional<LoneSpeed> LoneSpeeds::find() const try {
   return std::nullopt;  // it will be replaced
 }
 
-std::string LoneSpeeds::keep(const LoneSpeed& speed) const try {
+std::string KeptSpeeds::keep(const KeptSpeed& speed) const try {
   if (file_.empty()) return "";
   json phases = json::object();
   for (std::size_t p = 0; p < phase_names.size(); ++p)

@@ -2,14 +2,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "ringtrain/train/step_times.hpp"
 #include "train/plan.hpp"
 
 namespace ringtrain {
 
-/// What one rank alone reached, and when.
-struct LoneSpeed {
+/// What a run reached, and when.
+struct KeptSpeed {
   Spread examples_per_second;
   PhaseSeconds phases;        ///< of a mean step
   std::int64_t measured = 0;  ///< seconds since 1970
@@ -18,17 +20,20 @@ struct LoneSpeed {
 /// What a rank's speed depends on, as JSON: model, batch, optimizer, precision, data kind, build
 /// and the device, which is the site's text.
 std::string speed_configuration(const Plan& plan, const std::string& device);
+/// What the speed of all ranks together depends on: that, and the hosts, threads and sums.
+std::string run_configuration(const Plan& plan, const std::string& device,
+                              std::vector<std::string> hosts);
 
-/// Speeds of one rank alone, kept in a folder from run to run, a file for each configuration.
-class LoneSpeeds {
+/// Speeds of earlier runs, kept in a folder, a file for each configuration.
+class KeptSpeeds {
  public:
-  /// `folder` empty: none are kept or found.
-  LoneSpeeds(std::filesystem::path folder, std::string configuration);
+  /// `folder` empty: none are kept or found. `kind`: the beginning of the files' names.
+  KeptSpeeds(std::filesystem::path folder, std::string_view kind, std::string configuration);
 
   /// Nothing where there is none for exactly this configuration, or it cannot be read.
-  std::optional<LoneSpeed> find() const;
+  std::optional<KeptSpeed> find() const;
   /// Replaces what was there. Returns why not, if so.
-  std::string keep(const LoneSpeed& speed) const;
+  std::string keep(const KeptSpeed& speed) const;
   const std::filesystem::path& file() const { return file_; }
 
  private:

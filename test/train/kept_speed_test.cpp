@@ -1,4 +1,4 @@
-#include "train/lone_speed.hpp"
+#include "train/kept_speed.hpp"
 
 #include <fstream>
 
@@ -11,19 +11,19 @@ namespace {
 
 constexpr const char* ours = R"({"batch":64,"model":"mlp"})";
 
-LoneSpeed speed() {
-  LoneSpeed speed{{123.5, 2.25}, {}, 1'790'000'000};
+KeptSpeed speed() {
+  KeptSpeed speed{{123.5, 2.25}, {}, 1'790'000'000};
   speed.phases[Phase::backward] = 0.25;
   return speed;
 }
 
 }  // namespace
 
-TEST_CASE("lone speed: what is kept is found again") {
+TEST_CASE("kept speed: what is kept is found again") {
   const TemporaryFolder folder;
-  REQUIRE(LoneSpeeds(folder.path() / "new", ours).keep(speed()) == "");
+  REQUIRE(KeptSpeeds(folder.path() / "new", "one-rank", ours).keep(speed()) == "");
 
-  const auto found = LoneSpeeds(folder.path() / "new", ours).find();
+  const auto found = KeptSpeeds(folder.path() / "new", "one-rank", ours).find();
 
   REQUIRE(found);
   CHECK(found->examples_per_second.median == 123.5);
@@ -32,10 +32,10 @@ TEST_CASE("lone speed: what is kept is found again") {
   CHECK(found->measured == 1'790'000'000);
 }
 
-TEST_CASE("lone speed: another configuration's is not found, also under the same name") {
+TEST_CASE("kept speed: another configuration's is not found, also under the same name") {
   const TemporaryFolder folder;
-  const LoneSpeeds here(folder.path(), ours);
-  const LoneSpeeds other(folder.path(), R"({"batch":32,"model":"mlp"})");
+  const KeptSpeeds here(folder.path(), "one-rank", ours);
+  const KeptSpeeds other(folder.path(), "one-rank", R"({"batch":32,"model":"mlp"})");
   REQUIRE(here.keep(speed()) == "");
 
   CHECK_FALSE(other.find());
@@ -43,9 +43,9 @@ TEST_CASE("lone speed: another configuration's is not found, also under the same
   CHECK_FALSE(other.find());
 }
 
-TEST_CASE("lone speed: damaged files are passed over and replaced") {
+TEST_CASE("kept speed: damaged files are passed over and replaced") {
   const TemporaryFolder folder;
-  const LoneSpeeds speeds(folder.path(), ours);
+  const KeptSpeeds speeds(folder.path(), "one-rank", ours);
   CHECK_FALSE(speeds.find());
   for (const char* text : {"", "damaged", "[1]", R"({"format":1})",
                            R"({"format":1,"configuration":{"batch":64,"model":"mlp"},"deviation":0,
@@ -58,8 +58,8 @@ TEST_CASE("lone speed: damaged files are passed over and replaced") {
   CHECK(speeds.find());
 }
 
-TEST_CASE("lone speed: without a folder nothing is kept, and a folder that cannot be is told") {
-  CHECK(LoneSpeeds("", ours).keep(speed()) == "");
-  CHECK_FALSE(LoneSpeeds("", ours).find());
-  CHECK(LoneSpeeds("/proc/nowhere", ours).keep(speed()) != "");
+TEST_CASE("kept speed: without a folder nothing is kept, and a folder that cannot be is told") {
+  CHECK(KeptSpeeds("", "run", ours).keep(speed()) == "");
+  CHECK_FALSE(KeptSpeeds("", "run", ours).find());
+  CHECK(KeptSpeeds("/proc/nowhere", "run", ours).keep(speed()) != "");
 }

@@ -1,0 +1,219 @@
+#include "train/slowdown_detector.hpp"
+
+#include <cmath>
+#include <functional>
+
+#include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+using Change = SlowdownDetector::Change;
+using Reference = SlowdownDetector::Reference;
+
+struct Told {
+  int slow = 0, recovered = 0;
+  double slow_after_s = 0;  // the first time
+};
+
+// Steps for `seconds`; `step_s` of each may depend on how much time has passed.
+Told run(SlowdownDetector& detector, double seconds, const std::function<double(double)>& step_s,
+         bool excused = false) {
+  Told told;
+  for (double now = 0; now < seconds;) {
+    const double step = step_s(now);
+    now += step;
+    const Change change = detector.step(step, excused);
+    if (change == Change::slower && told.slow++ == 0) told.slow_after_s = now;
+    told.recovered += change == Change::recovered;
+  }
+  return told;
+}
+
+std::function<double(double)> steady(double step_s) {
+  return [=](double) { return step_s; };
+}
+
+void settle(SlowdownDetector& detector, double step_s) {
+  const Told told = run(detector, std::max(60.0, 60 * step_s), steady(step_s));
+  REQUIRE(told.slow == 0);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "slow-downs: a fall of more than a fifth is told once, after 5 s and 20 steps, and its end") {
+  const double step_s = GENERATE(0.001, 0.1, 3.0);
+  CAPTURE(step_s);
+  SlowdownDetector detector;
+  settle(detector, step_s);
+
+  const Told told = run(detector, std::max(60.0, 60 * step_s), steady(1.4 * step_s));
+  CHECK(told.slow == 1);
+  CHECK(told.slow_after_s >= 0.9 * SlowdownDetector::sudden_s);
+  CHECK(told.slow_after_s >= 0.9 * SlowdownDetector::sudden_steps * 1.4 * step_s);
+  CHECK(told.slow_after_s <= std::max(8.0, 30 * 1.4 * step_s));
+  CHECK(told.recovered == 0);
+  CHECK(detector.reference_s() == Approx(step_s));
+
+  const Told after = run(detector, std::max(60.0, 60 * step_s), steady(step_s));
+  CHECK(after.slow == 0);
+  CHECK(after.recovered == 1);
+}
+
+TEST_CASE("slow-downs: says for how long steps were slow, and how slow they were") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  run(detector, 30, steady(0.02));
+  CHECK(detector.slow_for_s() == Approx(30).margin(1));
+  CHECK(detector.recent_s() == Approx(0.02));
+  run(detector, 10, steady(0.01));
+  CHECK(detector.slow_for_s() == Approx(30).margin(2));
+}
+
+TEST_CASE("slow-downs: a smaller fall is none") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  CHECK(run(detector, 120, steady(0.0118)).slow == 0);
+}
+
+TEST_CASE("slow-downs: an hour of noise is no fall") {
+  const double noise = GENERATE(0.05, 0.15, 0.4);
+  CAPTURE(noise);
+  SlowdownDetector detector;
+  Philox random(7, Purpose::synthetic);
+  double level = 1, until = 0;
+  const auto noisy = [&](double now) {
+    if (now >= until) {  // what disturbs a host lasts for a while
+      level = std::exp(noise * random.normal());
+      until = now + random.uniform(0.5, 2);
+    }
+    return 0.05 * level * std::exp(noise * random.normal());
+  };
+
+  CHECK(run(detector, 3600, noisy).slow == 0);
+}
+
+TEST_CASE("slow-downs: one long step, or a few, is none") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  CHECK(detector.step(14, false) != Change::slower);
+  CHECK(run(detector, 60, steady(0.01)).slow == 0);
+  CHECK(run(detector, 60, [n = 0](double) mutable { return ++n % 500 == 0 ? 1.0 : 0.01; }).slow ==
+        0);
+}
+
+TEST_CASE("slow-downs: bursts that make for a fall are one") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  CHECK(run(detector, 30, [n = 0](double) mutable { return ++n % 20 == 0 ? 0.2 : 0.01; }).slow ==
+        1);
+}
+
+TEST_CASE("slow-downs: a save that is under way excuses slow steps, for half a minute") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  CHECK(run(detector, 25, steady(0.03), true).slow == 0);
+  CHECK(run(detector, 30, steady(0.01)).slow == 0);
+  CHECK(run(detector, 60, steady(0.03), true).slow == 1);
+}
+
+TEST_CASE("slow-downs: a second fall is told, too") {
+  SlowdownDetector detector;
+  settle(detector, 0.01);
+  CHECK(run(detector, 30, steady(0.02)).slow == 1);
+  CHECK(run(detector, 30, steady(0.03)).slow == 1);
+  CHECK(run(detector, 30, steady(0.01)).recovered == 1);
+  CHECK(run(detector, 30, steady(0.02)).slow == 1);
+}
+
+TEST_CASE("slow-downs: before it knows what is usual, it tells nothing") {
+  SlowdownDetector detector;
+  CHECK(run(detector, 2, steady(0.01)).slow == 0);
+  CHECK(run(detector, 3, steady(0.05)).slow == 0);
+}
+
+TEST_CASE("slow-downs: a fall is told when it has come to a quarter, however slowly it came") {
+  const double minutes = GENERATE(1, 8, 10, 15, 30, 120, 720);
+  CAPTURE(minutes);
+  SlowdownDetector detector;
+  run(detector, 600, steady(0.36));
+  const double fall_s = 60 * minutes;
+  // From 0.36 s to 1.1 s, as in the complaint.
+  const auto falling = [=](double now) {
+    return 0.36 + (1.1 - 0.36) * std::min(1.0, now / fall_s);
+  };
+  const double quarter_s = fall_s * 0.25 * 0.36 / (1.1 - 0.36);
+
+  const Told told = run(detector, fall_s + 300, falling);
+  CHECK(told.slow_after_s < quarter_s + 60);
+  CHECK(told.slow_after_s > 0.6 * quarter_s);
+  CHECK(told.slow >= 1);
+  CHECK(told.slow <= 6);  // a line for each further quarter
+  CHECK(told.recovered == 0);
+  if (minutes >= 30) {
+    CHECK(detector.reference() == Reference::best);
+    CHECK(detector.reference_s() == Approx(0.36).epsilon(0.01));
+  }
+
+  CHECK(run(detector, 120, steady(0.36)).recovered == 1);
+}
+
+TEST_CASE("slow-downs: says for how long steps have been falling") {
+  SlowdownDetector detector;
+  run(detector, 600, steady(0.1));
+  run(detector, 3600, [](double now) { return 0.1 * (1 + now / 7200); });
+  // Past 1.1 times since 12 minutes after the fall began.
+  CHECK(detector.falling_for_s() == Approx(2880).margin(120));
+}
+
+TEST_CASE("slow-downs: what stays slow is told once more, and is the reference from then on") {
+  SlowdownDetector detector;
+  run(detector, 600, steady(0.1));
+  REQUIRE(run(detector, 60, steady(0.15)).slow == 1);
+  int settled = 0;
+  for (int step = 0; step < 40'000; ++step)
+    settled += detector.step(0.15, false) == Change::settled;
+  CHECK(settled == 1);
+  CHECK(detector.reference_s() == Approx(0.1));
+  CHECK(detector.recent_s() == Approx(0.15));
+
+  CHECK(run(detector, 60, steady(0.2)).slow == 1);
+  CHECK(detector.reference_s() == Approx(0.15));
+  CHECK(run(detector, 60, steady(0.15)).recovered == 1);
+  // The pace before is not forgotten either.
+  CHECK(run(detector, 300, steady(0.1)).recovered == 1);
+  CHECK(detector.reference_s() == Approx(0.1));
+  CHECK(detector.slow_for_s() > 3600);
+}
+
+TEST_CASE("slow-downs: a run that is slower from the start than was expected is told") {
+  SlowdownDetector detector;
+  detector.expect(0.1);
+  CHECK(run(detector, 120, steady(0.12)).slow == 0);
+  SlowdownDetector slow;
+  slow.expect(0.1);
+  CHECK(run(slow, 120, steady(0.14)).slow == 1);
+  CHECK(slow.reference() == Reference::expected);
+  SlowdownDetector fast;  // a slower expectation is none
+  fast.expect(0.2);
+  run(fast, 600, steady(0.1));
+  CHECK(run(fast, 60, steady(0.14)).slow == 1);
+  CHECK(fast.reference_s() == Approx(0.1));
+}
+
+TEST_CASE("slow-downs: a slow one after a sudden one that is over is told, too") {
+  SlowdownDetector detector;
+  Philox random(7, Purpose::synthetic);
+  const auto noisy = [&](double step_s) { return step_s * std::exp(0.1 * random.normal()); };
+  run(detector, 15, [&](double) { return noisy(0.035); });
+  REQUIRE(run(detector, 6, [&](double) { return noisy(0.09); }).slow == 1);
+  REQUIRE(run(detector, 10, [&](double) { return noisy(0.035); }).recovered == 1);
+
+  const Told told =
+      run(detector, 60, [&](double now) { return noisy(0.035 * std::pow(2.7, now / 60)); });
+  CHECK(told.slow >= 1);
+  CHECK(told.slow_after_s < 45);
+}

@@ -1,0 +1,142 @@
+// The detector on the noise of real runs: test/data/pace has the steps of some, made by
+// test/bench/record_pace.py.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "ringtrain/base/philox.hpp"
+#include "support/catch.hpp"
+#include "train/slowdown_detector.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+using Change = SlowdownDetector::Change;
+
+struct Step {
+  double seconds = 0;
+  bool saving = false;
+};
+using Minute = std::vector<Step>;
+
+struct Recording {
+  std::string name;
+  std::vector<Minute> minutes;
+};
+
+Recording read(const std::filesystem::path& file) {
+  Recording recording{file.stem().string(), {}};
+  std::ifstream in(file);
+  Minute minute;
+  double seconds = 0;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with('#')) continue;
+    minute.push_back({std::stod(line) / 1e3, line.ends_with('s')});
+    seconds += minute.back().seconds;
+    if (seconds < 60) continue;
+    recording.minutes.push_back(std::move(minute));
+    minute.clear();
+    seconds = 0;
+  }
+  REQUIRE(recording.minutes.size() >= 30);
+  return recording;
+}
+
+std::vector<Recording> recordings() {
+  std::vector<Recording> all;
+  for (const auto& file : std::filesystem::directory_iterator(PACE_DATA))
+    if (file.path().extension() == ".txt") all.push_back(read(file.path()));
+  REQUIRE_FALSE(all.empty());
+  std::ranges::sort(all, {}, &Recording::name);
+  return all;
+}
+
+/// The minutes of a recording in an order of their own, for as long as one likes.
+class Resampled {
+ public:
+  Resampled(const Recording& recording, std::uint64_t seed)
+      : minutes_(recording.minutes), random_(seed, Purpose::synthetic) {}
+
+  /// Calls visit(step, seconds before it) until that returns false.
+  template <class Visit>
+  void run(const Visit& visit) {
+    for (double now = 0;;)
+      for (const Step& step :
+           minutes_[random_.below(static_cast<std::uint32_t>(minutes_.size()))]) {
+        if (!visit(step, now)) return;
+        now += step.seconds;
+      }
+  }
+
+ private:
+  const std::vector<Minute>& minutes_;
+  Philox random_;
+};
+
+int false_alarms(const Recording& recording, std::uint64_t seed, double seconds) {
+  SlowdownDetector detector;
+  int alarms = 0;
+  Resampled(recording, seed).run([&](const Step& step, double now) {
+    alarms += detector.step(step.seconds, step.saving) == Change::slower;
+    return now < seconds;
+  });
+  return alarms;
+}
+
+// Half an hour as recorded, then a fall to a third of the speed. Whether it is told before it has
+// been a quarter for a minute, and not taken back.
+bool told_in_time(const Recording& recording, std::uint64_t seed, double fall_s) {
+  constexpr double before_s = 1800;
+  SlowdownDetector detector;
+  bool slow = false;
+  double fallen_s = 0, quarter_s = -1;
+  Resampled(recording, seed).run([&](const Step& step, double now) {
+    const double times = 1 + 2 * std::clamp((now + fallen_s - before_s) / fall_s, 0.0, 1.0);
+    fallen_s += (times - 1) * step.seconds;
+    if (times >= SlowdownDetector::tolerated && quarter_s < 0) quarter_s = now + fallen_s;
+    const Change change = detector.step(times * step.seconds, step.saving);
+    if (change == Change::slower) slow = true;
+    if (change == Change::recovered) slow = false;
+    return quarter_s < 0 || (!slow && now + fallen_s < quarter_s + 60);
+  });
+  return slow;
+}
+
+void check_falls(double minutes, int seeds) {
+  int told = 0, all = 0;
+  for (const Recording& recording : recordings()) {
+    int of_these = 0;
+    for (int seed = 0; seed < seeds; ++seed)
+      of_these += told_in_time(recording, static_cast<std::uint64_t>(seed), 60 * minutes);
+    std::cout << "a fall within " << minutes << " minutes on " << recording.name << ": " << of_these
+              << " of " << seeds << " told in time\n";
+    told += of_these;
+    all += seeds;
+  }
+  CHECK(told >= 0.95 * all);
+}
+
+}  // namespace
+
+TEST_CASE("slow-downs: falls on the noise of real runs are told in time") {
+  check_falls(GENERATE(1.0, 10.0, 60.0), 20);
+}
+
+TEST_CASE("slow-downs: 30 falls of each length on real noise are told in time", "[.long]") {
+  check_falls(GENERATE(1.0, 5.0, 10.0, 15.0, 30.0, 60.0, 180.0, 720.0), 30);
+}
+
+TEST_CASE("slow-downs: 24 hours of a quiet machine's noise make at most one false alarm",
+          "[.long]") {
+  for (const Recording& recording : recordings()) {
+    double alarms = 0;
+    for (std::uint64_t seed = 0; seed < 10; ++seed)
+      alarms += false_alarms(recording, seed, 86400) / 10.0;
+    std::cout << "24 hours of " << recording.name << ": " << alarms << " reports\n";
+    if (recording.name.starts_with("quiet")) CHECK(alarms <= 1);
+  }
+}

@@ -1,0 +1,225 @@
+#include "train/slowdown_report.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+using Catch::Contains;
+
+namespace {
+
+using Clock = SlowdownReporter::Clock;
+
+// Of a day, local time.
+Clock::time_point noon() {
+  std::tm day{};
+  day.tm_year = 126;
+  day.tm_mday = 5;
+  day.tm_hour = 12;
+  day.tm_isdst = -1;
+  return Clock::from_time_t(std::mktime(&day));
+}
+
+const std::vector<std::string> hosts_of_ranks = {"a", "a", "b", "b"};
+
+// Four ranks on two hosts, whose steps are 6 ms forward, 3 ms backward and 1 ms of waiting for
+// others, and what disturbs them.
+class Job {
+ public:
+  Job() {
+    for (int warm_up = 0; warm_up < 10; ++warm_up) slow_downs_.step(0.010, 64, false);
+  }
+
+  struct Disturbance {
+    std::vector<std::size_t> ranks = {};
+    Phase phase = Phase::forward;
+    double extra_s = 0;          // a step, in that phase: all others wait
+    Vital vital = Vital::still;  // that moves on those ranks
+    double a_second = 0;
+  };
+
+  /// Falls from `seconds` on: the disturbance grows from nothing.
+  std::string fall(int seconds, Disturbance d) {
+    const double most = d.extra_s, most_vital = d.a_second;
+    std::string told;
+    for (double now = 0; now < seconds; now += 0.010 + d.extra_s) {
+      d.extra_s = most * now / seconds;
+      d.a_second = most_vital * now / seconds;
+      told += step(d, false);
+    }
+    return told;
+  }
+  std::string run(int seconds, const Disturbance& d, bool saving = false) {
+    std::string told;
+    for (int i = 0; i < std::lround(seconds / (0.010 + d.extra_s)); ++i) told += step(d, saving);
+    return told;
+  }
+  SlowdownReporter& reporter() { return slow_downs_; }
+
+ private:
+  std::string step(const Disturbance& d, bool saving) {
+    const double step_s = 0.010 + d.extra_s;
+    for (std::size_t r = 0; r < accounts_.size(); ++r)
+      account(accounts_[r], d, std::ranges::find(d.ranks, r) != d.ranks.end());
+    now_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(step_s));
+    const auto report = slow_downs_.step(step_s, 64, saving);
+    return report.text.empty() ? "" : report.what + ": " + report.text + "\n";
+  }
+  static void account(Account& rank, const Disturbance& d, bool disturbed) {
+    ++rank.spent.steps;
+    rank.spent.phases[Phase::forward] += 0.006;
+    rank.spent.phases[Phase::backward] += 0.003;
+    rank.spent.phases[Phase::comm_exposed] += 0.001;
+    rank.spent.phases[disturbed ? d.phase : Phase::comm_exposed] += d.extra_s;
+    rank.vitals.seconds += 0.010 + d.extra_s;
+    if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
+  }
+
+  std::vector<Account> accounts_{4};
+  Clock::time_point now_ = noon();
+  SlowdownReporter slow_downs_{hosts_of_ranks, [this] { return accounts_; },
+                               [this] { return now_; }};
+};
+
+}  // namespace
+
+TEST_CASE("slow-downs: nothing is told while all is as usual") {
+  Job job;
+  CHECK(job.run(120, {}).empty());
+}
+
+TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so is the end") {
+  Job job;
+  job.run(30, {});
+  const std::string told = job.run(20, {.ranks = {2},
+                                        .phase = Phase::forward,
+                                        .extra_s = 0.010,
+                                        .vital = Vital::still,
+                                        .a_second = 0.5});
+  CHECK(
+      told ==
+      "slow_down: 3200.0 examples/s for 5.0 s, 50 % less than the usual 6400.0; forward grew from "
+      "6.0 to 16.0 ms a step on rank 2 (b); with it moved, on b: the process stood still 0 -> 50 "
+      "% of the time; what to do: find what stops it: a debugger, a frozen container, or more "
+      "busy threads than CPUs\n");
+  CHECK_THAT(job.run(20, {}),
+             Contains("slow_down_over: ") && Contains(" examples/s again, after 20 s"));
+}
+
+TEST_CASE("slow-downs: what grew, and where") {
+  struct Case {
+    Job::Disturbance disturbance;
+    std::string told;
+  };
+  const auto [disturbance, expected] = GENERATE(values<Case>(
+      {{{.ranks = {0, 1},
+         .phase = Phase::backward,
+         .extra_s = 0.01,
+         .vital = Vital::others,
+         .a_second = 1},
+        "backward grew from 3.0 to 13.0 ms a step on rank 0 (a), rank 1 (a); with it moved, on a: "
+        "CPUs used by other processes 0 -> 1 of the host's"},
+       {{.ranks = {0, 1, 2, 3},
+         .phase = Phase::data_wait,
+         .extra_s = 0.02,
+         .vital = Vital::disk_waits,
+         .a_second = 0.5},
+        "data wait grew from 0.0 to 20.0 ms a step on all ranks; with it moved, on a: CPUs waiting "
+        "for disks 0 -> 0.5 of the host's"},
+       {{.ranks = {3},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.04,
+         .vital = Vital::retransmitted,
+         .a_second = 30},
+        "exposed communication grew from 1.0 to 41.0 ms a step on all ranks, and no rank's own "
+        "work "
+        "did; with it moved, on b: TCP segments sent again 0 -> 30 a second"},
+       {{.ranks = {2},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.04,
+         .vital = Vital::sending,
+         .a_second = 0.9},
+        "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
+        "for its link; ruled out, none of them moved: stopped or unscheduled"},
+       {{.ranks = {1, 2},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.04,
+         .vital = Vital::sending,
+         .a_second = 0.9},
+        "and no rank's own work did; ruled out, none of them moved: stopped or unscheduled"},
+       {{.ranks = {1},
+         .phase = Phase::comm_exposed,
+         .extra_s = 0.01,
+         .vital = Vital::still,
+         .a_second = 0.5},
+        "on rank 1 (a); with it moved, on a: the process stood still"},
+       {{.ranks = {0}, .phase = Phase::other, .extra_s = 0.01},
+        "other grew from 0.0 to 10.0 ms a step on rank 0 (a); ruled out, none of them moved: "
+        "stopped or unscheduled"}}));
+  Job job;
+  job.run(30, {});
+  CHECK_THAT(job.run(10, disturbance), Contains(expected));
+}
+
+TEST_CASE("slow-downs: a save alone is none") {
+  Job job;
+  job.run(30, {});
+  CHECK(job.run(25, {.ranks = {0}, .extra_s = 0.01}, true).empty());
+  CHECK(job.run(30, {}).empty());
+  CHECK_THAT(job.run(60, {.ranks = {0}, .extra_s = 0.01}, true),
+             Contains("; a save is in flight; "));
+}
+
+TEST_CASE("slow-downs: where ranks tell nothing, the fall is told all the same") {
+  SlowdownReporter slow_downs({"a"}, [] { return std::vector<Account>(); });
+  std::string told;
+  for (int step = 0; step < 2000; ++step)
+    told += slow_downs.step(step < 1000 ? 0.01 : 0.02, 64, false).text;
+  CHECK_THAT(told, Contains("50 % less") && Contains("what grew is not known"));
+}
+
+TEST_CASE("slow-downs: what comes slowly is compared with the best time, since when it fell") {
+  Job job;
+  job.run(600, {});
+  const std::string told = job.fall(7200, {.ranks = {1},
+                                           .phase = Phase::backward,
+                                           .extra_s = 0.010,
+                                           .vital = Vital::throttled,
+                                           .a_second = 0.6});
+  CHECK_THAT(told,
+             Catch::Matches("slow_down: 5[0-9]+[.][0-9] examples/s for 30 s, 1[67] % less than the "
+                            "6400.0 of 12:00 to 12:0[0-9]; falling since 12:2[0-9]; backward grew "
+                            "from 3.0 to 5.[0-9] ms a step on rank 1 \\(a\\); with it moved, on a: "
+                            "held up by its CPU quota 0 -> 1[0-9.]+ % of the time; what to do: "
+                            "raise the CPU limit[^\n]*\n(slow_down: [^\n]*\n)+"));
+}
+
+TEST_CASE("slow-downs: what stays slow is said once") {
+  Job job;
+  job.run(600, {});
+  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
+  const std::string told = job.run(7200, slow);
+  CHECK_THAT(told, Catch::Matches("slow_down: [^\n]*\nslow_down_stays: 4266.7 examples/s since "
+                                  "12:10: what comes is compared with that from now on; before, "
+                                  "it was 6400.0\n"));
+  CHECK_THAT(job.run(300, {}), Contains("slow_down_over: 6400.0 examples/s again, after 2 h"));
+}
+
+TEST_CASE("slow-downs: a run is compared with what was expected of it") {
+  Job job;
+  job.reporter().expect({.step_s = 0.010, .source = "the run of 2026-01-04 12:00 had"});
+  const std::string told = job.run(60, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005});
+  CHECK_THAT(told, Contains("33 % less than the 6400.0 that the run of 2026-01-04 12:00 had; on "
+                            "rank 0 (a), forward takes 11.0 ms of 15.0 ms a step; what to do: "));
+  PhaseSeconds then;
+  then[Phase::forward] = 0.010;
+  then[Phase::backward] = 0.0005;
+  Job other;
+  other.reporter().expect({.step_s = 0.010, .source = "that run had", .phases = then});
+  CHECK_THAT(other.run(60, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
+             Contains("; on rank 0 (a), backward takes 3.0 ms of 15.0 ms a step, 0.5 ms then; "));
+}

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# slow_downs.sh MPIRUN TRAIN SLOWFS [CASE]...: each case slows a job down in its way; what the job says of it must name the cause
-# and the rank. Prints the sentences. Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if
-# a case could not be had here and nothing else is wrong.
+# [DRIFT_S=N] slow_downs.sh MPIRUN TRAIN SLOWFS [CASE]...: each case slows a job down in its way, first at once, then little by little
+# within N seconds (60; 0: not). What the job says of it must name the cause and the rank, in time. Prints the sentences.
+# Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if a case could not be had here and nothing
+# else is wrong.
 set -u
 mpirun=$1 train=$2 slowfs=$3 bad=0
 shift 3
+drift_s=${DRIFT_S:-60}
 here=$(dirname "$(readlink -f "$0")")
 hosts=$here/../support/hosts/hosts.sh
 work=$(mktemp -d)
@@ -13,8 +15,12 @@ HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
 export HOSTS_RUN
 harm=() # processes that slow it down
 left_out=()
-trap 'heal; end_jobs; fusermount3 -qu "$work/images"; "$hosts" down 2>"$work/down"; rmdir "$group" 2>"$work/group"; rm -rf "$work"' EXIT
-group=/sys/fs/cgroup/cpu/$(basename "$work")
+trap 'end_harm; end_jobs; fusermount3 -qu "$work/images"; "$hosts" down 2>"$work/down"; end_group; rm -rf "$work"' EXIT
+groups=/sys/fs/cgroup/cpu
+[[ -d $groups ]] || groups=/sys/fs/cgroup
+group=$groups/$(basename "$work")
+
+end_group() { rmdir "$group" 2>"$work/group"; }
 
 end_jobs() { # those that still run
   local pids=() pid
@@ -24,10 +30,10 @@ end_jobs() { # those that still run
 }
 wrong() { # NAME WHAT
   echo "$1: $2"
-  tail -30 "$work/$1/log"
+  grep -v ': step ' "$work/$1/log" | tail -30
   bad=1
 }
-# start NAME COMMAND...: a job on several ranks, until it is known what is usual: 20 windows of 0.5 s and two steps
+# start NAME COMMAND...: a job on several ranks, until its usual speed is known: 20 windows of 0.5 s and two steps
 start() {
   mkdir "$work/$1"
   FOLDER=$work/$1 "${@:2}" --batch "${batch:-32}" --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$work/$1/metrics" \
@@ -47,30 +53,113 @@ reaches() { # NAME COUNT: has so many step records, within a minute
   return 1
 }
 two_ranks() { echo "$mpirun" -np 2 --oversubscribe "$here/rank.sh" "$train"; }
-heal() {
+end_harm() {
   ((${#harm[@]})) && kill "${harm[@]}" 2>/dev/null && wait "${harm[@]}" 2>/dev/null
   harm=()
 }
-# told NAME SECONDS WHAT TEXT: within that time there is an event WHAT in the metrics and the log that says that
+count() { grep -cE "rank 0: $2: " "$work/$1/log"; }
+# told NAME SECONDS WHAT TEXT COUNT: within that time there are more than COUNT events WHAT in the log, and one in the metrics; the
+# first new one says TEXT
 told() {
+  local line
   for ((i = 0; i < 10 * $2; i++)); do
-    grep -qE "rank 0: $3: .*$4" "$work/$1/log" && break
+    (($(count "$1" "$3") > $5)) && break
     sleep 0.1
   done
-  grep -h "rank 0: $3: " "$work/$1/log" | sed "s/^[^:]*:[^:]*:[^:]*: rank 0: /$1: /"
+  line=$(grep -hE "rank 0: $3: " "$work/$1/log" | sed -n "$(($5 + 1))p" | sed "s/^[^:]*:[^:]*:[^:]*: rank 0: /$1: /")
+  echo "$line"
   grep -q "\"what\":\"$3\"" "$work/$1/metrics" || wrong "$1" "no event $3"
-  grep -qE "rank 0: $3: .*$4" "$work/$1/log" || wrong "$1" "does not say: $4"
+  grep -qE "$4" <<<"$line" || wrong "$1" "does not say: $4"
 }
-over() { # NAME: the harm is gone, and so is the slow-down
-  heal
-  [[ $quick ]] || told "$1" 30 slow_down_over 'examples/s again, after [0-9]+ s'
+# slow_down NAME TEXT HARM: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little.
+slow_down() {
+  $3 1
+  told "$1" 60 slow_down "$2" 0
+  $3 0
+  told "$1" 60 slow_down_over 'examples/s again, after [0-9.]+ (s|min)' 0
+  if ((drift_s > 0)); then
+    ((drift_s > 60)) && sleep 120 # of which the best pace of the run is learnt
+    drift "$@"
+  fi
   kill "$(cat "$work/$1/mpirun")"
   wait "$(cat "$work/$1/mpirun")"
+}
+drift() {
+  local begin=$SECONDS so_far over=0 share line=
+  so_far=$(count "$1" slow_down)
+  while ((SECONDS - begin < drift_s + 60)); do
+    share=$(bc -l <<<"($SECONDS - $begin) / $drift_s")
+    $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
+    line=$(grep -hE "rank 0: slow_down: " "$work/$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
+    [[ $line ]] && break
+    sleep 1
+  done
+  echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, in report $(($(count "$1" slow_down) - so_far)): ${line#*rank 0: }"
+  [[ $line ]] || wrong "$1" "does not say: $2"
+  over=$(count "$1" slow_down_over)
+  $3 0
+  told "$1" 90 slow_down_over 'examples/s again' "$over"
 }
 rank() { cat "$work/$1/$2"; }
 skipped() { # NAME WHY
   echo "skipped: $1: $2"
   left_out+=("$1")
+}
+# busy SHARE CPU: wants so much of a CPU, three times
+busy() {
+  end_harm
+  [[ $1 == 0 ]] && return
+  for _ in 1 2 3; do
+    taskset -c "$2" python3 -c 'import sys, time
+share = float(sys.argv[1])
+while True:
+    end = time.monotonic() + 0.05 * share
+    while time.monotonic() < end: pass
+    if share < 1: time.sleep(0.05 * (1 - share))' "$1" &
+    harm+=($!)
+  done
+}
+# stop SHARE: rank 1 of $stopped stands still most of the time
+stop() {
+  end_harm
+  kill -CONT "$stopped"
+  [[ $1 == 0 ]] && return
+  python3 -c 'import os, signal, sys, time
+pid, still = int(sys.argv[1]), 0.35 * float(sys.argv[2])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+try:
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(still)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5 - still)
+finally:
+    os.kill(pid, signal.SIGCONT)' "$stopped" "$1" &
+  harm=($!)
+}
+core() { busy "$1" 1; }
+between() { bc -l <<<"scale = 9; $1 * e($3 * l($2 / $1))" | cut -d. -f1; } # FROM TO SHARE: in even steps of a factor
+quota() { # SHARE: of 110 % of a CPU, down to 40 %
+  local us
+  us=$(between 110000 40000 "$1")
+  [[ $1 == 0 ]] && us=-1
+  if [[ -e $group/cpu.max ]]; then
+    echo "${us/-1/max} 100000" >"$group/cpu.max"
+  else
+    echo "$us" >"$group/cpu.cfs_quota_us"
+  fi
+}
+disk() { # SHARE
+  if [[ $1 == 0 ]]; then rm -f "$work/disk_faults"; else echo "delay read $(bc -l <<<"3 * $1")" >"$work/disk_faults"; fi
+}
+link() { # SHARE: from 1 Gbit/s to 50 Mbit/s
+  local old
+  old=$("$hosts" exec 2 tc qdisc show dev eth0)
+  if [[ $1 == 0 ]]; then
+    "$hosts" exec 2 tc qdisc del dev eth0 root
+  else
+    "$hosts" exec 2 tc qdisc "$([[ $old == *tbf* ]] && echo change || echo add)" dev eth0 root tbf rate "$(between 1000 50 "$1")mbit" burst 24kb latency 20ms
+  fi
 }
 
 case_stopped() { # rank 1 stands still most of the time; where other work disturbs that, it is tried once more
@@ -82,12 +171,8 @@ case_stopped() { # rank 1 stands still most of the time; where other work distur
 stop_rank() { # NAME
   # shellcheck disable=SC2046
   batch=8 start "$1" $(two_ranks) --model cifar10_cnn --data synthetic
-  local pid
-  pid=$(rank "$1" 1)
-  (trap 'kill -CONT $pid; exit' TERM; while kill -STOP "$pid"; do sleep 0.35; kill -CONT "$pid"; sleep 0.15; done) &
-  harm=($!)
-  told "$1" 60 slow_down 'on rank 1 .*; with it moved, on .*: the process stood still'
-  over "$1"
+  stopped=$(rank "$1" 1)
+  slow_down "$1" 'on rank 1 .*; with it moved, on .*: the process stood still' stop
 }
 case_core() { # something else wants the core of rank 1
   # shellcheck disable=SC2046
@@ -95,24 +180,17 @@ case_core() { # something else wants the core of rank 1
   taskset -apc 0 "$(rank core 0)" >/dev/null
   taskset -apc 1 "$(rank core 1)" >/dev/null
   sleep 7
-  for _ in 1 2 3; do
-    taskset -c 1 sh -c 'while :; do :; done' &
-    harm+=($!)
-  done
-  told core 30 slow_down '(forward|backward) grew .* on rank 1 .*(CPUs used by other processes|tasks that want a CPU|times preempted)'
-  over core
+  slow_down core '(forward|backward) grew .* on rank 1 .*(CPUs used by other processes|tasks that want a CPU|times preempted)' core
 }
 case_quota() { # the control group of rank 1 gets a quota
-  mkdir "$group" 2>/dev/null || { skipped quota "no control group of version 1 can be made here"; return; }
+  { [[ $groups == */cpu ]] || echo +cpu >"$groups/cgroup.subtree_control"; } 2>"$work/group" && mkdir "$group" 2>"$work/group" ||
+    { skipped quota "no control group can be made here: $(cat "$work/group")"; return; }
   cat >"$work/in_group.sh" <<END
 [ "\$OMPI_COMM_WORLD_RANK" = 1 ] && echo \$\$ >"$group/cgroup.procs"
 exec "$here/rank.sh" "\$@"
 END
   start quota "$mpirun" -np 2 --oversubscribe sh "$work/in_group.sh" "$train" --model cifar10_cnn --data synthetic
-  echo 40000 >"$group/cpu.cfs_quota_us"
-  told quota 20 slow_down 'on rank 1 .*; with it moved, on .*: (the process stood still .*)?held up by its CPU quota'
-  echo -1 >"$group/cpu.cfs_quota_us"
-  over quota
+  slow_down quota 'on rank 1 .*; with it moved, on .*: (the process stood still .*)?held up by its CPU quota' quota
 }
 case_disk() { # the data's disk gets slow
   [[ -x $slowfs && -w /dev/fuse ]] || { skipped disk "no slowfs, or no /dev/fuse"; return; }
@@ -134,10 +212,7 @@ END
   sleep 1
   # shellcheck disable=SC2046
   steps=60000 start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
-  echo "delay read 3" >"$work/disk_faults"
-  told disk 20 slow_down 'data wait grew .* on (all ranks|rank [01] )'
-  rm "$work/disk_faults"
-  over disk
+  slow_down disk 'data wait grew .* on (all ranks|rank [01] )' disk
   kill "$disk"
   wait "$disk"
 }
@@ -146,10 +221,7 @@ case_link() { # the link of host 2 gets slow
   why_not=$("$hosts" check 50mbit) || { skipped link "$why_not"; return; }
   "$hosts" up 3
   start link "$hosts" mpirun 1 "$here/rank.sh" "$train" --model cifar10_cnn --data synthetic
-  "$hosts" exec 2 tc qdisc add dev eth0 root tbf rate 50mbit burst 24kb latency 20ms
-  told link 30 slow_down "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip"
-  "$hosts" exec 2 tc qdisc del dev eth0 root
-  over link
+  slow_down link "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip" link
   "$hosts" down
 }
 case_quiet() { # nothing slows it down but evaluations and saves: nothing is told
@@ -160,8 +232,6 @@ case_quiet() { # nothing slows it down but evaluations and saves: nothing is tol
   grep -q slow_down "$work/quiet/log" && wrong quiet "tells of a slow-down"
 }
 
-quick=
-[[ $* == stopped ]] && quick=yes
 (($#)) || set -- stopped core quota disk link
 for name; do "case_$name"; done
 [ $bad -ne 0 ] || [ ${#left_out[@]} -eq 0 ] || exit 77

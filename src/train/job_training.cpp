@@ -111,8 +111,8 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   if (links_) expected.step_s = links_->expected_step_s();
   expected.alone = efficiency_.alone();
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
-  if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   keep_speed();
+  if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   if (failure) throw log_->with_last_good(*failure);
   return exit_code();
 }
@@ -167,34 +167,16 @@ void Job::expect_verdict() {
   is_expected_ = true;
 }
 
-// The fastest stable minutes: other work beside a run is not what the next one should reach.
+// The fastest two minutes: other work beside a run is not what the next one should reach. A slower
+// run replaces a faster one only where it was said that it stays so.
 void Job::keep_speed() {
-  const auto step_s = log_->best_step_s();
-  if (!earlier_runs_ || !step_s) return;
-  PhaseSeconds phases = log_->times().total();
-  for (double& seconds : phases.seconds) seconds /= double(log_->times().steps());
-  const KeptSpeed reached{{plan_.global_batch / *step_s, 0}, phases, std::time(nullptr)};
-  if (const std::string why = earlier_runs_->keep(reached); !why.empty())
-    output_.note("the speed of this run is not kept for later ones: " + why);
-}
-
-// What ends now.
-void Job::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
-  if (Timeline* const timeline = progress_.timeline())
-    timeline->add(doing, {begin, Timeline::Clock::now(), step});
-}
-
-// Of rank 0, before all is given up.
-void Job::keep_timeline() {
-  if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
-    output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
-}
-
-void Job::tell(const StepReport& report, double stall_s, bool saving) {
-  const double seconds = step_watch_.lap();
-  slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
-  progress_.account(log_->step(report, seconds, stall_s, saving));
-  if (links_) links_->see(report, seconds);
+  const auto best = log_->best();
+  if (!earlier_runs_ || !best) return;
+  const double reached = plan_.global_batch / best->step_s;
+  const auto earlier = earlier_runs_->find();
+  if (earlier && earlier->examples_per_second.median > reached && !log_->has_settled()) return;
+  const std::string why = earlier_runs_->keep({{reached, 0}, best->phases, std::time(nullptr)});
+  if (!why.empty()) output_.note("the speed of this run is not kept for later ones: " + why);
 }
 
 Wish Job::wish() {

@@ -70,7 +70,9 @@ std::string run_configuration(const Plan& plan, const std::string& device,
   const Options& o = plan.options;
   std::ranges::sort(hosts);
   json configuration = json::parse(speed_configuration(plan, device));
-  configuration.update({{"hosts", hosts},
+  configuration.update({{"data", o.data},
+                        {"bucket_bytes", plan.bucket_bytes()},
+                        {"hosts", hosts},
                         {"threads", o.threads.value_or(0)},
                         {"data_threads", plan.data_threads},
                         {"allreduce", enumerator<Allreduce>().write(o.allreduce)},

@@ -22,7 +22,7 @@ class RankLedger {
   std::optional<PhasesOfRanks> differences() {
     return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
   }
-  /// As SlowdownReporter, likewise the next two.
+  /// As SlowdownReporter, likewise the next three.
   SlowdownReporter::Report step(double seconds, double examples, bool saving) {
     return parts_ ? parts_->slowdowns.step(seconds, examples, saving) : SlowdownReporter::Report{};
   }
@@ -30,9 +30,10 @@ class RankLedger {
   void expect(SlowdownReporter::Expectation expected) {
     if (parts_) parts_->slowdowns.expect(std::move(expected));
   }
-  std::optional<double> best_step_s() const {
-    return parts_ ? parts_->slowdowns.best_step_s() : std::nullopt;
+  std::optional<SlowdownReporter::Best> best() const {
+    return parts_ ? parts_->slowdowns.best() : std::nullopt;
   }
+  bool has_settled() const { return parts_ && parts_->slowdowns.has_settled(); }
 
  private:
   struct Parts {

@@ -30,9 +30,10 @@ class RunLog {
   void event(const std::string& what, const std::string& text) {
     output_.event({what, rank_, text});
   }
-  /// As SlowdownReporter, likewise best_step_s(); on rank 0.
+  /// As SlowdownReporter, likewise the next two; on rank 0.
   void expect(SlowdownReporter::Expectation expected) { ranks_.expect(std::move(expected)); }
-  std::optional<double> best_step_s() const { return ranks_.best_step_s(); }
+  std::optional<SlowdownReporter::Best> best() const { return ranks_.best(); }
+  bool has_settled() const { return ranks_.has_settled(); }
   /// What a run's speed is measured against, where it is known.
   struct Expected {
     std::optional<double> step_s = {};  ///< by the links' verdict

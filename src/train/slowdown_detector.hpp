@@ -1,128 +1,164 @@
 #pragma once
 #include <cstddef>
 #include <deque>
-#include <limits>
 #include <optional>
 #include <vector>
 
 namespace ringtrain {
 
-/// Detects when steps have become slower, suddenly or little by little, and when they have
-/// recovered. It compares the last seconds with the last minutes, and the last half minute with the
-/// fastest stable pace of the whole run, which it never forgets. Steps are taken together in
-/// windows of half a second, so that no single step counts. Thread: one.
+/// Steps taken together: single slow ones are no news.
+struct PaceWindow {
+  double seconds = 0;
+  int steps = 0;
+  double step_s() const { return seconds / steps; }
+};
+
+/// Detects that steps suddenly take longer than in the last two minutes, and when they no longer
+/// do.
+class SuddenSlowdown {
+ public:
+  enum class Change {
+    none,
+    normal,     ///< the last windows were as before
+    slower,     ///< steps have become slow, or a quarter slower than was reported
+    recovered,  ///< they are as before
+  };
+  Change add(const PaceWindow& window);
+  /// What was slow is the reference from now on.
+  void accept(double step_s);
+
+  bool slow() const { return slow_; }
+  /// Seconds a step: the reference, and the time that the last change is about.
+  double reference_s() const;
+  double recent_s() const { return last_.step_s(); }
+  double slow_for_s() const { return slow_for_s_; }
+
+ private:
+  Change judge_normal();
+  Change judge_slow();
+  bool slower_than(double limit_s);
+  bool back_within(double limit_s);
+  double limit_s() const;
+  /// The last windows that make up so much, as a sum in last_; how many, 0: there are too few.
+  std::size_t look_back(double seconds, int steps, std::size_t windows);
+
+  PaceWindow last_;
+  std::deque<double> reference_;      // seconds a step, by window
+  std::deque<PaceWindow> undecided_;  // windows of which it is not known yet what they are
+  bool was_normal_ = false;           // the window before
+  bool slow_ = false;
+  double reported_s_ = 0, slow_for_s_ = 0;
+};
+
+/// Detects that steps take longer than in the fastest two minutes of the run, however slowly that
+/// came, and when they no longer do. Windows make blocks of half a minute.
+class GradualSlowdown {
+ public:
+  enum class Change { none, slower, recovered, settled };
+  /// `judge`: false while something else explains that steps are slow; time passes all the same.
+  Change add(const PaceWindow& window, bool judge);
+
+  /// Seconds a step in the fastest stretch: the median of four blocks. 0 before there are four.
+  double best_s() const { return best_s_; }
+  /// How many stretches were the fastest of their time. It grows when one has just ended.
+  int bests() const { return bests_; }
+  /// Seconds of the last four blocks.
+  double stretch_seconds() const;
+  double reference_s() const { return reference_s_; }
+  double recent_s() const { return recent_s_; }
+  double slow_for_s() const { return slow_for_s_; }
+  /// For how long steps have taken more than 1.1 times the best.
+  double falling_for_s() const { return falling_for_s_; }
+
+ private:
+  struct Block {
+    double median_s = 0, seconds = 0;  ///< a step; of all its windows
+    bool judged = true;                ///< all of it
+  };
+
+  bool add_to_block(const PaceWindow& window, bool judge);
+  void end_block();
+  void look_back();
+  bool slower_than(double limit_s) const;
+  bool has_settled() const;
+  Change settle();
+  Change judge_slow(bool ended_block);
+  bool is_back_from_settling();
+  double limit_s() const;
+  /// The median of so many blocks, `before` the last ones.
+  double stretch(std::size_t blocks, std::size_t before = 0) const;
+  double block_deviation() const;
+
+  std::deque<PaceWindow> last_windows_;  // of the last half minute
+  std::vector<double> block_;            // windows of the block that is not over, seconds a step
+  double block_s_ = 0;                   // its seconds
+  bool block_judged_ = true;
+  std::deque<Block> blocks_;  // of the last hour
+  double blocks_s_ = 0, deviation_ = 0;
+  int bests_ = 0;
+  double best_s_ = 0;
+  std::optional<double> before_settling_s_;  // the best that was given up
+  bool slow_ = false;
+  double reference_s_ = 0, recent_s_ = 0, reported_s_ = 0;
+  double slow_for_s_ = 0, unjudged_s_ = 0, falling_for_s_ = 0, since_settling_s_ = 0;
+};
+
+/// Detects when training has become slower: suddenly, little by little, or from its start. Each is
+/// reported by itself. Thread: one.
 class SlowdownDetector {
  public:
   /// A step that takes this many times the reference is slow: a fifth fewer examples a second.
   static constexpr double tolerated = 1.25;
-  /// A sudden slow-down is reported once it has lasted for this long.
+  /// A sudden slow-down is reported once it has lasted for so long, and so many steps.
   static constexpr double sudden_s = 5;
-  static constexpr int sudden_steps = 20;  ///< and for so many steps
-  /// A gradual one is seen in the median window of the last 30 s and 20 steps.
-  static constexpr double gradual_s = 30;
-  static constexpr int gradual_steps = 20;
+  static constexpr int sudden_steps = 20;
   /// A slower pace that was stable for so long becomes the reference.
   static constexpr double settled_s = 3600;
 
   enum class Change {
     none,
-    normal,     ///< the last windows were like the reference
+    normal,     ///< the last windows were like those before
     slower,     ///< steps have become slow, or a quarter slower than was reported
     recovered,  ///< they are like the reference again
     settled,    ///< they have been slow for an hour: that is the reference from now on
   };
-  /// What the pace is compared with.
+  /// What the last change is a comparison with.
   enum class Reference {
     recent,    ///< the median of the last two minutes
-    best,      ///< the fastest half minute of the run
+    best,      ///< the fastest two minutes of the run
     expected,  ///< what expect() was told
   };
 
   /// A step is over. `excused`: something is under way for which steps may take longer; that counts
   /// for half a minute at most.
   Change step(double seconds, bool excused);
-  /// A step should take no longer than this, from before or outside of this run. It replaces what
-  /// was expected before and counts until the run itself has been faster.
+  /// A step should take no longer than this. The first two minutes are compared with it.
   void expect(double step_s) { expected_s_ = step_s; }
 
-  /// Seconds a step in the fastest block of the run so far; none before there is one.
-  std::optional<double> best_s() const {
-    return bests_ > 0 ? std::optional(best_s_) : std::nullopt;
-  }
-  /// With what the last report compares.
   Reference reference() const { return reference_; }
   double reference_s() const { return reference_s_; }  ///< seconds a step
-  /// Seconds a step, over the time that the last report is about.
-  double recent_s() const { return recent_s_; }
+  double recent_s() const { return recent_s_; }        ///< likewise, of what is compared
   /// For how long steps have been slow or, once they have recovered, had been.
   double slow_for_s() const { return slow_for_s_; }
-  /// Of a gradual slow-down: for how long steps have taken more than 1.1 times the reference.
-  double falling_for_s() const { return falling_for_s_; }
-  /// How many blocks were the fastest of their time. It grows when one has just ended.
-  int bests() const { return bests_; }
-  /// Seconds of the block that ended last: half a minute and ten windows.
-  double last_block_s() const { return last_blocks_.empty() ? 0 : last_blocks_.back().seconds; }
+  const GradualSlowdown& gradual() const { return gradual_; }
 
  private:
-  struct Stretch {
-    double seconds = 0;
-    int steps = 0;
-    bool excused = false;
-    double mean() const { return seconds / steps; }
-  };
-
-  struct Block {
-    double median_s = 0, seconds = 0;  ///< a step; of all its windows
-    bool slow = false;                 ///< it ended during a slow-down
-  };
-
-  Change judge(const Stretch& window);
-  Change judge_normal();
-  Change judge_slow(bool ended_block);
-  Change report_slow(Reference reference, double reference_s);
-  bool is_excused(const Stretch& window);
-  void remember(const Stretch& window);
-  bool add_to_block(const Stretch& window);
-  /// The median of so many blocks, `before` the last ones.
-  double stretch(std::size_t blocks, std::size_t before = 0) const;
-  double block_deviation() const;
-  void forget_last_windows();
-  bool has_settled() const;
-  Change settle();
-  bool is_back_from_settling();
-  double recent_median_s() const;
-  double sudden_limit_s() const;
-  bool slower_than(double limit_s);
-  bool gradually_slower_than(double limit_s);
-  bool is_back_within(double limit_s);
-  /// How many of the last windows make up so much, 0: there are too few.
-  std::size_t look_back(double seconds, int steps, std::size_t windows) const;
-  Stretch sum_of_last(std::size_t windows) const;
-  /// Seconds a step of the last windows, their mean or median; also sets what was recent.
-  double pace_of_last(std::size_t windows, bool as_mean);
+  bool is_excused(double seconds, bool excused);
+  Change judge(const PaceWindow& window);
+  Change report(Reference reference, Change change, double reference_s, double recent_s,
+                double slow_for_s);
+  Change judge_expected();
 
   int warm_up_ = 10;  // steps that are still left out
-  Stretch open_;
-  std::deque<double> recent_windows_;  // seconds a step, without the last ones and slow ones
-  std::deque<Stretch> last_windows_;   // of the last half minute and more
-  std::size_t undecided_ = 0;          // how many of them are not yet among the recent ones
-  bool was_normal_ = false;            // the window before
-
-  std::vector<double> block_;      // windows of the block that is not over, seconds a step
-  double block_s_ = 0;             // its seconds
-  std::deque<Block> last_blocks_;  // of the last hour
-  double last_blocks_s_ = 0, block_deviation_ = 0;
-  bool block_is_slow_ = false;  // a part of it
-  int bests_ = 0;
-  double best_s_ = std::numeric_limits<double>::infinity();
+  PaceWindow open_;
+  bool open_is_excused_ = false;
+  double excused_s_ = 0, judged_s_ = 0;
+  SuddenSlowdown sudden_;
+  GradualSlowdown gradual_;
   std::optional<double> expected_s_;
-  std::optional<double> before_settling_s_;  // the reference that was given up
-
-  bool slow_ = false;
+  bool slower_than_expected_ = false, expected_judged_ = false;
   Reference reference_ = Reference::recent;
-  double reference_s_ = 0, reported_s_ = 0;
-  double recent_s_ = 0, recent_for_s_ = 0;
-  double slow_for_s_ = 0, falling_for_s_ = 0, since_settling_s_ = 0, excused_s_ = 0;
+  double reference_s_ = 0, recent_s_ = 0, slow_for_s_ = 0;
 };
 
 }  // namespace ringtrain

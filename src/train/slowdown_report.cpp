@@ -16,7 +16,7 @@ namespace ringtrain {
 namespace {
 
 constexpr std::size_t most_moved = 3, most_ranks = 4;  // that are named
-constexpr double snapshot_s = 5, snapshots_s = 60;
+constexpr double snapshot_s = 5, snapshots_s = 180;
 constexpr double gradual_since_s = 15;  // what a gradual slow-down's cause is looked for in
 
 /// What one rank told of itself at both ends of the two stretches.
@@ -41,9 +41,17 @@ struct RankSpans {
 using Ranks = std::vector<RankSpans>;
 
 // Of the ranks that have told enough of themselves. Accounts are sums since a process began, so one
-// that was not known yet is empty.
+// that was not known yet is empty. Without `before` there is nothing of it.
 Ranks ranks_of(const AccountsSpan& before, const AccountsSpan& since) {
   Ranks all;
+  if (before.end.empty()) {
+    for (std::size_t r = 0; r < since.end.size(); ++r) {
+      const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
+      if (n.spent.steps > s.spent.steps)
+        all.push_back({r, {}, {s.vitals, n.vitals}, {}, mean_step(s.spent, n.spent)});
+    }
+    return all;
+  }
   for (std::size_t r = 0; r < std::min(before.end.size(), since.end.size()); ++r) {
     const Account b = r < before.begin.size() ? before.begin[r] : Account{}, &e = before.end[r];
     const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
@@ -190,7 +198,7 @@ std::string percent_less(double now, double reference) {
 
 std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
                              const std::vector<std::string>& hosts) {
-  const Ranks all = ranks_of(before, since);
+  const Ranks all = before.end.empty() ? Ranks() : ranks_of(before, since);
   if (all.empty()) return "what grew is not known: the ranks have not told enough of themselves";
   Ranks blamed = culprits(all);
   const bool waiting = blamed.empty();
@@ -208,9 +216,9 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
                      name_of(blamed, all.size(), hosts),
                      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
                      sender ? text_of(*sender, hosts) : "", cause,
-                     sender                ? advice_for(Vital::sending)
-                     : moved.moved.empty() ? advice_for(phase)
-                                           : moved.moved.front().advice);
+                     !moved.moved.empty() ? moved.moved.front().advice
+                     : sender             ? advice_for(Vital::sending)
+                                          : advice_for(phase));
 }
 
 void SlowdownReporter::expect(Expectation expected) {
@@ -223,8 +231,9 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
   const auto change = detector_.step(seconds, saving);
   seconds_ += seconds;
   if (seconds_ >= snapshots_.back().seconds + snapshot_s) keep_snapshot();
-  if (detector_.bests() != std::exchange(bests_, detector_.bests()))
-    best_ = Stretch{snapshot(detector_.last_block_s()), snapshots_.back()};
+  const GradualSlowdown& gradual = detector_.gradual();
+  if (gradual.bests() != std::exchange(bests_, gradual.bests()))
+    best_ = Stretch{snapshot(gradual.stretch_seconds()), snapshots_.back()};
   const double rate = examples / detector_.recent_s();
   switch (change) {
     case SlowdownDetector::Change::none:
@@ -242,6 +251,7 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
     case SlowdownDetector::Change::settled:
       normal_windows_ = 0;
       before_ = {};
+      has_settled_ = true;
       best_ = Stretch{snapshots_.front(), snapshots_.back()};
       return {"slow_down_stays",
               fmt::format("{:.1f} examples/s since {}: what comes is compared with that from now "
@@ -254,7 +264,8 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
 
 void SlowdownReporter::keep_snapshot() {
   snapshots_.push_back({seconds_, now_(), ask_()});
-  while (snapshots_.size() > 3 && snapshots_[1].seconds < seconds_ - snapshots_s)
+  const double needed_s = std::max(snapshots_s, 2 * detector_.gradual().stretch_seconds());
+  while (snapshots_.size() > 3 && snapshots_[1].seconds < seconds_ - needed_s)
     snapshots_.pop_front();
 }
 
@@ -296,28 +307,50 @@ std::string SlowdownReporter::compared_with(double examples) const {
   return fmt::format("{} than the {:.1f} of {} to {}; falling since {}", less, reference,
                      clock_time(best_ ? best_->begin.time : now),
                      clock_time(best_ ? best_->end.time : now),
-                     clock_time(ago(detector_.falling_for_s())));
+                     clock_time(ago(detector_.gradual().falling_for_s())));
 }
 
 // A gradual slow-down is compared with the time of its reference, a sudden one with what was just
 // before or, where it follows another one, with what was before that.
 std::string SlowdownReporter::why() const {
-  const bool sudden = detector_.reference() == SlowdownDetector::Reference::recent;
-  const AccountsSpan since{sudden ? recent_.end : snapshot(gradual_since_s).accounts, ask_()};
-  if (sudden)
-    return explain_slowdown(ranks_of(recent_, since).empty() ? before_ : recent_, since, hosts_);
-  constexpr double faster = 1.1;  // or it explains nothing: a run can be slow from its start
-  if (best_ && faster * detector_.best_s().value_or(0) < detector_.recent_s())
-    return explain_slowdown({best_->begin.accounts, best_->end.accounts}, since, hosts_);
-  if (!before_.end.empty()) return explain_slowdown(before_, since, hosts_);
-  return why_slower_than_expected({recent_.begin, since.end});
+  switch (detector_.reference()) {
+    case SlowdownDetector::Reference::recent: {
+      const AccountsSpan since{recent_.end, ask_()};
+      const bool knows = !recent_.end.empty() && !ranks_of(recent_, since).empty();
+      return explain_slowdown(knows ? recent_ : before_, since, hosts_);
+    }
+    case SlowdownDetector::Reference::best:
+      return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},
+                                      {snapshot(gradual_since_s).accounts, ask_()}, hosts_)
+                   : explain_slowdown({}, {}, hosts_);
+    case SlowdownDetector::Reference::expected:
+      break;
+  }
+  return why_slower_than_expected();
 }
 
-// Of the time that is expected no more is known than what a step of rank 0 was made of, if that.
-std::string SlowdownReporter::why_slower_than_expected(const AccountsSpan& since) const {
-  const Ranks ranks = ranks_of(since, since);
+// Of the time that is expected no more is known than what a step of rank 0 was made of, if that. So
+// the ranks are compared with one another, and rank 0's step with that.
+std::string SlowdownReporter::why_slower_than_expected() const {
+  const Ranks ranks = best_ ? ranks_of({}, {best_->begin.accounts, best_->end.accounts}) : Ranks();
   if (ranks.empty()) return explain_slowdown({}, {}, hosts_);
-  const PhaseSeconds& now = ranks.front().step_since;
+  std::vector<PhaseSeconds> steps;
+  std::vector<double> work_s;
+  for (const RankSpans& r : ranks) {
+    steps.push_back(r.step_since);
+    work_s.push_back(own_work_s(r.step_since));
+  }
+  const auto slowest = static_cast<std::size_t>(std::ranges::max_element(work_s) - work_s.begin());
+  if (constexpr double clearly = 1.3; work_s[slowest] > clearly * lower_median(work_s)) {
+    const Lag lag = worst_lag(slowest, steps);
+    return fmt::format(
+        "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
+        "what to do: {}",
+        ranks[slowest].rank, hosts_[ranks[slowest].rank], words_of(lag.phase), 1e3 * lag.seconds,
+        1e3 * lag.median, advice_for(lag.phase));
+  }
+  const auto sender = busiest_sender(ranks, hosts_);
+  const PhaseSeconds& now = steps.front();
   auto worst = Phase::data_wait;
   const auto grown = [&](Phase phase) { return now[phase] - expected_.phases[phase]; };
   for (std::size_t i = 0; i < phase_names.size(); ++i)
@@ -325,9 +358,17 @@ std::string SlowdownReporter::why_slower_than_expected(const AccountsSpan& since
   const std::string then = expected_.phases.total() > 0
                                ? fmt::format(", {:.1f} ms then", 1e3 * expected_.phases[worst])
                                : "";
-  return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}; what to do: {}",
+  return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
                      hosts_[0], words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
-                     advice_for(worst));
+                     sender ? text_of(*sender, hosts_) : "",
+                     sender ? advice_for(Vital::sending) : advice_for(worst));
+}
+
+std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
+  if (!best_) return std::nullopt;
+  const Ranks ranks = ranks_of({}, {best_->begin.accounts, best_->end.accounts});
+  return Best{detector_.gradual().best_s(),
+              ranks.empty() || ranks[0].rank != 0 ? PhaseSeconds{} : ranks[0].step_since};
 }
 
 SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const {

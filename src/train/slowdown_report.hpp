@@ -54,8 +54,15 @@ class SlowdownReporter {
   /// returns empty texts.
   Report step(double seconds, double examples, bool saving);
 
-  /// Seconds a step in the fastest half minute so far; none in the first minute.
-  std::optional<double> best_step_s() const { return detector_.best_s(); }
+  /// The mean step of rank 0 in the fastest two minutes, with what its phases took; none before
+  /// there were two that could be judged.
+  struct Best {
+    double step_s = 0;
+    PhaseSeconds phases;
+  };
+  std::optional<Best> best() const;
+  /// Whether a slower pace has come to stay.
+  bool has_settled() const { return has_settled_; }
 
  private:
   struct Snapshot {
@@ -74,7 +81,7 @@ class SlowdownReporter {
   Report slower(double examples, bool saving);
   std::string compared_with(double examples) const;
   std::string why() const;
-  std::string why_slower_than_expected(const AccountsSpan& since) const;
+  std::string why_slower_than_expected() const;
   std::string clock_time(Clock::time_point time) const;
   Clock::time_point ago(double seconds) const;
 
@@ -84,12 +91,13 @@ class SlowdownReporter {
   SlowdownDetector detector_;
   Expectation expected_;
   double seconds_ = 0;              // of all steps so far
-  std::deque<Snapshot> snapshots_;  // of about the last minute, every few seconds
-  std::optional<Stretch> best_;     // the detector's best block
+  std::deque<Snapshot> snapshots_;  // of some minutes, every few seconds
+  std::optional<Stretch> best_;     // the fastest two minutes
   int bests_ = 0;
   AccountsSpan recent_, before_;      // up to the last normal window; to the last slow-down
   std::vector<Account> next_recent_;  // where recent_ begins later
   int normal_windows_ = 0;
+  bool has_settled_ = false;
 };
 
 }  // namespace ringtrain

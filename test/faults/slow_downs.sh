@@ -10,7 +10,7 @@ drift_s=${DRIFT_S:-60}
 here=$(dirname "$(readlink -f "$0")")
 hosts=$here/../support/hosts/hosts.sh
 work=$(mktemp -d)
-export TMPDIR=$work
+export TMPDIR=$work XDG_CACHE_HOME=$work/cache  # what earlier runs reached is no part of this
 HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
 export HOSTS_RUN
 harm=() # processes that slow it down

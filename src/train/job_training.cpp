@@ -179,6 +179,25 @@ void Job::keep_speed() {
   if (!why.empty()) output_.note("the speed of this run is not kept for later ones: " + why);
 }
 
+// What ends now.
+void Job::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
+  if (Timeline* const timeline = progress_.timeline())
+    timeline->add(doing, {begin, Timeline::Clock::now(), step});
+}
+
+// Of rank 0, before all is given up.
+void Job::keep_timeline() {
+  if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
+    output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
+}
+
+void Job::tell(const StepReport& report, double stall_s, bool saving) {
+  const double seconds = step_watch_.lap();
+  slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
+  progress_.account(log_->step(report, seconds, stall_s, saving));
+  if (links_) links_->see(report, seconds);
+}
+
 Wish Job::wish() {
   if (stop_.signal() != 0 || out_of_time()) return {true, stop_.signal()};
   return {false, stop_.take_save() ? SIGUSR1 : 0};

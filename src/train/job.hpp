@@ -8,6 +8,7 @@
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/checkpoints.hpp"
 #include "train/efficiency.hpp"
+#include "train/kept_speed.hpp"
 #include "train/link_watch.hpp"
 #include "train/plan.hpp"
 #include "train/rank_check.hpp"

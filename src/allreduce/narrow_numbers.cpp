@@ -74,7 +74,7 @@ constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
 [[gnu::always_inline]] inline void widen_loop(Element element, float factor,
                                               const std::uint16_t* __restrict rounded,
                                               float* __restrict values, std::size_t count) {
-  if (element == Element::fp16) {
+  if (element == Element::fp16) {  // NOLINT(bugprone-branch-clone): it reads the pragmas alone
 #pragma omp simd
     for (std::size_t i = 0; i < count; ++i) values[i] = factor * number_of_fp16(rounded[i]);
   } else {

@@ -29,7 +29,7 @@ std::string truncate(std::string file, const std::string&, Random& random) {
 }
 
 std::string append(std::string file, const std::string& other, Random& random) {
-  return file + other.substr(0, 1 + below(random, other.size()));
+  return file.append(other, 0, 1 + below(random, other.size()));
 }
 
 std::string insert(std::string file, const std::string& other, Random& random) {
@@ -70,7 +70,7 @@ std::string splice(std::string file, const std::string& other, Random& random) {
 std::string swap_heads(std::string file, const std::string& other, Random&) {
   const std::size_t block =
       std::min<std::size_t>(get<std::uint32_t>(file, at_user_block), file.size());
-  return other.substr(0, block) + file.substr(block);
+  return file.replace(0, block, other.substr(0, block));
 }
 
 constexpr std::array<Damage, 10> damages{{{"flipped bits", flip_bits},

@@ -368,8 +368,8 @@ TEST_CASE("index cache: who waited for no index makes one without holding up oth
   const TempDirectory cache;
   const std::vector<ShardFile> files{{"train-00000-of-00001", 1, 2}};
   const DatasetOptions options{.cache_folder = cache.path()};
-  const ShardIndex index{{0}, {}};
-  cached_index("/data", files, options, [&] { return index; });
+  const auto index = [] { return ShardIndex{{0}, {}}; };
+  cached_index("/data", files, options, index);
   fs::path lock;
   for (const auto& entry : fs::directory_iterator(cache.path()))
     if (entry.path().extension() == ".lock") lock = entry.path();
@@ -385,7 +385,7 @@ TEST_CASE("index cache: who waited for no index makes one without holding up oth
   bool is_free = false;
   cached_index("/data", files, options, [&] {
     is_free = ::flock(mine.get(), LOCK_EX | LOCK_NB) == 0;
-    return index;
+    return index();
   });
 
   CHECK(is_free);

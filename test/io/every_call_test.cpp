@@ -41,8 +41,9 @@ struct Stage {
         writer(process, directory, state.layout, keep_one) {
     writer.try_save(state.metadata, state.copier());
     await(writer, SaveEvent::Kind::saved);
-    tracer.emplace(process.pid(),
-                   [this, judge](const SystemCall& call) { return judge(call, calls++); });
+    tracer.emplace(process.pid(), [this, judge = std::move(judge)](const SystemCall& call) {
+      return judge(call, calls++);
+    });
   }
 
   /// Starts the save of step 2; its file is then `saved`, failed, or never told of.

@@ -399,7 +399,7 @@ TEST_CASE("loader: dropped, its threads stop together and not one after the othe
 
 TEST_CASE("loader: refuses a share outside the batch and a recipe that leaves gaps") {
   const CountingDataset data(10, {5, 5});
-  const auto with = [&](LoaderOptions options) { Loader(data, options); };
+  const auto with = [&](const LoaderOptions& options) { Loader(data, options); };
 
   CHECK_THROWS_AS(with({.global_batch = 4, .share = {0, 0}}), Error);
   CHECK_THROWS_AS(with({.global_batch = 4, .share = {3, 2}}), Error);

@@ -43,7 +43,7 @@ struct Sources {
     write_text(shards.path() / shard_name("val", 0, 1), framed(image_example(image, 2, "dog")));
   }
 
-  void pack(std::optional<int> short_side = {}, std::string source = {}) const {
+  void pack(std::optional<int> short_side = {}, const std::string& source = {}) const {
     ringtrain::pack({.source = source.empty() ? folder.path().native() : source,
                      .target = target.path().native(),
                      .short_side = short_side,

@@ -109,7 +109,7 @@ bool like_cudnn(const Schedule& schedule, const Step& step) {
   return true;
 }
 
-Supports both_agree(Supports a, Supports b) {
+Supports both_agree(const Supports& a, const Supports& b) {
   return [=](const Schedule& schedule, const Step& step) {
     return a(schedule, step) && b(schedule, step);
   };
@@ -384,7 +384,8 @@ TEST_CASE("fusions: a convolution moves before what reads the activation it writ
   UnitBuilder b;
   const TensorId x = b.unit(b.image(), 4);
   const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
-  const Graph graph = std::move(b).finish(b.g.sum(pooled, b.convolution(x, 4)));
+  const TensorId both = b.g.sum(pooled, b.convolution(x, 4));
+  const Graph graph = std::move(b).finish(both);
 
   const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
 
@@ -398,8 +399,9 @@ TEST_CASE("fusions: a convolution moves before what reads the activation it writ
 
 TEST_CASE("fusions: a BatchNorm without ReLU is in the convolutions on both sides") {
   UnitBuilder b;
-  TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
-  const Graph graph = std::move(b).finish(b.convolution(x, 4));
+  const TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
+  const TensorId last = b.convolution(x, 4);
+  const Graph graph = std::move(b).finish(last);
 
   const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
 

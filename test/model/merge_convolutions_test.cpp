@@ -93,7 +93,8 @@ TEST_CASE("merge convolutions: none with a stride, a bias, a larger window or ot
   std::vector<TensorId> results{b.norm(one), read};
   if (which == 4) results.push_back(b.g.relu(other));
 
-  CHECK(steps_of<ConvolutionForward>(schedule_of(std::move(b).finish(results), everything)) == 3);
+  const Schedule s = schedule_of(std::move(b).finish(results), everything);
+  CHECK(steps_of<ConvolutionForward>(s) == 3);
 }
 
 TEST_CASE("merge convolutions: a backend whose BatchNorm takes no slice keeps them apart") {

@@ -64,6 +64,8 @@ class FirstWatch final : public Watch {
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience, verdict.code());
+    end_launcher_after(verdict.kind == Verdict::Kind::silent ? launcher_patience_lost_host
+                                                             : launcher_patience);
     const std::string why =
         describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);

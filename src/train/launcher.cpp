@@ -1,15 +1,21 @@
 #include "train/launcher.hpp"
 
+#include <poll.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
 #include <string_view>
+
+#include "ringtrain/base/file_descriptor.hpp"
 
 namespace ringtrain {
 namespace {
@@ -93,6 +99,34 @@ std::optional<pid_t> launcher_process() {
     id = process.parent;
   }
   return std::nullopt;
+}
+
+namespace {
+
+// Whether it has ended; only what is safe after fork() in a program with threads.
+bool ends_within(int pid_file, int milliseconds) {
+  pollfd one{pid_file, POLLIN, 0};
+  while (true) {
+    const int ready = ::poll(&one, 1, milliseconds);
+    if (ready >= 0 || errno != EINTR) return ready != 0;
+  }
+}
+
+}  // namespace
+
+// The child keeps nothing open: mpirun waits until all have closed its pipes. It has a session of
+// its own, as daemons end the process groups of ranks.
+void end_launcher(pid_t launcher, std::chrono::milliseconds after) {
+  const FileDescriptor file(static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0)));
+  if (file.get() < 0 || ::fork() != 0) return;
+  ::setsid();
+  constexpr int most_open = 4096;
+  const int kept = ::dup2(file.get(), 0);
+  if (::syscall(SYS_close_range, 1, ~0U, 0) != 0)  // Linux before 5.9
+    for (int open = 1; open < most_open; ++open) ::close(open);
+  if (!ends_within(kept, static_cast<int>(after.count())))
+    ::syscall(SYS_pidfd_send_signal, kept, SIGKILL, nullptr, 0);
+  ::_exit(0);
 }
 
 std::vector<int> affinity(pid_t process) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,12 @@ namespace ringtrain {
 /// The nearest ancestor that starts ranks on this host (mpirun or its daemon), also through wrapper
 /// scripts. It is not bound to a core and may have the terminal that ranks do not have.
 std::optional<pid_t> launcher_process();
+
+/// Leaves a process behind that ends `launcher` if it has not ended by itself `after` that time:
+/// mpirun waits for minutes for the daemon of a host that is gone, and a daemon for its mpirun. By
+/// SIGKILL: a SIGTERM then makes mpirun of Open MPI 4.1 crash. Does nothing on a Linux older than
+/// 5.3 or where the launcher belongs to somebody else. Any thread.
+void end_launcher(pid_t launcher, std::chrono::milliseconds after);
 
 /// A launcher's command line, or its environment as NAME=VALUE, asks for ranks bound to processors.
 /// Open MPI 4 tells ranks so in their environment; Open MPI 5 does not.

@@ -9,6 +9,7 @@
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/train/options.hpp"
 #include "train/accounts.hpp"
+#include "train/launcher.hpp"
 #include "train/notices.hpp"
 #include "train/progress.hpp"
 #include "train/verdict.hpp"
@@ -18,6 +19,8 @@ namespace ringtrain {
 
 /// For all that a rank does to end the job.
 inline constexpr std::chrono::seconds end_patience{15};
+/// For mpirun, or its daemon here, to end with the job: where a host is gone, it would wait for it.
+inline constexpr std::chrono::seconds launcher_patience{10}, launcher_patience_lost_host{3};
 
 /// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
 /// judged for 10 s of ticks.
@@ -78,6 +81,10 @@ class Watch {
   const Options& options() const { return options_; }
   const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
+  /// The job ends: so shall its launcher.
+  static void end_launcher_after(std::chrono::milliseconds time) {
+    if (const auto launcher = launcher_process()) end_launcher(*launcher, time);
+  }
   /// Of this rank, up to now.
   Account account() { return {progress_.spent(), vital_signs_.look(pauses_.still_s())}; }
   bool lenient() const { return pauses_.lenient(); }

@@ -1,0 +1,70 @@
+#include "train/launcher.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+
+#include "ringtrain/train/stopwatch.hpp"
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+// What `run` returns is the process's exit code.
+pid_t started(const std::function<int()>& run) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) ::_exit(run());
+  return child;
+}
+
+int wait_status(pid_t process) {
+  int status = 0;
+  REQUIRE(::waitpid(process, &status, 0) == process);
+  return status;
+}
+
+void wait_for_all() {
+  while (::wait(nullptr) > 0) {
+  }
+}
+
+}  // namespace
+
+TEST_CASE("launcher: what ends by itself gets no signal") {
+  const pid_t launcher = started([] {
+    ::usleep(200'000);
+    return 7;
+  });
+  end_launcher(launcher, 60s);
+  const int status = wait_status(launcher);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 7));
+  Stopwatch watch;
+  wait_for_all();  // whoever waited for it ends with it
+  CHECK(watch.lap() < 30);
+}
+
+TEST_CASE("launcher: what does not end in time is killed") {
+  const pid_t launcher = started([=] {
+    ::sleep(100);
+    return 0;
+  });
+  Stopwatch watch;
+  end_launcher(launcher, 300ms);
+  const int status = wait_status(launcher);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGKILL);
+  CHECK(watch.lap() >= 0.29);
+  wait_for_all();
+}
+
+TEST_CASE("launcher: a process that is not there is nothing to end") {
+  const pid_t gone = started([] { return 0; });
+  wait_status(gone);
+  end_launcher(gone, 0s);
+  wait_for_all();
+}

@@ -66,7 +66,7 @@ if [ $what != full ]; then
   run release quick_tests -L '^(unit|quick)$'
 fi
 if [ $what != quick ]; then
-  run release all -LE '^(unit|quick)$'
+  run release all -LE '^(unit|quick|long)$'
   run asan unit_tests -L '^(unit|fuzz)$'
 fi
 part() { # COMMAND...: that has no results of CTest's
@@ -77,6 +77,7 @@ part() { # COMMAND...: that has no results of CTest's
 }
 if [ $what = all ]; then
   for preset in cpu tsan tidy; do run $preset unit_tests -L '^unit$'; done
+  run release all -L '^long$'
   part test/faults/mutants.sh all build/release
   for fuzz in image tfrecord records checkpoint; do
     part build/asan/test/fuzz/fuzz_$fuzz -max_total_time=300 -timeout=10 -rss_limit_mb=1024 build/asan/test/fuzz/$fuzz.{found,seeds}

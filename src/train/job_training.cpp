@@ -109,7 +109,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
   progress_.enter(Activity::output);
   RunLog::Expected expected;
-  if (links_) expected.step_s = links_->expected_step_s();
+  if (links_ && links_->expected()) expected.step_s = links_->expected()->step_s();
   expected.alone = efficiency_.alone();
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
   keep_speed();
@@ -161,11 +161,20 @@ void Job::expect_earlier_speed() {
   is_expected_ = true;
 }
 
-// What earlier runs reached is known better.
+// What earlier runs reached is known better. A rank that has a GPU or a host of its own should
+// compute as fast as one that is alone.
 void Job::expect_verdict() {
-  if (is_expected_ || !links_->expected_step_s()) return;
-  log_->expect({.step_s = *links_->expected_step_s(), .source = "the links' verdict expects"});
+  if (is_expected_ || !links_->expected()) return;
   is_expected_ = true;
+  const Forecast& step = *links_->expected();
+  const bool on_its_own = options().device == Device::cuda || session_.hosts() == session_.size();
+  if (const auto alone = efficiency_.alone(); alone && on_its_own) {
+    const double step_s = plan_.global_batch / (session_.size() * *alone) + step.exposed_s;
+    if (step_s < step.step_s())
+      return log_->expect(
+          {.step_s = step_s, .source = "one rank alone and the links' verdict promise"});
+  }
+  log_->expect({.step_s = step.step_s(), .source = "the links' verdict expects"});
 }
 
 // The fastest two minutes: other work beside a run is not what the next one should reach. A slower

@@ -48,6 +48,20 @@ KeptSpeed from_json(const json& object) {
   return speed;
 }
 
+// Each configuration and build has a file of its own: of those that are not used, the oldest go.
+void remove_oldest(const fs::path& folder, std::string_view kind) {
+  std::error_code gone;  // another job may remove them, too
+  std::vector<std::pair<fs::file_time_type, fs::path>> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (const std::string name = entry.path().filename();
+        name.starts_with(fmt::format("{}-", kind)) && name.ends_with(".json"))
+      files.emplace_back(entry.last_write_time(gone), entry.path());
+  if (files.size() <= KeptSpeeds::most_files) return;
+  const auto oldest_kept = files.end() - static_cast<std::ptrdiff_t>(KeptSpeeds::most_files);
+  std::ranges::nth_element(files, oldest_kept);
+  std::for_each(files.begin(), oldest_kept, [&](const auto& f) { fs::remove(f.second, gone); });
+}
+
 }  // namespace
 
 std::string speed_configuration(const Plan& plan, const std::string& device) {
@@ -85,7 +99,7 @@ std::string run_configuration(const Plan& plan, const std::string& device,
 }
 
 KeptSpeeds::KeptSpeeds(fs::path folder, std::string_view kind, std::string configuration)
-    : configuration_(std::move(configuration)) {
+    : kind_(kind), configuration_(std::move(configuration)) {
   if (!folder.empty())
     file_ = folder / fmt::format("{}-{}.json", kind, hex(hash_text(configuration_)));
 }
@@ -115,6 +129,7 @@ std::string KeptSpeeds::keep(const KeptSpeed& speed) const try {
                  {"measured", speed.measured}};
   fs::create_directories(file_.parent_path());
   replace(file_, all.dump(1));
+  remove_oldest(file_.parent_path(), kind_);
   return "";
 } catch (const std::exception& failure) {
   return failure.what();

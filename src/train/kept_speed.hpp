@@ -27,6 +27,8 @@ std::string run_configuration(const Plan& plan, const std::string& device,
 /// Speeds of earlier runs, kept in a folder, a file for each configuration.
 class KeptSpeeds {
  public:
+  /// More files of a kind are not kept: the oldest are removed.
+  static constexpr std::size_t most_files = 200;
   /// `folder` empty: none are kept or found. `kind`: the beginning of the files' names.
   KeptSpeeds(std::filesystem::path folder, std::string_view kind, std::string configuration);
 
@@ -37,7 +39,7 @@ class KeptSpeeds {
   const std::filesystem::path& file() const { return file_; }
 
  private:
-  std::string configuration_;
+  std::string kind_, configuration_;
   std::filesystem::path file_;
 };
 

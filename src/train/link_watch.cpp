@@ -71,7 +71,7 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
 }
 
 void LinkWatch::see(const StepReport& report, double wall_s) {
-  if (expected_step_s_ || seen_++ < warm_up) return;
+  if (expected_ || seen_++ < warm_up) return;
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
   compute_s_.push_back(wall_s - report.seconds.exposed);
@@ -82,7 +82,7 @@ void LinkWatch::see(const StepReport& report, double wall_s) {
 }
 
 void LinkWatch::look(const Position& next) {
-  if (expected_step_s_ || next.step != due_) return;
+  if (expected_ || next.step != due_) return;
   if (!enough()) {
     due_ = start_ + 2 * (due_ - start_);
     return;
@@ -97,7 +97,7 @@ void LinkWatch::look(const Position& next) {
                                .compressed = share_compressed(),
                                .target = o.require_efficiency.value_or(usual_target)});
   if (const RingChoice* const ring = site_.ring()) verdict.ring = *ring;
-  expected_step_s_ = verdict.step.step_s();
+  expected_ = verdict.step;
   for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
   output_.links(verdict);
 }

@@ -23,8 +23,8 @@ class LinkWatch {
   /// Between steps, `next` behind all that were begun: gives the verdict when it is time. All ranks
   /// call it with the same steps. Collective.
   void look(const Position& next);
-  /// Seconds that a step was expected to take, once that was told.
-  std::optional<double> expected_step_s() const { return expected_step_s_; }
+  /// What a step was expected to take, once that was told.
+  const std::optional<Forecast>& expected() const { return expected_; }
 
  private:
   static constexpr int warm_up = 2;                 // steps that do not count
@@ -52,7 +52,7 @@ class LinkWatch {
   double seen_s_ = 0;                         // of the steps that count
   std::vector<double> compute_s_, update_s_;  // of each measured step
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
-  std::optional<double> expected_step_s_;
+  std::optional<Forecast> expected_;
 };
 
 }  // namespace ringtrain

@@ -43,7 +43,7 @@ double SuddenSlowdown::limit_s() const {
   return std::max(tolerated * spread.median, spread.median + noise * spread.deviation);
 }
 
-SuddenSlowdown::Change SuddenSlowdown::add(const PaceWindow& window) {
+PaceChange SuddenSlowdown::add(const PaceWindow& window) {
   if (slow_) slow_for_s_ += window.seconds;
   undecided_.push_back(window);
   if (undecided_.size() > most_undecided) {
@@ -60,29 +60,29 @@ void SuddenSlowdown::accept(double step_s) {
   undecided_.clear();
 }
 
-SuddenSlowdown::Change SuddenSlowdown::judge_normal() {
+PaceChange SuddenSlowdown::judge_normal() {
   const double limit = limit_s();
   if (reference_.size() < least_reference || undecided_.back().step_s() <= limit)
-    return std::exchange(was_normal_, true) ? Change::normal : Change::none;
+    return std::exchange(was_normal_, true) ? PaceChange::normal : PaceChange::none;
   was_normal_ = false;
-  if (!slower_than(limit)) return Change::none;
+  if (!slower_than(limit)) return PaceChange::none;
   slow_ = true;
   reported_s_ = recent_s();
   slow_for_s_ = last_.seconds;
-  return Change::slower;
+  return PaceChange::slower;
 }
 
 // Back means nearer to the reference than to the limit.
-SuddenSlowdown::Change SuddenSlowdown::judge_slow() {
+PaceChange SuddenSlowdown::judge_slow() {
   if (back_within((reference_s() + limit_s()) / 2)) {
     slow_ = false;
     slow_for_s_ -= last_.seconds;
     undecided_.clear();
-    return Change::recovered;
+    return PaceChange::recovered;
   }
-  if (!slower_than(tolerated * reported_s_)) return Change::none;
+  if (!slower_than(tolerated * reported_s_)) return PaceChange::none;
   reported_s_ = recent_s();
-  return Change::slower;
+  return PaceChange::slower;
 }
 
 // On the whole, in most windows, and from the first of them on.
@@ -120,16 +120,18 @@ constexpr int gradual_steps = 30;  // so that what comes suddenly is reported as
 constexpr std::size_t gradual_windows = 6;
 // Half a minute's median differs by chance from that of other minutes. With this allowance a
 // slow-down is reported when it reaches a quarter, not some time afterwards.
-constexpr double allowance = 1.04;
-constexpr double block_noise = 8;  // deviations of blocks from those beside them that are none
+constexpr double allowance = 1.03;
+constexpr double block_noise = 4.5;  // deviations of blocks from those beside them that are none
 constexpr std::size_t least_differences = 3;
 constexpr double block_s = 30, began_to_fall = 1.1;
 constexpr std::size_t block_windows = 10, stretch_blocks = 4, least_settled = 12;
+constexpr std::size_t long_blocks = 20;
+constexpr double most_chance = 1.06;
 constexpr double stable = 1.15, no_trend = 1.05;  // what settled blocks differ by
 
 }  // namespace
 
-GradualSlowdown::Change GradualSlowdown::add(const PaceWindow& window, bool judge) {
+PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
   falling_for_s_ += window.seconds;
   since_settling_s_ += window.seconds;
   unjudged_s_ = judge ? 0 : unjudged_s_ + window.seconds;
@@ -139,34 +141,40 @@ GradualSlowdown::Change GradualSlowdown::add(const PaceWindow& window, bool judg
   look_back();
   const bool ended_block = add_to_block(window, judge);
   if (!judge)  // what came suddenly may come to stay, too
-    return ended_block && has_settled() ? settle() : Change::none;
+    return ended_block && has_settled() ? settle() : PaceChange::none;
   if (slow_) return judge_slow(ended_block);
-  if (ended_block && is_back_from_settling()) return Change::recovered;
-  if (best_s_ == 0 || !slower_than(limit_s())) return Change::none;
+  if (ended_block && is_back_from_settling()) return PaceChange::recovered;
+  if (best_s_ == 0 || !slower_than(limit_s())) return PaceChange::none;
   slow_ = true;
-  reference_s_ = best_s_;
+  reference_s_ = pace_s();
   reported_s_ = recent_s_;
   slow_for_s_ = gradual_s;
-  return Change::slower;
+  return PaceChange::slower;
 }
 
 double GradualSlowdown::limit_s() const {
-  return std::max(tolerated / allowance, 1 + block_noise * deviation_) * best_s_;
+  return std::max(tolerated / allowance, 1 + block_noise * deviation_) * pace_s();
 }
 
-GradualSlowdown::Change GradualSlowdown::judge_slow(bool ended_block) {
-  if (recent_s_ == 0) return Change::none;
+// The fastest of many stretches is so by chance, too. Less so a long one, but that may hold a part
+// of the slow-down.
+double GradualSlowdown::pace_s() const {
+  return std::max(best_s_, std::min(long_best_s_, most_chance * best_s_));
+}
+
+PaceChange GradualSlowdown::judge_slow(bool ended_block) {
+  if (recent_s_ == 0) return PaceChange::none;
   if (recent_s_ <= (1 + tolerated) / 2 * reference_s_) {
     slow_ = false;
     slow_for_s_ -= gradual_s;
-    return Change::recovered;
+    return PaceChange::recovered;
   }
   if (tolerated * recent_s_ < reported_s_) reported_s_ = recent_s_;  // it has become better since
   if (slower_than(tolerated * reported_s_)) {
     reported_s_ = recent_s_;
-    return Change::slower;
+    return PaceChange::slower;
   }
-  return ended_block && has_settled() ? settle() : Change::none;
+  return ended_block && has_settled() ? settle() : PaceChange::none;
 }
 
 // The windows of the last half minute and 30 steps stay, and their median is the recent pace.
@@ -223,15 +231,22 @@ void GradualSlowdown::end_block() {
   }
   deviation_ = block_deviation();
   if (blocks_.size() >= stretch_blocks) {
-    const auto stretch_begin = blocks_.end() - static_cast<std::ptrdiff_t>(stretch_blocks);
-    const bool judged = std::all_of(stretch_begin, blocks_.end(), [](auto& b) { return b.judged; });
     if (const double step_s = stretch(stretch_blocks);
-        judged && (best_s_ == 0 || step_s < best_s_)) {
+        all_judged(stretch_blocks) && (best_s_ == 0 || step_s < best_s_)) {
       best_s_ = step_s;
       ++bests_;
     }
   }
-  if (blocks_.back().median_s <= began_to_fall * best_s_) falling_for_s_ = 0;
+  if (blocks_.size() >= long_blocks && all_judged(long_blocks)) {
+    const double step_s = stretch(long_blocks);
+    if (long_best_s_ == 0 || step_s < long_best_s_) long_best_s_ = step_s;
+  }
+  if (blocks_.back().median_s <= began_to_fall * pace_s()) falling_for_s_ = 0;
+}
+
+bool GradualSlowdown::all_judged(std::size_t last) const {
+  return std::all_of(blocks_.end() - static_cast<std::ptrdiff_t>(last), blocks_.end(),
+                     [](const Block& b) { return b.judged; });
 }
 
 double GradualSlowdown::stretch_seconds() const {
@@ -271,14 +286,15 @@ bool GradualSlowdown::has_settled() const {
          stretch(quarter) <= no_trend * stretch(quarter, blocks - quarter);
 }
 
-GradualSlowdown::Change GradualSlowdown::settle() {
+PaceChange GradualSlowdown::settle() {
   if (!before_settling_s_) since_settling_s_ = slow_for_s_;
-  reference_s_ = best_s_;
-  before_settling_s_ = std::min(best_s_, before_settling_s_.value_or(best_s_));
+  reference_s_ = pace_s();
+  before_settling_s_ = std::min(pace_s(), before_settling_s_.value_or(pace_s()));
   recent_s_ = best_s_ = stretch(blocks_.size());
+  long_best_s_ = 0;
   slow_ = false;
   unjudged_s_ = 0;
-  return Change::settled;
+  return PaceChange::settled;
 }
 
 bool GradualSlowdown::is_back_from_settling() {
@@ -290,9 +306,127 @@ bool GradualSlowdown::is_back_from_settling() {
   return true;
 }
 
+// --- stalls ---
+
+namespace {
+
+constexpr double stalls_s = 120;
+constexpr int stalls_steps = 40, least_stalls = 3;
+constexpr double stall = 2, least_stall_s = 1.5;  // times the median window, and late
+
+}  // namespace
+
+PaceChange RepeatedStalls::add(const PaceWindow& window, bool judge) {
+  if (slow_) slow_for_s_ += window.seconds;
+  if (!judge) {
+    last_.clear();
+    sum_ = {};
+    return PaceChange::none;
+  }
+  last_.push_back(window);
+  sum_.seconds += window.seconds;
+  sum_.steps += window.steps;
+  const auto is_enough = [](double seconds, int steps) {
+    return seconds >= stalls_s && steps >= stalls_steps;
+  };
+  while (is_enough(sum_.seconds - last_.front().seconds, sum_.steps - last_.front().steps)) {
+    sum_.seconds -= last_.front().seconds;
+    sum_.steps -= last_.front().steps;
+    last_.pop_front();
+  }
+  if (!is_enough(sum_.seconds, sum_.steps)) return PaceChange::none;
+  if (best_s_ == 0 || recent_s() < best_s_) best_s_ = recent_s();
+  if (slow_) {
+    if (recent_s() > (1 + tolerated) / 2 * best_s_) return PaceChange::none;
+    slow_ = false;
+    return PaceChange::recovered;
+  }
+  if (recent_s() <= tolerated * best_s_) return PaceChange::none;
+  count_stalls();
+  // Without the stalls, it is as fast as before.
+  if (stalls_ < least_stalls || sum_.seconds - lost_s_ > tolerated * best_s_ * sum_.steps)
+    return PaceChange::none;
+  slow_ = true;
+  slow_for_s_ = sum_.seconds;
+  return PaceChange::slower;
+}
+
+void RepeatedStalls::count_stalls() {
+  std::vector<double> paces;
+  for (const PaceWindow& w : last_) paces.push_back(w.step_s());
+  const double usual_s = upper_median(std::move(paces));
+  stalls_ = 0;
+  lost_s_ = 0;
+  bool stalled = false;
+  for (const PaceWindow& w : last_) {
+    const double late_s = w.seconds - w.steps * usual_s;
+    const bool was_stalled =
+        std::exchange(stalled, w.step_s() > stall * usual_s && late_s > least_stall_s);
+    if (!stalled) continue;
+    stalls_ += !was_stalled;
+    lost_s_ += late_s;
+  }
+}
+
+// --- those that come and go ---
+
+namespace {
+
+constexpr std::size_t most_alone = 3;
+constexpr double alone_within_s = 900, gone_s = 600;
+constexpr double stays_s = 300;  // what lasts for so long does not just come and go
+
+}  // namespace
+
+PaceChange Recurrence::filter(PaceChange change, double recent_s, double seconds) {
+  now_s_ += seconds;
+  if (slow_ && !episodes_.empty()) episodes_.back().slow_s += seconds;
+  if (change == PaceChange::slower && !slow_) episodes_.push_back({now_s_});
+  if (change == PaceChange::slower || change == PaceChange::recovered) {
+    slow_ = change == PaceChange::slower;
+    changed_s_ = now_s_;
+  }
+  if (recurring_) return filter_recurring(change, recent_s);
+  while (!episodes_.empty() && episodes_.front().begin_s < now_s_ - alone_within_s)
+    episodes_.pop_front();
+  recurring_ = change == PaceChange::slower && episodes_.size() >= most_alone;
+  worst_s_ = recent_s;
+  times_ = recurring_ ? all() : Times();
+  return change;
+}
+
+PaceChange Recurrence::filter_recurring(PaceChange change, double recent_s) {
+  times_ = {};
+  const double since_change_s = now_s_ - changed_s_;
+  if (change == PaceChange::slower && recent_s > tolerated * worst_s_) {
+    worst_s_ = recent_s;
+    times_ = all();
+    return change;
+  }
+  if (change == PaceChange::recovered && std::exchange(stays_, false)) return change;
+  if (slow_ && !stays_ && since_change_s >= stays_s) {
+    stays_ = true;
+    return PaceChange::slower;
+  }
+  if (!slow_ && since_change_s >= gone_s) {
+    times_ = all();
+    recurring_ = false;
+    episodes_.clear();
+    return PaceChange::recovered;
+  }
+  return change == PaceChange::normal ? change : PaceChange::none;
+}
+
+Recurrence::Times Recurrence::all() const {
+  Times all{.count = static_cast<int>(episodes_.size()),
+            .since_s = now_s_ - episodes_.front().begin_s};
+  for (const Episode& episode : episodes_) all.slow_s += episode.slow_s;
+  return all;
+}
+
 // --- all of it ---
 
-SlowdownDetector::Change SlowdownDetector::step(double seconds, bool excused) {
+PaceChange SlowdownDetector::step(double seconds, bool excused) {
   if (warm_up_ > 0) {
     --warm_up_;
     return Change::none;
@@ -313,47 +447,62 @@ bool SlowdownDetector::is_excused(double seconds, bool excused) {
   return excused && excused_s_ < most_excused_s;
 }
 
-SlowdownDetector::Change SlowdownDetector::judge(const PaceWindow& window) {
+// All of them see each window; one change is reported.
+PaceChange SlowdownDetector::judge(const PaceWindow& window) {
   const bool was_slow = sudden_.slow();
-  const auto sudden = sudden_.add(window);
-  const auto gradual = gradual_.add(window, !was_slow && !sudden_.slow());
-  const auto of_sudden = [&](Change change) {
-    return report(Reference::recent, change, sudden_.reference_s(), sudden_.recent_s(),
-                  sudden_.slow_for_s());
+  const Change sudden = judge_sudden(window);
+  const bool is_sudden = was_slow || sudden_.slow();
+  const Change gradual = judge_gradual(window, !is_sudden);
+  const Change stalls = judge_stalls(window, !is_sudden && !gradual_.slow());
+  const auto is_news = [](Change change) {
+    return change != Change::none && change != Change::normal;
   };
-  const auto of_gradual = [&](Change change) {
-    return report(Reference::best, change, gradual_.reference_s(), gradual_.recent_s(),
-                  gradual_.slow_for_s());
+  const auto reported = [&](Reference reference, Change change, const auto& of,
+                            const Recurrence& ones) {
+    // That it no longer comes and goes is found some time after it did.
+    const bool gone = change == Change::recovered && ones.times().count > 0;
+    return report(reference, change, of.reference_s(), gone ? sudden_.reference_s() : of.recent_s(),
+                  of.slow_for_s(), ones.times());
   };
-  if (sudden == SuddenSlowdown::Change::slower) return of_sudden(Change::slower);
-  if (sudden == SuddenSlowdown::Change::recovered) return of_sudden(Change::recovered);
-  switch (gradual) {
-    case GradualSlowdown::Change::slower:
-      return of_gradual(Change::slower);
-    case GradualSlowdown::Change::recovered:
-      return of_gradual(Change::recovered);
-    case GradualSlowdown::Change::settled:
-      sudden_.accept(gradual_.recent_s());
-      return of_gradual(Change::settled);
-    case GradualSlowdown::Change::none:
-      break;
-  }
+  if (is_news(sudden)) return reported(Reference::recent, sudden, sudden_, sudden_ones_);
+  if (is_news(gradual)) return reported(Reference::best, gradual, gradual_, gradual_ones_);
+  if (is_news(stalls)) return reported(Reference::stalls, stalls, stalls_, stalling_ones_);
   if (const Change change = judge_expected(); change != Change::none) return change;
-  return sudden == SuddenSlowdown::Change::normal ? Change::normal : Change::none;
+  return sudden;
 }
 
-SlowdownDetector::Change SlowdownDetector::report(Reference reference, Change change,
-                                                  double reference_s, double recent_s,
-                                                  double slow_for_s) {
+PaceChange SlowdownDetector::judge_sudden(const PaceWindow& window) {
+  return sudden_ones_.filter(sudden_.add(window), sudden_.recent_s(), window.seconds);
+}
+
+PaceChange SlowdownDetector::judge_gradual(const PaceWindow& window, bool judge) {
+  const PaceChange change = gradual_.add(window, judge);
+  if (change != PaceChange::settled)
+    return gradual_ones_.filter(change, gradual_.recent_s(), window.seconds);
+  sudden_.accept(gradual_.recent_s());
+  stalls_ = {};
+  sudden_ones_ = gradual_ones_ = stalling_ones_ = {};
+  return change;
+}
+
+PaceChange SlowdownDetector::judge_stalls(const PaceWindow& window, bool judge) {
+  const PaceChange change = stalls_.add(window, judge);
+  return stalling_ones_.filter(change, stalls_.recent_s(), window.seconds);
+}
+
+PaceChange SlowdownDetector::report(Reference reference, Change change, double reference_s,
+                                    double recent_s, double slow_for_s,
+                                    const Recurrence::Times& times) {
   reference_ = reference;
   reference_s_ = reference_s;
   recent_s_ = recent_s;
   slow_for_s_ = slow_for_s;
+  times_ = times;
   return change;
 }
 
 // Once, of the first two minutes that can be judged; and when the run becomes as fast after all.
-SlowdownDetector::Change SlowdownDetector::judge_expected() {
+PaceChange SlowdownDetector::judge_expected() {
   const double best_s = gradual_.best_s();
   if (!expected_s_ || best_s == 0) return Change::none;
   const auto reported = [&](Change change) {

@@ -13,17 +13,19 @@ struct PaceWindow {
   double step_s() const { return seconds / steps; }
 };
 
+enum class PaceChange {
+  none,
+  normal,     ///< the last windows were like those before
+  slower,     ///< steps have become slow, or a quarter slower than was reported
+  recovered,  ///< they are like the reference again
+  settled,    ///< they have been slow for an hour: that is the reference from now on
+};
+
 /// Detects that steps suddenly take longer than in the last two minutes, and when they no longer
 /// do.
 class SuddenSlowdown {
  public:
-  enum class Change {
-    none,
-    normal,     ///< the last windows were as before
-    slower,     ///< steps have become slow, or a quarter slower than was reported
-    recovered,  ///< they are as before
-  };
-  Change add(const PaceWindow& window);
+  PaceChange add(const PaceWindow& window);
   /// What was slow is the reference from now on.
   void accept(double step_s);
 
@@ -34,8 +36,8 @@ class SuddenSlowdown {
   double slow_for_s() const { return slow_for_s_; }
 
  private:
-  Change judge_normal();
-  Change judge_slow();
+  PaceChange judge_normal();
+  PaceChange judge_slow();
   bool slower_than(double limit_s);
   bool back_within(double limit_s);
   double limit_s() const;
@@ -54,10 +56,10 @@ class SuddenSlowdown {
 /// came, and when they no longer do. Windows make blocks of half a minute.
 class GradualSlowdown {
  public:
-  enum class Change { none, slower, recovered, settled };
   /// `judge`: false while something else explains that steps are slow; time passes all the same.
-  Change add(const PaceWindow& window, bool judge);
+  PaceChange add(const PaceWindow& window, bool judge);
 
+  bool slow() const { return slow_; }
   /// Seconds a step in the fastest stretch: the median of four blocks. 0 before there are four.
   double best_s() const { return best_s_; }
   /// How many stretches were the fastest of their time. It grows when one has just ended.
@@ -81,10 +83,13 @@ class GradualSlowdown {
   void look_back();
   bool slower_than(double limit_s) const;
   bool has_settled() const;
-  Change settle();
-  Change judge_slow(bool ended_block);
+  PaceChange settle();
+  PaceChange judge_slow(bool ended_block);
   bool is_back_from_settling();
   double limit_s() const;
+  /// What a step took in the best time: the reference.
+  double pace_s() const;
+  bool all_judged(std::size_t last) const;
   /// The median of so many blocks, `before` the last ones.
   double stretch(std::size_t blocks, std::size_t before = 0) const;
   double block_deviation() const;
@@ -96,15 +101,70 @@ class GradualSlowdown {
   std::deque<Block> blocks_;  // of the last hour
   double blocks_s_ = 0, deviation_ = 0;
   int bests_ = 0;
-  double best_s_ = 0;
+  double best_s_ = 0, long_best_s_ = 0;      // of four blocks, and of twenty; 0: there are too few
   std::optional<double> before_settling_s_;  // the best that was given up
   bool slow_ = false;
   double reference_s_ = 0, recent_s_ = 0, reported_s_ = 0;
   double slow_for_s_ = 0, unjudged_s_ = 0, falling_for_s_ = 0, since_settling_s_ = 0;
 };
 
-/// Detects when training has become slower: suddenly, little by little, or from its start. Each is
-/// reported by itself. Thread: one.
+/// Detects that stalls come again and again: the last two minutes are slower than the fastest two
+/// of the run, but most of their steps are not.
+class RepeatedStalls {
+ public:
+  /// `judge`: false while something else explains that steps are slow.
+  PaceChange add(const PaceWindow& window, bool judge);
+
+  /// Seconds a step: the least mean of two minutes, and the mean of the last two.
+  double reference_s() const { return best_s_; }
+  double recent_s() const { return sum_.step_s(); }
+  double slow_for_s() const { return slow_for_s_; }
+  /// How many there were in the last two minutes, and the seconds that they lost.
+  int stalls() const { return stalls_; }
+  double lost_s() const { return lost_s_; }
+
+ private:
+  void count_stalls();
+
+  std::deque<PaceWindow> last_;
+  PaceWindow sum_;  // of them
+  double best_s_ = 0, lost_s_ = 0, slow_for_s_ = 0;
+  int stalls_ = 0;
+  bool slow_ = false;
+};
+
+/// Makes one slow-down of those that come and go: the third within a quarter of an hour is the last
+/// that is reported by itself, until there was none for ten minutes.
+class Recurrence {
+ public:
+  /// `seconds` have passed since the last call, and then there was `change`; `recent_s` is what a
+  /// step takes now. Returns what is to be reported of it.
+  PaceChange filter(PaceChange change, double recent_s, double seconds);
+
+  struct Times {
+    int count = 0;       ///< that it came; 0: each was reported by itself
+    double since_s = 0;  ///< the first of them began
+    double slow_s = 0;   ///< they lasted, together
+  };
+  /// Of what the last change that was to be reported is about.
+  const Times& times() const { return times_; }
+
+ private:
+  struct Episode {
+    double begin_s = 0, slow_s = 0;
+  };
+  PaceChange filter_recurring(PaceChange change, double recent_s);
+  Times all() const;
+
+  std::deque<Episode> episodes_;  // of the last quarter of an hour or, when they recur, all
+  double now_s_ = 0, changed_s_ = 0, worst_s_ = 0;
+  bool slow_ = false, recurring_ = false;
+  bool stays_ = false;  // which was reported
+  Times times_;
+};
+
+/// Detects when training has become slower: suddenly, little by little, by stalls, or from its
+/// start. Each is reported by itself. Thread: one.
 class SlowdownDetector {
  public:
   /// A step that takes this many times the reference is slow: a fifth fewer examples a second.
@@ -115,17 +175,12 @@ class SlowdownDetector {
   /// A slower pace that was stable for so long becomes the reference.
   static constexpr double settled_s = 3600;
 
-  enum class Change {
-    none,
-    normal,     ///< the last windows were like those before
-    slower,     ///< steps have become slow, or a quarter slower than was reported
-    recovered,  ///< they are like the reference again
-    settled,    ///< they have been slow for an hour: that is the reference from now on
-  };
+  using Change = PaceChange;
   /// What the last change is a comparison with.
   enum class Reference {
     recent,    ///< the median of the last two minutes
     best,      ///< the fastest two minutes of the run
+    stalls,    ///< the same, by the mean step: most steps are as before
     expected,  ///< what expect() was told
   };
 
@@ -141,13 +196,19 @@ class SlowdownDetector {
   /// For how long steps have been slow or, once they have recovered, had been.
   double slow_for_s() const { return slow_for_s_; }
   const GradualSlowdown& gradual() const { return gradual_; }
+  const RepeatedStalls& stalls() const { return stalls_; }
+  /// How often what the last change is about came and went, if it did.
+  const Recurrence::Times& times() const { return times_; }
 
  private:
   bool is_excused(double seconds, bool excused);
   Change judge(const PaceWindow& window);
-  Change report(Reference reference, Change change, double reference_s, double recent_s,
-                double slow_for_s);
+  Change judge_sudden(const PaceWindow& window);
+  Change judge_gradual(const PaceWindow& window, bool judge);
+  Change judge_stalls(const PaceWindow& window, bool judge);
   Change judge_expected();
+  Change report(Reference reference, Change change, double reference_s, double recent_s,
+                double slow_for_s, const Recurrence::Times& times = {});
 
   int warm_up_ = 10;  // steps that are still left out
   PaceWindow open_;
@@ -155,6 +216,9 @@ class SlowdownDetector {
   double excused_s_ = 0, judged_s_ = 0;
   SuddenSlowdown sudden_;
   GradualSlowdown gradual_;
+  RepeatedStalls stalls_;
+  Recurrence sudden_ones_, gradual_ones_, stalling_ones_;
+  Recurrence::Times times_;
   std::optional<double> expected_s_;
   bool slower_than_expected_ = false, expected_judged_ = false;
   Reference reference_ = Reference::recent;

@@ -16,7 +16,8 @@ namespace ringtrain {
 namespace {
 
 constexpr std::size_t most_moved = 3, most_ranks = 4;  // that are named
-constexpr double snapshot_s = 5, snapshots_s = 180;
+constexpr double snapshot_s = 5, snapshots_s = 180, moment_s = 60;
+constexpr std::size_t most_moments = 10'000;
 constexpr double gradual_since_s = 15;  // what a gradual slow-down's cause is looked for in
 
 /// What one rank told of itself at both ends of the two stretches.
@@ -141,13 +142,21 @@ struct MovedOn {
   std::vector<Moved> moved;
 };
 
+template <Vital vital>
+bool is_of(const Moved& moved) {
+  return moved.vital == vital;
+}
+
 MovedOn most_moved_on(const Ranks& ranks, bool waiting) {
   MovedOn most;
   for (const RankSpans& r : ranks) {
     std::vector<Moved> moved = worse(r.before, r.since);
     // Who waits for others sends less, too: that tells something of the network alone.
+    // Memory that a process takes slows nothing down, unless its host has to page.
+    const bool pages = std::ranges::any_of(moved, is_of<Vital::major_faults>);
     std::erase_if(moved, [=](const Moved& one) {
-      return one.vital == Vital::sending || (!waiting && one.vital == Vital::network);
+      return one.vital == Vital::sending || (!waiting && one.vital == Vital::network) ||
+             (!pages && one.vital == Vital::resident);
     });
     if (moved.size() > most.moved.size()) most = {r.rank, std::move(moved)};
   }
@@ -246,8 +255,7 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
     case SlowdownDetector::Change::recovered:
       if (normal_windows_ > 0) before_ = recent_;
       normal_windows_ = 0;  // what ranks tell next is normal again
-      return {"slow_down_over", fmt::format("{:.1f} examples/s again, after {}", rate,
-                                            duration_words(detector_.slow_for_s()))};
+      return {"slow_down_over", over(examples)};
     case SlowdownDetector::Change::settled:
       normal_windows_ = 0;
       before_ = {};
@@ -262,8 +270,19 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
   return {};
 }
 
+std::string SlowdownReporter::over(double examples) const {
+  const std::string rate = fmt::format("{:.1f} examples/s again", examples / detector_.recent_s());
+  if (const Recurrence::Times& times = detector_.times(); times.count > 0)
+    return fmt::format("{}; since {}, it was slower {} times, {} in all", rate,
+                       clock_time(ago(times.since_s)), times.count, duration_words(times.slow_s));
+  return fmt::format("{}, after {}", rate, duration_words(detector_.slow_for_s()));
+}
+
 void SlowdownReporter::keep_snapshot() {
-  snapshots_.push_back({seconds_, now_(), ask_()});
+  const Moment now{seconds_, now_()};
+  snapshots_.push_back({now, ask_()});
+  if (moments_.empty() || seconds_ >= moments_.back().seconds + moment_s) moments_.push_back(now);
+  if (moments_.size() > most_moments) moments_.pop_front();
   const double needed_s = std::max(snapshots_s, 2 * detector_.gradual().stretch_seconds());
   while (snapshots_.size() > 3 && snapshots_[1].seconds < seconds_ - needed_s)
     snapshots_.pop_front();
@@ -287,9 +306,15 @@ void SlowdownReporter::remember_normal() {
 
 SlowdownReporter::Report SlowdownReporter::slower(double examples, bool saving) {
   const double rate = examples / detector_.recent_s();
-  return {"slow_down", fmt::format("{:.1f} examples/s for {}, {}{}; {}", rate,
-                                   duration_words(detector_.slow_for_s()), compared_with(examples),
-                                   saving ? "; a save is in flight" : "", why())};
+  std::string text = fmt::format("{:.1f} examples/s for {}, {}{}; {}", rate,
+                                 duration_words(detector_.slow_for_s()), compared_with(examples),
+                                 saving ? "; a save is in flight" : "", why());
+  if (const Recurrence::Times& times = detector_.times(); times.count > 0)
+    text += fmt::format(
+        "; it comes and goes, {} times since {}: until there was none for 10 min, only what is a "
+        "quarter worse, or lasts for 5 min, is reported",
+        times.count, clock_time(ago(times.since_s)));
+  return {"slow_down", std::move(text)};
 }
 
 std::string SlowdownReporter::compared_with(double examples) const {
@@ -300,6 +325,10 @@ std::string SlowdownReporter::compared_with(double examples) const {
       return fmt::format("{} than the usual {:.1f}", less, reference);
     case SlowdownDetector::Reference::expected:
       return fmt::format("{} than the {:.1f} that {}", less, reference, expected_.source);
+    case SlowdownDetector::Reference::stalls:
+      return fmt::format("{} than the best {:.1f}; {} stalls took {} of that, other steps are fast",
+                         less, reference, detector_.stalls().stalls(),
+                         duration_words(detector_.stalls().lost_s()));
     case SlowdownDetector::Reference::best:
       break;
   }
@@ -322,6 +351,10 @@ std::string SlowdownReporter::why() const {
     case SlowdownDetector::Reference::best:
       return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},
                                       {snapshot(gradual_since_s).accounts, ask_()}, hosts_)
+                   : explain_slowdown({}, {}, hosts_);
+    case SlowdownDetector::Reference::stalls:
+      return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},
+                                      {snapshot(detector_.slow_for_s()).accounts, ask_()}, hosts_)
                    : explain_slowdown({}, {}, hosts_);
     case SlowdownDetector::Reference::expected:
       break;
@@ -372,8 +405,16 @@ std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
 }
 
 SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const {
-  return now_() -
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const auto duration = [](double s) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  };
+  const double then = seconds_ - seconds;
+  auto last = moments_.rbegin();  // before it
+  while (last != moments_.rend() && last->seconds > then) ++last;
+  if (last == moments_.rend()) return moments_.empty() ? now_() : moments_.front().time;
+  // Between two of them something else than steps may have taken time.
+  const auto end = last == moments_.rbegin() ? now_() : std::prev(last)->time;
+  return std::min(end, last->time + duration(then - last->seconds));
 }
 
 std::string SlowdownReporter::clock_time(Clock::time_point time) const {

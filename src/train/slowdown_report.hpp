@@ -65,9 +65,11 @@ class SlowdownReporter {
   bool has_settled() const { return has_settled_; }
 
  private:
-  struct Snapshot {
+  struct Moment {
     double seconds = 0;  ///< of all steps before it
     Clock::time_point time;
+  };
+  struct Snapshot : Moment {
     std::vector<Account> accounts;
   };
   struct Stretch {
@@ -82,7 +84,9 @@ class SlowdownReporter {
   std::string compared_with(double examples) const;
   std::string why() const;
   std::string why_slower_than_expected() const;
+  std::string over(double examples) const;
   std::string clock_time(Clock::time_point time) const;
+  /// When training was so many seconds of steps before now.
   Clock::time_point ago(double seconds) const;
 
   const std::vector<std::string> hosts_;
@@ -92,6 +96,7 @@ class SlowdownReporter {
   Expectation expected_;
   double seconds_ = 0;              // of all steps so far
   std::deque<Snapshot> snapshots_;  // of some minutes, every few seconds
+  std::deque<Moment> moments_;      // of some days, every minute
   std::optional<Stretch> best_;     // the fastest two minutes
   int bests_ = 0;
   AccountsSpan recent_, before_;      // up to the last normal window; to the last slow-down

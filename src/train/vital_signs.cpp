@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <string>
 
@@ -39,6 +40,8 @@ class Text {
     if (bytes > 0) text_ = {bytes_.data(), static_cast<std::size_t>(bytes)};
   }
   operator std::string_view() const { return text_; }
+  /// `value`, or not a number where nothing could be read.
+  double or_unknown(double value) const { return text_.empty() ? std::nan("") : value; }
 
  private:
   std::array<char, 16384> bytes_;
@@ -72,16 +75,17 @@ const Vitals& VitalSigns::look(double still_s) {
 }
 
 void VitalSigns::look_at_host(double seconds) {
-  const HostTimes times = host_times(Text(stat_), double(::sysconf(_SC_CLK_TCK)));
-  const InterfaceTotals interfaces = interface_totals(Text(interfaces_));
-  vitals_[Vital::stolen] = times.stolen;
-  vitals_[Vital::others] = times.busy;  // look_at_process() takes off what is its own
-  vitals_[Vital::disk_waits] = times.disk_waits;
+  const Text stat(stat_), network(interfaces_), protocols(protocols_);
+  const HostTimes times = host_times(stat, double(::sysconf(_SC_CLK_TCK)));
+  const InterfaceTotals interfaces = interface_totals(network);
+  vitals_[Vital::stolen] = stat.or_unknown(times.stolen);
+  vitals_[Vital::others] = stat.or_unknown(times.busy);  // look_at_process() takes off its own
+  vitals_[Vital::disk_waits] = stat.or_unknown(times.disk_waits);
   vitals_[Vital::runnable] += seconds * runnable_tasks(Text(load_));
-  vitals_[Vital::network] = interfaces.bytes;
-  vitals_[Vital::network_lost] = interfaces.lost;
+  vitals_[Vital::network] = network.or_unknown(interfaces.bytes);
+  vitals_[Vital::network_lost] = network.or_unknown(interfaces.lost);
   vitals_[Vital::allowance] = drivers_.allowance_exceeded();
-  vitals_[Vital::retransmitted] = retransmitted_segments(Text(protocols_));
+  vitals_[Vital::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
 }
 
 void VitalSigns::look_at_process(double seconds) {
@@ -92,7 +96,8 @@ void VitalSigns::look_at_process(double seconds) {
   vitals_[Vital::major_faults] = double(usage.ru_majflt);
   vitals_[Vital::resident] +=
       seconds * resident_pages(Text(memory_)) * double(::sysconf(_SC_PAGESIZE));
-  vitals_[Vital::throttled] = throttled_s(Text(quota_));
+  const Text quota(quota_);
+  vitals_[Vital::throttled] = quota.or_unknown(throttled_s(quota));
   const Connections connections = look_at_connections();
   vitals_[Vital::round_trip] += seconds * connections.slowest_round_trip_s;
   vitals_[Vital::sending] = connections.sending_s;

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 namespace ringtrain {
 namespace {
 
@@ -43,7 +45,7 @@ constexpr std::array<Kind, vital_count> kinds = {{
      "look at its disks (iostat -x 1)"},
     {"pages read back from disk", "a second", 1, 10, "paging",
      "the host lacks memory (free -m): use fewer ranks or --data-threads there"},
-    {"memory", "MB", 1e-6, 200, "memory", "see what takes its memory (free -m)"},
+    {"memory", "MB", 1e-6, 200, "", "see what takes its memory (free -m)"},
     {"network", "MB/s", 1e-6, 1, "", full_link, On::network, true},
     {"packets lost at interfaces", "a second", 1, 1, "lost packets", bad_link, On::network},
     {"TCP segments sent again", "a second", 1, 5, "", bad_link, On::network},
@@ -89,10 +91,12 @@ std::string_view advice_for(Vital vital) { return kinds[static_cast<std::size_t>
 
 std::string watched_vitals(const Vitals& rank, bool several_hosts) {
   std::vector<std::string_view> names;
-  for (const Kind& kind : kinds) {
+  for (std::size_t i = 0; i < vital_count; ++i) {
+    const Kind& kind = kinds[i];
     const bool is_there = kind.on == On::host || (kind.on == On::network && several_hosts) ||
                           (kind.on == On::gpu && rank[Vital::gpu_clock] > 0);
-    if (is_there && !kind.name.empty()) names.push_back(kind.name);
+    const bool can_be_read = !std::isnan(rank.sums[i]);
+    if (is_there && can_be_read && !kind.name.empty()) names.push_back(kind.name);
   }
   return fmt::format("{}", fmt::join(names, ", "));
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # [DRIFT_S=N] slow_downs.sh MPIRUN TRAIN SLOWFS [CASE]...: each case slows a job down in its way, first at once, then little by little
-# within N seconds (60; 0: not). What the job says of it must name the cause and the rank, in time. Prints the sentences.
+# within N seconds (60; 0: not). What the job says of it must name the cause and the rank, in time: of what comes little by little within
+# a minute of when a step took a quarter longer. Prints the sentences.
 # Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if a case could not be had here and nothing
 # else is wrong.
 set -u
@@ -20,7 +21,10 @@ groups=/sys/fs/cgroup/cpu
 [[ -d $groups ]] || groups=/sys/fs/cgroup
 group=$groups/$(basename "$work")
 
-end_group() { rmdir "$group" 2>"$work/group"; }
+end_group() {
+  rmdir "$group" 2>"$work/group"
+  [[ ! ${delegated:-} ]] || echo -cpu >"$groups/cgroup.subtree_control"
+}
 
 end_jobs() { # those that still run
   local pids=() pid
@@ -85,20 +89,25 @@ slow_down() {
   wait "$(cat "$work/$1/mpirun")"
 }
 drift() {
-  local begin=$SECONDS so_far over=0 share line=
+  local begin=$SECONDS so_far usual share line='' quarter=''
   so_far=$(count "$1" slow_down)
-  while ((SECONDS - begin < drift_s + 60)); do
+  usual=$(step_ms "$1" 30)
+  while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
     share=$(bc -l <<<"($SECONDS - $begin) / $drift_s")
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
     line=$(grep -hE "rank 0: slow_down: " "$work/$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
     [[ $line ]] && break
+    [[ $quarter ]] || (($(step_ms "$1" 5) * 100 < usual * 125)) || quarter=$SECONDS
     sleep 1
   done
-  echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, in report $(($(count "$1" slow_down) - so_far)): ${line#*rank 0: }"
+  echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
+    "report $(($(count "$1" slow_down) - so_far)): ${line#*rank 0: }"
   [[ $line ]] || wrong "$1" "does not say: $2"
-  over=$(count "$1" slow_down_over)
   $3 0
-  told "$1" 90 slow_down_over 'examples/s again' "$over"
+}
+step_ms() { # NAME COUNT: what a step took, in hundredths of milliseconds, the median of so many last records
+  grep '"kind":"step"' "$work/$1/metrics" | tail -n "$2" | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | sort -g |
+    awk '{ all[NR] = $1 } END { printf "%d\n", 1e5 * all[int((NR + 1) / 2)] }'
 }
 rank() { cat "$work/$1/$2"; }
 skipped() { # NAME WHY
@@ -163,10 +172,14 @@ link() { # SHARE: from 1 Gbit/s to 50 Mbit/s
 }
 
 case_stopped() { # rank 1 stands still most of the time; where other work disturbs that, it is tried once more
-  stop_rank stopped
-  ((bad)) || return
+  local before=$bad
   bad=0
-  stop_rank stopped_again
+  stop_rank stopped
+  if ((bad)); then
+    bad=0
+    stop_rank stopped_again
+  fi
+  ((!before)) || bad=1
 }
 stop_rank() { # NAME
   # shellcheck disable=SC2046
@@ -183,7 +196,10 @@ case_core() { # something else wants the core of rank 1
   slow_down core '(forward|backward) grew .* on rank 1 .*(CPUs used by other processes|tasks that want a CPU|times preempted)' core
 }
 case_quota() { # the control group of rank 1 gets a quota
-  { [[ $groups == */cpu ]] || echo +cpu >"$groups/cgroup.subtree_control"; } 2>"$work/group" && mkdir "$group" 2>"$work/group" ||
+  if [[ $groups != */cpu && " $(cat "$groups/cgroup.subtree_control" 2>"$work/group") " != *" cpu "* ]]; then
+    { echo +cpu >"$groups/cgroup.subtree_control"; } 2>"$work/group" && delegated=yes
+  fi
+  mkdir "$group" 2>"$work/group" && [[ $groups == */cpu || -e $group/cpu.max ]] ||
     { skipped quota "no control group can be made here: $(cat "$work/group")"; return; }
   cat >"$work/in_group.sh" <<END
 [ "\$OMPI_COMM_WORLD_RANK" = 1 ] && echo \$\$ >"$group/cgroup.procs"
@@ -211,7 +227,7 @@ END
   local disk=$!
   sleep 1
   # shellcheck disable=SC2046
-  steps=60000 start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
+  steps=$((60000 + 1000 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
   slow_down disk 'data wait grew .* on (all ranks|rank [01] )' disk
   kill "$disk"
   wait "$disk"

@@ -1,6 +1,9 @@
 #include "train/kept_speed.hpp"
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
@@ -62,4 +65,24 @@ TEST_CASE("kept speed: without a folder nothing is kept, and a folder that canno
   CHECK(KeptSpeeds("", "run", ours).keep(speed()) == "");
   CHECK_FALSE(KeptSpeeds("", "run", ours).find());
   CHECK(KeptSpeeds("/proc/nowhere", "run", ours).keep(speed()) != "");
+}
+
+TEST_CASE("kept speed: of many configurations, the oldest are forgotten") {
+  const TemporaryFolder folder;
+  const auto of = [&](std::string_view kind, std::size_t i) {
+    return KeptSpeeds(folder.path(), kind, "{\"model\":" + std::to_string(i) + "}");
+  };
+  const auto now = std::filesystem::file_time_type::clock::now();
+  REQUIRE(of("one-rank", 0).keep(speed()) == "");
+  for (std::size_t i = 0; i < KeptSpeeds::most_files; ++i) {
+    REQUIRE(of("run", i).keep(speed()) == "");
+    std::filesystem::last_write_time(of("run", i).file(),
+                                     now - std::chrono::hours(KeptSpeeds::most_files - i));
+  }
+  REQUIRE(of("run", KeptSpeeds::most_files).keep(speed()) == "");
+
+  CHECK_FALSE(of("run", 0).find());
+  CHECK(of("run", 1).find());
+  CHECK(of("run", KeptSpeeds::most_files).find());
+  CHECK(of("one-rank", 0).find());
 }

@@ -214,7 +214,7 @@ TEST_CASE("slow-downs: sudden ones are told during a gradual one, each with its 
   run(detector, 600, steady(0.1));
   REQUIRE(run(detector, 1800, [](double now) { return 0.1 * (1 + 0.3 * now / 1800); }).slow == 1);
   run(detector, 120, steady(0.13));
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 2; ++i) {
     const Told told = run(detector, 60, steady(0.26));
     CHECK(told.slow == 1);
     CHECK(detector.reference() == Reference::recent);
@@ -253,4 +253,76 @@ TEST_CASE("slow-downs: a slow one after a sudden one that is over is told, too")
       run(detector, 60, [&](double now) { return noisy(0.035 * std::pow(2.7, now / 60)); });
   CHECK(told.slow >= 1);
   CHECK(told.slow_after_s < 45);
+}
+
+TEST_CASE(
+    "slow-downs: what comes and goes is told twice, then as one, and when it no longer does") {
+  SlowdownDetector detector;
+  settle(detector, 0.1);
+  Told told;
+  for (int i = 0; i < 30; ++i) {
+    const Told slow = run(detector, 60, steady(0.2)), normal = run(detector, 90, steady(0.1));
+    told.slow += slow.slow;
+    told.recovered += normal.recovered;
+    if (i == 1) CHECK(detector.times().count == 0);
+    if (i == 2) CHECK(detector.times().count == 3);
+    if (i == 2) CHECK(detector.times().since_s == Approx(305).margin(20));
+  }
+  CHECK(told.slow == 3);
+  CHECK(told.recovered == 2);
+
+  SECTION("which is told when it is over") {
+    CHECK(run(detector, 480, steady(0.1)).recovered == 0);
+    CHECK(run(detector, 60, steady(0.1)).recovered == 1);
+    CHECK(detector.times().count == 30);
+    CHECK(detector.times().slow_s == Approx(30 * 60).epsilon(0.1));
+    CHECK(detector.recent_s() == Approx(0.1));
+    run(detector, 900, steady(0.1));
+    CHECK(run(detector, 60, steady(0.2)).slow == 1);
+    CHECK(detector.times().count == 0);
+  }
+  SECTION("what is worse is told all the same") {
+    CHECK(run(detector, 60, steady(0.3)).slow == 1);
+    CHECK(detector.recent_s() == Approx(0.3));
+    CHECK(run(detector, 60, steady(0.1)).recovered == 0);
+  }
+  SECTION("and so is what stays") {
+    CHECK(run(detector, 600, steady(0.2)).slow == 1);
+    CHECK(run(detector, 60, steady(0.1)).recovered == 1);
+  }
+}
+
+TEST_CASE("slow-downs: stalls that come again and again are told, and when they no longer do") {
+  SlowdownDetector detector;
+  const double step_s = GENERATE(0.01, 0.4);
+  CAPTURE(step_s);
+  run(detector, 600, steady(step_s));
+  // A third of the time, in three stalls a minute.
+  double next = 0;
+  const auto stalling = [&](double now) {
+    if (now < next) return step_s;
+    next = now + 20;
+    return 6.7;
+  };
+  const Told told = run(detector, 600, stalling);
+  CHECK(told.slow == 1);
+  CHECK(told.slow_after_s < 120);
+  CHECK(detector.reference() == Reference::stalls);
+  CHECK(detector.reference_s() == Approx(step_s));
+  CHECK(detector.recent_s() >= 1.25 * step_s);
+  CHECK(detector.stalls().stalls() >= 3);
+  CHECK(run(detector, 180, steady(step_s)).recovered == 1);
+}
+
+TEST_CASE("slow-downs: two long stalls are none, and a sudden slow-down is no row of stalls") {
+  SlowdownDetector detector;
+  run(detector, 600, steady(0.4));
+  CHECK(run(detector, 120, [](double now) {
+          return now == 0 || (now > 60 && now < 61) ? 20.0 : 0.4;
+        }).slow == 0);
+  run(detector, 300, steady(0.4));
+  const Told told = run(detector, 300, steady(4));
+  CHECK(told.slow == 1);
+  CHECK(detector.reference() == Reference::recent);
+  CHECK(run(detector, 600, steady(0.4)).slow == 0);
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -87,23 +88,28 @@ int false_alarms(const Recording& recording, std::uint64_t seed, double seconds)
   return alarms;
 }
 
+bool stands(const std::map<SlowdownDetector::Reference, bool>& told) {
+  return std::ranges::any_of(told, [](const auto& of_kind) { return of_kind.second; });
+}
+
 // Half an hour as recorded, then a fall to a third of the speed. Whether that is reported after it
-// began and before it has been a quarter for a minute, and not taken back.
+// began and before it has been a quarter for a minute, and not taken back: what came suddenly on
+// top of it has an end of its own.
 bool told_in_time(const Recording& recording, std::uint64_t seed, double fall_s) {
   constexpr double before_s = 1800;
   SlowdownDetector detector;
-  bool told = false;
+  std::map<SlowdownDetector::Reference, bool> told;  // of each kind
   double fallen_s = 0, quarter_s = -1;
   Resampled(recording, seed).run([&](const Step& step, double now) {
     const double times = 1 + 2 * std::clamp((now + fallen_s - before_s) / fall_s, 0.0, 1.0);
     fallen_s += (times - 1) * step.seconds;
     if (times >= SlowdownDetector::tolerated && quarter_s < 0) quarter_s = now + fallen_s;
     const Change change = detector.step(times * step.seconds, step.saving);
-    if (change == Change::slower) told = now + fallen_s >= before_s;
-    if (change == Change::recovered) told = false;
-    return quarter_s < 0 || (!told && now + fallen_s < quarter_s + 60);
+    if (change == Change::slower) told[detector.reference()] = now + fallen_s >= before_s;
+    if (change == Change::recovered) told[detector.reference()] = false;
+    return quarter_s < 0 || (!stands(told) && now + fallen_s < quarter_s + 60);
   });
-  return told;
+  return stands(told);
 }
 
 bool is_quiet(const Recording& recording) { return recording.name.starts_with("quiet"); }

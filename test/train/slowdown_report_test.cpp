@@ -58,6 +58,8 @@ class Job {
     for (int i = 0; i < std::lround(seconds / (0.010 + d.extra_s)); ++i) told += step(d, saving);
     return told;
   }
+  /// Something else than steps, as an evaluation.
+  void pause(int seconds) { now_ += std::chrono::seconds(seconds); }
   SlowdownReporter& reporter() { return slow_downs_; }
 
  private:
@@ -192,7 +194,7 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
                                            .a_second = 0.6});
   CHECK_THAT(
       told,
-      Catch::Matches("slow_down: 5[0-9]+[.][0-9] examples/s for 30 s, 1[67] % less than the "
+      Catch::Matches("slow_down: 5[0-9]+[.][0-9] examples/s for 30 s, 1[678] % less than the "
                      "6400.0 of 12:0[0-9] to 12:[01][0-9]; falling since 12:2[0-9]; backward grew "
                      "from 3.0 to 5.[0-9] ms a step on rank 1 \\(a\\); with it moved, on a: "
                      "held up by its CPU quota 0 -> 1[0-9.]+ % of the time; what to do: "
@@ -233,4 +235,46 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
   CHECK_THAT(uneven.run(300, {.ranks = {3}, .phase = Phase::data_wait, .extra_s = 0.008}),
              Contains("; rank 3 (b) holds up the others: data wait takes 8.0 ms a step, median "
                       "0.0; what to do: look at the storage of --data"));
+}
+
+TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often it came") {
+  Job job;
+  job.run(60, {});
+  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
+  std::string told;
+  for (int i = 0; i < 5; ++i) {
+    told += job.run(60, slow);
+    told += job.run(60, {});
+  }
+  CHECK_THAT(told, Catch::Matches("slow_down: [^\n]*\nslow_down_over: [^\n]*\nslow_down: "
+                                  "[^\n]*\nslow_down_over: [^\n]*\nslow_down: [^\n]*; it comes "
+                                  "and goes, 3 times since 12:01: until there was none for 10 min, "
+                                  "only what is a quarter worse, or lasts for 5 min, is "
+                                  "reported\n"));
+  CHECK_THAT(job.run(660, {}),
+             Catch::Matches("slow_down_over: 6400.0 examples/s again; since 12:01, it was slower 5 "
+                            "times, 4 min [0-9]+ s in all\n"));
+}
+
+TEST_CASE("slow-downs: stalls are counted") {
+  Job job;
+  job.run(300, {});
+  std::string told;
+  for (int i = 0; i < 12; ++i) {
+    told += job.run(7, {.ranks = {2}, .phase = Phase::data_wait, .extra_s = 6.99});
+    told += job.run(13, {});
+  }
+  CHECK_THAT(told,
+             Catch::Matches("slow_down: [0-9.]+ examples/s for 2 min 0 s, [0-9]+ % less than "
+                            "the best 6400.0; [3-6] stalls took [0-9.]+ s of that, other steps "
+                            "are fast; data wait grew from 0.0 to [0-9.]+ ms a step on rank "
+                            "2 \\(b\\); ruled out[^\n]*\n"));
+}
+
+TEST_CASE("slow-downs: the time since when counts what was between steps, too") {
+  Job job;
+  job.run(600, {});
+  job.pause(600);
+  const std::string told = job.run(4000, {.ranks = {1}, .extra_s = 0.005});
+  CHECK_THAT(told, Contains("slow_down_stays: 4266.7 examples/s since 12:20: "));
 }

@@ -1,5 +1,7 @@
 #include "train/vitals.hpp"
 
+#include <cmath>
+
 #include "support/catch.hpp"
 
 using namespace ringtrain;
@@ -38,6 +40,10 @@ TEST_CASE("vitals: what got better, or little worse, is not told") {
   CHECK(from_to(Vital::gpu_clock, 1980e6, 1950e6).empty());
 }
 
+TEST_CASE("vitals: what cannot be read is never worse") {
+  CHECK(from_to(Vital::throttled, 0, std::nan("")).empty());
+}
+
 TEST_CASE("vitals: without time between them there is nothing to compare") {
   CHECK(worse({}, {}).empty());
   Vitals later;
@@ -52,8 +58,13 @@ TEST_CASE("vitals: what is watched is named as far as it is there") {
   const std::string alone = watched_vitals(rank, false);
   CHECK(alone ==
         "stopped or unscheduled processes, CPU quotas, stolen CPU time, other processes, waits "
-        "for disks, paging, memory");
+        "for disks, paging");
   CHECK(watched_vitals(rank, true) == alone + ", lost packets, round trips");
+  rank[Vital::throttled] = std::nan("");
+  CHECK(watched_vitals(rank, false) ==
+        "stopped or unscheduled processes, stolen CPU time, other processes, waits for disks, "
+        "paging");
+  rank[Vital::throttled] = 0;
   rank[Vital::gpu_clock] = 1e9;
   CHECK(watched_vitals(rank, false) == alone + ", GPU clocks, GPU heat, GPU power limits");
 }

@@ -127,6 +127,7 @@ constexpr double block_s = 30, began_to_fall = 1.1;
 constexpr std::size_t block_windows = 10, stretch_blocks = 4, least_settled = 12;
 constexpr std::size_t long_blocks = 20;
 constexpr double most_chance = 1.06;
+constexpr double first_stretch_s = 10, first_tolerated = 1.3;
 constexpr double stable = 1.15, no_trend = 1.05;  // what settled blocks differ by
 
 }  // namespace
@@ -144,7 +145,8 @@ PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
     return ended_block && has_settled() ? settle() : PaceChange::none;
   if (slow_) return judge_slow(ended_block);
   if (ended_block && is_back_from_settling()) return PaceChange::recovered;
-  if (best_s_ == 0 || !slower_than(limit_s())) return PaceChange::none;
+  if (judge) learn_first(window);
+  if (pace_s() == 0 || !slower_than(limit_s())) return PaceChange::none;
   slow_ = true;
   reference_s_ = pace_s();
   reported_s_ = recent_s_;
@@ -152,13 +154,25 @@ PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
   return PaceChange::slower;
 }
 
+// Of the first seconds something is known before the first stretch is over.
+void GradualSlowdown::learn_first(const PaceWindow& window) {
+  if (pace_s() > 0) return;
+  first_.push_back(window.step_s());
+  first_seconds_ += window.seconds;
+  if (first_seconds_ < first_stretch_s || first_.size() < block_windows) return;
+  first_s_ = upper_median(std::move(first_));
+  ++bests_;
+}
+
 double GradualSlowdown::limit_s() const {
+  if (best_s_ == 0) return first_tolerated * first_s_;
   return std::max(tolerated / allowance, 1 + block_noise * deviation_) * pace_s();
 }
 
 // The fastest of many stretches is so by chance, too. Less so a long one, but that may hold a part
 // of the slow-down.
 double GradualSlowdown::pace_s() const {
+  if (best_s_ == 0) return first_s_;
   return std::max(best_s_, std::min(long_best_s_, most_chance * best_s_));
 }
 
@@ -250,6 +264,7 @@ bool GradualSlowdown::all_judged(std::size_t last) const {
 }
 
 double GradualSlowdown::stretch_seconds() const {
+  if (best_s_ == 0) return first_seconds_;
   double seconds = 0;
   for (std::size_t i = 0; i < std::min(stretch_blocks, blocks_.size()); ++i)
     seconds += blocks_[blocks_.size() - 1 - i].seconds;

@@ -62,9 +62,10 @@ class GradualSlowdown {
   bool slow() const { return slow_; }
   /// Seconds a step in the fastest stretch: the median of four blocks. 0 before there are four.
   double best_s() const { return best_s_; }
-  /// How many stretches were the fastest of their time. It grows when one has just ended.
+  /// How many stretches were the fastest of their time, the first 10 s among them. It grows when
+  /// one has just ended.
   int bests() const { return bests_; }
-  /// Seconds of the last four blocks.
+  /// Seconds of the last stretch.
   double stretch_seconds() const;
   double reference_s() const { return reference_s_; }
   double recent_s() const { return recent_s_; }
@@ -79,6 +80,7 @@ class GradualSlowdown {
   };
 
   bool add_to_block(const PaceWindow& window, bool judge);
+  void learn_first(const PaceWindow& window);
   void end_block();
   void look_back();
   bool slower_than(double limit_s) const;
@@ -101,6 +103,8 @@ class GradualSlowdown {
   std::deque<Block> blocks_;  // of the last hour
   double blocks_s_ = 0, deviation_ = 0;
   int bests_ = 0;
+  std::vector<double> first_;  // windows of the first seconds, seconds a step
+  double first_seconds_ = 0, first_s_ = 0;
   double best_s_ = 0, long_best_s_ = 0;      // of four blocks, and of twenty; 0: there are too few
   std::optional<double> before_settling_s_;  // the best that was given up
   bool slow_ = false;

@@ -398,7 +398,7 @@ std::string SlowdownReporter::why_slower_than_expected() const {
 }
 
 std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
-  if (!best_) return std::nullopt;
+  if (detector_.gradual().best_s() == 0) return std::nullopt;
   const Ranks ranks = ranks_of({}, {best_->begin.accounts, best_->end.accounts});
   return Best{detector_.gradual().best_s(),
               ranks.empty() || ranks[0].rank != 0 ? PhaseSeconds{} : ranks[0].step_since};

@@ -215,7 +215,7 @@ case_disk() { # the data's disk gets slow
 import os, struct, sys, zlib
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-for part, count in (("train", 64), ("val", 4)):
+for part, count in (("train", 512), ("val", 4)):
     for i in range(count):
         folder = f"{sys.argv[1]}/{part}/{i % 2}"
         os.makedirs(folder, exist_ok=True)
@@ -227,7 +227,7 @@ END
   local disk=$!
   sleep 1
   # shellcheck disable=SC2046
-  steps=$((60000 + 1000 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
+  steps=$((60000 + 500 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
   slow_down disk 'data wait grew .* on (all ranks|rank [01] )' disk
   kill "$disk"
   wait "$disk"

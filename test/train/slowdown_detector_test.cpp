@@ -326,3 +326,16 @@ TEST_CASE("slow-downs: two long stalls are none, and a sudden slow-down is no ro
   CHECK(detector.reference() == Reference::recent);
   CHECK(run(detector, 600, steady(0.4)).slow == 0);
 }
+
+TEST_CASE("slow-downs: in the first two minutes the first seconds are the reference") {
+  SlowdownDetector detector;
+  // So uneven that no sudden change stands out.
+  const auto uneven = [](double now) { return std::fmod(now, 4) < 2 ? 0.014 : 0.008; };
+  REQUIRE(run(detector, 20, uneven).slow == 0);
+
+  const Told told = run(
+      detector, 80, [&](double now) { return uneven(now) * (1 + 1.6 * std::min(1.0, now / 60)); });
+  CHECK(told.slow >= 1);
+  CHECK(detector.reference() == Reference::best);
+  CHECK(run(detector, 60, uneven).recovered == 1);
+}

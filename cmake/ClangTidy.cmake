@@ -8,5 +8,6 @@ if(RINGTRAIN_TIDY)
   execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=include
     OUTPUT_VARIABLE compiler_headers OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
   list(APPEND CMAKE_CXX_CLANG_TIDY
-    --extra-arg=-idirafter${compiler_headers} "--extra-arg=-D__malloc__(...)=__malloc__")
+    --extra-arg=-idirafter${compiler_headers} "--extra-arg=-D__malloc__(...)=__malloc__"
+    --extra-arg=-DASIO_HAS_CO_AWAIT=1)  # as RingtrainModule.cmake has it for clang
 endif()

@@ -98,7 +98,7 @@ std::string run_configuration(const Plan& plan, const std::string& device,
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-KeptSpeeds::KeptSpeeds(fs::path folder, std::string_view kind, std::string configuration)
+KeptSpeeds::KeptSpeeds(const fs::path& folder, std::string_view kind, std::string configuration)
     : kind_(kind), configuration_(std::move(configuration)) {
   if (!folder.empty())
     file_ = folder / fmt::format("{}-{}.json", kind, hex(hash_text(configuration_)));

@@ -30,7 +30,7 @@ class KeptSpeeds {
   /// More files of a kind are not kept: the oldest are removed.
   static constexpr std::size_t most_files = 200;
   /// `folder` empty: none are kept or found. `kind`: the beginning of the files' names.
-  KeptSpeeds(std::filesystem::path folder, std::string_view kind, std::string configuration);
+  KeptSpeeds(const std::filesystem::path& folder, std::string_view kind, std::string configuration);
 
   /// Nothing where there is none for exactly this configuration, or it cannot be read.
   std::optional<KeptSpeed> find() const;

@@ -220,7 +220,7 @@ bool Checkpoints::due(const Position& position) const {
   return age.count() >= every_.seconds;
 }
 
-void Checkpoints::report_events(std::vector<SaveEvent> events) {
+void Checkpoints::report_events(const std::vector<SaveEvent>& events) {
   for (const SaveEvent& event : events) {
     report_(event, last_stall_s_);
     if (event.kind == SaveEvent::Kind::failed && answering_.erase(event.step) > 0)

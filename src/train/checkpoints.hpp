@@ -86,7 +86,7 @@ class Checkpoints {
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
   void finish_or_throw(const Position& position, const Deadline& deadline);
   void report_skipped(const Position& position);
-  void report_events(std::vector<SaveEvent> events);
+  void report_events(const std::vector<SaveEvent>& events);
   void tell(const std::string& line) { report_({.kind = SaveEvent::Kind::note, .text = line}, 0); }
 
   CheckpointWriter writer_;

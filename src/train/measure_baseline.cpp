@@ -114,7 +114,7 @@ std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const M
   try {
     if (session.rank() == 0)
       alone.emplace(plan, site.make_lone_trainer(), alone_options(plan), stop);
-    const auto result = compare_windows(plan, session, all, alone);
+    auto result = compare_windows(plan, session, all, alone);
     site.state().copy_from(kept);
     return result;
   } catch (const std::exception& failure) {

@@ -190,7 +190,10 @@ void Optimizer::update_tensors(Range summed) {
     if (part.count == 0) continue;
     if (!segments_[s].scaled) {
       update_now(part);
-    } else if ((covered_[s] += part.count) == tensor.count) {
+      continue;
+    }
+    covered_[s] += part.count;
+    if (covered_[s] == tensor.count) {
       ratios_[s] = trust_ratio(tensor, segments_[s].decay);
       update_now(tensor);
     }

@@ -41,7 +41,7 @@ std::string help_line(const OptionEntry& entry) {
 // TOML has two quotes; which one depends on what is in the text. CLI11 reads escapes within the
 // double ones from 2.4 on, and none before.
 std::string toml_value(const OptionEntry& entry) {
-  const std::string value = entry.value();
+  std::string value = entry.value();
   if (entry.bare) return value;
   const char quote = value.find_first_of("\"\\") == value.npos ? '"' : '\'';
   return quote + value + quote;

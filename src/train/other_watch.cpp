@@ -32,8 +32,8 @@ class OtherWatch final : public Watch {
     if (++ticks_ % ticks_a_beat == 0) client_.send(beat());
     if (const auto& ending = client_.ending()) await_end(*ending);
     if (client_.rank_0_left()) return;
-    if (client_.rank_0_ended() && (since_death_s_ += tick_s) > death_s)
-      end("rank 0 has ended without a word");
+    if (client_.rank_0_ended()) since_death_s_ += tick_s;
+    if (since_death_s_ > death_s) end("rank 0 has ended without a word");
     if (client_.connected() && !lenient() && client_.silent_s() > silence_s)
       end(fmt::format(
           "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "

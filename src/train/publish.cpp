@@ -31,7 +31,7 @@ std::string publish(const std::string& path, const std::function<void(std::ostre
   write(file);
   file.close();
   if (file && std::rename(temporary.c_str(), path.c_str()) == 0) return "";
-  const std::string reason = errno != 0 ? std::generic_category().message(errno) : "cut short";
+  std::string reason = errno != 0 ? std::generic_category().message(errno) : "cut short";
   std::remove(temporary.c_str());
   return reason;
 }

@@ -15,7 +15,7 @@ class RankLedger {
  public:
   RankLedger() = default;
   /// `hosts` by rank; without one it is idle, too. What `ask` refers to outlives it.
-  RankLedger(const std::vector<std::string>& hosts, SlowdownReporter::Ask ask) {
+  RankLedger(const std::vector<std::string>& hosts, const SlowdownReporter::Ask& ask) {
     if (!hosts.empty()) parts_.emplace(ask, RankSpread(hosts), SlowdownReporter(hosts, ask));
   }
   /// Since they were last told, if there is enough news.

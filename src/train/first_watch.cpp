@@ -64,8 +64,6 @@ class FirstWatch final : public Watch {
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience, verdict.code());
-    end_launcher_after(verdict.kind == Verdict::Kind::silent ? launcher_patience_lost_host
-                                                             : launcher_patience);
     const std::string why =
         describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);
@@ -73,6 +71,7 @@ class FirstWatch final : public Watch {
     const std::string end = way_on(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
     const std::string report = write_fault_report(0, why + end + all_stacks());
+    end_launcher_of_job(verdict.code());
     session().abort(
         Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline()));
   }

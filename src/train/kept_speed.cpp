@@ -52,7 +52,7 @@ KeptSpeed from_json(const json& object) {
 void remove_oldest(const fs::path& folder, std::string_view kind) {
   std::error_code gone;  // another job may remove them, too
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
-  for (const auto& entry : fs::directory_iterator(folder))
+  for (const auto& entry : fs::directory_iterator(folder, gone))
     if (const std::string name = entry.path().filename();
         name.starts_with(fmt::format("{}-", kind)) && name.ends_with(".json"))
       files.emplace_back(entry.last_write_time(gone), entry.path());
@@ -111,6 +111,8 @@ std::optional<KeptSpeed> KeptSpeeds::find() const try {
   const json all = json::parse(in);
   if (all.at("format") != format || all.at("configuration") != json::parse(configuration_))
     return std::nullopt;
+  std::error_code refused;  // it is in use, so others are older
+  fs::last_write_time(file_, fs::file_time_type::clock::now(), refused);
   return from_json(all);
 } catch (const std::exception&) {
   return std::nullopt;  // it will be replaced

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -21,9 +22,9 @@ namespace ringtrain {
 namespace {
 
 // As /proc names them: 15 characters.
-constexpr std::array<std::string_view, 9> launcher_programs = {
-    "mpirun", "mpiexec",         "orterun",       "orted",          "prterun",
-    "prted",  "hydra_pmi_proxy", "mpiexec.hydra", "hydra_bstrap_pr"};
+constexpr std::array<std::string_view, 11> launcher_programs = {
+    "mpirun",  "mpirun.openmpi", "mpiexec",         "mpiexec.openmpi", "orterun",        "orted",
+    "prterun", "prted",          "hydra_pmi_proxy", "mpiexec.hydra",   "hydra_bstrap_pr"};
 
 struct Process {
   std::string name;
@@ -118,7 +119,8 @@ bool ends_within(int pid_file, int milliseconds) {
 // its own, as daemons end the process groups of ranks.
 void end_launcher(pid_t launcher, std::chrono::milliseconds after) {
   const FileDescriptor file(static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0)));
-  if (file.get() < 0 || ::fork() != 0) return;
+  if (file.get() < 0 || ::_Fork() != 0)
+    return;  // without handlers, which may wait for the stuck thread
   ::setsid();
   constexpr int most_open = 4096;
   const int kept = ::dup2(file.get(), 0);
@@ -127,6 +129,15 @@ void end_launcher(pid_t launcher, std::chrono::milliseconds after) {
   if (!ends_within(kept, static_cast<int>(after.count())))
     ::syscall(SYS_pidfd_send_signal, kept, SIGKILL, nullptr, 0);
   ::_exit(0);
+}
+
+std::chrono::seconds time_to_kill_ranks() {
+  constexpr int usual = 1, most = 60;
+  for (const char* name :
+       {"OMPI_MCA_odls_base_sigkill_timeout", "PRTE_MCA_odls_base_sigkill_timeout"})
+    if (const char* const text = std::getenv(name))
+      return std::chrono::seconds(std::clamp(std::atoi(text), usual, most));
+  return std::chrono::seconds(usual);
 }
 
 std::vector<int> affinity(pid_t process) {

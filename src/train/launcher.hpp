@@ -19,6 +19,10 @@ std::optional<pid_t> launcher_process();
 /// 5.3 or where the launcher belongs to somebody else. Any thread.
 void end_launcher(pid_t launcher, std::chrono::milliseconds after);
 
+/// For how long this job's mpirun waits between SIGTERM and SIGKILL to a rank, as far as it tells
+/// its ranks: odls_base_sigkill_timeout, one second where nobody changes it.
+std::chrono::seconds time_to_kill_ranks();
+
 /// A launcher's command line, or its environment as NAME=VALUE, asks for ranks bound to processors.
 /// Open MPI 4 tells ranks so in their environment; Open MPI 5 does not.
 bool asks_for_binding(std::span<const std::string> words);

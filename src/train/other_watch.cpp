@@ -57,18 +57,18 @@ class OtherWatch final : public Watch {
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
     session().end_within(end_patience, static_cast<Exit>(ending.exit_code));
-    end_launcher_after(launcher_patience);
     client_.send_stack(beat(), main_stack());
     client_.run_for(tick);
     write_fault_report(session().rank(), ending.why + all_stacks());
+    end_launcher_of_job(static_cast<Exit>(ending.exit_code));
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
   [[noreturn]] void end(const std::string& why) {
     session().end_within(end_patience, Exit::rank_lost);
-    end_launcher_after(launcher_patience_lost_host);
     const std::string text = why + "\n" + way_on(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + all_stacks());
+    end_launcher_of_job(Exit::rank_lost);
     session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report));
   }
   bool alone() override { return true; }

@@ -1,5 +1,7 @@
 #include "train/proc_text.hpp"
 
+#include <cmath>
+
 #include <algorithm>
 #include <vector>
 
@@ -73,7 +75,7 @@ double throttled_s(std::string_view text) {
     if (words[0] == "throttled_usec") return number_at(words, 1) / 1e6;
     if (words[0] == "throttled_time") return number_at(words, 1) / 1e9;  // version 1
   }
-  return 0;
+  return std::nan("");
 }
 
 }  // namespace ringtrain

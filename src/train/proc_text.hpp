@@ -30,7 +30,8 @@ InterfaceTotals interface_totals(std::string_view text);
 /// /proc/net/snmp: TCP segments that were sent again.
 double retransmitted_segments(std::string_view text);
 
-/// cpu.stat of a control group: seconds that its quota held up its threads.
+/// cpu.stat of a control group: seconds that its quota held up its threads; not a number where it
+/// does not say.
 double throttled_s(std::string_view text);
 
 }  // namespace ringtrain

@@ -76,6 +76,7 @@ PaceChange SuddenSlowdown::judge_normal() {
 PaceChange SuddenSlowdown::judge_slow() {
   if (back_within((reference_s() + limit_s()) / 2)) {
     slow_ = false;
+    ++ended_;
     slow_for_s_ -= last_.seconds;
     undecided_.clear();
     return PaceChange::recovered;
@@ -245,13 +246,14 @@ void GradualSlowdown::end_block() {
   }
   deviation_ = block_deviation();
   if (blocks_.size() >= stretch_blocks) {
-    if (const double step_s = stretch(stretch_blocks);
-        all_judged(stretch_blocks) && (best_s_ == 0 || step_s < best_s_)) {
+    if (const double step_s = stretch(stretch_blocks); all_judged(stretch_blocks) &&
+                                                       !(slow_ && best_s_ == 0) &&
+                                                       (best_s_ == 0 || step_s < best_s_)) {
       best_s_ = step_s;
       ++bests_;
     }
   }
-  if (blocks_.size() >= long_blocks && all_judged(long_blocks)) {
+  if (best_s_ > 0 && blocks_.size() >= long_blocks && all_judged(long_blocks)) {
     const double step_s = stretch(long_blocks);
     if (long_best_s_ == 0 || step_s < long_best_s_) long_best_s_ = step_s;
   }
@@ -303,8 +305,8 @@ bool GradualSlowdown::has_settled() const {
 
 PaceChange GradualSlowdown::settle() {
   if (!before_settling_s_) since_settling_s_ = slow_for_s_;
-  reference_s_ = pace_s();
-  before_settling_s_ = std::min(pace_s(), before_settling_s_.value_or(pace_s()));
+  if (!slow_) reference_s_ = pace_s();
+  before_settling_s_ = std::min(reference_s_, before_settling_s_.value_or(reference_s_));
   recent_s_ = best_s_ = stretch(blocks_.size());
   long_best_s_ = 0;
   slow_ = false;
@@ -351,18 +353,25 @@ PaceChange RepeatedStalls::add(const PaceWindow& window, bool judge) {
   }
   if (!is_enough(sum_.seconds, sum_.steps)) return PaceChange::none;
   if (best_s_ == 0 || recent_s() < best_s_) best_s_ = recent_s();
+  count_stalls();
   if (slow_) {
-    if (recent_s() > (1 + tolerated) / 2 * best_s_) return PaceChange::none;
+    if (recent_s() > tolerated * reported_s_) return report_slower();
+    if (stalls_ >= least_stalls && recent_s() > (1 + tolerated) / 2 * best_s_)
+      return PaceChange::none;
     slow_ = false;
     return PaceChange::recovered;
   }
   if (recent_s() <= tolerated * best_s_) return PaceChange::none;
-  count_stalls();
   // Without the stalls, it is as fast as before.
   if (stalls_ < least_stalls || sum_.seconds - lost_s_ > tolerated * best_s_ * sum_.steps)
     return PaceChange::none;
   slow_ = true;
   slow_for_s_ = sum_.seconds;
+  return report_slower();
+}
+
+PaceChange RepeatedStalls::report_slower() {
+  reported_s_ = recent_s();
   return PaceChange::slower;
 }
 
@@ -419,7 +428,8 @@ PaceChange Recurrence::filter_recurring(PaceChange change, double recent_s) {
     return change;
   }
   if (change == PaceChange::recovered && std::exchange(stays_, false)) return change;
-  if (slow_ && !stays_ && since_change_s >= stays_s) {
+  const bool is_known = recent_s > 0;  // while nothing is judged, it is not
+  if (slow_ && is_known && !stays_ && since_change_s >= stays_s) {
     stays_ = true;
     return PaceChange::slower;
   }
@@ -462,7 +472,7 @@ bool SlowdownDetector::is_excused(double seconds, bool excused) {
   return excused && excused_s_ < most_excused_s;
 }
 
-// All of them see each window; one change is reported.
+// All of them see each window. What two of them find at once is reported one after the other.
 PaceChange SlowdownDetector::judge(const PaceWindow& window) {
   const bool was_slow = sudden_.slow();
   const Change sudden = judge_sudden(window);
@@ -472,22 +482,27 @@ PaceChange SlowdownDetector::judge(const PaceWindow& window) {
   const auto is_news = [](Change change) {
     return change != Change::none && change != Change::normal;
   };
-  const auto reported = [&](Reference reference, Change change, const auto& of,
-                            const Recurrence& ones) {
+  const auto look_at = [&](Reference reference, Change change, const auto& of,
+                           const Recurrence& ones) {
+    if (!is_news(change)) return;
     // That it no longer comes and goes is found some time after it did.
     const bool gone = change == Change::recovered && ones.times().count > 0;
-    return report(reference, change, of.reference_s(), gone ? sudden_.reference_s() : of.recent_s(),
-                  of.slow_for_s(), ones.times());
+    news_.push_back({change, reference, of.reference_s(),
+                     gone ? sudden_.reference_s() : of.recent_s(), of.slow_for_s(), ones.times()});
   };
-  if (is_news(sudden)) return reported(Reference::recent, sudden, sudden_, sudden_ones_);
-  if (is_news(gradual)) return reported(Reference::best, gradual, gradual_, gradual_ones_);
-  if (is_news(stalls)) return reported(Reference::stalls, stalls, stalls_, stalling_ones_);
-  if (const Change change = judge_expected(); change != Change::none) return change;
-  return sudden;
+  look_at(Reference::recent, sudden, sudden_, sudden_ones_);
+  look_at(Reference::best, gradual, gradual_, gradual_ones_);
+  look_at(Reference::stalls, stalls, stalls_, stalling_ones_);
+  judge_expected();
+  if (news_.empty()) return sudden;
+  last_ = news_.front();
+  news_.pop_front();
+  return last_.change;
 }
 
 PaceChange SlowdownDetector::judge_sudden(const PaceWindow& window) {
-  return sudden_ones_.filter(sudden_.add(window), sudden_.recent_s(), window.seconds);
+  const PaceChange change = sudden_.add(window);
+  return sudden_ones_.filter(change, sudden_.recent_s(), window.seconds);
 }
 
 PaceChange SlowdownDetector::judge_gradual(const PaceWindow& window, bool judge) {
@@ -505,31 +520,20 @@ PaceChange SlowdownDetector::judge_stalls(const PaceWindow& window, bool judge) 
   return stalling_ones_.filter(change, stalls_.recent_s(), window.seconds);
 }
 
-PaceChange SlowdownDetector::report(Reference reference, Change change, double reference_s,
-                                    double recent_s, double slow_for_s,
-                                    const Recurrence::Times& times) {
-  reference_ = reference;
-  reference_s_ = reference_s;
-  recent_s_ = recent_s;
-  slow_for_s_ = slow_for_s;
-  times_ = times;
-  return change;
-}
-
 // Once, of the first two minutes that can be judged; and when the run becomes as fast after all.
-PaceChange SlowdownDetector::judge_expected() {
+void SlowdownDetector::judge_expected() {
   const double best_s = gradual_.best_s();
-  if (!expected_s_ || best_s == 0) return Change::none;
-  const auto reported = [&](Change change) {
-    return report(Reference::expected, change, *expected_s_, best_s, judged_s_);
+  if (!expected_s_ || best_s == 0) return;
+  const auto report = [&](Change change) {
+    news_.push_back({change, Reference::expected, *expected_s_, best_s, judged_s_, {}});
   };
   if (!std::exchange(expected_judged_, true)) {
     slower_than_expected_ = best_s > tolerated * *expected_s_;
-    return slower_than_expected_ ? reported(Change::slower) : Change::none;
+    if (slower_than_expected_) report(Change::slower);
+  } else if (slower_than_expected_ && best_s <= (1 + tolerated) / 2 * *expected_s_) {
+    slower_than_expected_ = false;
+    report(Change::recovered);
   }
-  if (!slower_than_expected_ || best_s > (1 + tolerated) / 2 * *expected_s_) return Change::none;
-  slower_than_expected_ = false;
-  return reported(Change::recovered);
 }
 
 }  // namespace ringtrain

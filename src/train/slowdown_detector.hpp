@@ -10,7 +10,7 @@ namespace ringtrain {
 struct PaceWindow {
   double seconds = 0;
   int steps = 0;
-  double step_s() const { return seconds / steps; }
+  double step_s() const { return steps > 0 ? seconds / steps : 0; }
 };
 
 enum class PaceChange {
@@ -30,6 +30,8 @@ class SuddenSlowdown {
   void accept(double step_s);
 
   bool slow() const { return slow_; }
+  /// How many there were.
+  int ended() const { return ended_; }
   /// Seconds a step: the reference, and the time that the last change is about.
   double reference_s() const;
   double recent_s() const { return last_.step_s(); }
@@ -50,10 +52,12 @@ class SuddenSlowdown {
   bool was_normal_ = false;           // the window before
   bool slow_ = false;
   double reported_s_ = 0, slow_for_s_ = 0;
+  int ended_ = 0;
 };
 
-/// Detects that steps take longer than in the fastest two minutes of the run, however slowly that
-/// came, and when they no longer do. Windows make blocks of half a minute.
+/// Detects that steps take longer than in the fastest minutes of the run, however slowly that came,
+/// and when they no longer do. In the first two minutes, the first 10 s are all that is known.
+/// Windows make blocks of half a minute.
 class GradualSlowdown {
  public:
   /// `judge`: false while something else explains that steps are slow; time passes all the same.
@@ -129,10 +133,11 @@ class RepeatedStalls {
 
  private:
   void count_stalls();
+  PaceChange report_slower();
 
   std::deque<PaceWindow> last_;
   PaceWindow sum_;  // of them
-  double best_s_ = 0, lost_s_ = 0, slow_for_s_ = 0;
+  double best_s_ = 0, reported_s_ = 0, lost_s_ = 0, slow_for_s_ = 0;
   int stalls_ = 0;
   bool slow_ = false;
 };
@@ -194,15 +199,16 @@ class SlowdownDetector {
   /// A step should take no longer than this. The first two minutes are compared with it.
   void expect(double step_s) { expected_s_ = step_s; }
 
-  Reference reference() const { return reference_; }
-  double reference_s() const { return reference_s_; }  ///< seconds a step
-  double recent_s() const { return recent_s_; }        ///< likewise, of what is compared
+  Reference reference() const { return last_.reference; }
+  double reference_s() const { return last_.reference_s; }  ///< seconds a step
+  double recent_s() const { return last_.recent_s; }        ///< likewise, of what is compared
   /// For how long steps have been slow or, once they have recovered, had been.
-  double slow_for_s() const { return slow_for_s_; }
+  double slow_for_s() const { return last_.slow_for_s; }
+  const SuddenSlowdown& sudden() const { return sudden_; }
   const GradualSlowdown& gradual() const { return gradual_; }
   const RepeatedStalls& stalls() const { return stalls_; }
   /// How often what the last change is about came and went, if it did.
-  const Recurrence::Times& times() const { return times_; }
+  const Recurrence::Times& times() const { return last_.times; }
 
  private:
   bool is_excused(double seconds, bool excused);
@@ -210,9 +216,14 @@ class SlowdownDetector {
   Change judge_sudden(const PaceWindow& window);
   Change judge_gradual(const PaceWindow& window, bool judge);
   Change judge_stalls(const PaceWindow& window, bool judge);
-  Change judge_expected();
-  Change report(Reference reference, Change change, double reference_s, double recent_s,
-                double slow_for_s, const Recurrence::Times& times = {});
+  void judge_expected();
+
+  struct News {
+    Change change = Change::none;
+    Reference reference = Reference::recent;
+    double reference_s = 0, recent_s = 0, slow_for_s = 0;
+    Recurrence::Times times;
+  };
 
   int warm_up_ = 10;  // steps that are still left out
   PaceWindow open_;
@@ -222,11 +233,10 @@ class SlowdownDetector {
   GradualSlowdown gradual_;
   RepeatedStalls stalls_;
   Recurrence sudden_ones_, gradual_ones_, stalling_ones_;
-  Recurrence::Times times_;
   std::optional<double> expected_s_;
   bool slower_than_expected_ = false, expected_judged_ = false;
-  Reference reference_ = Reference::recent;
-  double reference_s_ = 0, recent_s_ = 0, slow_for_s_ = 0;
+  std::deque<News> news_;  // that are to be reported
+  News last_;              // that was
 };
 
 }  // namespace ringtrain

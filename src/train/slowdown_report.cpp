@@ -253,8 +253,7 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
     case SlowdownDetector::Change::slower:
       return slower(examples, saving);
     case SlowdownDetector::Change::recovered:
-      if (normal_windows_ > 0) before_ = recent_;
-      normal_windows_ = 0;  // what ranks tell next is normal again
+      begin_again();
       return {"slow_down_over", over(examples)};
     case SlowdownDetector::Change::settled:
       normal_windows_ = 0;
@@ -294,10 +293,19 @@ const SlowdownReporter::Snapshot& SlowdownReporter::snapshot(double seconds_ago)
   return *found;
 }
 
+// What ranks tell next is normal again.
+void SlowdownReporter::begin_again() {
+  if (normal_windows_ > 0) before_ = recent_;
+  normal_windows_ = 0;
+}
+
 void SlowdownReporter::remember_normal() {
   constexpr int settling = 3;  // windows in which what ranks tell is still of their first steps
   constexpr int a_while = 30;  // windows, after which the time to compare with begins later
   recent_.end = ask_();
+  if (detector_.sudden().ended() != std::exchange(sudden_ended_, detector_.sudden().ended()) &&
+      normal_windows_ > 0)
+    begin_again();  // it was not reported
   const bool settles = ++normal_windows_ <= settling;
   if (settles) recent_.begin = next_recent_ = recent_.end;
   if (settles || normal_windows_ % a_while != 0) return;

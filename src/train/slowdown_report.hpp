@@ -80,6 +80,7 @@ class SlowdownReporter {
   /// The accounts of so long ago, or the oldest that are kept.
   const Snapshot& snapshot(double seconds_ago) const;
   void remember_normal();
+  void begin_again();
   Report slower(double examples, bool saving);
   std::string compared_with(double examples) const;
   std::string why() const;
@@ -101,7 +102,7 @@ class SlowdownReporter {
   int bests_ = 0;
   AccountsSpan recent_, before_;      // up to the last normal window; to the last slow-down
   std::vector<Account> next_recent_;  // where recent_ begins later
-  int normal_windows_ = 0;
+  int normal_windows_ = 0, sudden_ended_ = 0;
   bool has_settled_ = false;
 };
 

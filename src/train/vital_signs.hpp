@@ -10,7 +10,7 @@
 namespace ringtrain {
 
 /// Looks at this process, its host and its GPU. For one thread, but for watch(); throws nothing:
-/// what cannot be read is not a number, and what is not there 0. Never waits for a driver.
+/// what a file does not show is not a number, and what is not there 0. Never waits for a driver.
 class VitalSigns {
  public:
   VitalSigns();

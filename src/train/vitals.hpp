@@ -32,8 +32,8 @@ enum class Vital : std::uint8_t {
 inline constexpr std::size_t vital_count = 18;
 
 /// Sums since the process began. What has a value rather than a count is summed over time, so that
-/// for all of them a difference over the seconds between is the mean. What cannot be read is not a
-/// number, and never worse.
+/// for all of them a difference over the seconds between is the mean. What a host does not show is
+/// not a number, and never worse.
 struct Vitals {
   double seconds = 0;  ///< of the clock
   std::array<double, vital_count> sums{};

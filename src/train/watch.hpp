@@ -19,8 +19,6 @@ namespace ringtrain {
 
 /// For all that a rank does to end the job.
 inline constexpr std::chrono::seconds end_patience{15};
-/// For mpirun, or its daemon here, to end with the job: where a host is gone, it would wait for it.
-inline constexpr std::chrono::seconds launcher_patience{10}, launcher_patience_lost_host{3};
 
 /// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
 /// judged for 10 s of ticks.
@@ -81,9 +79,13 @@ class Watch {
   const Options& options() const { return options_; }
   const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
-  /// The job ends: so shall its launcher.
-  static void end_launcher_after(std::chrono::milliseconds time) {
-    if (const auto launcher = launcher_process()) end_launcher(*launcher, time);
+  /// The last thing before this rank's end: mpirun, or its daemon here, shall end, too. It gets the
+  /// time that it needs to end other ranks by itself; where a host may be gone, no more.
+  void end_launcher_of_job(Exit code) const {
+    constexpr std::chrono::seconds lost{1}, other{8};
+    const auto launcher = session_.size() > 1 ? launcher_process() : std::nullopt;
+    if (launcher)
+      end_launcher(*launcher, (code == Exit::rank_lost ? lost : other) + 2 * time_to_kill_ranks());
   }
   /// Of this rank, up to now.
   Account account() { return {progress_.spent(), vital_signs_.look(pauses_.still_s())}; }

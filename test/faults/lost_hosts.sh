@@ -12,8 +12,9 @@ trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
 keepalive="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"
 last=$((count - 1))
-# That of Open MPI 5 returns 0 when it has lost a host; what docs/reliability.md recommends then does not.
-[[ $(mpirun --version) != *" 5."* ]] || export MPIRUN_BY=$here/../../scripts/supervise
+supervise=
+# That of Open MPI 5 returns 0 when it has noticed a lost host by itself; what docs/reliability.md recommends then does not.
+[[ $(mpirun --version) != *" 5."* ]] || supervise=$here/../../scripts/supervise
 
 wrong() { # WHAT
   echo "$1"
@@ -49,9 +50,10 @@ ends() {
   while [[ $(launchers) ]] && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
   mpirun_took=$(since)
   [[ $(launchers) ]] && wrong "$1: still there after $2 s: $(launchers)"
-  "$hosts" down
+  [[ $(launchers) ]] && "$hosts" down
   wait "$job"
   code=$?
+  "$hosts" down
   echo "$1: the last rank ended after $took s, mpirun after $mpirun_took s, with $code"
   ((code != 0)) || wrong "$1: mpirun returned 0"
 }
@@ -95,7 +97,7 @@ link_that_heals() {
 }
 
 for MPIRUN_FLAGS in "$keepalive" ""; do
-  export MPIRUN_FLAGS
+  export MPIRUN_FLAGS MPIRUN_BY=${MPIRUN_FLAGS:+$supervise}
   how=${MPIRUN_FLAGS:+with keepalive}
   how=${how:-as installed}
   lost="rank [0-9]+ on .*-$last has not been heard"
@@ -105,7 +107,7 @@ for MPIRUN_FLAGS in "$keepalive" ""; do
 done
 # mpirun on a host without ranks, where only it can notice: with the file of our image.
 export MPIRUN_FLAGS="--nolocal --oversubscribe" how="from a host without ranks"
-export OMPI_MCA_mca_base_param_files=$here/../../scripts/containers/openmpi-mca-params.conf
+export MPIRUN_BY=$supervise OMPI_MCA_mca_base_param_files=$here/../../scripts/containers/openmpi-mca-params.conf
 lost="rank [0-9]+ on .*-$last has not been heard|Remote daemon: .* on node .*-$last"
 power_of_a_worker
 [ ! -e "$work/bad" ]

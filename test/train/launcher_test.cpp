@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <functional>
 
 #include "ringtrain/train/stopwatch.hpp"
@@ -66,5 +67,14 @@ TEST_CASE("launcher: a process that is not there is nothing to end") {
   const pid_t gone = started([] { return 0; });
   wait_status(gone);
   end_launcher(gone, 0s);
-  wait_for_all();
+  CHECK(::wait(nullptr) == -1);  // nobody was left behind for it
+}
+
+TEST_CASE("launcher: ranks get the time that the user gives them") {
+  CHECK(time_to_kill_ranks() == 1s);
+  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "5", 1);
+  CHECK(time_to_kill_ranks() == 5s);
+  ::setenv("OMPI_MCA_odls_base_sigkill_timeout", "soon", 1);
+  CHECK(time_to_kill_ranks() == 1s);
+  ::unsetenv("OMPI_MCA_odls_base_sigkill_timeout");
 }

@@ -282,8 +282,10 @@ TEST_CASE(
     CHECK(detector.times().count == 0);
   }
   SECTION("what is worse is told all the same") {
-    CHECK(run(detector, 60, steady(0.3)).slow == 1);
-    CHECK(detector.recent_s() == Approx(0.3));
+    CHECK(run(detector, 60, steady(0.24)).slow == 0);
+    CHECK(run(detector, 60, steady(0.1)).recovered == 0);
+    CHECK(run(detector, 60, steady(0.27)).slow == 1);
+    CHECK(detector.recent_s() == Approx(0.27).epsilon(0.1));
     CHECK(run(detector, 60, steady(0.1)).recovered == 0);
   }
   SECTION("and so is what stays") {
@@ -338,4 +340,49 @@ TEST_CASE("slow-downs: in the first two minutes the first seconds are the refere
   CHECK(told.slow >= 1);
   CHECK(detector.reference() == Reference::best);
   CHECK(run(detector, 60, uneven).recovered == 1);
+}
+
+TEST_CASE("slow-downs: what slows down in the first two minutes and stays has a true reference") {
+  SlowdownDetector detector;
+  REQUIRE(run(detector, 15, steady(0.1)).slow == 0);
+  REQUIRE(run(detector, 95, [](double now) { return 0.1 + 0.05 * std::min(1.0, now / 80); }).slow ==
+          1);
+  int settled = 0, recovered = 0;
+  for (int step = 0; step < 40'000; ++step) {
+    const Change change = detector.step(0.15, false);
+    if (change == Change::settled) CHECK(detector.reference_s() == Approx(0.1).epsilon(0.05));
+    settled += change == Change::settled;
+    recovered += change == Change::recovered;
+  }
+  CHECK(settled == 1);
+  CHECK(recovered == 0);
+  CHECK(run(detector, 300, steady(0.1)).recovered == 1);
+}
+
+TEST_CASE("slow-downs: of a gradual one during a sudden one, no number is made up") {
+  SlowdownDetector detector;
+  run(detector, 700, steady(0.1));
+  const auto check = [&](double seconds, double step_s) {
+    for (double now = 0; now < seconds; now += step_s)
+      if (const Change change = detector.step(step_s, false);
+          change == Change::slower || change == Change::recovered) {
+        CHECK(detector.recent_s() > 0.05);
+        CHECK(detector.reference_s() > 0.05);
+      }
+  };
+  const auto ramp = [&] {  // too slow for a sudden one
+    for (double now = 0; now < 90;) {
+      const double step_s = 0.1 * (1 + 0.4 * now / 90);
+      now += step_s;
+      detector.step(step_s, false);
+    }
+  };
+  for (int i = 0; i < 2; ++i) {
+    ramp();
+    check(120, 0.1);
+  }
+  ramp();
+  check(240, 0.14);
+  check(400, 0.4);
+  check(700, 0.1);
 }

@@ -139,7 +139,9 @@ TEST_CASE("slow-downs: 30 falls of each length on real noise are told in time", 
 
 TEST_CASE("slow-downs: 24 hours of a quiet machine's noise make at most one false alarm",
           "[.long]") {
-  for (const Recording& recording : recordings()) {
+  const auto all = recordings();
+  REQUIRE(std::ranges::any_of(all, is_quiet));
+  for (const Recording& recording : all) {
     double alarms = 0;
     for (std::uint64_t seed = 0; seed < 10; ++seed)
       alarms += false_alarms(recording, seed, 86400) / 10.0;

@@ -37,7 +37,8 @@ struct Device {
   std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
   UpdateBuffers buffers{};
 
-  Device(const RuleSettings& rule, Element gradient, Element copied, std::vector<float> start)
+  Device(const RuleSettings& rule, Element gradient, Element copied,
+         const std::vector<float>& start)
       : settings(rule),
         parameters(start),
         slot0(size, rule.rule == Rule::rmsprop ? 1.f : 0.f),

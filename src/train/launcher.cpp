@@ -119,8 +119,8 @@ bool ends_within(int pid_file, int milliseconds) {
 // its own, as daemons end the process groups of ranks.
 void end_launcher(pid_t launcher, std::chrono::milliseconds after) {
   const FileDescriptor file(static_cast<int>(::syscall(SYS_pidfd_open, launcher, 0)));
-  if (file.get() < 0 || ::_Fork() != 0)
-    return;  // without handlers, which may wait for the stuck thread
+  if (file.get() < 0) return;
+  if (::_Fork() != 0) return;  // without fork()'s handlers, which may wait for a stuck thread
   ::setsid();
   constexpr int most_open = 4096;
   const int kept = ::dup2(file.get(), 0);

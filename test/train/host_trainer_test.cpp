@@ -38,7 +38,7 @@ struct Alone final : Communicator {
 
 // One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
 struct HostTraining {
-  HostTraining(int micro_batch, int accumulate, OptimizerSettings settings = {})
+  HostTraining(int micro_batch, int accumulate, const OptimizerSettings& settings = {})
       : graph(small_convnet()),
         data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
         parameters(memory.allocate(graph.parameter_count())),

@@ -104,7 +104,7 @@ struct OptimizerRun {
   Optimizer optimizer;
 
   OptimizerRun(const OptimizerSettings& settings, std::size_t n,
-               std::optional<Optimizer::Part> of = std::nullopt)
+               const std::optional<Optimizer::Part>& of = std::nullopt)
       : w(memory.allocate(n)),
         g(memory.allocate(n)),
         part(of.value_or(Optimizer::Part())),

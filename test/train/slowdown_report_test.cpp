@@ -46,10 +46,12 @@ class Job {
   std::string fall(int seconds, Disturbance d) {
     const double most = d.extra_s, most_vital = d.a_second;
     std::string told;
-    for (double now = 0; now < seconds; now += 0.010 + d.extra_s) {
+    double now = 0;
+    while (now < seconds) {
       d.extra_s = most * now / seconds;
       d.a_second = most_vital * now / seconds;
       told += step(d, false);
+      now += 0.010 + d.extra_s;
     }
     return told;
   }

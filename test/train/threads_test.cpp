@@ -55,7 +55,7 @@ constexpr std::array launcher_variables = {"OMPI_COMM_WORLD_LOCAL_RANK",
 /// An environment without any launcher, then with the variables given.
 class Environment {
  public:
-  explicit Environment(std::vector<std::pair<const char*, const char*>> variables) {
+  explicit Environment(const std::vector<std::pair<const char*, const char*>>& variables) {
     for (const char* name : launcher_variables) add(name, nullptr);
     for (const auto& [name, value] : variables) add(name, value);
   }
@@ -298,7 +298,9 @@ TEST_CASE("place: OMP_NUM_THREADS counts where no option does") {
 // Runs only in a process that the next test starts.
 TEST_CASE("probe of the next test", "[.probe]") {
   Ids cpus;
-  for (const char c : std::string(std::getenv("RINGTRAIN_PROBE"))) cpus.push_back(c - '0');
+  const char* const probe = std::getenv("RINGTRAIN_PROBE");
+  REQUIRE(probe != nullptr);
+  for (const char c : std::string_view(probe)) cpus.push_back(c - '0');
 
   apply_threads({.threads = 2, .cpus = cpus, .active_wait = false});
 

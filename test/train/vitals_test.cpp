@@ -5,7 +5,6 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using Catch::Matches;
 
 namespace {
 

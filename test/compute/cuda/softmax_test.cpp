@@ -40,7 +40,7 @@ struct Head {
                 totals.data()};
   }
 
-  void run_kernel(std::vector<TensorId> written) {
+  void run_kernel(const std::vector<TensorId>& written) {
     std::vector<SampleLoss> workspace(batch.labels.size());
     operands.workspace = workspace.data();
     c.run_kernel(written, [&](auto& queue) { work::softmax_cross_entropy(operands, queue); },

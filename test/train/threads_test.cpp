@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <string_view>
 
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"

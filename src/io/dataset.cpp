@@ -72,14 +72,12 @@ std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
               "there are no encoded images; known are DIR, images:DIR, tfrecord:DIR, records:DIR");
 }
 
-void check_enough(const Dataset& dataset, int ranks, int batch) {
-  const auto needed = static_cast<std::uint64_t>(ranks) * static_cast<std::uint64_t>(batch);
-  if (dataset.size() >= needed) return;
-  throw Error(
-      Exit::data, "train on " + dataset.description(),
-      fmt::format("one step takes {} images ({} ranks x {}), more than there are; use fewer "
-                  "ranks or a smaller --batch",
-                  needed, ranks, batch));
+void check_enough(const Dataset& dataset, int global_batch) {
+  if (dataset.size() >= static_cast<std::uint64_t>(global_batch)) return;
+  throw Error(Exit::data, "train on " + dataset.description(),
+              fmt::format("one step takes {} images, on all ranks together, more than there are; "
+                          "use fewer ranks, a smaller --batch or a smaller --accumulate",
+                          global_batch));
 }
 
 }  // namespace ringtrain

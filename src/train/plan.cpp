@@ -128,7 +128,7 @@ void share_work(Plan& plan, int rank, const Tell& tell) {
                 fmt::format("gives {} ranks less than one image a step each; use at least {}",
                             plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
   plan.share = share_of(plan.micro_batch, rank, plan.ranks);
-  check_enough(*plan.training, 1, plan.global_batch);
+  check_enough(*plan.training, plan.global_batch);
 }
 
 void set_length(Plan& plan) {

@@ -76,7 +76,8 @@ struct DatasetOptions {
 std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
                                       const DatasetOptions& options = {});
 
-/// Throws Error(Exit::data) when one step of `ranks` x `batch` samples needs more than there are.
-void check_enough(const Dataset& dataset, int ranks, int batch);
+/// Throws Error(Exit::data) when one step of `global_batch` samples, on all ranks together, needs
+/// more than there are.
+void check_enough(const Dataset& dataset, int global_batch);
 
 }  // namespace ringtrain

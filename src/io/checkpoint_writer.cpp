@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "io/checkpoint_index.hpp"
@@ -28,18 +29,21 @@ class CheckpointWriter::Impl {
   /// False when no slot became free, for save number `step`: that is then the final failure.
   bool wait_for_slot(Clock::time_point deadline, std::uint64_t step);
   void submit(const CheckpointMetadata& metadata);
+  bool keep(const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
   std::vector<SaveEvent> poll();
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const;
   bool lost() const { return lost_; }
 
   std::uint64_t saved = 0, failed = 0;
+  std::mutex mutex;  // held in each call
 
  private:
   struct Slot {
     MappedMemory memory;
     std::vector<std::span<float>> buffers;
     bool busy = false, reported_slow = false;
+    bool kept = false;  // for good
     std::uint64_t step = 0;
     Clock::time_point since;
   };
@@ -56,7 +60,8 @@ class CheckpointWriter::Impl {
   void report_loss();
   void tell_loss(std::string_view ending);
   void report_slow_saves();
-  Slot* free_slot();
+  Slot* free_slot(const Slot* but = nullptr);
+  Message described(Message::Kind kind, Slot& slot, const CheckpointMetadata& metadata);
   bool any_busy() const;
   std::string not_in_time() const;
 
@@ -121,10 +126,12 @@ CheckpointWriter::Impl::Impl(WriterProcess& process, const std::filesystem::path
 }
 
 void CheckpointWriter::Impl::open(const StateLayout& layout) {
-  const std::string text = to_json_text(WriterSetup{.run_id = options_.run_id,
-                                                    .owner = owner_text(options_.run_id),
-                                                    .keep = options_.keep,
-                                                    .layout = layout});
+  const std::string text =
+      to_json_text(WriterSetup{.run_id = options_.run_id,
+                               .owner = owner_text(options_.run_id),
+                               .keep = options_.keep,
+                               .last_save_timeout_s = options_.last_save_timeout_s,
+                               .layout = layout});
   const MappedMemory setup = MappedMemory::create("checkpoint-setup", text.size());
   std::memcpy(setup.bytes().data(), text.data(), text.size());
   const std::array descriptors = {setup.descriptor(), slots_[0].memory.descriptor(),
@@ -138,7 +145,12 @@ void CheckpointWriter::Impl::open(const StateLayout& layout) {
 
 Message CheckpointWriter::Impl::await_answer(Clock::time_point deadline) {
   try {
-    if (wait_for_message(deadline)) return receive_message(process_->socket(), Wait::yes)->message;
+    while (wait_for_message(deadline)) {
+      const Message message = receive_message(process_->socket(), Wait::yes)->message;
+      if (message.kind != Message::Kind::waiting) return message;
+      if (options_.tell) options_.tell(message.text());
+      deadline = Clock::now() + options_.open_timeout;
+    }
   } catch (const PeerGone&) {
     throw Error(Exit::storage, "checkpoint writer process", process_->ending());
   }
@@ -163,10 +175,10 @@ void CheckpointWriter::Impl::protect(const std::string& name) {
   send_message(process_->socket(), request.with_text(name), Wait::no);
 }
 
-CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot() {
+CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* but) {
   if (lost_ || closed_) return nullptr;
   for (Slot& slot : slots_)
-    if (!slot.busy) return &slot;
+    if (!slot.busy && !slot.kept && &slot != but) return &slot;
   return nullptr;
 }
 
@@ -196,19 +208,37 @@ std::string CheckpointWriter::Impl::not_in_time() const {
 void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   expects(filling_ != nullptr, "submit_save: after a begin_save that gave a slot");
   Slot& slot = *std::exchange(filling_, nullptr);
-  const std::string text = to_json_text(metadata);
-  expects(text.size() <= SlotPlan::text_capacity, "checkpoint metadata: at most 2 MiB");
-  std::memcpy(slot.memory.bytes().data() + plan_.text_offset, text.data(), text.size());
-  const Message request{.kind = Message::Kind::save,
-                        .slot = static_cast<std::uint32_t>(&slot - slots_.data()),
-                        .step = metadata.step,
-                        .bytes = text.size()};
+  const Message request = described(Message::Kind::save, slot, metadata);
   slot.step = last_step_ = metadata.step;
   slot.since = Clock::now();
   slot.busy = true;
   slot.reported_slow = false;
   last_failure_.clear();
   if (!send_message(process_->socket(), request, Wait::no)) lose_writer();
+}
+
+// With the metadata's text in the slot.
+Message CheckpointWriter::Impl::described(Message::Kind kind, Slot& slot,
+                                          const CheckpointMetadata& metadata) {
+  const std::string text = to_json_text(metadata);
+  expects(text.size() <= SlotPlan::text_capacity, "checkpoint metadata: at most 2 MiB");
+  std::memcpy(slot.memory.bytes().data() + plan_.text_offset, text.data(), text.size());
+  return {.kind = kind,
+          .slot = static_cast<std::uint32_t>(&slot - slots_.data()),
+          .step = metadata.step,
+          .bytes = text.size()};
+}
+
+bool CheckpointWriter::Impl::keep(
+    const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy) {
+  receive_all();
+  Slot* const slot = free_slot(filling_);
+  if (slot == nullptr) return closed_ || lost_;
+  if (const auto metadata = copy(slot->buffers)) {
+    slot->kept = true;
+    send_message(process_->socket(), described(Message::Kind::keep, *slot, *metadata), Wait::no);
+  }
+  return true;
 }
 
 void CheckpointWriter::Impl::receive_all() {
@@ -327,8 +357,12 @@ CheckpointWriter::CheckpointWriter(CheckpointWriter&&) noexcept = default;
 CheckpointWriter& CheckpointWriter::operator=(CheckpointWriter&&) noexcept = default;
 CheckpointWriter::~CheckpointWriter() = default;
 
+std::unique_lock<std::mutex> CheckpointWriter::hold() const {
+  return impl_ ? std::unique_lock(impl_->mutex) : std::unique_lock<std::mutex>();
+}
+
 void CheckpointWriter::protect(const std::string& file_name) {
-  if (impl_) impl_->protect(file_name);
+  if (const auto held = hold()) impl_->protect(file_name);
 }
 
 bool CheckpointWriter::try_save(const CheckpointMetadata& metadata,
@@ -341,35 +375,60 @@ bool CheckpointWriter::try_save(const CheckpointMetadata& metadata,
 }
 
 SnapshotBuffers CheckpointWriter::begin_save() {
-  return impl_ ? impl_->begin() : SnapshotBuffers{};
+  const auto held = hold();
+  return held ? impl_->begin() : SnapshotBuffers{};
 }
 
 void CheckpointWriter::submit_save(const CheckpointMetadata& metadata) {
-  if (impl_) impl_->submit(metadata);
+  if (const auto held = hold()) impl_->submit(metadata);
 }
 
 bool CheckpointWriter::save(const CheckpointMetadata& metadata,
                             const std::function<void(SnapshotBuffers)>& copy,
                             std::chrono::duration<double> timeout) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
-  return impl_ && impl_->wait_for_slot(deadline, metadata.step) && try_save(metadata, copy);
+  const auto waited = [&] {
+    const auto held = hold();
+    return held && impl_->wait_for_slot(deadline, metadata.step);
+  };
+  return waited() && try_save(metadata, copy);
+}
+
+bool CheckpointWriter::save_if_killed(
+    const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy) {
+  const auto held = hold();
+  return !held || impl_->keep(copy);
 }
 
 std::vector<SaveEvent> CheckpointWriter::poll() {
-  return impl_ ? impl_->poll() : std::vector<SaveEvent>{};
+  const auto held = hold();
+  return held ? impl_->poll() : std::vector<SaveEvent>{};
 }
 
 std::vector<SaveEvent> CheckpointWriter::close(std::chrono::duration<double> timeout) {
-  if (!impl_) return {};
+  const auto held = hold();
+  if (!held) return {};
   return impl_->close(Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout));
 }
 
 std::optional<Error> CheckpointWriter::failure() const {
-  return impl_ ? impl_->failure() : std::nullopt;
+  const auto held = hold();
+  return held ? impl_->failure() : std::nullopt;
 }
 
-bool CheckpointWriter::lost() const { return impl_ && impl_->lost(); }
-std::uint64_t CheckpointWriter::saved() const { return impl_ ? impl_->saved : 0; }
-std::uint64_t CheckpointWriter::failed() const { return impl_ ? impl_->failed : 0; }
+bool CheckpointWriter::lost() const {
+  const auto held = hold();
+  return held && impl_->lost();
+}
+
+std::uint64_t CheckpointWriter::saved() const {
+  const auto held = hold();
+  return held ? impl_->saved : 0;
+}
+
+std::uint64_t CheckpointWriter::failed() const {
+  const auto held = hold();
+  return held ? impl_->failed : 0;
+}
 
 }  // namespace ringtrain

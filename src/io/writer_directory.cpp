@@ -25,6 +25,7 @@ namespace {
 constexpr const char* lock_name = "lock";
 // A dead trainer's writer lets go only once its last system call returns.
 constexpr std::chrono::milliseconds lock_patience{2000}, lock_pause{20};
+constexpr std::chrono::seconds word_pause{10};
 
 std::string last_error() { return std::generic_category().message(errno); }
 
@@ -50,22 +51,38 @@ bool try_lock(int fd) {
   return uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &whole); }) == 0;
 }
 
-bool lock_within_patience(int fd) {
-  const auto deadline = std::chrono::steady_clock::now() + lock_patience;
-  while (!try_lock(fd)) {
-    if ((errno != EAGAIN && errno != EACCES) || std::chrono::steady_clock::now() > deadline)
-      return false;
-    std::this_thread::sleep_for(lock_pause);
-  }
-  return true;
-}
-
 std::string printable_content(int fd) {
   char text[512];
   const ssize_t got = ::pread(fd, text, sizeof text, 0);
   std::string content(text, got > 0 ? static_cast<std::size_t>(got) : 0);
   std::erase_if(content, [](char c) { return c < ' ' || c > '~'; });
   return content.empty() ? "an unnamed job" : content;
+}
+
+// False with errno, where another process holds it for too long or there are no locks.
+bool lock_within_patience(int fd, const std::string& path, const Patience& patience) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point deadline = Clock::now() + lock_patience, next_word;
+  bool waits = false;
+  while (!try_lock(fd)) {
+    const int failure = errno;
+    const auto now = Clock::now();
+    const std::string holder = printable_content(fd);
+    const bool finishing = holder.starts_with(finishing_text(""));
+    if (finishing && !std::exchange(waits, true))
+      deadline = now +
+                 std::chrono::ceil<std::chrono::milliseconds>(
+                     std::chrono::duration<double>(patience.timeout_s)) +
+                 lock_patience;
+    errno = failure;
+    if ((errno != EAGAIN && errno != EACCES) || now > deadline) return false;
+    if (finishing && patience.tell && now >= next_word) {
+      patience.tell(fmt::format("{} is {}: waiting for that", path, holder));
+      next_word = now + word_pause;
+    }
+    std::this_thread::sleep_for(lock_pause);
+  }
+  return true;
 }
 
 // Its content will be replaced: it must be a file of this name only, not a way to another.
@@ -135,11 +152,15 @@ std::optional<std::uint64_t> free_bytes(int directory) {
 
 }  // namespace
 
+std::string finishing_text(const std::string& owner) {
+  return "held for the last save of " + owner;
+}
+
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
-                                         std::uint64_t needed_bytes)
+                                         std::uint64_t needed_bytes, const Patience& patience)
     : path_(path), directory_(open_directory(path)) {
   warn_of_others();
-  lock(owner);
+  lock(owner, patience);
   remove_temporaries();
   require_space(needed_bytes);
 }
@@ -152,7 +173,7 @@ void CheckpointDirectory::warn_of_others() {
         "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
 }
 
-void CheckpointDirectory::lock(const std::string& owner) {
+void CheckpointDirectory::lock(const std::string& owner, const Patience& patience) {
   const int fd = uninterrupted([&] {
     return open_beneath(directory_.get(), lock_name,
                         O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
@@ -164,7 +185,7 @@ void CheckpointDirectory::lock(const std::string& owner) {
   if (fd < 0)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("cannot write in it: {}", last_error()));
-  if (!lock_within_patience(fd)) {
+  if (!lock_within_patience(fd, path_, patience)) {
     if (errno == EAGAIN || errno == EACCES)
       throw Error(Exit::locked, "checkpoint directory " + path_,
                   fmt::format("in use by {}; give each job its own --checkpoint-dir",
@@ -289,6 +310,17 @@ void CheckpointDirectory::retain(int keep, std::uint64_t newest_step) {
       ++kept;
     }
   }
+}
+
+void CheckpointDirectory::write_last_save(const std::string& text) {
+  constexpr const char *name = "last-save.txt", *unfinished = "last-save.txt.new";
+  ::unlinkat(directory_.get(), unfinished, 0);
+  const FileDescriptor file(::openat(directory_.get(), unfinished,
+                                     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const auto size = static_cast<ssize_t>(text.size());
+  if (file.get() >= 0 && ::write(file.get(), text.data(), text.size()) == size &&
+      ::fsync(file.get()) == 0)
+    ::renameat(directory_.get(), unfinished, directory_.get(), name);
 }
 
 std::vector<std::string> CheckpointDirectory::take_notes() { return std::exchange(notes_, {}); }

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -9,6 +10,15 @@
 
 namespace ringtrain {
 
+/// With a directory that what is left of a killed run still holds, while it finishes its last save.
+struct Patience {
+  double timeout_s = 0;
+  std::function<void(const std::string&)> tell;  ///< what is waited for; again every ten seconds
+};
+
+/// What the lock file says while the writer of a killed run finishes its last save.
+std::string finishing_text(const std::string& owner);
+
 /// A checkpoint directory owned by this process: opened once, locked until destruction. Used by the
 /// writer process only.
 class CheckpointDirectory {
@@ -16,8 +26,8 @@ class CheckpointDirectory {
   /// Creates the directory if it is missing, locks it, removes temporaries of dead runs and checks
   /// that `needed_bytes` are free. `owner` is what a second job is told. Throws Error with
   /// Exit::locked or Exit::storage.
-  CheckpointDirectory(const std::string& path, const std::string& owner,
-                      std::uint64_t needed_bytes);
+  CheckpointDirectory(const std::string& path, const std::string& owner, std::uint64_t needed_bytes,
+                      const Patience& patience = {});
 
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary. Returns the size of the file.
@@ -27,6 +37,11 @@ class CheckpointDirectory {
   void retain(int keep, std::uint64_t newest_step);
   void protect(const std::string& name) { protected_ = name; }
 
+  /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.
+  void write_last_save(const std::string& text);
+  /// -1: the file system has no locks.
+  int lock_file() const { return lock_.get(); }
+
   /// Bytes a user may still write here, in words, for messages.
   std::string free_space() const;
   /// Remarks for the log since the last call.
@@ -34,7 +49,7 @@ class CheckpointDirectory {
 
  private:
   void warn_of_others();
-  void lock(const std::string& owner);
+  void lock(const std::string& owner, const Patience& patience);
   void remove_temporaries();
   void require_space(std::uint64_t needed_bytes) const;
   FileDescriptor create(const std::string& temporary);

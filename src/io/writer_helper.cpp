@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "io/checkpoint_index.hpp"
@@ -30,7 +31,8 @@ std::uint64_t state_bytes(const StateLayout& layout) {
 
 class Helper {
  public:
-  explicit Helper(int socket) : socket_(socket) {}
+  Helper(int socket, const std::function<void(const Afterlife&)>& prepare)
+      : socket_(socket), prepare_(prepare) {}
 
   void handle(Received request) {
     switch (request.message.kind) {
@@ -41,9 +43,20 @@ class Helper {
         return;
       case Message::Kind::save:
         return save(request.message);
+      case Message::Kind::keep:
+        kept_ = request.message;
+        return;
       default:
         return close();
     }
+  }
+
+  /// The trainer is gone.
+  void finish() {
+    if (!directory_) return;
+    if (kept_ && !(last_ && last_->kind == Message::Kind::saved && last_->step >= kept_->step))
+      save(*kept_);
+    if (last_) directory_->write_last_save(last_save_text(*last_));
   }
 
  private:
@@ -56,8 +69,14 @@ class Helper {
         slots_[i] = MappedMemory::map(std::move(request.descriptors.at(1 + i)));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
       directory_.reset();
-      directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
-                                                         2 * state_bytes(setup_.layout));
+      directory_ = std::make_unique<CheckpointDirectory>(
+          request.message.text(), setup_.owner, 2 * state_bytes(setup_.layout),
+          Patience{setup_.last_save_timeout_s, [this](const std::string& text) {
+                     send(Message{.kind = Message::Kind::waiting}.with_text(text));
+                   }});
+      last_.reset();
+      kept_.reset();
+      prepare_({setup_.last_save_timeout_s, directory_->lock_file(), finishing_text(setup_.owner)});
     } catch (const Error& failure) {
       reply.kind = Message::Kind::refused;
       reply.code = static_cast<std::int32_t>(failure.code());
@@ -84,6 +103,7 @@ class Helper {
     }
     reply.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     send(reply);
+    last_ = reply;
     if (reply.kind == Message::Kind::saved) retain(request.step);
     send_notes();
   }
@@ -120,7 +140,15 @@ class Helper {
       send(Message{.kind = Message::Kind::note}.with_text(note));
   }
 
+  std::string last_save_text(const Message& save) const {
+    const bool saved = save.kind == Message::Kind::saved;
+    return fmt::format("step: {}\nresult: {}\n{}: {}\nof: {}\n", save.step,
+                       saved ? "saved" : "failed", saved ? "file" : "why", save.text(),
+                       setup_.owner);
+  }
+
   void close() {
+    prepare_({});
     directory_.reset();
     writer_.reset();
     slots_ = {};
@@ -128,6 +156,8 @@ class Helper {
   }
 
   int socket_;
+  const std::function<void(const Afterlife&)>& prepare_;
+  std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
@@ -136,11 +166,12 @@ class Helper {
 
 }  // namespace
 
-void serve_trainer(int socket) {
-  Helper helper(socket);
+void serve_trainer(int socket, const std::function<void(const Afterlife&)>& prepare) {
+  Helper helper(socket, prepare);
   try {
     for (;;) helper.handle(std::move(*receive_message(socket, Wait::yes)));
   } catch (const PeerGone&) {
+    helper.finish();
   }
 }
 

@@ -12,7 +12,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -34,7 +36,7 @@ constexpr int one_process = 1, best_effort = 2, class_shift = 13, last_of_class 
 
 // The trainer decides what a signal to the job means. SIGXFSZ: write() then reports the limit.
 void ignore_signals() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ})
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGPIPE, SIGXFSZ})
     std::signal(signal, SIG_IGN);
 }
 
@@ -65,15 +67,58 @@ void step_back() {
   ::sched_setaffinity(0, sizeof all, &all);  // not on the core the launcher bound the trainer to
 }
 
+// A signal handler can reach nothing but globals. Of the writer process only.
+pid_t trainer_pid = 0;
+volatile std::sig_atomic_t timeout_s = 0, lock_file = -1, lock_text_size = 0;
+std::array<char, 512> lock_text{};
+
+// In a save, or waiting for the socket to say that the trainer is gone: what was handed over is
+// saved, if that does not take too long.
+extern "C" void outlive_trainer(int) {
+  if (::getppid() == trainer_pid) return;
+  if (timeout_s == 0) ::_exit(0);
+  ::alarm(static_cast<unsigned>(timeout_s));  // whose signal ends this process
+  if (lock_file < 0) return;
+  const int before = errno;
+  [[maybe_unused]] const ssize_t written =
+      ::pwrite(lock_file, lock_text.data(), static_cast<std::size_t>(lock_text_size), 0);
+  errno = before;
+}
+
+void mask(int how, int signal) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, signal);
+  ::sigprocmask(how, &set, nullptr);
+}
+
+void prepare(const Afterlife& afterlife) {
+  mask(SIG_BLOCK, SIGUSR2);
+  constexpr double longest_s = 1e6;
+  timeout_s = static_cast<int>(std::ceil(std::min(afterlife.timeout_s, longest_s)));
+  lock_file = afterlife.lock_file;
+  const std::size_t size = std::min(afterlife.lock_text.size(), lock_text.size());
+  std::copy_n(afterlife.lock_text.begin(), size, lock_text.begin());
+  lock_text_size = static_cast<int>(size);
+  mask(SIG_UNBLOCK, SIGUSR2);
+}
+
+// In a session of its own: who kills the trainer's process group, as mpirun does, leaves it alone.
 [[noreturn]] void be_writer(int socket, pid_t trainer) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != trainer) ::_exit(0);  // it died before we asked
-  ::prctl(PR_SET_NAME, "ringtrain-writer");
   ignore_signals();
+  trainer_pid = trainer;
+  struct sigaction action {};
+  action.sa_handler = outlive_trainer;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGUSR2, &action, nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
+  if (::getppid() != trainer) ::_exit(0);  // it died before we asked
+  ::setsid();
+  ::prctl(PR_SET_NAME, "ringtrain-writer");
   keep_only(socket);
   step_back();
   try {
-    serve_trainer(socket);
+    serve_trainer(socket, prepare);
   } catch (...) {
     ::_exit(static_cast<int>(Exit::internal));
   }

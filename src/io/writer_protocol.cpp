@@ -80,7 +80,9 @@ std::optional<Received> receive_message(int socket, Wait wait) {
   ssize_t got = 0;
   do {
     got = ::recvmsg(socket, &header, MSG_CMSG_CLOEXEC | (wait == Wait::no ? MSG_DONTWAIT : 0));
-  } while (got < 0 && errno == EINTR);
+    // A peer that is gone with messages unread resets the connection, told once; what it sent
+    // before that is still to come.
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return std::nullopt;
   received.descriptors = descriptors_of(header);
   if (got < static_cast<ssize_t>(offsetof(Message, text_storage))) throw PeerGone{};
@@ -146,6 +148,7 @@ std::string to_json_text(const WriterSetup& setup) {
   const Json json = {{"run_id", setup.run_id},
                      {"owner", setup.owner},
                      {"keep", setup.keep},
+                     {"last_save_timeout_s", setup.last_save_timeout_s},
                      {"buffers", setup.layout.buffers},
                      {"tensors", tensors}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -156,6 +159,7 @@ WriterSetup setup_from_json_text(std::string_view text) {
   WriterSetup setup{.run_id = json.at("run_id"),
                     .owner = json.at("owner"),
                     .keep = json.at("keep"),
+                    .last_save_timeout_s = json.at("last_save_timeout_s"),
                     .layout = {.buffers = json.at("buffers"), .tensors = {}}};
   for (const Json& row : json.at("tensors"))
     setup.layout.tensors.push_back({.info = {row.at("name"), row.at("shape")},

@@ -24,6 +24,7 @@ struct Message {
     open,     ///< bytes: of the setup text; descriptors: setup, slots
     protect,  ///< text: a file name
     save,     ///< slot; bytes: of the metadata text in the slot
+    keep,     ///< the same, to be saved only if the trainer ends without `close` or a later save
     close,
     // writer to trainer
     opened,
@@ -31,6 +32,7 @@ struct Message {
     saved,    ///< slot, step, bytes, seconds; text: file name
     failed,   ///< slot, step, code, text
     note,     ///< text
+    waiting,  ///< text: what `open` waits for; again every ten seconds
     closed,
   };
   Kind kind = Kind::note;
@@ -93,6 +95,7 @@ class MappedMemory {
 struct WriterSetup {
   std::string run_id, owner;
   int keep = 1;
+  double last_save_timeout_s = 0;  ///< after the trainer's end
   StateLayout layout;
 };
 std::string to_json_text(const WriterSetup& setup);

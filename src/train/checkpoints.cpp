@@ -76,6 +76,13 @@ void Checkpoints::request(const Position& position) {
                    state_.together() ? "the next step, or " : ""));
 }
 
+bool Checkpoints::save_if_killed() {
+  return writer_.save_if_killed([&](SnapshotBuffers slot) -> std::optional<CheckpointMetadata> {
+    if (const auto position = state_.copy_last(slot)) return metadata(*position);
+    return std::nullopt;
+  });
+}
+
 void Checkpoints::save(const Position& position) {
   if (!state_.together())
     start_save(position);

@@ -53,6 +53,9 @@ class Checkpoints {
   bool wants(const Position& next);
   /// All ranks do, because rank 0 wanted it.
   void save_together(const Position& position);
+  /// From any thread, while training goes on: lets the writer save the last finished step should
+  /// this process be killed before a later one is durable. False: try again, no slot was free.
+  bool save_if_killed();
   /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
   /// end of the save are told; so is it where nothing can be saved.
   void request(const Position& position);

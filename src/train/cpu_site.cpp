@@ -32,6 +32,7 @@ class CpuSite final : public Site {
   StateCopy& state_copy() override { return *copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
     communicator_->forget();
+    last_step_.position = start;
     HostTrainer::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
@@ -67,7 +68,7 @@ class CpuSite final : public Site {
   // The copy itself is what a save costs the step loop.
   class Copy final : public StateCopy {
    public:
-    explicit Copy(const TrainingState& state) : state_(state) {}
+    Copy(const TrainingState& state, LastStep& last_step) : state_(state), last_step_(last_step) {}
     void start(std::span<const std::span<float>> targets) override {
       expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
       for (std::size_t i = 0; i < targets.size(); ++i)
@@ -75,9 +76,16 @@ class CpuSite final : public Site {
     }
     bool done() override { return true; }
     void release() override {}
+    std::optional<Position> copy_last(std::span<const std::span<float>> targets) override {
+      const std::lock_guard held(last_step_.mutex);
+      for (std::size_t i = 0; i < targets.size(); ++i)  // without threads: OpenMP's have other work
+        std::ranges::copy(state_.buffers()[i].host(), targets[i].begin());
+      return last_step_.position;
+    }
 
    private:
     const TrainingState& state_;
+    LastStep& last_step_;
   };
 
   View initial();
@@ -117,7 +125,8 @@ class CpuSite final : public Site {
             plan_.model.graph.statistics,
             reducer,
             optimizer,
-            progress_};
+            progress_,
+            last_step_};
   }
 
   const Plan& plan_;
@@ -135,6 +144,7 @@ class CpuSite final : public Site {
   Optimizer optimizer_;
   const Replace update_part_;  // where there are shards
   TrainingState state_;
+  LastStep last_step_;
   const std::unique_ptr<StateCopy> copy_;
   RoundingCommunicator rounded_sums_;
   CompressingCommunicator compressed_sums_;
@@ -252,7 +262,7 @@ std::optional<Shards> CpuSite::make_shards_if_any() {
 }
 
 std::unique_ptr<StateCopy> CpuSite::make_copy(const MpiSession& session) {
-  if (!shards_) return std::make_unique<Copy>(state_);
+  if (!shards_) return std::make_unique<Copy>(state_, last_step_);
   return std::make_unique<SharedCopy>(state_, session, !plan_.options.checkpoint_dir.empty(),
                                       plan_.options.interface);
 }

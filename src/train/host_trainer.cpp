@@ -54,6 +54,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
+  std::unique_lock updating(parts_.last_step.mutex);
   outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
     update();
@@ -62,9 +63,11 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   } else if (parts_.optimizer.revertible()) {
     parts_.optimizer.revert();
   }
+  advance();
+  parts_.last_step.position = position();
+  updating.unlock();
   seconds_.update = watch.lap();
   record(Doing::update, begin, seconds_.update);
-  advance();
   parts_.progress.finish_step();
   return StepReport{position(), rate, seconds_, outcome};
 }

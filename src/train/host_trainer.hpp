@@ -23,6 +23,7 @@ class HostTrainer : public Trainer {
     GradientReducer& reducer;
     Optimizer& optimizer;
     Progress& progress;
+    LastStep& last_step;
     Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
   };
   HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);

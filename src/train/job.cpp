@@ -147,6 +147,8 @@ void Job::open_checkpoints(WriterProcess& writer) {
   WriterOptions writer_options;
   writer_options.run_id = run_id(session_.host());
   writer_options.keep = options().keep;
+  writer_options.last_save_timeout_s = options().final_save_timeout_s;
+  writer_options.tell = [this](const std::string& text) { output_.note(text); };
   checkpoint_writer_ =
       CheckpointWriter(writer, options().checkpoint_dir, site_.state().layout(), writer_options);
 }

@@ -54,6 +54,10 @@ int Job::train() {
   last_save_s_ = guessed_save_s(site_.state().layout(), options());
   Checkpoints checkpoints = make_checkpoints();
   const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
+  // mpirun kills the ranks a second after their SIGTERM, and a step may take longer.
+  const auto at_stop = session_.rank() == 0
+                           ? stop_.call_at_stop([&] { return checkpoints.save_if_killed(); })
+                           : nullptr;
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
   if (Timeline* const timeline = progress_.timeline())

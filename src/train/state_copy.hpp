@@ -1,6 +1,9 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
+
+#include "train/trainer.hpp"
 
 namespace ringtrain {
 
@@ -19,6 +22,12 @@ class StateCopy {
   /// 0 with targets, the others, and rank 0 for a copy that it cannot take, with none. release()
   /// gives a copy up and does not wait.
   virtual bool together() const { return false; }
+  /// From any thread, while training goes on: copies the state behind the last finished step, and
+  /// returns its position; nothing where the state cannot be read between two steps. An update
+  /// waits for it.
+  virtual std::optional<Position> copy_last(std::span<const std::span<float>>) {
+    return std::nullopt;
+  }
   /// What is told of a copy that is not done in time.
   virtual std::string lateness() { return "its copy out of the GPU did not end in time"; }
 };

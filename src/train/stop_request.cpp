@@ -1,7 +1,13 @@
 #include "train/stop_request.hpp"
 
+#include <semaphore.h>
+
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <initializer_list>
+#include <thread>
+#include <utility>
 
 #include "train/signal_stack.hpp"
 
@@ -11,7 +17,12 @@ namespace {
 // A signal handler can reach nothing but globals.
 volatile std::sig_atomic_t received = 0, save_wanted = 0;
 
-extern "C" void remember(int signal) { received = signal; }
+sem_t arrived;  // posted when `received` is set
+
+extern "C" void remember(int signal) {
+  received = signal;
+  ::sem_post(&arrived);
+}
 extern "C" void want_save(int) { save_wanted = 1; }
 
 void handle(int signal, void (*handler)(int), int flags) {
@@ -32,7 +43,30 @@ void mask_save_signal(int how) {
 
 void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
 
+class StopRequest::Waiter {
+ public:
+  explicit Waiter(std::function<bool()> act) : act_(std::move(act)), thread_([this] { run(); }) {}
+  ~Waiter() {
+    ended_ = true;
+    ::sem_post(&arrived);
+    thread_.join();
+  }
+  Waiter(const Waiter&) = delete;
+
+ private:
+  void run() {
+    while (::sem_wait(&arrived) != 0) {
+    }  // interrupted by other signals
+    while (!ended_ && !act_()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  std::function<bool()> act_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
 StopRequest::StopRequest() {
+  ::sem_init(&arrived, 0, 0);
   use_signal_stack();  // the kernel prefers the main thread
   for (const int signal : {SIGTERM, SIGINT})
     handle(signal, remember, static_cast<int>(SA_RESETHAND));
@@ -44,6 +78,10 @@ StopRequest::~StopRequest() {
   handle(SIGUSR1, SIG_IGN, 0);
   received = 0;
   save_wanted = 0;
+}
+
+std::shared_ptr<StopRequest::Waiter> StopRequest::call_at_stop(std::function<bool()> act) {
+  return std::make_shared<Waiter>(std::move(act));
 }
 
 int StopRequest::signal() const { return received; }

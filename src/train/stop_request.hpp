@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+#include <memory>
 
 namespace ringtrain {
 
@@ -32,6 +34,13 @@ class StopRequest {
   int signal() const;
   /// Whether SIGUSR1 came since the last call.
   bool take_save();
+
+  /// A thread that lives as long as this object, or ends it.
+  class Waiter;
+  /// Calls `act` on a thread of its own as soon as the first SIGTERM or SIGINT is there, again
+  /// every 20 ms until it returns true; whatever the main thread does meanwhile. Ended by its
+  /// destructor.
+  std::shared_ptr<Waiter> call_at_stop(std::function<bool()> act);
 };
 
 }  // namespace ringtrain

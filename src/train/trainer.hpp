@@ -1,4 +1,5 @@
 #pragma once
+#include <mutex>
 #include <optional>
 
 #include "ringtrain/io/loader.hpp"
@@ -12,6 +13,12 @@ namespace ringtrain {
 struct Position {
   std::uint64_t step = 0;     ///< updates made
   std::uint64_t samples = 0;  ///< drawn by all ranks
+};
+
+/// Lets other threads read the training state: it changes only while the mutex is held.
+struct LastStep {
+  std::mutex mutex;
+  Position position;  ///< that the state belongs to
 };
 
 /// Where the seconds of one step went on this rank.

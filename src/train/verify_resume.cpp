@@ -83,7 +83,10 @@ LegEnd train_in_two(std::uint64_t steps, const Resume& start, const fs::path& fo
                     const TrainLeg& train) {
   const LegEnd half = train({steps / 2, start, folder, true});
   if (half.exit_code != 0) return half;
-  return train({steps - steps / 2, {Resume::From::newest}, folder, false});
+  Leg second;
+  second.steps = steps - steps / 2;
+  second.directory = folder;
+  return train(second);
 }
 
 void check_length(std::uint64_t steps, const MpiSession& session) {

@@ -4,8 +4,13 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <thread>
 
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
@@ -185,26 +190,155 @@ TEST_CASE("Checkpoint writer: a helper that is stuck delays the end by the given
   CHECK(std::chrono::steady_clock::now() - start < 60s);
 }
 
-TEST_CASE("Checkpoint writer: even a stuck helper dies with its trainer and gives up the lock") {
-  const TemporaryDirectory directory;
-  const State state(1);
+// Forks a trainer, which lives until it kills itself or its time is up.
+pid_t in_a_trainer(const std::function<void()>& act) {
   const pid_t trainer = ::fork();
-  if (trainer == 0) {
-    WriterProcess process = WriterProcess::start();
-    CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
-    ::kill(process.pid(), SIGSTOP);
-    write_bytes(directory / "ready", "");
-    for (;;) ::pause();
-  }
-  for (int ms = 0; ms < 10'000 && !std::filesystem::exists(directory / "ready"); ++ms)
-    std::this_thread::sleep_for(1ms);
-  REQUIRE(std::filesystem::exists(directory / "ready"));
+  if (trainer != 0) return trainer;
+  act();
+  ::kill(::getpid(), SIGKILL);
+  std::abort();
+}
 
-  ::kill(trainer, SIGKILL);
-  ::waitpid(trainer, nullptr, 0);
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+CheckpointWriter open_next(WriterProcess& process, const std::filesystem::path& directory,
+                           const State& state, std::vector<std::string>& told) {
+  return {process,
+          directory,
+          state.layout,
+          {.run_id = "next", .tell = [&](const std::string& text) { told.push_back(text); }}};
+}
+
+TEST_CASE("Checkpoint writer: what a trainer handed over is saved though it is killed") {
+  const TemporaryDirectory directory;
+  const State state(7, 20'000'000);
+  ::waitpid(in_a_trainer([&] {
+              WriterProcess process = WriterProcess::start();
+              CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+              writer.try_save(state.metadata, state.copier());
+              ::kill(::getpid(), SIGKILL);
+            }),
+            nullptr, 0);
 
   WriterProcess process = WriterProcess::start();
-  CHECK_NOTHROW(CheckpointWriter(process, directory, state.layout, {.run_id = "next"}));
+  std::vector<std::string> told;
+  CheckpointWriter next = open_next(process, directory, state, told);
+
+  CHECK_NOTHROW(CheckpointFile::open(directory / "step-0000000007.h5").verify());
+  CHECK_THAT(text_of(directory / "last-save.txt"),
+             Contains("step: 7\nresult: saved\nfile: step-0000000007.h5\nof: run dead on host"));
+}
+
+TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is waited for") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  const FileDescriptor lock(
+      ::open((directory / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const std::string text = "held for the last save of run dead on host far";
+  REQUIRE(::write(lock.get(), text.data(), text.size()) > 0);
+  struct flock whole {};
+  whole.l_type = F_WRLCK;
+  REQUIRE(::fcntl(lock.get(), F_OFD_SETLK, &whole) == 0);
+  std::thread holder([&] {
+    std::this_thread::sleep_for(3s);  // longer than a run that is not finishing is waited for
+    whole.l_type = F_UNLCK;
+    ::fcntl(lock.get(), F_OFD_SETLK, &whole);
+  });
+
+  WriterProcess process = WriterProcess::start();
+  std::vector<std::string> told;
+  CHECK_NOTHROW(open_next(process, directory, state, told));
+  holder.join();
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], Contains(text + ": waiting for that"));
+}
+
+TEST_CASE("Checkpoint writer: a state that is kept is saved if the trainer is killed") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  enum class Then { killed, saves_later, closes };
+  const Then then = GENERATE(Then::killed, Then::saves_later, Then::closes);
+  ::waitpid(in_a_trainer([&] {
+              WriterProcess process = WriterProcess::start();
+              CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+              std::thread([&] {
+                writer.save_if_killed([&](SnapshotBuffers slot) {
+                  State(4).copier()(slot);
+                  return std::optional(State(4).metadata);
+                });
+              }).join();
+              if (then == Then::saves_later) writer.try_save(State(5).metadata, state.copier());
+              if (then == Then::closes) writer.close(10s);
+              ::kill(::getpid(), SIGKILL);
+            }),
+            nullptr, 0);
+
+  WriterProcess process = WriterProcess::start();
+  std::vector<std::string> told;
+  CheckpointWriter next = open_next(process, directory, state, told);
+
+  std::vector<std::string> found;
+  for (const std::string& name : names(directory))
+    if (name.ends_with(".h5")) found.push_back(name);
+  if (then == Then::killed) CHECK(found == std::vector<std::string>{"step-0000000004.h5"});
+  if (then == Then::saves_later) CHECK(found == std::vector<std::string>{"step-0000000005.h5"});
+  if (then == Then::closes) CHECK(found.empty());
+  for (const std::string& name : found)
+    CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
+}
+
+TEST_CASE("Checkpoint writer: nothing is kept where there is no slot or no state") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  const auto nothing = [](SnapshotBuffers) { return std::optional<CheckpointMetadata>(); };
+  ::kill(process.pid(), SIGSTOP);
+
+  CHECK(writer.save_if_killed(nothing));
+  REQUIRE(writer.try_save(state.metadata, state.copier()));
+  REQUIRE(writer.try_save(State(2).metadata, state.copier()));
+  CHECK_FALSE(writer.save_if_killed(nothing));
+  ::kill(process.pid(), SIGCONT);
+  await(writer, SaveEvent::Kind::saved);
+  CHECK(writer.save_if_killed(nothing));
+  writer.close(10s);
+  CHECK(writer.save_if_killed(nothing));
+}
+
+TEST_CASE("Checkpoint writer: one that is stuck when its trainer dies gives up the lock later") {
+  const TemporaryDirectory directory;
+  const State state(1);
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  ::waitpid(in_a_trainer([&] {
+              WriterProcess process = WriterProcess::start();
+              CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+              const pid_t pid = process.pid();
+              ::kill(pid, SIGSTOP);
+              if (::write(ends[1], &pid, sizeof pid) < 0) std::abort();
+              ::kill(::getpid(), SIGKILL);
+            }),
+            nullptr, 0);
+  pid_t stuck = 0;
+  REQUIRE(::read(ends[0], &stuck, sizeof stuck) == sizeof stuck);
+  ::close(ends[0]);
+  ::close(ends[1]);
+
+  WriterProcess process = WriterProcess::start();
+  std::vector<std::string> told;
+  std::string refusal;
+  try {
+    open_next(process, directory, state, told);
+  } catch (const Error& failure) {
+    refusal = failure.what();
+  }
+  CHECK_THAT(refusal, Contains("in use by run dead"));
+  ::kill(stuck, SIGCONT);
+  CHECK_NOTHROW(open_next(process, directory, state, told));
 }
 
 TEST_CASE("Checkpoint writer: the trainer's sudden death leaves only intact files and no lock") {
@@ -228,7 +362,7 @@ TEST_CASE("Checkpoint writer: the trainer's sudden death leaves only intact file
     CheckpointWriter next(process, directory, state.layout, {.run_id = "next"});
     for (const std::string& name : names(directory)) {
       CAPTURE(name);
-      if (name != "lock") CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
+      if (name.ends_with(".h5")) CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
     }
     next.close(10s);
   }

@@ -73,8 +73,9 @@ class Training {
     const auto program = compile(schedule, sums_.gradients());
     const TrainerSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
     Progress progress;
+    LastStep last_step;
     HostTrainer trainer({*program, sums_, batch_statistics_, statistics_, View(), graph_.statistics,
-                         reducer_, optimizer_, progress},
+                         reducer_, optimizer_, progress, last_step},
                         settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";

@@ -55,7 +55,7 @@ struct HostTraining {
                                {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
         HostTrainer::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
-                           graph.statistics, reducer, *optimizer, progress},
+                           graph.statistics, reducer, *optimizer, progress, last_step},
         TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
         Position{});
     LoaderOptions options;
@@ -80,6 +80,7 @@ struct HostTraining {
   std::optional<Optimizer> optimizer;
   std::unique_ptr<Program> program;
   Progress progress;
+  LastStep last_step;
   std::optional<HostTrainer> trainer;
   std::optional<Loader> loader;
 };

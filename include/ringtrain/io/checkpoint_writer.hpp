@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,10 @@ struct WriterOptions {
   int keep = 3;                           ///< intact checkpoints that retention leaves
   std::chrono::seconds open_timeout{30};  ///< for a file system that does not answer
   std::chrono::seconds slow_after{20};    ///< a save that takes longer is reported while it lasts
+  /// For the saves under way when this process is killed, in the helper; also how long the helper
+  /// of a killed run, which still holds the directory, is waited for.
+  double last_save_timeout_s = 120;
+  std::function<void(const std::string&)> tell{};  ///< that it is waited for; every ten seconds
 };
 
 /// What became of a save, for log and metrics.
@@ -47,8 +52,8 @@ using SnapshotBuffers = std::span<const std::span<float>>;
 
 /// Saves the trainer's state while training goes on: the state is copied into one of two
 /// shared-memory slots, the helper process writes it. Only rank 0 has a working one; the others'
-/// idle object does nothing, so the step loop needs no rank test. Belongs to one thread. No call
-/// but the constructor, save() and close() ever waits or touches a file.
+/// idle object does nothing, so the step loop needs no rank test. Belongs to one thread, but for
+/// save_if_killed(). No call but the constructor, save() and close() ever waits or touches a file.
 class CheckpointWriter {
  public:
   /// Idle.
@@ -79,6 +84,13 @@ class CheckpointWriter {
   bool save(const CheckpointMetadata& metadata, const std::function<void(SnapshotBuffers)>& copy,
             std::chrono::duration<double> timeout);
 
+  /// From any thread: lets `copy` fill a free slot with a state that the helper saves only if this
+  /// process ends before close() and before a later state is durable. `copy` returns what the state
+  /// is, or nothing: then nothing is kept. Returns false where no slot is free. Once at most; the
+  /// slot stays taken.
+  bool save_if_killed(
+      const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
+
   /// What happened since the last call. Call it every step: it also frees the slots.
   std::vector<SaveEvent> poll();
   /// Waits up to `timeout` for the saves under way, then gives the directory back, for which it
@@ -95,6 +107,7 @@ class CheckpointWriter {
 
  private:
   class Impl;
+  std::unique_lock<std::mutex> hold() const;
   std::unique_ptr<Impl> impl_;
 };
 

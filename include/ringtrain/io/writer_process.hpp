@@ -10,8 +10,10 @@ namespace ringtrain {
 
 /// The helper process that writes checkpoints. It is a process and not a thread because a thread in
 /// a stuck file system call makes its whole process unkillable, and with it the job. It must be
-/// forked before MPI, CUDA and any thread exist; it holds no file of the trainer but one socket,
-/// and dies with the trainer.
+/// forked before MPI, CUDA and any thread exist; it holds no file of the trainer but one socket.
+///
+/// Where the trainer is killed, the helper saves what was handed over, for no longer than
+/// WriterOptions::last_save_timeout_s, writes last-save.txt and ends; it has a session of its own.
 class WriterProcess {
  public:
   static WriterProcess start();

@@ -43,7 +43,6 @@ class CheckpointWriter::Impl {
     MappedMemory memory;
     std::vector<std::span<float>> buffers;
     bool busy = false, reported_slow = false;
-    bool kept = false;  // for good
     std::uint64_t step = 0;
     Clock::time_point since;
   };
@@ -70,7 +69,7 @@ class CheckpointWriter::Impl {
   WriterOptions options_;
   SlotPlan plan_;
   std::array<Slot, slot_count> slots_;
-  Slot* filling_ = nullptr;
+  Slot *filling_ = nullptr, *kept_ = nullptr;
   std::vector<SaveEvent> events_;
   bool lost_ = false, loss_told_ = false, closed_ = false;
   Clock::time_point lost_since_;
@@ -178,7 +177,7 @@ void CheckpointWriter::Impl::protect(const std::string& name) {
 CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* but) {
   if (lost_ || closed_) return nullptr;
   for (Slot& slot : slots_)
-    if (!slot.busy && !slot.kept && &slot != but) return &slot;
+    if (!slot.busy && &slot != kept_ && &slot != but) return &slot;
   return nullptr;
 }
 
@@ -234,10 +233,10 @@ bool CheckpointWriter::Impl::keep(
   receive_all();
   Slot* const slot = free_slot(filling_);
   if (slot == nullptr) return closed_ || lost_;
-  if (const auto metadata = copy(slot->buffers)) {
-    slot->kept = true;
-    send_message(process_->socket(), described(Message::Kind::keep, *slot, *metadata), Wait::no);
-  }
+  const auto metadata = copy(slot->buffers);
+  if (metadata && send_message(process_->socket(),
+                               described(Message::Kind::keep, *slot, *metadata), Wait::no))
+    kept_ = slot;
   return true;
 }
 

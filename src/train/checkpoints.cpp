@@ -78,8 +78,10 @@ void Checkpoints::request(const Position& position) {
 
 bool Checkpoints::save_if_killed() {
   return writer_.save_if_killed([&](SnapshotBuffers slot) -> std::optional<CheckpointMetadata> {
-    if (const auto position = state_.copy_last(slot)) return metadata(*position);
-    return std::nullopt;
+    const auto position = state_.copy_last(slot);
+    if (!position || position->step <= kept_step_) return std::nullopt;
+    kept_step_ = position->step;
+    return metadata(*position);
   });
 }
 

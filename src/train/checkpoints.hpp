@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -54,7 +55,7 @@ class Checkpoints {
   /// All ranks do, because rank 0 wanted it.
   void save_together(const Position& position);
   /// From any thread, while training goes on: lets the writer save the last finished step should
-  /// this process be killed before a later one is durable. False: try again, no slot was free.
+  /// this process be killed before a later one is durable. False: no slot was free.
   bool save_if_killed();
   /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
   /// end of the save are told; so is it where nothing can be saved.
@@ -108,6 +109,7 @@ class Checkpoints {
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;
   bool requested_ = false;             // and not started yet
+  std::atomic<std::uint64_t> kept_step_{0};
   std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
   double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;
 };

@@ -86,8 +86,8 @@ class CheckpointWriter {
 
   /// From any thread: lets `copy` fill a free slot with a state that the helper saves only if this
   /// process ends before close() and before a later state is durable. `copy` returns what the state
-  /// is, or nothing: then nothing is kept. Returns false where no slot is free. Once at most; the
-  /// slot stays taken.
+  /// is, or nothing: then nothing is kept. Returns false where no slot is free. Replaces what was
+  /// kept before, and keeps one slot taken.
   bool save_if_killed(
       const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
 

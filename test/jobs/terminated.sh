@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# terminated.sh MPIRUN TRAIN ROUNDS [SEED]: SIGTERM and SIGINT to mpirun at random moments, with Open MPI's defaults: it kills the
+# ranks half a second or a second later. Whatever a step takes, the last finished one is durable, with the bits of an undisturbed run.
+set -u
+mpirun=$1 train=$(realpath "$2") rounds=$3 RANDOM=${4:-1}
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+
+# start DIRECTORY LOG OPTION...: the kind's job in the background; its mpirun is $mpi.
+start() {
+  local folder=$1 log=$2
+  shift 2
+  # shellcheck disable=SC2086
+  "$mpirun" --timeout 300 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --threads 1 --eval-every 0 --log-every 1 \
+    --lr-schedule constant --warmup-epochs 0 --keep 1000 $options --checkpoint-dir "$folder" "$@" >"$log" 2>&1 </dev/null &
+  mpi=$!
+}
+newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
+state() { "$train" --inspect "$1" | sed -n 's/^state-hash //p'; }
+last_told() { sed -n 's/.*: step \([0-9]*\), loss.*/\1/p' "$1" | tail -n 1; }
+ended_by_itself() { grep -q 'the run ends after step' log; }
+
+killed=0
+for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 160"; do
+  steps=${kind%% *} options=${kind#* }
+  start undisturbed whole.log --steps "$steps" --checkpoint-every 1
+  wait $mpi
+  step_s=$(sed -n 's/.*; \([0-9.]*\) sec\/batch.*/\1/p' whole.log | sort -n | sed -n "$(((steps + 1) / 2))p")
+  for ((round = 1; round <= rounds; round++)); do
+    : >log
+    start ended log --steps 1000 --checkpoint-every 1h
+    for ((i = 0; i < 3000; i++)); do grep -q 'step 1, loss' log && break || sleep 0.02; done
+    sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $RANDOM / 32768)")"  # the signal takes up to 2 s
+    if ((RANDOM % 2)); then signal=TERM; else signal=INT; fi
+    kill -$signal $mpi 2>/dev/null
+    wait $mpi
+    python3 -c 'import fcntl; fcntl.lockf(open("ended/lock", "r+"), fcntl.LOCK_EX)'  # the writer is done
+    told=$(last_told log) file=$(newest ended) saved=
+    [ -f "$file" ] && saved=$((10#$(basename "${file#*step-}" .h5)))
+    what="$options, SIG$signal after step $told"
+    if ended_by_itself; then how="ended by itself"; else how="was killed" killed=$((killed + 1)); fi
+    echo "steps of $step_s s: $signal to mpirun; the job $how; step $told was told, $saved is durable"
+    check "$what: a checkpoint is durable" test -n "$saved"
+    check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
+    check "$what: the same bits" is "$(state "$file")" "$(state "undisturbed/$(basename "$file")")"
+    ended_by_itself || check "$what: last-save.txt" grep -q "^file: $(basename "$file")\$" ended/last-save.txt
+    start ended more.log --steps "$steps" --checkpoint-every 1h
+    wait $mpi
+    check "$what: resumed, it ends with the same bits" is "$(state "$(newest ended)")" "$(state "$(newest undisturbed)")"
+    rm -rf ended
+  done
+  rm -rf undisturbed
+done
+check "steps are long enough for a kill amid one" test "$killed" -ge "$rounds"
+exit $bad

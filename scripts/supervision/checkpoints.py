@@ -1,11 +1,14 @@
 """Which checkpoints are this job's, and how a restart goes on from them."""
 import contextlib
+import fcntl
 import os
 import pathlib
 import re
+import time
 
 from supervision.command import Unclear
 
+SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 NAME = re.compile(r"step-\d{10}\.h5")
 
 
@@ -14,6 +17,9 @@ class Checkpoints:
         self.directory = settings.get("checkpoint-dir")
         self.resume = settings.get("resume", "auto")
         self.older = self.found()
+        self.began = time.time()
+        number, unit = re.fullmatch(r"([\d.]+)([a-z]*)", settings.get("final-save-timeout", "2m")).groups()
+        self.last_save_s = float(number) * SECONDS.get(unit, 1)
         if self.resume == "never" and "init-from" in settings:
             raise Unclear("--resume never with --init-from: a restart would have to give both up; empty --checkpoint-dir instead")
 
@@ -35,6 +41,32 @@ class Checkpoints:
         if self.resume == "auto" or not self.newest():
             return []
         return ["--resume", str(pathlib.Path(self.directory) / self.newest())]
+
+    def await_last_save(self):
+        """The writer process of ranks that were killed still saves what they handed over. Returns what came of it, in words; empty:
+        that is not known here."""
+        ends = time.monotonic() + self.last_save_s
+        while self.locked() and time.monotonic() < ends:
+            time.sleep(0.05)
+        said = {}
+        with contextlib.suppress(OSError, TypeError):
+            file = pathlib.Path(self.directory) / "last-save.txt"
+            if file.stat().st_mtime >= self.began - 2:  # another host's clock
+                said = dict(line.split(": ", 1) for line in file.read_text(errors="replace").splitlines() if ": " in line)
+        if "result" not in said:
+            return ""
+        what = said.get("file") if said["result"] == "saved" else said.get("why")
+        return f"the writer {said['result']} step {said.get('step')}: {what}"
+
+    def locked(self):
+        try:
+            with open(pathlib.Path(self.directory) / "lock", "r+b") as lock:
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except (OSError, TypeError):
+            pass  # no directory, not from here, or no locks
+        return False
 
     def plan(self):
         if not self.directory:

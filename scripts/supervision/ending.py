@@ -26,6 +26,7 @@ class Ending:
     who: str
     seconds: float
     trained: bool  # whether there was a step or a checkpoint
+    finished: bool = False  # whether it has trained all
     corrected: bool = False  # whether the exit code is not the launcher's
 
     @staticmethod
@@ -33,7 +34,7 @@ class Ending:
         """`text`: the end of what the run wrote to standard error; `finished`: whether it said that it has trained all."""
         kind, hosts, who = culprit(text)
         corrected = code == 0 and kind == "silent" and not finished  # mpirun of Open MPI 5 returns 0 when it has lost a host
-        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, corrected)
+        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, finished, corrected)
 
     @property
     def curable(self):

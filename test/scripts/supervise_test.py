@@ -140,7 +140,7 @@ class Playing(unittest.TestCase):
         self.wait_for(lambda: "USR1" in pathlib.Path("calls").read_text())
         job.send_signal(signal.SIGTERM)
         _, said = job.communicate(timeout=60)
-        self.assertEqual(job.returncode, 1)
+        self.assertEqual(job.returncode, 143)
         self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
         self.assertIn("SIGTERM: not started again", said)
 

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# container_end.sh MPIRUN TRAIN ENTRY SUPERVISE: a job in a PID namespace, as in a container, is told to end amid a step of seconds, and all
+# is killed 10 s later, as `docker stop` does. With the image's entry point as first process the last step is durable and the exit code 143;
+# with a bare mpirun the namespace ends with it, and what was being saved is lost, but nothing else.
+set -u
+mpirun=$1 train=$(realpath "$2") entry=$(realpath "$3") supervise=$(realpath "$4")
+. "$(dirname "$0")/checks.sh"
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+unshare --pid --fork --mount-proc true 2>why || { echo "skipped: no PID namespace can be made here ($(cat why))"; exit 77; }
+ln -s "$train" train
+sed "s|/opt/ringtrain/share/ringtrain/scripts/supervise|$supervise|" "$entry" >entry && chmod +x entry
+
+# stop FOLDER FIRST...: the exit code of a container whose first process is FIRST, told to end after its second step.
+stop() {
+  local folder=$1
+  shift
+  unshare --pid --fork --mount-proc --kill-child "$@" "$mpirun" -np 2 --oversubscribe "$dir/train" --model resnet20 --data shapes \
+    --batch 16 --accumulate 50 --threads 1 --eval-every 0 --log-every 1 --steps 1000 --checkpoint-dir "$folder" --checkpoint-every 1h >log 2>&1 &
+  local outer=$! first
+  for ((i = 0; i < 3000; i++)); do grep -q 'step 2, loss' log && break || sleep 0.02; done
+  first=$(pgrep -P $outer)
+  kill -TERM "$first"
+  for ((i = 0; i < 100; i++)); do kill -0 $outer 2>/dev/null && sleep 0.1; done
+  kill -KILL "$first" 2>/dev/null
+  wait $outer
+  code=$?
+  told=$(sed -n 's/.*: step \([0-9]*\), loss.*/\1/p' log | tail -n 1)
+}
+file_of() { printf 'step-%010d.h5' "$1"; }
+
+stop stopped "$dir/entry"
+check "the entry point: 143" is $code 143
+check "the entry point: the last step is durable" test -f "stopped/$(file_of "$told")" -o -f "stopped/$(file_of $((told + 1)))"
+check "the entry point says so" has "supervise: the writer saved step [0-9]+: step-[0-9]+.h5|the run ends after step"
+
+stop bare
+echo "a bare mpirun as first process: exit code $code, $(find bare -name 'step-*.h5' | wc -l) checkpoints"
+"$train" --model resnet20 --data shapes --batch 16 --steps 1 --eval-every 0 --checkpoint-dir bare >log 2>&1
+check "a bare mpirun: the directory can be used again" is $? 0
+exit $bad

@@ -234,8 +234,8 @@ bool CheckpointWriter::Impl::keep(
   Slot* const slot = free_slot(filling_);
   if (slot == nullptr) return closed_ || lost_;
   const auto metadata = copy(slot->buffers);
-  if (metadata && send_message(process_->socket(),
-                               described(Message::Kind::keep, *slot, *metadata), Wait::no))
+  if (metadata &&
+      send_message(process_->socket(), described(Message::Kind::keep, *slot, *metadata), Wait::no))
     kept_ = slot;
   return true;
 }

@@ -108,7 +108,7 @@ class Checkpoints {
   bool skipping_ = false;
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;
-  bool requested_ = false;             // and not started yet
+  bool requested_ = false;  // and not started yet
   std::atomic<std::uint64_t> kept_step_{0};
   std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
   double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;

@@ -18,8 +18,9 @@ start() {
 }
 newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
 state() { "$train" --inspect "$1" | sed -n 's/^state-hash //p'; }
-last_told() { sed -n 's/.*: step \([0-9]*\), loss.*/\1/p' "$1" | tail -n 1; }
-ended_by_itself() { grep -q 'the run ends after step' log; }
+# By the metrics: mpirun 5.0 may drop what ranks print once it ends them.
+last_told() { sed -n 's/^{"kind":"step","step":\([0-9]*\),.*/\1/p' metrics | tail -n 1; }
+ended_by_itself() { grep -q '^{"kind":"end"' metrics; }
 
 killed=0
 for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 160"; do
@@ -28,19 +29,20 @@ for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
   wait $mpi
   step_s=$(sed -n 's/.*; \([0-9.]*\) sec\/batch.*/\1/p' whole.log | sort -n | sed -n "$(((steps + 1) / 2))p")
   for ((round = 1; round <= rounds; round++)); do
-    : >log
-    start ended log --steps 1000 --checkpoint-every 1h
-    for ((i = 0; i < 3000; i++)); do grep -q 'step 1, loss' log && break || sleep 0.02; done
+    rm -f log metrics
+    start ended log --steps 1000 --checkpoint-every 1h --metrics metrics
+    for ((i = 0; i < 3000; i++)); do grep -qs 'step 1, loss' log && break || sleep 0.02; done
     sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $RANDOM / 32768)")"  # the signal takes up to 2 s
     if ((RANDOM % 2)); then signal=TERM; else signal=INT; fi
     kill -$signal $mpi 2>/dev/null
     wait $mpi
+    code=$?
     python3 -c 'import fcntl; fcntl.lockf(open("ended/lock", "r+"), fcntl.LOCK_EX)'  # the writer is done
-    told=$(last_told log) file=$(newest ended) saved=
+    told=$(last_told) file=$(newest ended) saved=
     [ -f "$file" ] && saved=$((10#$(basename "${file#*step-}" .h5)))
     what="$options, SIG$signal after step $told"
     if ended_by_itself; then how="ended by itself"; else how="was killed" killed=$((killed + 1)); fi
-    echo "steps of $step_s s: $signal to mpirun; the job $how; step $told was told, $saved is durable"
+    echo "steps of $step_s s: $signal to mpirun, which returned $code; the job $how; step $told was told, $saved is durable"
     check "$what: a checkpoint is durable" test -n "$saved"
     check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
     check "$what: the same bits" is "$(state "$file")" "$(state "undisturbed/$(basename "$file")")"

@@ -17,7 +17,7 @@ def identity(file):
 
 def after_run(trial, job, struck, code):
     # what is left first: ranks whose mpirun is gone may go on for a while
-    wrong = (*nothing_left(job), *ending(job, struck, code), *alarms(job, struck), *resumed_well(trial, job), *samples(trial, job), *files(trial, job))
+    wrong = (*nothing_left(job), *ending(job, struck, code), *alarms(job, struck), *resumed_well(trial, job), *samples(trial, job), *files(trial, job), *last_step(trial, job, struck))
     return [f"run {job.number}: {text}" for text in wrong]
 
 
@@ -129,6 +129,16 @@ def files(trial, job):
         if not (trial.directory / record["file"]).exists():
             wrong.append(f"{record['file']} was announced and is not there")
     return wrong
+
+
+def last_step(trial, job, struck):
+    """A signal to mpirun, which then kills the ranks, loses no finished step, unless something else was done to the job."""
+    kinds = [KINDS[fault.kind] for fault, _, _ in struck]
+    if not any(kind.loses_no_step for kind in kinds) or not all(kind.loses_no_step or kind.codes == (0,) for kind in kinds):
+        return []
+    finished = max((record["step"] for record in job.records("step")), default=0)
+    saved = max((int(file.stem[5:]) for file in trial.directory.glob("step-*.h5") if file.name not in trial.bad_files), default=0)
+    return [f"step {finished} was finished, the newest checkpoint is of step {saved}"] if saved < finished else []
 
 
 def other_bits(trial):

@@ -29,6 +29,7 @@ class Kind:
     blames: bool = False  # a rank is to be named, and no other
     needs_strace: bool = False
     network: bool = False  # needs --hosts
+    loses_no_step: bool = False  # each finished one is durable
 
 
 def rank_ends(weight, code):
@@ -66,8 +67,8 @@ KINDS = {
     "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 150, ends=True, blames=True, needs_strace=True),
     "TERM to a rank": signal_ends(4, 15, (TERM,), 60),
     "INT to a rank": signal_ends(3, 2, (INT,), 60),
-    # mpirun passes it on after a second and kills the ranks after another, so they may not get to say it
-    "TERM to mpirun": Kind(3, (TERM, 1), SAVED_AND_ENDED % 15, 60, ends=True, by_chance=True),
+    # mpirun hands it on and kills the ranks a second later, so they may not get to say it; what they finished is saved all the same
+    "TERM to mpirun": Kind(3, (TERM, 1), SAVED_AND_ENDED % 15, 60, ends=True, by_chance=True, loses_no_step=True),
     # storage
     "ENOSPC in a save": call_fails("No space left on device"),
     "EIO in a save": call_fails("Input/output error"),

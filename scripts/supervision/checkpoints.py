@@ -12,14 +12,18 @@ SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 NAME = re.compile(r"step-\d{10}\.h5")
 
 
+def seconds_of(duration):
+    """Of train's notation, such as 2m30s; a number alone is seconds."""
+    return sum(float(number) * SECONDS.get(unit, 1) for number, unit in re.findall(r"([\d.]+)([a-z]*)", duration))
+
+
 class Checkpoints:
     def __init__(self, settings):
         self.directory = settings.get("checkpoint-dir")
         self.resume = settings.get("resume", "auto")
         self.older = self.found()
         self.began = time.time()
-        number, unit = re.fullmatch(r"([\d.]+)([a-z]*)", settings.get("final-save-timeout", "2m")).groups()
-        self.last_save_s = float(number) * SECONDS.get(unit, 1)
+        self.last_save_s = seconds_of(settings.get("final-save-timeout", "2m"))
         if self.resume == "never" and "init-from" in settings:
             raise Unclear("--resume never with --init-from: a restart would have to give both up; empty --checkpoint-dir instead")
 
@@ -42,11 +46,11 @@ class Checkpoints:
             return []
         return ["--resume", str(pathlib.Path(self.directory) / self.newest())]
 
-    def await_last_save(self):
+    def await_last_save(self, enough=lambda: False):
         """The writer process of ranks that were killed still saves what they handed over. Returns what came of it, in words; empty:
-        that is not known here."""
+        that is not known here. Waits for no longer than until `enough` says so."""
         ends = time.monotonic() + self.last_save_s
-        while self.locked() and time.monotonic() < ends:
+        while self.locked() and time.monotonic() < ends and not enough():
             time.sleep(0.05)
         said = {}
         with contextlib.suppress(OSError, TypeError):

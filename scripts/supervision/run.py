@@ -84,14 +84,14 @@ class Signals:
     """Hands signals on to the run there is, or that comes next."""
 
     def __init__(self):
-        self.current, self.waiting, self.ended_by, self.code = None, [], "", 0
+        self.current, self.waiting, self.ended_by, self.code, self.count = None, [], "", 0, 0
         for number in HANDED_ON:
             if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
                 signal.signal(number, self.take)
 
     def take(self, number, _frame):
         if number not in GOES_ON:
-            self.ended_by, self.code = signal.Signals(number).name, 128 + HANDED_ON[number]
+            self.ended_by, self.code, self.count = signal.Signals(number).name, 128 + HANDED_ON[number], self.count + 1
         if self.current or self.ended_by:  # between runs, there is nothing to save
             self.waiting.append(HANDED_ON[number])
         self.hand_on()

@@ -59,7 +59,7 @@ class CheckpointWriter::Impl {
   void report_loss();
   void tell_loss(std::string_view ending);
   void report_slow_saves();
-  Slot* free_slot(const Slot* but = nullptr);
+  Slot* free_slot(const Slot* except = nullptr);
   Message described(Message::Kind kind, Slot& slot, const CheckpointMetadata& metadata);
   bool any_busy() const;
   std::string not_in_time() const;
@@ -174,10 +174,10 @@ void CheckpointWriter::Impl::protect(const std::string& name) {
   send_message(process_->socket(), request.with_text(name), Wait::no);
 }
 
-CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* but) {
+CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* except) {
   if (lost_ || closed_) return nullptr;
   for (Slot& slot : slots_)
-    if (!slot.busy && &slot != kept_ && &slot != but) return &slot;
+    if (!slot.busy && &slot != kept_ && &slot != except) return &slot;
   return nullptr;
 }
 
@@ -386,11 +386,16 @@ bool CheckpointWriter::save(const CheckpointMetadata& metadata,
                             const std::function<void(SnapshotBuffers)>& copy,
                             std::chrono::duration<double> timeout) {
   const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(timeout);
-  const auto waited = [&] {
-    const auto held = hold();
-    return held && impl_->wait_for_slot(deadline, metadata.step);
-  };
-  return waited() && try_save(metadata, copy);
+  SnapshotBuffers buffers;
+  {
+    const auto held = hold();  // from the wait on: save_if_killed() may want that slot, too
+    if (!held || !impl_->wait_for_slot(deadline, metadata.step)) return false;
+    buffers = impl_->begin();
+  }
+  if (buffers.empty()) return false;
+  copy(buffers);
+  submit_save(metadata);
+  return true;
 }
 
 bool CheckpointWriter::save_if_killed(

@@ -22,10 +22,10 @@
 namespace ringtrain {
 namespace {
 
-constexpr const char* lock_name = "lock";
+constexpr const char *lock_name = "lock", *last_save_name = "last-save.txt";
 // A dead trainer's writer lets go only once its last system call returns.
 constexpr std::chrono::milliseconds lock_patience{2000}, lock_pause{20};
-constexpr std::chrono::seconds word_pause{10};
+constexpr std::chrono::seconds notice_interval{10};
 
 std::string last_error() { return std::generic_category().message(errno); }
 
@@ -60,25 +60,24 @@ std::string printable_content(int fd) {
 }
 
 // False with errno, where another process holds it for too long or there are no locks.
-bool lock_within_patience(int fd, const std::string& path, const Patience& patience) {
+bool lock_in_time(int fd, const std::string& path, const LockWait& wait) {
   using Clock = std::chrono::steady_clock;
-  Clock::time_point deadline = Clock::now() + lock_patience, next_word;
+  Clock::time_point deadline = Clock::now() + lock_patience, next_notice;
   bool waits = false;
   while (!try_lock(fd)) {
     const int failure = errno;
     const auto now = Clock::now();
     const std::string holder = printable_content(fd);
     const bool finishing = holder.starts_with(finishing_text(""));
-    if (finishing && !std::exchange(waits, true))
-      deadline = now +
+    if (std::exchange(waits, finishing) != finishing)
+      deadline = now + lock_patience +
                  std::chrono::ceil<std::chrono::milliseconds>(
-                     std::chrono::duration<double>(patience.timeout_s)) +
-                 lock_patience;
+                     std::chrono::duration<double>(finishing ? wait.timeout_s : 0));
     errno = failure;
     if ((errno != EAGAIN && errno != EACCES) || now > deadline) return false;
-    if (finishing && patience.tell && now >= next_word) {
-      patience.tell(fmt::format("{} is {}: waiting for that", path, holder));
-      next_word = now + word_pause;
+    if (finishing && wait.tell && now >= next_notice) {
+      wait.tell(fmt::format("{} is {}: waiting for that", path, holder));
+      next_notice = now + notice_interval;
     }
     std::this_thread::sleep_for(lock_pause);
   }
@@ -157,10 +156,11 @@ std::string finishing_text(const std::string& owner) {
 }
 
 CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
-                                         std::uint64_t needed_bytes, const Patience& patience)
+                                         std::uint64_t needed_bytes, const LockWait& wait)
     : path_(path), directory_(open_directory(path)) {
   warn_of_others();
-  lock(owner, patience);
+  lock(owner, wait);
+  ::unlinkat(directory_.get(), last_save_name, 0);  // it tells of an earlier run
   remove_temporaries();
   require_space(needed_bytes);
 }
@@ -173,7 +173,7 @@ void CheckpointDirectory::warn_of_others() {
         "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
 }
 
-void CheckpointDirectory::lock(const std::string& owner, const Patience& patience) {
+void CheckpointDirectory::lock(const std::string& owner, const LockWait& wait) {
   const int fd = uninterrupted([&] {
     return open_beneath(directory_.get(), lock_name,
                         O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
@@ -185,7 +185,7 @@ void CheckpointDirectory::lock(const std::string& owner, const Patience& patienc
   if (fd < 0)
     throw Error(Exit::storage, "checkpoint directory " + path_,
                 fmt::format("cannot write in it: {}", last_error()));
-  if (!lock_within_patience(fd, path_, patience)) {
+  if (!lock_in_time(fd, path_, wait)) {
     if (errno == EAGAIN || errno == EACCES)
       throw Error(Exit::locked, "checkpoint directory " + path_,
                   fmt::format("in use by {}; give each job its own --checkpoint-dir",
@@ -313,14 +313,14 @@ void CheckpointDirectory::retain(int keep, std::uint64_t newest_step) {
 }
 
 void CheckpointDirectory::write_last_save(const std::string& text) {
-  constexpr const char *name = "last-save.txt", *unfinished = "last-save.txt.new";
+  constexpr const char* unfinished = "last-save.txt.new";
   ::unlinkat(directory_.get(), unfinished, 0);
   const FileDescriptor file(::openat(directory_.get(), unfinished,
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   const auto size = static_cast<ssize_t>(text.size());
   if (file.get() >= 0 && ::write(file.get(), text.data(), text.size()) == size &&
       ::fsync(file.get()) == 0)
-    ::renameat(directory_.get(), unfinished, directory_.get(), name);
+    ::renameat(directory_.get(), unfinished, directory_.get(), last_save_name);
 }
 
 std::vector<std::string> CheckpointDirectory::take_notes() { return std::exchange(notes_, {}); }

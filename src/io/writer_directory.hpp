@@ -10,10 +10,10 @@
 
 namespace ringtrain {
 
-/// With a directory that what is left of a killed run still holds, while it finishes its last save.
-struct Patience {
+/// For the lock of a directory that the writer of a killed run still holds for its last save.
+struct LockWait {
   double timeout_s = 0;
-  std::function<void(const std::string&)> tell;  ///< what is waited for; again every ten seconds
+  std::function<void(const std::string&)> tell;  ///< what is waited for; every ten seconds
 };
 
 /// What the lock file says while the writer of a killed run finishes its last save.
@@ -27,7 +27,7 @@ class CheckpointDirectory {
   /// that `needed_bytes` are free. `owner` is what a second job is told. Throws Error with
   /// Exit::locked or Exit::storage.
   CheckpointDirectory(const std::string& path, const std::string& owner, std::uint64_t needed_bytes,
-                      const Patience& patience = {});
+                      const LockWait& wait = {});
 
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary. Returns the size of the file.
@@ -49,7 +49,7 @@ class CheckpointDirectory {
 
  private:
   void warn_of_others();
-  void lock(const std::string& owner, const Patience& patience);
+  void lock(const std::string& owner, const LockWait& wait);
   void remove_temporaries();
   void require_space(std::uint64_t needed_bytes) const;
   FileDescriptor create(const std::string& temporary);

@@ -31,7 +31,7 @@ std::uint64_t state_bytes(const StateLayout& layout) {
 
 class Helper {
  public:
-  Helper(int socket, const std::function<void(const Afterlife&)>& prepare)
+  Helper(int socket, const std::function<void(const LastSaveLimits&)>& prepare)
       : socket_(socket), prepare_(prepare) {}
 
   void handle(Received request) {
@@ -68,10 +68,11 @@ class Helper {
       for (std::size_t i = 0; i < slot_count; ++i)
         slots_[i] = MappedMemory::map(std::move(request.descriptors.at(1 + i)));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
+      prepare_({});  // the handler may write to its lock file
       directory_.reset();
       directory_ = std::make_unique<CheckpointDirectory>(
           request.message.text(), setup_.owner, 2 * state_bytes(setup_.layout),
-          Patience{setup_.last_save_timeout_s, [this](const std::string& text) {
+          LockWait{setup_.last_save_timeout_s, [this](const std::string& text) {
                      send(Message{.kind = Message::Kind::waiting}.with_text(text));
                    }});
       last_.reset();
@@ -156,7 +157,7 @@ class Helper {
   }
 
   int socket_;
-  const std::function<void(const Afterlife&)>& prepare_;
+  const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
   std::array<MappedMemory, slot_count> slots_;
@@ -166,7 +167,7 @@ class Helper {
 
 }  // namespace
 
-void serve_trainer(int socket, const std::function<void(const Afterlife&)>& prepare) {
+void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare) {
   Helper helper(socket, prepare);
   try {
     for (;;) helper.handle(std::move(*receive_message(socket, Wait::yes)));

@@ -4,8 +4,8 @@
 
 namespace ringtrain {
 
-/// What outlives a trainer that was killed, so that nothing it handed over is lost.
-struct Afterlife {
+/// For the saves that are still under way when the trainer is killed.
+struct LastSaveLimits {
   double timeout_s = 0;   ///< for the saves under way; then the process is to end
   int lock_file = -1;     ///< of the directory; -1: has none
   std::string lock_text;  ///< for it, so that a new run knows that it is worth waiting
@@ -14,7 +14,7 @@ struct Afterlife {
 /// The writer process: serves the trainer's requests until the trainer's end of `socket` closes.
 /// Then it saves what was handed over and tells of it in last-save.txt, unless the trainer closed
 /// the directory itself. `prepare` is called when a directory is open, and with a default-made
-/// Afterlife when it is closed.
-void serve_trainer(int socket, const std::function<void(const Afterlife&)>& prepare);
+/// LastSaveLimits when it is closed.
+void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare);
 
 }  // namespace ringtrain

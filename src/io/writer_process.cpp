@@ -92,13 +92,13 @@ void mask(int how, int signal) {
   ::sigprocmask(how, &set, nullptr);
 }
 
-void prepare(const Afterlife& afterlife) {
+void prepare(const LastSaveLimits& limits) {
   mask(SIG_BLOCK, SIGUSR2);
   constexpr double longest_s = 1e6;
-  timeout_s = static_cast<int>(std::ceil(std::min(afterlife.timeout_s, longest_s)));
-  lock_file = afterlife.lock_file;
-  const std::size_t size = std::min(afterlife.lock_text.size(), lock_text.size());
-  std::copy_n(afterlife.lock_text.begin(), size, lock_text.begin());
+  timeout_s = static_cast<int>(std::ceil(std::min(limits.timeout_s, longest_s)));
+  lock_file = limits.lock_file;
+  const std::size_t size = std::min(limits.lock_text.size(), lock_text.size());
+  std::copy_n(limits.lock_text.begin(), size, lock_text.begin());
   lock_text_size = static_cast<int>(size);
   mask(SIG_UNBLOCK, SIGUSR2);
 }
@@ -106,6 +106,8 @@ void prepare(const Afterlife& afterlife) {
 // In a session of its own: who kills the trainer's process group, as mpirun does, leaves it alone.
 [[noreturn]] void be_writer(int socket, pid_t trainer) {
   ignore_signals();
+  std::signal(SIGALRM, SIG_DFL);  // whoever started the job may have ignored or blocked it
+  mask(SIG_UNBLOCK, SIGALRM);
   trainer_pid = trainer;
   struct sigaction action {};
   action.sa_handler = outlive_trainer;

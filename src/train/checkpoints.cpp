@@ -120,8 +120,7 @@ void Checkpoints::report_skipped(const Position& position) {
   ++skipped_;
   report_({.kind = SaveEvent::Kind::skipped,
            .step = position.step,
-           .text = (copying_ ? "the copy before it is not done"
-                             : "both slots are still being written") +
+           .text = (copying_ ? "the copy before it is not done" : "no slot is free") +
                    fmt::format(": nothing saved at step {}", position.step)},
           0);
 }

@@ -64,7 +64,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
     parts_.optimizer.revert();
   }
   advance();
-  parts_.last_step.position = position();
+  if (!outcome.not_finite) parts_.last_step.position = position();
   updating.unlock();
   seconds_.update = watch.lap();
   record(Doing::update, begin, seconds_.update);

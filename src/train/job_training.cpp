@@ -130,7 +130,6 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   site_.communicator().check();
   if (report) look_at(*report);
   const Position& position = trainer.position();
-  if (stop_.signal() != 0) checkpoints.save_if_killed();  // before it is told
   if (const bool last = stopping_ || done(position); ranks_->due(position.step, last)) {
     // A GPU's steps are waited for with a limit, its state is not.
     while (const auto next = trainer.finish_step()) {
@@ -141,6 +140,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
     }
     ranks_->offer(position.step, last);  // before a save of this step's state
   }
+  if (stop_.signal() != 0) checkpoints.save_if_killed();  // before it is told
   const double stalled = checkpoints.stalled_s();
   const auto offered = Timeline::Clock::now();
   offer(checkpoints, position);

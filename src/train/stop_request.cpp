@@ -5,6 +5,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 #include <initializer_list>
 #include <thread>
 #include <utility>
@@ -19,9 +21,23 @@ volatile std::sig_atomic_t received = 0, save_wanted = 0;
 
 sem_t arrived;  // posted when `received` is set
 
+// In seconds of a clock that only goes on, when `received` was set.
+std::atomic<std::int64_t> received_at_s{0};
+
+// systemd, scancel and `kill -- -GROUP` signal the ranks and mpirun, which hands it on: one wish.
+constexpr std::int64_t same_wish_s = 3;
+
 extern "C" void remember(int signal) {
-  received = signal;
-  ::sem_post(&arrived);
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (received == 0) {
+    received = signal;
+    received_at_s = now.tv_sec;
+    ::sem_post(&arrived);
+  } else if (now.tv_sec - received_at_s > same_wish_s) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
 }
 extern "C" void want_save(int) { save_wanted = 1; }
 
@@ -68,8 +84,7 @@ class StopRequest::Waiter {
 StopRequest::StopRequest() {
   ::sem_init(&arrived, 0, 0);
   use_signal_stack();  // the kernel prefers the main thread
-  for (const int signal : {SIGTERM, SIGINT})
-    handle(signal, remember, static_cast<int>(SA_RESETHAND));
+  for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
   handle(SIGUSR1, want_save, 0);
   mask_save_signal(SIG_UNBLOCK);
 }

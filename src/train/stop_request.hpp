@@ -20,7 +20,8 @@ Wish agreed_wish(double stops, double signalled, double signals);
 void hold_save_signals();
 
 /// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
-/// one to save; a second SIGTERM or SIGINT ends the process at once. One lives, in run(), on the
+/// one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within three
+/// seconds: then it is the same wish, from mpirun. One lives, in run(), on the
 /// main thread.
 class StopRequest {
  public:

@@ -18,7 +18,7 @@ struct Position {
 /// Lets other threads read the training state: it changes only while the mutex is held.
 struct LastStep {
   std::mutex mutex;
-  Position position;  ///< that the state belongs to
+  Position position;  ///< that the state belongs to: behind the last step that changed it
 };
 
 /// Where the seconds of one step went on this rank.

@@ -174,7 +174,7 @@ class Costs(unittest.TestCase):
     def test_too_few_saves_and_failed_ones_fail_but_one_left_out_does_not(self):
         self.assertEqual(self.stall(0.02, saves=2).verdict, FAILED)
         self.assertEqual(self.stall(0.02, lost="no space left on device").verdict, FAILED)
-        self.assertEqual(self.stall(0.02, lost="both slots are still being written: nothing saved at step 30").verdict, PASSED)
+        self.assertEqual(self.stall(0.02, lost="no slot is free: nothing saved at step 30").verdict, PASSED)
 
     def leak(self, gpu, host=(100, 100, 100, 100)):
         samples = [{"step": s, "gpu": g, "host": h} for s, g, h in zip((0, 300, 600, 900, 1000), (*gpu, 999), (*host, 999))]

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # container_end.sh MPIRUN TRAIN ENTRY SUPERVISE: a job in a PID namespace, as in a container, is told to end amid a step of seconds, and all
 # is killed 10 s later, as `docker stop` does. With the image's entry point as first process the last step is durable and the exit code 143;
-# with a bare mpirun the namespace ends with it, and what was being saved is lost, but nothing else.
+# with a bare mpirun the namespace ends with it, and what was being saved is lost, but nothing else. A worker of a Kubernetes job, whose
+# first process is sshd, hands the signal on to its ranks and outlives the last save.
 set -u
 mpirun=$1 train=$(realpath "$2") entry=$(realpath "$3") supervise=$(realpath "$4")
 . "$(dirname "$0")/checks.sh"
@@ -19,7 +20,7 @@ stop() {
     --batch 16 --accumulate 50 --threads 1 --eval-every 0 --log-every 1 --steps 1000 --checkpoint-dir "$folder" --checkpoint-every 1h >log 2>&1 &
   local outer=$! first
   for ((i = 0; i < 3000; i++)); do grep -q 'step 2, loss' log && break || sleep 0.02; done
-  first=$(pgrep -P $outer)
+  first=$(pgrep -P $outer) || { check "$folder: the container has a first process" false; return; }
   kill -TERM "$first"
   for ((i = 0; i < 100; i++)); do kill -0 $outer 2>/dev/null && sleep 0.1; done
   kill -KILL "$first" 2>/dev/null
@@ -33,6 +34,12 @@ stop stopped "$dir/entry"
 check "the entry point: 143" is $code 143
 check "the entry point: the last step is durable" test -f "stopped/$(file_of "$told")" -o -f "stopped/$(file_of $((told + 1)))"
 check "the entry point says so" has "supervise: the writer saved step [0-9]+: step-[0-9]+.h5|the run ends after step"
+
+printf '#!/bin/sh\ntrap "exit 0" TERM\n"$@" & wait\n' >sshd && chmod +x sshd
+stop worker "$dir/entry" "$dir/sshd"
+check "a worker: 143" is $code 143
+check "a worker: its ranks got the signal" has "the run ends after step"
+check "a worker: the last step is durable" test -f "worker/$(file_of $((told)))"
 
 stop bare
 echo "a bare mpirun as first process: exit code $code, $(find bare -name 'step-*.h5' | wc -l) checkpoints"

@@ -16,6 +16,7 @@ start() {
     --lr-schedule constant --warmup-epochs 0 --keep 1000 $options --checkpoint-dir "$folder" "$@" >"$log" 2>&1 </dev/null &
   mpi=$!
 }
+one_of() { local code=$1 wanted; shift; for wanted in "$@"; do [ "$code" = "$wanted" ] && return; done; return 1; }
 newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
 state() { "$train" --inspect "$1" | sed -n 's/^state-hash //p'; }
 # By the metrics: mpirun 5.0 may drop what ranks print once it ends them.
@@ -32,7 +33,8 @@ for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
     rm -f log metrics
     start ended log --steps 1000 --checkpoint-every 1h --metrics metrics
     for ((i = 0; i < 3000; i++)); do grep -qs 'step 1, loss' log && break || sleep 0.02; done
-    sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $RANDOM / 32768)")"  # the signal takes up to 2 s
+    at=$RANDOM  # not in $(...), where it would have other numbers each time
+    sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $at / 32768)")"  # the signal takes up to 2 s
     if ((RANDOM % 2)); then signal=TERM; else signal=INT; fi
     kill -$signal $mpi 2>/dev/null
     wait $mpi
@@ -43,6 +45,7 @@ for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
     what="$options, SIG$signal after step $told"
     if ended_by_itself; then how="ended by itself"; else how="was killed" killed=$((killed + 1)); fi
     echo "steps of $step_s s: $signal to mpirun, which returned $code; the job $how; step $told was told, $saved is durable"
+    check "$what: the exit code" one_of $code 1 143 130
     check "$what: a checkpoint is durable" test -n "$saved"
     check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
     check "$what: the same bits" is "$(state "$file")" "$(state "undisturbed/$(basename "$file")")"

@@ -13,6 +13,7 @@ import unittest
 SUPERVISE = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else "scripts/supervise").resolve()
 sys.path.insert(0, str(SUPERVISE.parent))
 sys.dont_write_bytecode = True
+from supervision.checkpoints import seconds_of
 from supervision.ending import Ending
 from supervision.hosts import same_host
 
@@ -44,6 +45,14 @@ exit "$code"
 """
 
 
+WRITER = """import fcntl, pathlib, sys, time
+lock = open("saves/lock", "w")
+fcntl.lockf(lock, fcntl.LOCK_EX)
+pathlib.Path("held").touch()
+while not pathlib.Path("ready").exists(): time.sleep(0.01)
+time.sleep(float(sys.argv[1]))
+pathlib.Path("saves/last-save.txt").write_text("step: 7\\nresult: saved\\nfile: step-0000000007.h5\\nof: job\\n")
+"""
 FAST = """import runpy, sys
 names = runpy.run_path(sys.argv[1])
 names["main"].__globals__.update(PAUSE_S=0, LOCK_PAUSE_S=0)
@@ -143,6 +152,44 @@ class Playing(unittest.TestCase):
         self.assertEqual(job.returncode, 143)
         self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
         self.assertIn("SIGTERM: not started again", said)
+
+    def with_a_writer(self, seconds):
+        """The job, ended while a process that plays its writer holds the directory for so long, and then says that it saved step 7."""
+        pathlib.Path("saves").mkdir(exist_ok=True)
+        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(seconds)])
+        self.addCleanup(writer.wait)
+        self.addCleanup(writer.kill)
+        pathlib.Path("script").write_text("1 wait\n0\n")
+        self.wait_for(pathlib.Path("held").exists)
+        job = subprocess.Popen([SUPERVISE, "./mpirun", "-np", "2", "./train", "--checkpoint-dir", "saves"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
+        job.send_signal(signal.SIGTERM)
+        return job
+
+    def test_the_last_save_of_killed_ranks_is_waited_for(self):
+        job = self.with_a_writer(3)
+        _, said = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 143)
+        self.assertIn("the writer saved step 7: step-0000000007.h5", said)
+
+    def test_a_second_signal_ends_that_wait(self):
+        job = self.with_a_writer(600)
+        time.sleep(2)  # mpirun is over by then
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 130)
+        self.assertNotIn("the writer saved", said)
+
+    def test_help_is_passed_on(self):
+        pathlib.Path("train").write_text("#!/bin/sh\necho help\n")
+        self.play(["0 helped"], "./mpirun -np 2 ./train --help", 0)
+        self.assertEqual(self.calls, ["-np 2 ./train --help"])
+
+    def test_durations_are_those_of_train(self):
+        for text, seconds in (("2m", 120), ("2m30s", 150), ("1h30m", 5400), ("90", 90), ("500ms", 0.5)):
+            self.assertEqual(seconds_of(text), seconds)
 
     def test_a_signal_to_save_ends_nothing(self):
         pathlib.Path("script").write_text("71 wait\n\n0\n")  # the second line is the signal's

@@ -1,7 +1,11 @@
 #include "train/host_trainer.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
+#include <limits>
+#include <thread>
+#include <utility>
 
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -101,6 +105,40 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   const auto after = rig.values();
   for (std::size_t i = 0; i < before.size(); ++i)
     REQUIRE(after[i] == Approx(before[i] - 0.1f * rig.sums.gradients().data()[i]).margin(1e-6));
+}
+
+TEST_CASE("Trainer: the state that another thread reads amid a step is that of the last one") {
+  HostTraining rig(4, 1, {.ema = 0.5});
+  constexpr std::uint64_t steps = 60;
+  std::vector<std::vector<float>> after = {rig.values()};
+  std::vector<std::pair<std::uint64_t, std::vector<float>>> seen;
+  std::atomic<bool> over = false;
+  std::thread reader([&] {
+    while (!over) {
+      const std::lock_guard held(rig.last_step.mutex);
+      if (seen.empty() || seen.back().first != rig.last_step.position.step || seen.size() < 1000)
+        seen.emplace_back(rig.last_step.position.step, rig.values());
+    }
+  });
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    rig.trainer->step(*rig.loader, {});
+    after.push_back(rig.values());
+  }
+  over = true;
+  reader.join();
+
+  REQUIRE_FALSE(seen.empty());
+  for (const auto& [step, values] : seen) REQUIRE(values == after.at(step));
+}
+
+TEST_CASE("Trainer: a step that is left out leaves the state that of the step before") {
+  HostTraining rig(4, 1);
+  rig.trainer->step(*rig.loader, {});
+  rig.parameters.view().host()[0] = std::numeric_limits<float>::quiet_NaN();
+
+  REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.trainer->position().step == 2);
+  CHECK(rig.last_step.position.step == 1);
 }
 
 TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {

@@ -1,6 +1,11 @@
 #include "train/stop_request.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "support/catch.hpp"
 
@@ -37,6 +42,27 @@ TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one
   std::raise(SIGUSR1);
   CHECK(request.take_save());
   CHECK(request.signal() == 0);
+}
+
+TEST_CASE(
+    "Stop request: a second signal within three seconds is the same wish, a later one ends the "
+    "process") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const StopRequest request;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+    std::raise(SIGINT);
+    if (request.signal() != SIGTERM) ::_exit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(4100));
+    std::raise(SIGTERM);
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
 }
 
 TEST_CASE("Stop request: a signal between two ends nobody and is the next one's") {

@@ -53,7 +53,8 @@ using SnapshotBuffers = std::span<const std::span<float>>;
 /// Saves the trainer's state while training goes on: the state is copied into one of two
 /// shared-memory slots, the helper process writes it. Only rank 0 has a working one; the others'
 /// idle object does nothing, so the step loop needs no rank test. Belongs to one thread, but for
-/// save_if_killed(). No call but the constructor, save() and close() ever waits or touches a file.
+/// save_if_killed(), whose copy the other calls wait for. No call but the constructor, save() and
+/// close() waits for anything else or touches a file.
 class CheckpointWriter {
  public:
   /// Idle.

@@ -7,7 +7,7 @@ from stages.common import synthetic
 
 STALL_S, STALL_SHARE = 1e-3, 0.01  # the larger of the two is allowed: 1 ms, or 1 % of a step
 LEAST_SAVES = 3
-NOT_SAVED = ("both slots are still being written", "the copy before it is not done")  # slow, and no stall
+NOT_SAVED = ("no slot is free", "the copy before it is not done")  # slow, and no stall
 
 
 def commands(place):

@@ -3,7 +3,7 @@ import re
 
 from kinds import INT, KINDS, RANK_LOST, STORAGE, STUCK, TERM
 from plan import STEPS
-from setting import samples_of
+from setting import KEEP, samples_of
 
 BLAMED = r"rank (\d+) on \S+ has (?:ended|not been heard|been in)|noticed that process rank (\d+) |^.*rank (0) has (?:ended|not been heard)"
 HELD_S = 10  # a helper whose calls a tracer holds back keeps mpirun waiting beyond its own death
@@ -125,8 +125,9 @@ def files(trial, job):
     for step in re.findall("the run ends after step ([0-9]+)", job.log()):
         if job.mpirun.poll() in (TERM, INT) and not (trial.directory / f"step-{int(step):010}.h5").exists():
             wrong.append(f"ended after step {step}, which is not saved")
-    for record in job.records("checkpoint")[-1:]:
-        if not (trial.directory / record["file"]).exists():
+    for record in job.records("checkpoint")[-1:]:  # the last saves of ranks that were killed are not announced
+        newer = [file for file in trial.directory.glob("step-*.h5") if file.name > record["file"]]
+        if not (trial.directory / record["file"]).exists() and len(newer) < KEEP:
             wrong.append(f"{record['file']} was announced and is not there")
     return wrong
 

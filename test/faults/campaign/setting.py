@@ -11,6 +11,7 @@ from job import Job
 from plan import SAVE_EVERY, STEPS
 
 HERE = pathlib.Path(__file__).parent
+KEEP = 3  # checkpoints
 IMAGES, SIDE, CLASSES = 1000, 24, "abcd"
 
 
@@ -44,7 +45,7 @@ class Setting:
     def options(self, directory, data=None):
         return ["--model-file", str(HERE / "network.model"), "--data", f"images:{data or self.data}", "--batch", "16", "--steps", str(STEPS), "--threads", "1",
                 "--data-threads", "1", "--log-every", "1", "--optimizer", "momentum", "--ema", "0.99", "--seed", "5", "--checkpoint-dir", str(directory),
-                "--checkpoint-every", str(SAVE_EVERY), "--keep", "3", "--final-save-timeout", "10s", "--metrics", "METRICS"]
+                "--checkpoint-every", str(SAVE_EVERY), "--keep", str(KEEP), "--final-save-timeout", "10s", "--metrics", "METRICS"]
 
     def command(self, *options):
         """Later options win."""

@@ -3,7 +3,7 @@
 # scripts/supervise, and ends with 143. sshd, which a worker of a Kubernetes job is, hands SIGTERM on to the ranks and ends after them
 # and the process that writes checkpoints: the kernel kills them with it. Any other command is started as it is.
 case $1 in
-  mpirun | */mpirun)
+  mpirun | */mpirun | mpiexec | */mpiexec | orterun | */orterun | prterun | */prterun)
     for word in "$@"; do
       case $word in
         train | */train | ringtrain | */ringtrain) exec /opt/ringtrain/share/ringtrain/scripts/supervise "$@" ;;

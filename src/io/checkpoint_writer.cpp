@@ -30,6 +30,7 @@ class CheckpointWriter::Impl {
   bool wait_for_slot(Clock::time_point deadline, std::uint64_t step);
   void submit(const CheckpointMetadata& metadata);
   bool keep(const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
+  void keep_nothing();
   std::vector<SaveEvent> poll();
   std::vector<SaveEvent> close(Clock::time_point deadline);
   std::optional<Error> failure() const;
@@ -70,6 +71,7 @@ class CheckpointWriter::Impl {
   SlotPlan plan_;
   std::array<Slot, slot_count> slots_;
   Slot *filling_ = nullptr, *kept_ = nullptr;
+  bool keeps_nothing_ = false;
   std::vector<SaveEvent> events_;
   bool lost_ = false, loss_told_ = false, closed_ = false;
   Clock::time_point lost_since_;
@@ -230,6 +232,7 @@ Message CheckpointWriter::Impl::described(Message::Kind kind, Slot& slot,
 
 bool CheckpointWriter::Impl::keep(
     const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy) {
+  if (keeps_nothing_) return true;
   receive_all();
   Slot* const slot = free_slot(filling_);
   if (slot == nullptr) return closed_ || lost_;
@@ -238,6 +241,13 @@ bool CheckpointWriter::Impl::keep(
       send_message(process_->socket(), described(Message::Kind::keep, *slot, *metadata), Wait::no))
     kept_ = slot;
   return true;
+}
+
+void CheckpointWriter::Impl::keep_nothing() {
+  keeps_nothing_ = true;
+  kept_ = nullptr;
+  if (!lost_ && !closed_)
+    send_message(process_->socket(), {.kind = Message::Kind::keep_nothing}, Wait::no);
 }
 
 void CheckpointWriter::Impl::receive_all() {
@@ -330,7 +340,10 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   if (closed_) return poll();
   receive_all();
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
-  if (any_busy()) set_failure(not_in_time());
+  if (any_busy()) {
+    set_failure(not_in_time());
+    process_->kill();  // the saves that this job has given up are not to outlive it
+  }
   for (const Slot& slot : slots_) failed += slot.busy;
   if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   // What is left, such as retention, is not worth more: what does not end is killed.
@@ -402,6 +415,10 @@ bool CheckpointWriter::save_if_killed(
     const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy) {
   const auto held = hold();
   return !held || impl_->keep(copy);
+}
+
+void CheckpointWriter::keep_nothing() {
+  if (const auto held = hold()) impl_->keep_nothing();
 }
 
 std::vector<SaveEvent> CheckpointWriter::poll() {

@@ -46,6 +46,9 @@ class Helper {
       case Message::Kind::keep:
         kept_ = request.message;
         return;
+      case Message::Kind::keep_nothing:
+        kept_.reset();
+        return;
       default:
         return close();
     }

@@ -158,6 +158,10 @@ WriterProcess::~WriterProcess() {
   reap(500);  // in a stuck system call even that takes no effect: leave it to init
 }
 
+void WriterProcess::kill() {
+  if (pid_ != 0) ::kill(pid_, SIGKILL);
+}
+
 bool WriterProcess::reap(int milliseconds) {
   for (int waited = 0; pid_ != 0; waited += reap_pause_ms) {
     if (::waitpid(pid_, &status_, WNOHANG) != 0)

@@ -25,6 +25,7 @@ struct Message {
     protect,  ///< text: a file name
     save,     ///< slot; bytes: of the metadata text in the slot
     keep,     ///< the same, to be saved only if the trainer ends without `close` or a later save
+    keep_nothing,  ///< what was kept is dropped
     close,
     // writer to trainer
     opened,

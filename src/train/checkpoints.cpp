@@ -120,8 +120,9 @@ void Checkpoints::report_skipped(const Position& position) {
   ++skipped_;
   report_({.kind = SaveEvent::Kind::skipped,
            .step = position.step,
-           .text = (copying_ ? "the copy before it is not done" : "no slot is free") +
-                   fmt::format(": nothing saved at step {}", position.step)},
+           .text = fmt::format("{}: nothing saved at step {}",
+                               copying_ ? "the copy before it is not done" : "no slot is free",
+                               position.step)},
           0);
 }
 

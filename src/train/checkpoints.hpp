@@ -57,6 +57,8 @@ class Checkpoints {
   /// From any thread, while training goes on: lets the writer save the last finished step should
   /// this process be killed before a later one is durable. False: no slot was free.
   bool save_if_killed();
+  /// No more of that: the state is not to be trusted.
+  void keep_nothing() { writer_.keep_nothing(); }
   /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
   /// end of the save are told; so is it where nothing can be saved.
   void request(const Position& position);

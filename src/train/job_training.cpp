@@ -99,7 +99,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   }
   finish_steps(trainer);
   end_ = trainer.position();
-  ranks_->offer(end_.step, true);
+  ranks_->offer(end_.step, true, [&] { checkpoints.keep_nothing(); });
   progress_.enter(Activity::save);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(trainer.position());
@@ -138,7 +138,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
       site_.communicator().check();
       look_at(*report);
     }
-    ranks_->offer(position.step, last);  // before a save of this step's state
+    ranks_->offer(position.step, last, [&] { checkpoints.keep_nothing(); });  // before a save of it
   }
   if (stop_.signal() != 0) checkpoints.save_if_killed();  // before it is told
   const double stalled = checkpoints.stalled_s();

@@ -12,7 +12,7 @@ namespace {
 
 std::string to_text(const std::vector<std::uint64_t>& hashes) {
   std::string text;
-  for (const std::uint64_t hash : hashes) text += "\n" + hex(hash);
+  for (const std::uint64_t hash : hashes) text.append("\n").append(hex(hash));
   return text;
 }
 
@@ -63,13 +63,16 @@ bool RankCheck::due(std::uint64_t step, bool last) const {
   return every_ > 0 && step != equal_at_ && (last || step % every_ == 0);
 }
 
-void RankCheck::offer(std::uint64_t step, bool last) {
-  if (due(step, last)) check(step);
+void RankCheck::offer(std::uint64_t step, bool last, const std::function<void()>& distrust) {
+  if (due(step, last)) check(step, distrust);
 }
 
-void RankCheck::check(std::uint64_t step) {
+void RankCheck::check(std::uint64_t step, const std::function<void()>& distrust) {
   const std::string hashes = to_text(state_.hashes());
-  if (!session_.all_equal(hex(hash_text(hashes)))) fail(step, hashes);
+  if (!session_.all_equal(hex(hash_text(hashes)))) {
+    distrust();
+    fail(step, hashes);
+  }
   equal_at_ = step;
 }
 

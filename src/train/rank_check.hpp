@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,13 @@ class RankCheck {
 
   /// Whether there is something to check after step `step`, or after the `last` one.
   bool due(std::uint64_t step, bool last) const;
-  /// A check where one is due. Ends the job with
-  /// Exit::internal where ranks differ, naming ranks, hosts and tensors. Collective; waits for what
-  /// computes the state.
-  void offer(std::uint64_t step, bool last);
+  /// A check where one is due. Where ranks differ it calls `distrust`, and ends the job with
+  /// Exit::internal, naming ranks, hosts and tensors. Collective; waits for what computes the
+  /// state.
+  void offer(std::uint64_t step, bool last, const std::function<void()>& distrust);
 
  private:
-  void check(std::uint64_t step);
+  void check(std::uint64_t step, const std::function<void()>& distrust);
   [[noreturn]] void fail(std::uint64_t step, const std::string& hashes) const;
 
   const TrainingState& state_;

@@ -6,6 +6,7 @@ set -u
 mpirun=$1 train=$2 sleepy_train=$3 part=${4:-} bad=0
 work=$(mktemp -d)
 export TMPDIR=$work  # where reports go
+mkdir -m 700 "$work/ompi.$(hostname).$(id -u)"  # that of Open MPI 4.1, which fails where two jobs make it at once
 here=$(dirname "$(readlink -f "$0")")
 groups=/sys/fs/cgroup/memory limit=memory.limit_in_bytes  # version 1, or 2:
 [ -e /sys/fs/cgroup/cgroup.controllers ] && groups=/sys/fs/cgroup limit=memory.max

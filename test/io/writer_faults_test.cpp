@@ -292,6 +292,46 @@ TEST_CASE("Checkpoint writer: a state that is kept is saved if the trainer is ki
     CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
 }
 
+TEST_CASE("Checkpoint writer: a state that is not to be trusted is no longer kept") {
+  const TemporaryDirectory directory;
+  const State state(9);
+  ::waitpid(in_a_trainer([&] {
+              WriterProcess process = WriterProcess::start();
+              CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+              const auto keep = [&](SnapshotBuffers slot) {
+                state.copier()(slot);
+                return std::optional(state.metadata);
+              };
+              writer.save_if_killed(keep);
+              writer.keep_nothing();
+              writer.save_if_killed(keep);
+              ::kill(::getpid(), SIGKILL);
+            }),
+            nullptr, 0);
+
+  WriterProcess process = WriterProcess::start();
+  std::vector<std::string> told;
+  CheckpointWriter next = open_next(process, directory, state, told);
+  CHECK(names(directory) == std::vector<std::string>{"lock"});
+}
+
+TEST_CASE(
+    "Checkpoint writer: a helper that is stopped ends with a trainer that does not wait for it any "
+    "more") {
+  const TemporaryDirectory directory;
+  const State state(3);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  ::kill(process.pid(), SIGSTOP);
+  REQUIRE(writer.try_save(state.metadata, state.copier()));
+
+  writer.close(100ms);
+
+  for (int i = 0; i < 500 && !process.ended(); ++i) std::this_thread::sleep_for(10ms);
+  REQUIRE(process.ended());
+  CHECK_THAT(*process.ended(), Contains("killed by signal 9"));
+}
+
 TEST_CASE("Checkpoint writer: nothing is kept where there is no slot or no state") {
   const TemporaryDirectory directory;
   const State state(1);

@@ -92,6 +92,9 @@ class CheckpointWriter {
   bool save_if_killed(
       const std::function<std::optional<CheckpointMetadata>(SnapshotBuffers)>& copy);
 
+  /// Drops what save_if_killed() keeps, and from now on it keeps nothing.
+  void keep_nothing();
+
   /// What happened since the last call. Call it every step: it also frees the slots.
   std::vector<SaveEvent> poll();
   /// Waits up to `timeout` for the saves under way, then gives the directory back, for which it

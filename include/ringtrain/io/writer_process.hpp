@@ -26,6 +26,8 @@ class WriterProcess {
 
   bool idle() const { return socket_.get() < 0; }
   pid_t pid() const { return pid_; }
+  /// Ends the helper without waiting for that.
+  void kill();
   int socket() const { return socket_.get(); }
   /// How the helper ended ("was killed by signal 9 (Killed)"), once its socket says so; nothing
   /// while the kernel does not know yet.

@@ -244,13 +244,13 @@ TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is wai
   struct flock whole {};
   whole.l_type = F_WRLCK;
   REQUIRE(::fcntl(lock.get(), F_OFD_SETLK, &whole) == 0);
+  WriterProcess process = WriterProcess::start();  // before the thread
   std::thread holder([&] {
     std::this_thread::sleep_for(3s);  // longer than a run that is not finishing is waited for
     whole.l_type = F_UNLCK;
     ::fcntl(lock.get(), F_OFD_SETLK, &whole);
   });
 
-  WriterProcess process = WriterProcess::start();
   std::vector<std::string> told;
   CHECK_NOTHROW(open_next(process, directory, state, told));
   holder.join();

@@ -5,15 +5,15 @@ set -u
 train=$(realpath "$1")
 . "$(dirname "$0")/checks.sh"
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
+dir=$(mktemp -d) made=
+export HOSTS_RUN=$dir/run$$ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+trap '"$hosts" down; rm -rf "$dir" ${made:+"$made"}' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
 for tool in dropbear dropbearkey ssh-keygen; do
   command -v $tool >/dev/null || { echo "skipped: $tool is not installed"; exit 77; }
 done
-home=$(getent passwd 0 | cut -d: -f6) made=
+home=$(getent passwd 0 | cut -d: -f6)
 [ -d "$home/.ssh" ] || { mkdir -m 700 "$home/.ssh" && made=$home/.ssh; }
-dir=$(mktemp -d)
-export HOSTS_RUN=$dir/run$$ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-trap '"$hosts" down; rm -rf "$dir" ${made:+"$made"}' EXIT
 cd "$dir" || exit 1
 
 "$hosts" up 2

@@ -17,15 +17,23 @@ case $1 in
         for wanted in "$@"; do [ "$name" != "$wanted" ] || basename "${comm%/comm}"; done
       done
     }
-    told=
+    told='' signalled=' '
     trap 'told=yes' TERM INT
     "$@" &
     daemon=$!
-    wait $daemon
-    code=$?
-    [ "$told" ] || exit $code
-    for pid in $(pids train ringtrain); do kill -TERM "$pid" 2>/dev/null; done
-    while [ "$(pids train ringtrain ringtrain-writer orted prted)" ]; do sleep 0.2; done
+    while [ ! "$told" ] && kill -0 $daemon 2>/dev/null; do sleep 1 & wait $!; done
+    if [ ! "$told" ]; then
+      wait $daemon
+      exit $?
+    fi
+    while [ "$(pids train ringtrain ringtrain-write orted prted)" ]; do # the kernel keeps 15 characters of ringtrain-writer
+      for pid in $(pids train ringtrain); do
+        case $signalled in *" $pid "*) continue ;; esac
+        kill -TERM "$pid" 2>/dev/null
+        signalled="$signalled$pid "
+      done
+      sleep 0.2
+    done
     kill $daemon 2>/dev/null
     exit 143
     ;;

@@ -15,6 +15,7 @@ STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
 FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/train/summary.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
+SAME_WISH_S = 3  # as for train: `timeout` and others signal twice
 GOES_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -84,14 +85,18 @@ class Signals:
     """Hands signals on to the run there is, or that comes next."""
 
     def __init__(self):
-        self.current, self.waiting, self.ended_by, self.code, self.count = None, [], "", 0, 0
+        self.current, self.waiting, self.ended_by, self.code = None, [], "", 0
+        self.ended_at, self.repeated = 0.0, False
         for number in HANDED_ON:
             if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
                 signal.signal(number, self.take)
 
     def take(self, number, _frame):
         if number not in GOES_ON:
-            self.ended_by, self.code, self.count = signal.Signals(number).name, 128 + HANDED_ON[number], self.count + 1
+            if not self.ended_by:
+                self.ended_at = time.monotonic()
+            self.repeated = time.monotonic() - self.ended_at > SAME_WISH_S
+            self.ended_by, self.code = signal.Signals(number).name, 128 + HANDED_ON[number]
         if self.current or self.ended_by:  # between runs, there is nothing to save
             self.waiting.append(HANDED_ON[number])
         self.hand_on()

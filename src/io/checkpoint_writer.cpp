@@ -340,11 +340,13 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   if (closed_) return poll();
   receive_all();
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
-  if (any_busy()) {
-    set_failure(not_in_time());
-    process_->kill();  // the saves that this job has given up are not to outlive it
-  }
+  if (any_busy()) set_failure(not_in_time());
   for (const Slot& slot : slots_) failed += slot.busy;
+  if (any_busy() && !lost_) {
+    process_->kill();  // the saves that this job has given up are not to outlive it
+    lost_ = loss_told_ = closed_ = true;
+    return std::exchange(events_, {});
+  }
   if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   // What is left, such as retention, is not worth more: what does not end is killed.
   deadline = std::min(deadline, Clock::now() + tidying);

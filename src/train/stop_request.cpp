@@ -31,8 +31,8 @@ extern "C" void remember(int signal) {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   if (received == 0) {
+    received_at_s = now.tv_sec;  // before another thread's signal may ask
     received = signal;
-    received_at_s = now.tv_sec;
     ::sem_post(&arrived);
   } else if (now.tv_sec - received_at_s > same_wish_s) {
     ::signal(signal, SIG_DFL);
@@ -44,6 +44,8 @@ extern "C" void want_save(int) { save_wanted = 1; }
 void handle(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
   action.sa_handler = handler;
+  sigaddset(&action.sa_mask, SIGTERM);
+  sigaddset(&action.sa_mask, SIGINT);
   action.sa_flags = SA_RESTART | SA_ONSTACK | flags;
   ::sigaction(signal, &action, nullptr);
 }

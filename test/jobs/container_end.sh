@@ -16,12 +16,14 @@ sed "s|/opt/ringtrain/share/ringtrain/scripts/supervise|$supervise|" "$entry" >e
 stop() {
   local folder=$1
   shift
+  rm -f log
   unshare --pid --fork --mount-proc --kill-child "$@" "$mpirun" -np 2 --oversubscribe "$dir/train" --model resnet20 --data shapes \
-    --batch 16 --accumulate 50 --threads 1 --eval-every 0 --log-every 1 --steps 1000 --checkpoint-dir "$folder" --checkpoint-every 1h >log 2>&1 &
+    --batch 16 --accumulate "$accumulate" --threads 1 --eval-every 0 --log-every 1 --steps 1000 --checkpoint-dir "$folder" --checkpoint-every 1h >log 2>&1 &
   local outer=$! first
-  for ((i = 0; i < 3000; i++)); do grep -q 'step 2, loss' log && break || sleep 0.02; done
+  for ((i = 0; i < 3000; i++)); do grep -qs 'step 2, loss' log && break || sleep 0.02; done
   first=$(pgrep -P $outer) || { check "$folder: the container has a first process" false; return; }
   kill -TERM "$first"
+  [ ! "$launcher_too" ] || pkill -TERM -f "^$mpirun -np 2 .* --checkpoint-dir $folder "
   for ((i = 0; i < 100; i++)); do kill -0 $outer 2>/dev/null && sleep 0.1; done
   kill -KILL "$first" 2>/dev/null
   wait $outer
@@ -30,6 +32,7 @@ stop() {
 }
 file_of() { printf 'step-%010d.h5' "$1"; }
 
+accumulate=50 launcher_too=
 stop stopped "$dir/entry"
 check "the entry point: 143" is $code 143
 check "the entry point: the last step is durable" test -f "stopped/$(file_of "$told")" -o -f "stopped/$(file_of $((told + 1)))"
@@ -39,8 +42,17 @@ printf '#!/bin/sh\ntrap "exit 0" TERM\n"$@" & wait\n' >sshd && chmod +x sshd
 stop worker "$dir/entry" "$dir/sshd"
 check "a worker: 143" is $code 143
 check "a worker: its ranks got the signal" has "the run ends after step"
-check "a worker: the last step is durable" test -f "worker/$(file_of $((told)))"
+check "a worker: the last step is durable" test -f "worker/$(file_of "$told")"
 
+# As by `kubectl delete`: the launcher's mpirun kills the ranks a second later, amid a step of some seconds.
+accumulate=150 launcher_too=yes
+stop killed "$dir/entry" "$dir/sshd"
+check "a worker whose ranks are killed: 143" is $code 143
+check "a worker whose ranks are killed: amid a step" lacks "the run ends after step"
+check "a worker whose ranks are killed: the last step is durable" test -f "killed/$(file_of "$told")"
+check "a worker whose ranks are killed: by the writer" grep -q "^result: saved" killed/last-save.txt
+
+accumulate=50 launcher_too=
 stop bare
 echo "a bare mpirun as first process: exit code $code, $(find bare -name 'step-*.h5' | wc -l) checkpoints"
 "$train" --model resnet20 --data shapes --batch 16 --steps 1 --eval-every 0 --checkpoint-dir bare >log 2>&1

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# ssh_hosts.sh TRAIN: docs/ssh.md on two hosts (network namespaces) that run ssh servers: mpirun as typed there starts ranks on both, and ends
+# ssh_hosts.sh MPIRUN TRAIN: docs/ssh.md on two hosts (network namespaces) that run ssh servers: mpirun as typed there starts ranks on both, and ends
 # when one loses power, of which its ssh hears nothing.
 set -u
-train=$(realpath "$1")
+mpirun=$1 train=$(realpath "$2")
 . "$(dirname "$0")/checks.sh"
 hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 dir=$(mktemp -d) made=
 export HOSTS_RUN=$dir/run$$ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-trap '"$hosts" down; rm -rf "$dir" ${made:+"$made"}' EXIT
+trap '"$hosts" down; rm -rf "$dir"; [ ! "$made" ] || rmdir "$made"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
 for tool in dropbear dropbearkey ssh-keygen; do
   command -v $tool >/dev/null || { echo "skipped: $tool is not installed"; exit 77; }
@@ -35,7 +35,7 @@ for name in $names; do
 done
 sed 's/$/ slots=2/' <<<"$names" >hosts
 
-typed() { "$hosts" exec 0 mpirun -np 4 --hostfile hosts "$train" --model mlp --data shapes --batch 16 --threads 1 --eval-every 0 "$@"; }
+typed() { "$hosts" exec 0 "$mpirun" -np 4 --hostfile hosts "$train" --model mlp --data shapes --batch 16 --threads 1 --eval-every 0 "$@"; }
 typed --steps 50 --checkpoint-dir a --metrics short >log 2>&1
 check "two hosts: exit code" is $? 0
 check "two hosts: four ranks on both" has "2 ranks on this host"

@@ -45,7 +45,7 @@ for kind in "80 --batch 16" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
     what="$options, SIG$signal after step $told"
     if ended_by_itself; then how="ended by itself"; else how="was killed" killed=$((killed + 1)); fi
     echo "steps of $step_s s: $signal to mpirun, which returned $code; the job $how; step $told was told, $saved is durable"
-    check "$what: the exit code" one_of $code 1 143 130
+    check "$what: the exit code" one_of $code 1 143 130 139
     check "$what: a checkpoint is durable" test -n "$saved"
     check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
     check "$what: the same bits" is "$(state "$file")" "$(state "undisturbed/$(basename "$file")")"

@@ -175,7 +175,9 @@ class Playing(unittest.TestCase):
 
     def test_a_second_signal_ends_that_wait(self):
         job = self.with_a_writer(600)
-        time.sleep(2)  # mpirun is over by then
+        time.sleep(1)  # mpirun is over by then
+        job.send_signal(signal.SIGINT)  # the same wish
+        time.sleep(3)
         self.assertIsNone(job.poll())
         job.send_signal(signal.SIGINT)
         _, said = job.communicate(timeout=60)

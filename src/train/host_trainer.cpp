@@ -42,15 +42,15 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
     seconds_.data_wait += loader.waited_s();
     run_micro_step(*batch, micro);
   }
-  auto begin = Timeline::Clock::now();
   Stopwatch watch;
+  const auto wait_began = watch.started();
   parts_.progress.enter(Activity::all_reduce);
   parts_.reducer.finish();
   const double waited_s = watch.lap();
-  record(Doing::communication, begin, waited_s);
+  const auto update_began = watch.started();
+  record(Doing::communication, wait_began, waited_s);
   seconds_.exposed += waited_s;
   seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
-  begin += Timeline::length(waited_s);
 
   parts_.progress.enter(Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
@@ -67,7 +67,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   if (!outcome.not_finite) parts_.last_step.position = position();
   updating.unlock();
   seconds_.update = watch.lap();
-  record(Doing::update, begin, seconds_.update);
+  record(Doing::update, update_began, seconds_.update);
   parts_.progress.finish_step();
   return StepReport{position(), rate, seconds_, outcome};
 }
@@ -81,8 +81,8 @@ void HostTrainer::run_micro_step(const Batch& batch, int micro) {
     if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
     take(first, micro);
   };
-  const auto begin = Timeline::Clock::now();
   Stopwatch watch;
+  const auto begin = watch.started();
   const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
   record(Doing::forward, begin, result.backward_at_s);
   record(Doing::backward, begin + Timeline::length(result.backward_at_s),

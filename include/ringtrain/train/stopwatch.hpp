@@ -7,6 +7,8 @@ namespace ringtrain {
 /// Seconds since it was made or its last lap.
 class Stopwatch {
  public:
+  using Clock = std::chrono::steady_clock;
+
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   double lap() {
     const auto now = Clock::now();
@@ -14,9 +16,10 @@ class Stopwatch {
     start_ = now;
     return seconds;
   }
+  /// When the present lap began.
+  Clock::time_point started() const { return start_; }
 
  private:
-  using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
 };
 

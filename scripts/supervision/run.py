@@ -85,7 +85,7 @@ class Signals:
     """Hands signals on to the run there is, or that comes next."""
 
     def __init__(self):
-        self.current, self.waiting, self.ended_by, self.code = None, [], "", 0
+        self.current, self.starting, self.waiting, self.ended_by, self.code = None, False, [], "", 0
         self.ended_at, self.repeated = 0.0, False
         for number in HANDED_ON:
             if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
@@ -97,7 +97,7 @@ class Signals:
                 self.ended_at = time.monotonic()
             self.repeated = time.monotonic() - self.ended_at > SAME_WISH_S
             self.ended_by, self.code = signal.Signals(number).name, 128 + HANDED_ON[number]
-        if self.current or self.ended_by:  # between runs, there is nothing to save
+        if self.current or self.starting or self.ended_by:  # between runs, there is nothing to save
             self.waiting.append(HANDED_ON[number])
         self.hand_on()
 
@@ -106,7 +106,9 @@ class Signals:
             self.current.process.send_signal(self.waiting.pop(0))
 
     def run(self, words):
+        self.starting = True  # the command may run before Run() returns
         self.current = Run(words)
+        self.starting = False
         self.hand_on()
         self.current.wait()
         run, self.current = self.current, None

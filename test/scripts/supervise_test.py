@@ -153,6 +153,25 @@ class Playing(unittest.TestCase):
         self.assertEqual(pathlib.Path("calls").read_text().count("./train"), 1)
         self.assertIn("SIGTERM: not started again", said)
 
+    def test_a_signal_that_comes_while_the_run_starts_is_handed_on(self):
+        pathlib.Path("script").write_text("1 wait\n0\n")
+        slow_start = """import runpy, subprocess, sys, time
+start = subprocess.Popen.__init__
+def wait_then(self, *words, **named):
+    start(self, *words, **named)
+    if words[0][0] == "./mpirun": time.sleep(1)
+subprocess.Popen.__init__ = wait_then
+sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
+        job = subprocess.Popen([sys.executable, "-c", slow_start, SUPERVISE, "./mpirun", "-np", "2", "./train", "--restarts", "3"],
+                               stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
+        job.send_signal(signal.SIGUSR1)
+        self.wait_for(lambda: "USR1" in pathlib.Path("calls").read_text())
+        job.send_signal(signal.SIGTERM)
+        job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 143)
+
     def with_a_writer(self, seconds):
         """The job, ended while a process that plays its writer holds the directory for so long, and then says that it saved step 7."""
         pathlib.Path("saves").mkdir(exist_ok=True)

@@ -18,15 +18,15 @@ GradientReducer::GradientReducer(Communicator& communicator, View gradients,
       gradients_(gradients),
       bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(float))),
       replace_(replace),
-      started_(gradients.size()) {}
+      bucketed_(gradients.size()) {}
 
 GradientReducer::~GradientReducer() {
-  if (started_ != gradients_.size()) communicator_.cancel();
+  if (bucketed_ != gradients_.size()) communicator_.cancel();
 }
 
 void GradientReducer::final_from(std::size_t first) {
-  expects(first <= started_, "GradientReducer: what was final stays final");
-  if (fills_bucket(first, started_)) start_sum_from(first);
+  expects(first <= bucketed_, "GradientReducer: what was final stays final");
+  if (fills_bucket(first, bucketed_)) close_bucket(first);
 }
 
 std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> firsts) const {
@@ -39,35 +39,40 @@ std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> 
 }
 
 void GradientReducer::finish() {
-  start_sum_from(0);
+  close_bucket(0);
+  if (late_)
+    for (const Bucket& bucket : buckets_) start_sum(bucket);
   communicator_.finish();
-  started_ = gradients_.size();
+  bucketed_ = gradients_.size();
 }
 
-// The last sum is started by finish().
+// The last one is full in finish().
 std::vector<double> GradientReducer::leads_s() const {
   std::vector<double> leads;
-  for (const auto start : starts_) leads.push_back(seconds_between(start, starts_.back()));
+  for (const Bucket& bucket : buckets_)
+    leads.push_back(seconds_between(bucket.full, buckets_.back().full));
   return leads;
 }
 
 double GradientReducer::first_lead_s() const {
-  return starts_.empty() ? 0 : seconds_between(starts_.front(), starts_.back());
+  if (late_ || buckets_.empty()) return 0;
+  return seconds_between(buckets_.front().full, buckets_.back().full);
 }
 
-void GradientReducer::start_sum_from(std::size_t first) {
-  if (first == started_) return;
-  if (started_ == gradients_.size()) starts_.clear();
-  starts_.push_back(std::chrono::steady_clock::now());
-  start_sum(gradients_.slice(first, started_ - first));
-  started_ = first;
+void GradientReducer::close_bucket(std::size_t first) {
+  if (first == bucketed_) return;
+  if (bucketed_ == gradients_.size()) buckets_.clear();
+  buckets_.push_back({first, bucketed_, std::chrono::steady_clock::now()});
+  bucketed_ = first;
+  if (!late_) start_sum(buckets_.back());
 }
 
-void GradientReducer::start_sum(View bucket) {
+void GradientReducer::start_sum(const Bucket& bucket) {
+  const View sum = gradients_.slice(bucket.first, bucket.end - bucket.first);
   if (replace_ != nullptr)
-    communicator_.start_replaced_sum(bucket, *replace_);
+    communicator_.start_replaced_sum(sum, *replace_);
   else
-    communicator_.start_sum(bucket);
+    communicator_.start_sum(sum);
 }
 
 }  // namespace ringtrain

@@ -60,6 +60,7 @@ class RingCommunicator final : public Communicator {
   void forget() override;
   bool overlaps() const override { return tracks_.front()->thread.has_value(); }
   void cancel() noexcept override;
+  void plan_sums(const SumPlan& plan) override;
 
  private:
   struct BetweenHosts {
@@ -106,6 +107,7 @@ class RingCommunicator final : public Communicator {
   OwnMemory own_;
   std::vector<StartedSum> pending_;             // without a thread: started, not yet summed
   std::size_t started_ = 0;                     // since finish()
+  std::size_t in_turn_ = 1;                     // tracks that take sums
   std::vector<std::unique_ptr<Track>> tracks_;  // last: their threads use the others
 };
 
@@ -132,6 +134,14 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
       track.thread.emplace(
           [this, on = &track](const StartedSum& next) { sum(*on, std::span(&next, 1)); });
   }
+  in_turn_ = tracks_.size();
+}
+
+void RingCommunicator::plan_sums(const SumPlan& plan) {
+  expects(started_ == 0, "plan_sums: no sums in flight");
+  in_turn_ = std::clamp<std::size_t>(plan.at_once, 1, tracks_.size());
+  for (const auto& track : tracks_)
+    if (track->between_hosts) track->between_hosts->ring.tune(plan.ring);
 }
 
 // Of the ranks at this one's place on all hosts; null where there is none.
@@ -228,9 +238,7 @@ void RingCommunicator::start(const StartedSum& sum) {
 }
 
 // In turn, and so the same ones on all ranks.
-RingCommunicator::Track& RingCommunicator::next_track() {
-  return *tracks_[started_ % tracks_.size()];
-}
+RingCommunicator::Track& RingCommunicator::next_track() { return *tracks_[started_ % in_turn_]; }
 
 void RingCommunicator::finish() {
   wait_for_sums();

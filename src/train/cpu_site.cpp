@@ -52,6 +52,12 @@ class CpuSite final : public Site {
     gradient_sums().finish();
   }
   const RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
+  std::vector<SumPlan> sum_plans() const override { return sum_plans_; }
+  void plan_sums(const SumPlan& plan) override {
+    communicator_->plan_sums(plan);
+    reducer_.start_late(plan.late);
+    ring_->plan = plan;
+  }
   bool sums_overlap() override { return communicator_->overlaps(); }
   std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
   std::string device() const override { return device_; }
@@ -132,7 +138,8 @@ class CpuSite final : public Site {
   const Plan& plan_;
   Progress& progress_;
   const std::string plans_, device_;
-  const std::optional<RingChoice> ring_;
+  std::optional<RingChoice> ring_;
+  const std::vector<SumPlan> sum_plans_;  // to try; none: there is no choice
   const std::vector<std::string> notes_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_, alone_;
@@ -162,23 +169,51 @@ std::string plans_of(const Plan& plan, const MpiSession& session, const ThreadPl
   return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
 }
 
+bool sums_overlap(const Plan& plan, const MpiSession& session) {
+  return !plan.batch_norms_together() || session.threads_share_mpi();
+}
+
+// What compression leaves out, and an optimizer that replaces sums, take one at a time.
+bool several_sums(const Plan& plan, const MpiSession& session) {
+  return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
+}
+
 // Nothing where no ring joins hosts.
 std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
   if (session.hosts() == 1 || plan.options.allreduce == Allreduce::mpi) return std::nullopt;
-  const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
-  const double bucket = share * double(plan.bucket_bytes());
-  RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
-  // What compression leaves out, and an optimizer that replaces sums, take one at a time.
-  if (!session.threads_share_mpi() || plan.options.compress || plan.shards_optimizer())
-    ring.at_once = 1;
+  const Tune& tune = plan.options.tune;
+  RingChoice ring{.plan = tune.plan};
+  if (tune.measures()) {
+    const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
+    const double bucket = share * double(plan.bucket_bytes());
+    ring = choose_ring(measure_ring(session, bucket), bucket);
+  }
+  if (!several_sums(plan, session)) ring.plan.at_once = 1;
   return ring;
+}
+
+std::vector<SumPlan> sum_plans_of(const Plan& plan, const MpiSession& session,
+                                  const std::optional<RingChoice>& ring) {
+  if (!ring || !plan.options.tune.measures()) return {};
+  std::vector<SumPlan> plans =
+      alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
+  if (plan.options.tune.mode != Tune::Mode::report) return plans;
+  std::erase(plans, SumPlan());
+  plans.insert(plans.begin(), SumPlan());
+  return plans;
+}
+
+int most_at_once(const std::optional<RingChoice>& ring, const std::vector<SumPlan>& plans) {
+  int most = ring ? ring->plan.at_once : 1;
+  for (const SumPlan& plan : plans) most = std::max(most, plan.at_once);
+  return most;
 }
 
 std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
                                   const std::optional<RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
     return {"--shard-optimizer changes nothing: no other rank trains"};
-  if (ring) return told(*ring, plan.options.baseline);
+  if (ring) return told(*ring, plan.options.tune, plan.options.baseline);
   if (session.hosts() > 1) return {};
   if (plan.options.compress)
     return {fmt::format(
@@ -219,12 +254,12 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
       ring_(ring_of(plan, session)),
+      sum_plans_(sum_plans_of(plan, session, ring_)),
       notes_(notes_of(plan, session, ring_)),
       communicator_(communicator_of(
           plan, session,
-          {.ring = ring_ ? ring_->tuning : RingTuning(),
-           .overlap = !plan.batch_norms_together() || session.threads_share_mpi(),
-           .at_once = ring_ ? ring_->at_once : 1,
+          {.overlap = ringtrain::sums_overlap(plan, session),
+           .at_once = most_at_once(ring_, sum_plans_),
            .crowded = !threads.active_wait,
            .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
           progress.timeline())),
@@ -249,6 +284,7 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(),
                shards_ ? &update_part_ : nullptr),
       no_sums_(*alone_, sums_.all()) {
+  if (ring_) plan_sums(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
   const bool averaged = averaged_statistics_.view().size() > 0;
   training_ = compile(Mode::training, parameters_, statistics_);
   evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()),

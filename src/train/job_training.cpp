@@ -124,6 +124,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
 
 void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   const auto begin = Timeline::Clock::now();
+  if (links_) links_->begin_step(trainer.position());
   Wish wanted = wish();
   wanted.save = checkpoints.wants({trainer.position().step + 1});
   auto report = trainer.step(loader, wanted);

@@ -36,10 +36,20 @@ LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Pr
       buckets_(in_order_of_sums(site.bucket_bounds())),
       leads_s_(buckets_.size()) {
   link_ = fit_link(time_sums(progress));
-  if (const RingChoice* const ring = site.ring()) {
-    link_.at_once = ring->at_once;
+  link_.busy_s_per_byte = link_.s_per_byte;
+  if (const RingChoice* const ring = site.ring(); ring && !ring->measured.trials.empty())
     link_.busy_s_per_byte = ring->measured.carried_s(1);
-  }
+  if (site.sum_plans().size() > 1)
+    tuner_.emplace(site, session, output, plan.options.tune.mode == Tune::Mode::report);
+}
+
+// The verdict is about steps as they will be.
+void LinkWatch::begin_step(const Position& position) {
+  if (!tuner_ || tuner_->begin_step()) return;
+  tried_ = tuner_->tried();
+  tuner_.reset();
+  start_ = position.step;
+  due_ = start_ + least_steps;
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
@@ -71,6 +81,7 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
 }
 
 void LinkWatch::see(const StepReport& report, double wall_s) {
+  if (tuner_) return tuner_->see(wall_s);
   if (expected_ || seen_++ < warm_up) return;
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
@@ -82,12 +93,14 @@ void LinkWatch::see(const StepReport& report, double wall_s) {
 }
 
 void LinkWatch::look(const Position& next) {
-  if (expected_ || next.step != due_) return;
+  if (tuner_ || expected_ || next.step != due_) return;
   if (!enough()) {
     due_ = start_ + 2 * (due_ - start_);
     return;
   }
   const Options& o = plan_.options;
+  const RingChoice* const ring = site_.ring();
+  if (ring != nullptr) link_.at_once = ring->plan.at_once;
   LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
                                .link = link_,
                                .ranks = session_.size(),
@@ -96,7 +109,10 @@ void LinkWatch::look(const Position& next) {
                                .may_narrow = may_narrow(),
                                .compressed = share_compressed(),
                                .target = o.require_efficiency.value_or(usual_target)});
-  if (const RingChoice* const ring = site_.ring()) verdict.ring = *ring;
+  if (ring != nullptr) {
+    verdict.ring = *ring;
+    verdict.ring->tried = tried_;
+  }
   expected_ = verdict.step;
   for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
   output_.links(verdict);
@@ -141,7 +157,8 @@ StepParts LinkWatch::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
   std::vector<double> slowest = compute_s_;
   session_.maximum(slowest);
-  StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap()};
+  const bool late = site_.ring() != nullptr && site_.ring()->plan.late;
+  StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap() && !late};
   step.images_s = std::max(0.0, median_of(slowest) - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     step.buckets.push_back({bytes_of(buckets_[b]), median_of(leads_s_[b])});

@@ -6,11 +6,13 @@
 #include "ringtrain/train/output.hpp"
 #include "train/plan.hpp"
 #include "train/site.hpp"
+#include "train/sum_tuner.hpp"
 
 namespace ringtrain {
 
-/// Says early in a run what its steps will take and what the links between the ranks cost, from
-/// sums that are timed before the first step and from what the first steps compute.
+/// Finds early in a run how sums between hosts travel fastest, then says what steps will take and
+/// what the links between the ranks cost: from sums that are timed before the first step and from
+/// what the first steps compute.
 class LinkWatch {
  public:
   /// Times sums of the step's own buckets, each up to three times, for about a second at most.
@@ -18,6 +20,8 @@ class LinkWatch {
   LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
             Output& output, Position start);
 
+  /// Before a step, behind `position`: how its sums travel. Collective.
+  void begin_step(const Position& position);
   /// A step is over, `wall_s` after the one before.
   void see(const StepReport& report, double wall_s);
   /// Between steps, `next` behind all that were begun: gives the verdict when it is time. All ranks
@@ -44,7 +48,7 @@ class LinkWatch {
   Site& site_;
   const MpiSession& session_;
   Output& output_;
-  const std::uint64_t start_;
+  std::uint64_t start_;               // the steps behind it count
   std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums
   Link link_;
@@ -53,6 +57,8 @@ class LinkWatch {
   std::vector<double> compute_s_, update_s_;  // of each measured step
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
   std::optional<Forecast> expected_;
+  std::optional<SumTuner> tuner_;  // while it tries
+  std::vector<TriedPlan> tried_;   // by it
 };
 
 }  // namespace ringtrain

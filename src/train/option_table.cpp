@@ -167,6 +167,10 @@ void add_communication(Table& t, Request& r) {
       o.compress,
       {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
       compression_value());
+  t.add(o.tune,
+        {"tune", "auto|off|report|PLAN",
+         "how sums travel between hosts, never what comes out; PLAN: blocks=KIB,sums=N,start=late"},
+        tune_value());
   t.flag(o.shard_optimizer, "shard-optimizer", "each rank keeps its part of the optimizer's state");
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
   t.add(o.watchdog,

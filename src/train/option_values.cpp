@@ -2,10 +2,13 @@
 
 #include <fmt/core.h>
 
+#include "ringtrain/allreduce/ring_choice.hpp"
+
 namespace ringtrain {
 namespace {
 
 constexpr std::int64_t most_rank = 1024;
+constexpr std::int64_t most_block_kib = 1024;
 constexpr double least_ratio = 1e-6;
 constexpr std::int64_t latest_step = 1'000'000'000'000;
 
@@ -99,6 +102,47 @@ Codec<Compression> compression_value() {
   const auto write = [](const Compression& how) -> std::string {
     if (how.kind == Compression::Kind::powersgd) return fmt::format("powersgd:{}", how.rank);
     return how ? fmt::format("topk:{}", how.ratio) : "none";
+  };
+  return {read, write};
+}
+
+Codec<Tune> tune_value() {
+  constexpr std::size_t kib = 256;  // floats
+  const auto read_part = [](const std::string& text, SumPlan& plan) {
+    const std::size_t equals = text.find('=');
+    const std::string key = text.substr(0, equals);
+    const std::string value = equals == text.npos ? "" : text.substr(equals + 1);
+    if (key == "blocks") {
+      const auto floats = static_cast<std::size_t>(whole_between(value, 1, most_block_kib)) * kib;
+      plan.ring = {.largest_segment = floats, .smallest_segment = floats};
+    } else if (key == "sums") {
+      plan.at_once = static_cast<int>(whole_between(value, 1, most_sums_at_once));
+    } else if (text == "start=early" || text == "start=late") {
+      plan.late = value == "late";
+    } else {
+      throw BadValue("must be auto, off, report, or some of blocks=KIB,sums=N,start=early|late");
+    }
+  };
+  const auto read = [read_part](const std::string& text) -> Tune {
+    if (text == "auto") return {};
+    if (text == "off") return {.mode = Tune::Mode::off};
+    if (text == "report") return {.mode = Tune::Mode::report};
+    Tune tune{.mode = Tune::Mode::given};
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', from), text.size());
+      read_part(text.substr(from, comma - from), tune.plan);
+      from = comma + 1;
+    }
+    return tune;
+  };
+  const auto write = [](const Tune& tune) -> std::string {
+    if (tune.mode == Tune::Mode::automatic) return "auto";
+    if (tune.mode == Tune::Mode::off) return "off";
+    if (tune.mode == Tune::Mode::report) return "report";
+    const SumPlan& plan = tune.plan;
+    const std::string blocks =
+        plan.ring == RingTuning() ? "" : fmt::format("blocks={},", plan.ring.largest_segment / kib);
+    return fmt::format("{}sums={},start={}", blocks, plan.at_once, plan.late ? "late" : "early");
   };
   return {read, write};
 }

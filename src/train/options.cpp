@@ -119,6 +119,7 @@ class Parser {
   void need(const std::string& name, bool kept, std::string_view why) const;
   void check_contradictions() const;
   void check_compression() const;
+  void check_tuning() const;
   void check_sharding() const;
   void check_checkpoint_options() const;
   void check_supervised() const;
@@ -239,6 +240,7 @@ void Parser::check_contradictions() const {
                 "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
   check_compression();
   check_sharding();
+  check_tuning();
   check_checkpoint_options();
 }
 
@@ -276,6 +278,19 @@ void Parser::check_compression() const {
   if (o.plan_device)
     throw usage("--compress with --plan-device",
                 "gradients are compressed between hosts of CPUs only; give one of them");
+}
+
+void Parser::check_tuning() const {
+  const Options& o = request_.options;
+  if (o.tune.mode != Tune::Mode::given) return;
+  if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
+    throw usage("--tune with --allreduce",
+                "only the ring between CPUs takes a plan; leave --allreduce out or say ring");
+  if (o.device == Device::cuda || o.plan_device)
+    throw usage("--tune", "a plan is for sums between CPUs, NCCL makes its own; leave it out");
+  if (o.tune.plan.at_once > 1 && (o.compress || o.shard_optimizer))
+    throw usage("--tune sums=N",
+                "--compress and --shard-optimizer take one sum at a time; leave sums= out");
 }
 
 void Parser::check_checkpoint_options() const {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "train/option_values.hpp"
+
 namespace ringtrain {
 namespace {
 
@@ -24,14 +26,39 @@ std::string blocks_text(const RingTuning& tuning) {
   return fmt::format("{} to {}", kib(tuning.smallest_segment), kib(tuning.largest_segment));
 }
 
-std::vector<std::string> told(const RingChoice& choice, bool details) {
+std::string text_of(const SumPlan& plan) {
+  return fmt::format("blocks of {} KiB, {} sum{} at once{}", blocks_text(plan.ring), plan.at_once,
+                     plan.at_once == 1 ? "" : "s", plan.late ? ", after backward" : "");
+}
+
+std::vector<std::string> told(const RingChoice& choice, const Tune& tune, bool details) {
+  if (!tune.measures())
+    return {fmt::format("links: nothing is measured, as --tune {} says: {}",
+                        tune_value().write(tune), text_of(choice.plan))};
   const RingTable& m = choice.measured;
   std::vector<std::string> lines{fmt::format(
       "links: {:.0f} MB/s from host to host, {:.2f} ms a hop; a sum of {:.0f} KiB over {} hosts "
-      "takes {:.2f} ms: blocks of {} KiB, {} sum{} at once",
+      "takes {:.2f} ms: {}",
       1e-6 * m.bytes_a_second, 1e3 * m.hop_s, m.bytes / 1024, m.hosts, 1e3 * choice.seconds,
-      blocks_text(choice.tuning), choice.at_once, choice.at_once == 1 ? "" : "s")};
+      text_of(choice.plan))};
   if (details) lines.push_back(table(choice));
+  return lines;
+}
+
+std::vector<std::string> told_trials(const std::vector<TriedPlan>& tried, std::size_t best,
+                                     std::size_t steps, bool report) {
+  const double first_s = tried.front().step_s;
+  std::vector<std::string> lines{fmt::format(
+      "links: {} steps tried {} ways for their sums: {} {} ({:.1f} ms a step{})", steps,
+      tried.size(), text_of(tried[best].plan), best == 0 ? "stays" : "is faster",
+      1e3 * tried[best].step_s, best == 0 ? "" : fmt::format(", was {:.1f}", 1e3 * first_s))};
+  if (!report) return lines;
+  lines.front() += "; --tune report changes nothing";
+  std::string rows = fmt::format("  {:>9} {:>9}  {}", "ms a step", "ratio", "way");
+  for (const TriedPlan& way : tried)
+    rows += fmt::format("\n  {:>9.2f} {:>9.3f}  {}", 1e3 * way.step_s, way.step_s / first_s,
+                        text_of(way.plan));
+  lines.push_back(std::move(rows));
   return lines;
 }
 

@@ -42,8 +42,12 @@ class Site {
   /// Sums such a bucket over the ranks as a step does, and waits until it is there. Gradients are
   /// overwritten: between steps only. Collective.
   virtual void sum(const Range& bucket) = 0;
-  /// How sums travel between hosts, where that was measured; else null.
+  /// How sums travel between hosts, where our ring joins them; else null.
   virtual const RingChoice* ring() const { return nullptr; }
+  /// How else they may, which steps can try: the plan in use first. None: there is no choice.
+  virtual std::vector<SumPlan> sum_plans() const { return {}; }
+  /// How sums travel from the next step on. Between steps, the same on all ranks.
+  virtual void plan_sums(const SumPlan& /*plan*/) {}
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.

@@ -47,6 +47,27 @@ TEST_CASE("GradientReducer: sums each gradient once, in buckets of at least the 
   CHECK(communicator.finished == 2);
 }
 
+TEST_CASE("GradientReducer: late sums are of the same buckets, and start in finish()") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float));
+
+  for (const bool late : {true, false, true}) {
+    communicator.started.clear();
+    reducer.start_late(late);
+    reducer.final_from(5);
+    CHECK(communicator.started.size() == (late ? 0 : 1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    reducer.finish();
+
+    CHECK(communicator.started == std::vector<Range>{{5, 5}, {0, 5}});
+    REQUIRE(reducer.leads_s().size() == 2);
+    CHECK(reducer.leads_s()[0] >= 0.002);
+    CHECK(reducer.first_lead_s() == (late ? 0 : reducer.leads_s()[0]));
+  }
+}
+
 TEST_CASE("GradientReducer: tells how long before finish() each sum was started") {
   std::vector<float> flat(10);
   RecordingCommunicator communicator;

@@ -188,6 +188,10 @@ int main(int argc, char** argv) {
       check_rounds(test, *communicator, session);
       check_rounded(test, *communicator, session);
       check_replaced(test, *communicator, session);
+      for (const SumPlan& plan : {SumPlan{tiny, 2}, SumPlan{{}, 1}, SumPlan{{}, 99}}) {
+        communicator->plan_sums(plan);
+        check_rounds(test, *communicator, session);
+      }
       check_broadcast(test, *communicator, session);
     }
     check_compressed(session);

@@ -109,6 +109,8 @@ class WatchedSite final : public Site {
   std::vector<std::uint64_t> bucket_bounds() override { return site_->bucket_bounds(); }
   void sum(const Range& bucket) override { site_->sum(bucket); }
   const RingChoice* ring() const override { return site_->ring(); }
+  std::vector<SumPlan> sum_plans() const override { return site_->sum_plans(); }
+  void plan_sums(const SumPlan& plan) override { site_->plan_sums(plan); }
   bool sums_overlap() override { return site_->sums_overlap(); }
   std::vector<double> bucket_leads(double backward_s) override {
     return site_->bucket_leads(backward_s);

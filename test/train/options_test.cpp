@@ -68,6 +68,10 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--gradient-dtype bf16",
                                         "--compress powersgd:4",
                                         "--compress topk:0.01",
+                                        "--tune off",
+                                        "--tune report",
+                                        "--tune blocks=62,sums=4,start=late",
+                                        "--tune sums=2,start=early",
                                         "--interface eth0",
                                         "--watchdog off",
                                         "--checkpoint-dir d",
@@ -256,6 +260,28 @@ TEST_CASE("options: the optimizer is shared by the ring between CPUs, in fp32") 
   CHECK_THAT(refusal(shard + "--gradient-dtype fp16"), Contains("stay in fp32"));
   CHECK_THAT(refusal(shard + "--device cuda"), Contains("is for CPUs"));
   CHECK_THAT(refusal(shard + "--plan --plan-device h100"), Contains("is for CPUs"));
+}
+
+TEST_CASE("options: how sums travel is measured, left alone or given") {
+  CHECK(options("").tune.mode == Tune::Mode::automatic);
+  CHECK(options("--tune report").tune.measures());
+  CHECK_FALSE(options("--tune off").tune.measures());
+  CHECK(options("--tune off").tune.plan == SumPlan());
+  const Tune given = options("--tune blocks=62,sums=4,start=late").tune;
+  CHECK(given.mode == Tune::Mode::given);
+  const std::size_t floats = 62 * 256;
+  CHECK(given.plan == SumPlan{{.largest_segment = floats, .smallest_segment = floats}, 4, true});
+  CHECK(options("--tune start=late").tune.plan == SumPlan{.late = true});
+  for (const char* line :
+       {"--tune fast", "--tune sums=0", "--tune sums=17", "--tune blocks=0", "--tune blocks=2000",
+        "--tune start=soon", "--tune sums=2,", "--tune sums=2,off", "--tune sums"})
+    CHECK_THAT(refusal(line), Contains("--tune"));
+  CHECK_THAT(refusal("--tune sums=2 --allreduce mpi"), Contains("only the ring between CPUs"));
+  CHECK(refusal("--tune off --allreduce mpi") == "accepted");
+  CHECK_THAT(refusal("--tune sums=2 --device cuda"), Contains("NCCL makes its own"));
+  CHECK_THAT(refusal("--tune sums=2 --shard-optimizer"), Contains("one sum at a time"));
+  CHECK_THAT(refusal("--tune sums=2 --compress topk:0.1"), Contains("one sum at a time"));
+  CHECK(refusal("--tune start=late --shard-optimizer") == "accepted");
 }
 
 TEST_CASE("options: a bad value is refused with what it must be") {

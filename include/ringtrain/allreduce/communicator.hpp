@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/replace.hpp"
+#include "ringtrain/allreduce/ring.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/view.hpp"
@@ -55,6 +56,10 @@ class Communicator {
   virtual bool overlaps() const { return false; }
   /// Throws what went wrong in the background since the last call. Never waits; not collective.
   virtual void check() {}
+  /// How sums between hosts travel from now on, where they do so by our ring: in which blocks, and
+  /// how many at once, of those that the communicator was made for. While no sums are in flight,
+  /// the same on all ranks. `plan.late` is the caller's to keep.
+  virtual void plan_sums(const SumPlan& /*plan*/) {}
   /// Ends a job in which all is well, when no sum is in flight and none will be. Without it,
   /// destruction breaks off what other ranks may still be doing.
   virtual void close() {}

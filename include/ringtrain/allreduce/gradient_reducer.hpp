@@ -29,6 +29,10 @@ class GradientReducer {
   /// these bounds, so they are part of what makes two runs equal to the bit.
   std::vector<std::uint64_t> bounds(std::span<const std::size_t> firsts) const;
 
+  /// Whether sums wait for finish() instead of running beside what the caller does until then. The
+  /// buckets are the same. Between steps.
+  void start_late(bool late) { late_ = late; }
+
   /// Every gradient from `first` on is final. Starts a sum once a bucket is full; never waits.
   void final_from(std::size_t first);
   /// Starts the sum of what is left and waits for all sums of this step.
@@ -37,22 +41,29 @@ class GradientReducer {
   /// The sums of this step were used: what compression left out of them is due in the next.
   void accept() { communicator_.accept(); }
 
-  /// How long before finish() each sum of the last step was started, in seconds and in their order.
+  /// How long before finish() each bucket of the last step was final, in seconds and in the order
+  /// of the sums.
   std::vector<double> leads_s() const;
-  /// That of the first; 0 where there was none.
+  /// How long before finish() the first sum was started; 0 where there was none.
   double first_lead_s() const;
 
  private:
-  void start_sum_from(std::size_t first);
-  void start_sum(View bucket);
+  struct Bucket {
+    std::size_t first = 0, end = 0;
+    std::chrono::steady_clock::time_point full = {};
+  };
+
+  void close_bucket(std::size_t first);
+  void start_sum(const Bucket& bucket);
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;
   View gradients_;
   std::size_t bucket_;  // elements
   const Replace* replace_;
-  std::size_t started_;  // gradients [started_, end) are on their way
-  std::vector<std::chrono::steady_clock::time_point> starts_;  // of the sums of a step
+  bool late_ = false;
+  std::size_t bucketed_;         // gradients [bucketed_, end) are in buckets of this step
+  std::vector<Bucket> buckets_;  // of the step, the last one's until there are new ones
 };
 
 }  // namespace ringtrain

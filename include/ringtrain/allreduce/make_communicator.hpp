@@ -28,7 +28,7 @@ struct CommunicatorOptions {
   bool overlap = true;
   /// Sums that may be under way between hosts at a time, where they overlap with this thread: what
   /// one waits for on a slow network the others hide. Changes speed, never the result. One where
-  /// sums are compressed, or threads may not share MPI.
+  /// sums are compressed, or threads may not share MPI. plan_sums() makes it less, never more.
   int at_once = 1;
   /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
   /// take part as if they were hosts: for tests and measurements.

@@ -38,6 +38,15 @@ struct RingTuning {
   std::size_t largest_segment = 31 * 256;  ///< elements of a message
   std::size_t smallest_segment = 8 * 256;  ///< unless the part is smaller
   std::size_t window = 32;                 ///< messages under way to a rank, at most
+  friend bool operator==(const RingTuning&, const RingTuning&) = default;
+};
+
+/// How the sums of a step travel between hosts. Changes speed, never the result.
+struct SumPlan {
+  RingTuning ring = {};
+  int at_once = 1;    ///< sums under way at a time
+  bool late = false;  ///< sums start when backward has ended, not once their bucket is final
+  friend bool operator==(const SumPlan&, const SumPlan&) = default;
 };
 
 /// Sums buffers in place around a ring, in segments that travel one behind the other, so that both
@@ -61,6 +70,8 @@ class Ring {
   /// `blocks`: one of each rank, equally long, of which this rank's is there. Collective, with the
   /// same size on all ranks. Waits until all are.
   void gather(std::span<float> blocks);
+  /// For the sums from now on. Not while one is under way. The window stays what it was.
+  void tune(RingTuning tuning);
   int rank() const { return link_.rank(); }
   int size() const { return link_.size(); }
 

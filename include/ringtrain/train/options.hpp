@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/compression.hpp"
+#include "ringtrain/allreduce/ring.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/train/learning_rate.hpp"
 #include "ringtrain/train/optimizer.hpp"
@@ -31,6 +32,20 @@ struct Resume {
   enum class From { newest, scratch, file };
   From from = From::newest;
   std::string file = {};
+};
+
+/// Who says how sums travel between hosts.
+struct Tune {
+  enum class Mode {
+    automatic,  ///< what the links and the first steps show to be fastest
+    off,        ///< nobody: the default plan
+    report,     ///< as off, but what automatic would have chosen is measured and told
+    given,      ///< the user: `plan`
+  };
+  Mode mode = Mode::automatic;
+  SumPlan plan = {};
+
+  bool measures() const { return mode == Mode::automatic || mode == Mode::report; }
 };
 
 /// What the user asked for; every default is written here and nowhere else. Immutable once parsed.
@@ -71,6 +86,7 @@ struct Options {
   Element gradient_dtype = Element::fp32;
   Compression compress;
   bool shard_optimizer = false;
+  Tune tune;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
 

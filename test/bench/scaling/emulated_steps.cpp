@@ -118,7 +118,8 @@ void print(const Settings& settings, const MpiSession& session, const RingChoice
   std::string text = fmt::format(R"({{"hosts":{},"ranks":{})", session.hosts(), session.size());
   for (const auto& [key, value] : settings.values) text += fmt::format(R"(,"{}":{})", key, value);
   fmt::print(R"({},"chosen_at_once":{},"hop_s":{:.4g},"bytes_a_second":{:.4g},"sum_s":{:.4g},)",
-             text, ring.at_once, ring.measured.hop_s, ring.measured.bytes_a_second, ring.seconds);
+             text, ring.plan.at_once, ring.measured.hop_s, ring.measured.bytes_a_second,
+             ring.seconds);
   fmt::print("\"computing_s\":[{:.5g}],\"step_s\":[{:.5g}]}}\n", fmt::join(computing, ","),
              fmt::join(seen.steps, ","));
 }
@@ -126,9 +127,9 @@ void print(const Settings& settings, const MpiSession& session, const RingChoice
 void measure(const Settings& settings, const MpiSession& session) {
   const double bucket = static_cast<double>(settings["bucket_kib"]) * 1024;
   RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
-  if (settings["at_once"] > 0) ring.at_once = static_cast<int>(settings["at_once"]);
+  if (settings["at_once"] > 0) ring.plan.at_once = static_cast<int>(settings["at_once"]);
   const auto communicator = make_communicator(
-      "ring", session, {.ring = ring.tuning, .at_once = ring.at_once, .crowded = true});
+      "ring", session, {.ring = ring.plan.ring, .at_once = ring.plan.at_once, .crowded = true});
   const Seen seen = EmulatedRank(settings, session, *communicator).run();
   print(settings, session, ring, seen, percentiles(seen.computing, session));
 }

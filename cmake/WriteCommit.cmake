@@ -1,7 +1,10 @@
 # cmake -DSOURCE=DIR -DHEADER=FILE -P WriteCommit.cmake: writes the commit that SOURCE is at into FILE, if it is another one than
-# FILE has. "-dirty" behind it: what is there differs from it. Outside of a git checkout it is "unknown".
+# FILE has. "-dirty" behind it: what is there differs from it, which is seen where there is git. Outside of a git checkout it is
+# "unknown".
 set(commit unknown)
-find_program(GIT git)
+if(NOT DEFINED GIT)  # -DGIT= is as without it
+  find_program(GIT git)
+endif()
 if(GIT)
   execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --show-toplevel OUTPUT_VARIABLE checkout ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
   file(REAL_PATH ${SOURCE} source)
@@ -11,6 +14,21 @@ if(GIT)
     if(NOT failed)
       set(commit ${described})
     endif()
+  endif()
+elseif(EXISTS ${SOURCE}/.git/HEAD)  # as in a container's build stage
+  file(STRINGS ${SOURCE}/.git/HEAD head LIMIT_COUNT 1)
+  if(head MATCHES "^ref: (.+)$")
+    set(branch ${CMAKE_MATCH_1})
+    set(head "")
+    if(EXISTS ${SOURCE}/.git/${branch})
+      file(STRINGS ${SOURCE}/.git/${branch} head LIMIT_COUNT 1)
+    elseif(EXISTS ${SOURCE}/.git/packed-refs)
+      file(STRINGS ${SOURCE}/.git/packed-refs packed REGEX " ${branch}$")
+      string(REGEX MATCH "^[0-9a-f]+" head "${packed}")
+    endif()
+  endif()
+  if(head MATCHES "^[0-9a-f]+$")
+    string(SUBSTRING ${head} 0 12 commit)
   endif()
 endif()
 set(text "inline constexpr const char* build_commit = \"${commit}\";\n")

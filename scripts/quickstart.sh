@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 export RINGTRAIN_SETUP_CUDA=${RINGTRAIN_SETUP_CUDA:-auto}
 if [ "${1:-}" = --cuda ]; then
-  [ $# -gt 1 ] || { sed -n '4,6s/^# *//p' "$0" >&2; exit 64; }
+  [ $# -gt 1 ] || { sed -n '4,6s/^# *//p' scripts/quickstart.sh >&2; exit 64; }
   RINGTRAIN_SETUP_CUDA=$2
   shift 2
 fi
@@ -33,7 +33,7 @@ echo "quickstart: packages $((installed - start)) s, build $((built - installed)
 ranks=2
 gpus=$(scripts/setup_cuda.sh --list-gpus | wc -l)
 case " $* ,${CUDA_VISIBLE_DEVICES-all}" in
-  *" --device cpu "* | *, | *,-1) ;;
+  *" --device cpu "* | *" --device=cpu "* | *, | *,-1) ;;
   *,all) [ "$gpus" -eq 0 ] || ranks=$gpus ;;
   *) [ "$gpus" -eq 0 ] || ranks=$(tr , '\n' <<<"$CUDA_VISIBLE_DEVICES" | wc -l) ;;
 esac

@@ -115,7 +115,7 @@ use_toolkit() {
 
 choose() {
   local here version runs wanted
-  [ ${#gpus[@]} -gt 0 ] || { say "no NVIDIA GPU in this machine, so the build is for CPUs (--cuda 13 prepares one for GPUs elsewhere)"; return; }
+  [ ${#gpus[@]} -gt 0 ] || { say "no NVIDIA GPU in this machine, so $([ -e .cuda/requirements.txt ] && echo "CUDA stays what is in .cuda (rm -r .cuda builds for CPUs)" || echo "the build is for CPUs (--cuda 13 prepares one for GPUs elsewhere)")"; return; }
   here="${#gpus[@]} x ${gpus[0]}"
   if [ -z "$driver" ]; then
     [ -z "$held_by" ] || here+=", held by $held_by"

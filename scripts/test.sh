@@ -18,7 +18,7 @@ while [ $# -gt 0 ]; do
     --all) what=all ;;
     --cuda) export RINGTRAIN_SETUP_CUDA="${2:?--cuda wants 13, system or no}"; shift ;;
     --only-skips) summary=(--only-skips "${2:?--only-skips wants an expression}"); shift ;;
-    *) sed -n '2,9s/^# *//p' "$0" >&2; exit 64 ;;
+    *) sed -n '2,9s/^# *//p' scripts/test.sh >&2; exit 64 ;;
   esac
   shift
 done
@@ -87,6 +87,7 @@ if [ $what = all ]; then
   grep -q '^RingtrainCuda_NVCC.*/nvcc$' build/release/CMakeCache.txt || cuda=(--no-cuda)
   rm -rf build/wheel-tested
   part scripts/wheel.sh "${cuda[@]}" build/wheel-tested
+  part test/fresh/image.sh
   for suite in bookworm trixie; do part test/fresh/wheel.sh --suite $suite build/wheel-tested/ringtrain-*.whl; done
 fi
 echo "test: $((SECONDS - start)) s in all"

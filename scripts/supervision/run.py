@@ -15,6 +15,7 @@ STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
 FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/train/summary.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
+LONGEST_WAIT_S = 1
 SAME_WISH_S = 3  # as for train: `timeout` and others signal twice
 GOES_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -30,8 +31,10 @@ class Run:
         os.close(its_out)
         os.close(its_error)
         self.threads = [threading.Thread(target=self.relay, args=streams, daemon=True) for streams in ((out, 1), (error, 2))]
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, HANDED_ON)  # for the threads: signals are the main thread's
         for thread in self.threads:
             thread.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def relay(self, source, target):
         line = b""  # the last one, which may be cut
@@ -45,7 +48,12 @@ class Run:
         os.close(source)
 
     def wait(self):
-        code = self.process.wait()
+        code = None
+        while code is None:  # a signal that comes just before a wait is taken behind it, so none is long
+            try:
+                code = self.process.wait(timeout=LONGEST_WAIT_S)
+            except subprocess.TimeoutExpired:
+                pass
         for thread in self.threads:
             thread.join(2)  # what outlives mpirun may hold its streams open
         self.seconds, self.code = time.monotonic() - self.began, 128 - code if code < 0 else code

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <iterator>
+#include <memory>
 #include <sstream>
 
 #include "allreduce/communicators.hpp"

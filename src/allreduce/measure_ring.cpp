@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <stop_token>
 
 #include "allreduce/mpi_link.hpp"
 #include "allreduce/topology.hpp"

@@ -2,6 +2,7 @@
 #include <nccl.h>  // brings cuda_runtime.h
 
 #include <cstring>
+#include <memory>
 #include <source_location>
 
 #include "allreduce/nccl_calls.hpp"

@@ -1,5 +1,7 @@
 #include "allreduce/nccl_memory.hpp"
 
+#include <exception>
+
 namespace ringtrain {
 
 Buffer NcclMemory::allocate(std::size_t count) {

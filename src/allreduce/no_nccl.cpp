@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "allreduce/nccl_calls.hpp"
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/base/error.hpp"

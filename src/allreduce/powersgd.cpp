@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "allreduce/compressor.hpp"
 #include "allreduce/left_over.hpp"

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "allreduce/communicators.hpp"

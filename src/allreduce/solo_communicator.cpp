@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "allreduce/communicators.hpp"
 
 namespace ringtrain {

@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <stop_token>
 #include <utility>
 
 namespace ringtrain {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 
 #include "allreduce/compressor.hpp"
 #include "allreduce/largest.hpp"

@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <memory>
+
 #include "ringtrain/compute/backend.hpp"
 
 namespace ringtrain {

@@ -1,6 +1,7 @@
 #include "ringtrain/compute/memory_plan.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 namespace ringtrain {

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <functional>
+#include <system_error>
 
 #include "io/storage_error.hpp"
 #include "ringtrain/base/error.hpp"

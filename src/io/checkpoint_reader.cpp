@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_name.hpp"

@@ -4,6 +4,8 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <system_error>
 
 #include "io/datasets.hpp"
 #include "io/file_bytes.hpp"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <system_error>
 
 #include "io/datasets.hpp"
 #include "io/file_bytes.hpp"

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <memory>
 
 #include "io/datasets.hpp"
 #include "io/decoder.hpp"

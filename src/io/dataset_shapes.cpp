@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <memory>
+
 #include "io/datasets.hpp"
 #include "io/shapes.hpp"
 #include "ringtrain/base/hash.hpp"

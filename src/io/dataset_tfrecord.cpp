@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <memory>
 
 #include "io/datasets.hpp"
 #include "io/decoder.hpp"

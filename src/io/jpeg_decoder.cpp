@@ -1,5 +1,6 @@
 #include <csetjmp>
 #include <cstdio>
+#include <memory>
 // jpeglib.h needs size_t and FILE declared before it.
 #include <fmt/core.h>
 #include <jpeglib.h>

@@ -5,9 +5,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <filesystem>
 #include <mutex>
+#include <system_error>
 
 #include "io/datasets.hpp"
 #include "io/each_shard.hpp"

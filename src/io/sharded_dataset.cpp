@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <system_error>
 
 #include "io/byte_source.hpp"

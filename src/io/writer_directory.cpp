@@ -7,11 +7,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "io/checkpoint_name.hpp"

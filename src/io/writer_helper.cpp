@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>

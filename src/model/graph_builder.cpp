@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/model/graph.hpp"
 

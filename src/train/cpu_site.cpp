@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <memory>
+#include <mutex>
 
 #include "ringtrain/allreduce/compressing_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"

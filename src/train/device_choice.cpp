@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <system_error>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "train/agreement.hpp"

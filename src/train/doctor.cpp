@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "ringtrain/base/printable.hpp"
 #include "train/check_ranks.hpp"

@@ -1,6 +1,8 @@
 #include "train/evaluator.hpp"
 
+#include <algorithm>
 #include <array>
+#include <exception>
 
 #include "ringtrain/train/stopwatch.hpp"
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <limits>
 #include <numeric>
+#include <system_error>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/base/unique_handle.hpp"

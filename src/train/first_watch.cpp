@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 
 #include "train/fault_report.hpp"
 #include "train/meeting.hpp"

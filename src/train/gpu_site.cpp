@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <memory>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/allreduce/gradient_reducer.hpp"

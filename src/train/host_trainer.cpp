@@ -1,5 +1,6 @@
 #include "train/host_trainer.hpp"
 
+#include <mutex>
 #include <utility>
 
 #include "ringtrain/train/stopwatch.hpp"

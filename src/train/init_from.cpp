@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <variant>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"

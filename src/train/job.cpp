@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"

@@ -6,6 +6,9 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <exception>
+#include <functional>
+#include <memory>
 #include <numeric>
 #include <utility>
 

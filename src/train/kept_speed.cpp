@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"

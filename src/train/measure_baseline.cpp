@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
+#include <memory>
 
 #include "ringtrain/train/stopwatch.hpp"
 

@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <memory>
 #include <thread>
 
 #include "train/fault_report.hpp"

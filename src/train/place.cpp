@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "ringtrain/train/threads.hpp"
 #include "train/control_groups.hpp"

@@ -2,6 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <functional>
+#include <memory>
+
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
 #include "train/device_choice.hpp"

@@ -3,8 +3,10 @@
 #include <sys/prctl.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "train/timeline.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace ringtrain {
 namespace {

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gnu/libc-version.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "build_commit.hpp"  // written at each build by cmake/WriteCommit.cmake

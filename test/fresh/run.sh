@@ -26,10 +26,11 @@ command -v debootstrap >/dev/null || { echo "freshroot: apt-get install debootst
 project=$(git -C "${project:-.}" rev-parse --show-toplevel)
 
 # This machine's mirrors, where it is a Debian that names them.
-mirrors=$(sed -n 's/^URIs: *//p' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
-mirror=$(sed -n 1p <<<"${mirrors:-http://deb.debian.org/debian}")
-security=$(sed -n 2p <<<"${mirrors:-
-http://deb.debian.org/debian-security}")
+mirrors=$(sed -n 's/^URIs: *\([^ ]*\).*/\1/p' /etc/apt/sources.list.d/debian.sources 2>/dev/null || true)
+mirror=$(grep -v security <<<"$mirrors" | sed -n 1p || true)
+security=$(grep security <<<"$mirrors" | sed -n 1p || true)
+mirror=${mirror:-http://deb.debian.org/debian}
+security=${security:-http://deb.debian.org/debian-security}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/freshroot
 pristine=$cache/$suite.tar
 if [ ! -s "$pristine" ]; then

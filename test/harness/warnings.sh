@@ -15,6 +15,26 @@ for errors in ON OFF; do
   if [ $errors = ON ]; then [ $code -ne 0 ] || wrong "the warning is no error"; else [ $code -eq 0 ] || wrong "the warning is an error"; fi
 done
 : >"$dir/log"
-grep -q 'RINGTRAIN_WARNINGS_AS_ERRORS=OFF' "$scripts/quickstart.sh" || wrong "quickstart.sh may treat warnings as errors"
-grep -q 'RINGTRAIN_WARNINGS_AS_ERRORS=ON' "$here/../../.ci/run" || wrong "CI does not"
+
+# What the scripts give to CMake, which is told to fail.
+mkdir -p "$dir/bin" "$dir/project/scripts"
+for name in quickstart.sh test.sh; do ln -s "$(realpath "$scripts/$name")" "$dir/project/scripts/"; done
+printf '#!/bin/sh\n' >"$dir/project/scripts/setup.sh"
+printf '#!/bin/sh\necho "$@" >>"%s"\nexit 1\n' "$dir/log" >"$dir/bin/cmake"
+chmod +x "$dir/bin/cmake" "$dir/project/scripts/setup.sh"
+says() { # ON|OFF SCRIPT [ARGUMENT]...
+  local errors=$1
+  shift
+  : >"$dir/log"
+  PATH=$dir/bin:$PATH "$dir/project/scripts/$@" >/dev/null 2>&1
+  grep -q -- "-DRINGTRAIN_WARNINGS_AS_ERRORS=$errors" "$dir/log" || wrong "$*: warnings as errors are not $errors"
+}
+unset RINGTRAIN_WARNINGS_AS_ERRORS
+says OFF quickstart.sh
+says OFF test.sh
+says ON test.sh --full
+says ON test.sh --all
+RINGTRAIN_WARNINGS_AS_ERRORS=ON says ON test.sh
+RINGTRAIN_WARNINGS_AS_ERRORS=ON says OFF quickstart.sh
+grep -q '^export RINGTRAIN_WARNINGS_AS_ERRORS=ON' "$here/../../.ci/run" || wrong "CI does not"
 exit $bad

@@ -27,20 +27,27 @@ for name, versions in said["libraries"].items():
 check "--json alone is refused" has '^train: --json: .*--version'
 
 # The commit is written when it changes, and only then.
-commit() { cmake -DSOURCE="$dir/repository" -DHEADER="$dir/header" -P "$source/cmake/WriteCommit.cmake" && cat header >log; }
+commit() { cmake "$@" -DSOURCE="$dir/repository" -DHEADER="$dir/header" -P "$source/cmake/WriteCommit.cmake" && cat header >log; }
 in_repository() { git -C repository -c user.name=n -c user.email=e "$@" >/dev/null; }
 mkdir repository && commit
 check "there is none outside of git" has '"unknown"'
-if command -v git >/dev/null; then
-  git init -q . && mkdir -p repository && commit  # a copy within another checkout
-  check "another checkout's is not taken" has '"unknown"'
-  rm -rf .git && git init -q repository && in_repository commit --allow-empty -m one && commit
-  check "it is git's" has "\"$(git -C repository rev-parse --short=12 HEAD)\""
-  touch -d '2001-01-01' header && commit
-  check "an equal one is not written" is "$(date -r header +%Y)" 2001
-  echo a >repository/a && in_repository add a && commit
-  check "changes are told" has 'dirty"'
-fi
+git init -q . && mkdir -p repository && commit  # a copy within another checkout
+check "another checkout's is not taken" has '"unknown"'
+rm -rf .git && git init -q repository && in_repository commit --allow-empty -m one && commit
+check "it is git's" has "\"$(git -C repository rev-parse --short=12 HEAD)\""
+touch -d '2001-01-01' header && commit
+check "an equal one is not written" is "$(date -r header +%Y)" 2001
+echo a >repository/a && in_repository add a && commit
+check "changes are told" has 'dirty"'
+head=$(git -C repository rev-parse --short=12 HEAD)
+commit -DGIT=
+check "without git it is read from the checkout" has "\"$head\""
+git -C repository pack-refs --all
+commit -DGIT=
+check "also where references are packed" has "\"$head\""
+git -C repository checkout -q --detach
+commit -DGIT=
+check "also without a branch" has "\"$head\""
 
 # What is installed, moved elsewhere.
 cmake --install "$build" --prefix "$dir/made" >log 2>&1 || { echo "wrong: cmake --install failed:"; tail -n 5 log; exit 1; }
@@ -62,10 +69,9 @@ while read -r option; do
   cat there/share/fish/vendor_completions.d/train.fish >log
   check "$option is completed by fish" has "-c ringtrain -l ${option#--} "
 done <options
-if command -v groff >/dev/null; then
-  groff -man -Tutf8 -ww there/share/man/man1/train.1 2>log >page
-  check "the manual page is without faults" test ! -s log
-fi
+groff -man -Tutf8 -ww there/share/man/man1/train.1 2>log >page
+check "the manual page can be shown" test $? -eq 0 -a -s page
+check "the manual page is without faults" test ! -s log
 cat >complete.sh <<'EOF'
 source there/share/bash-completion/completions/train
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

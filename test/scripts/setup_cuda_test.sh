@@ -3,7 +3,7 @@
 set -u
 setup=$(realpath "$1") bad=0
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-unset CUDA_HOME RINGTRAIN_SETUP_CUDA
+unset CUDA_HOME CUDA_PATH RINGTRAIN_SETUP_CUDA
 
 machine() { # NAME [DRIVER [TOOLKIT]]: with a GPU; DRIVER may be empty
   local device=$dir/$1/sys/bus/pci/devices/0000:3b:00.0 cuda=$dir/$1/usr/local/cuda

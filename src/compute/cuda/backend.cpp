@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/cudnn.hpp"

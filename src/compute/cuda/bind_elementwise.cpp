@@ -1,3 +1,5 @@
+#include <tuple>
+
 #include "compute/cuda/bind.hpp"
 #include "compute/cuda/kernels/channels.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
+#include <variant>
 
 #include "compute/cuda/launches.hpp"
 #include "ringtrain/base/error.hpp"

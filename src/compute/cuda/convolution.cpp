@@ -2,7 +2,9 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <set>
+#include <variant>
 
 #include "compute/cuda/operation_graph.hpp"
 

@@ -1,5 +1,7 @@
 #include "compute/cuda/device_memory.hpp"
 
+#include <memory>
+
 #include "compute/cuda/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "compute/cuda/graph_descriptor.hpp"
 #include "ringtrain/base/error.hpp"

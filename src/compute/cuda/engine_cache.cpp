@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <exception>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 

@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"

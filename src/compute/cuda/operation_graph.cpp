@@ -1,5 +1,7 @@
 #include "compute/cuda/operation_graph.hpp"
 
+#include <variant>
+
 namespace ringtrain::cuda {
 
 OperationGraph::Tensor OperationGraph::tensor(const Extents& extents, Element element,

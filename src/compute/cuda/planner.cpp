@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 
 #include "compute/cuda/device.hpp"
 #include "compute/cuda/launches.hpp"

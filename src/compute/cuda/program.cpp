@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <variant>
 
 #include "compute/cuda/bind.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"

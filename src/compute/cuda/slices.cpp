@@ -1,6 +1,7 @@
 #include "compute/cuda/slices.hpp"
 
 #include <algorithm>
+#include <variant>
 
 namespace ringtrain::cuda {
 namespace {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
+#include <type_traits>
+#include <variant>
 
 #include "compute/onednn/layout.hpp"
 #include "compute/onednn/plan.hpp"

@@ -1,5 +1,7 @@
 #include "compute/onednn/layout.hpp"
 
+#include <variant>
+
 namespace ringtrain::onednn {
 namespace {
 

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+
 namespace ringtrain::onednn {
 
 using dnnl::memory;

@@ -1,6 +1,7 @@
 #include "compute/onednn/slices.hpp"
 
 #include <algorithm>
+#include <variant>
 
 namespace ringtrain::onednn {
 namespace {

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <chrono>
+#include <memory>
+#include <variant>
 
 #include "compute/reference/state.hpp"
 

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <variant>
+
 #include "model/model_file/operations.hpp"
 
 namespace ringtrain {

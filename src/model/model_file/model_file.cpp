@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <set>
+
 #include "model/model_file/layers.hpp"
 #include "model/model_file/recipe_lines.hpp"
 #include "ringtrain/base/error.hpp"

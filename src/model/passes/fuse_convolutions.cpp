@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <type_traits>
+#include <variant>
 
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"

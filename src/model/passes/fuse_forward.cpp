@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <variant>
 
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"

@@ -1,3 +1,5 @@
+#include <variant>
+
 #include "ringtrain/model/passes.hpp"
 
 namespace ringtrain {

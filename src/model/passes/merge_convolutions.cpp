@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <variant>
 
 #include "model/passes/some_backward.hpp"
 #include "model/passes/uses.hpp"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <variant>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/nearest.hpp"

@@ -18,7 +18,9 @@ class CompressedLane {
   void sum(Range part, float* values);
   /// As Compressor has it, of this lane's matrices.
   void accept() { compressor_->accept(); }
-  void forget() { compressor_->forget(); }
+  std::size_t kept_count() const { return compressor_->kept_count(); }
+  void read_kept(std::span<float> values) const { compressor_->read_kept(values); }
+  void write_kept(std::span<const float> values) { compressor_->write_kept(values); }
 
  private:
   std::vector<GradientMatrix> matrices_;

@@ -27,8 +27,11 @@ class Compressor {
   /// The sums since the last accept(), one of every matrix, count: what they left out will be added
   /// to the next. Before that, sums change nothing that later ones depend on.
   virtual void accept() = 0;
-  /// Nothing was left out: as after construction.
-  virtual void forget() = 0;
+  /// What later sums depend on, as of the last accept(): so many numbers, which read_kept() copies
+  /// to `values` and write_kept() takes from there.
+  virtual std::size_t kept_count() const = 0;
+  virtual void read_kept(std::span<float> values) const = 0;
+  virtual void write_kept(std::span<const float> values) = 0;
 };
 
 std::unique_ptr<Compressor> make_powersgd(const Compression& how,

@@ -19,8 +19,6 @@ std::span<float> LeftOver::add_to(std::size_t matrix, const float* values) {
   return next;
 }
 
-void LeftOver::forget() { std::ranges::fill(kept_, 0.0f); }
-
 std::span<float> LeftOver::part(std::vector<float>& all, std::size_t matrix) const {
   return std::span(all).subspan(bounds_[matrix], bounds_[matrix + 1] - bounds_[matrix]);
 }

@@ -17,7 +17,9 @@ class LeftOver {
   /// What add_to() gave for this matrix last.
   std::span<float> of(std::size_t matrix) { return part(next_, matrix); }
   void accept() { kept_.swap(next_); }
-  void forget();
+  /// What was left out of the sums that count, of all matrices.
+  const std::vector<float>& kept() const { return kept_; }
+  std::vector<float>& kept() { return kept_; }
 
  private:
   std::span<float> part(std::vector<float>& all, std::size_t matrix) const;

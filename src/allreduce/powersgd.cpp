@@ -31,7 +31,9 @@ class PowerSgd final : public Compressor {
   PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override;
-  void forget() override;
+  std::size_t kept_count() const override { return left_over_.kept().size() + right_.size(); }
+  void read_kept(std::span<float> values) const override;
+  void write_kept(std::span<const float> values) override;
 
  private:
   struct Factors {
@@ -71,14 +73,20 @@ PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matri
   }
   right_.resize(right);
   next_right_.resize(right);
-  forget();
-}
-
-void PowerSgd::forget() {
-  left_over_.forget();
   for (std::size_t m = 0; m < matrices_.size(); ++m)
     std::ranges::copy(first_right_factor(matrices_[m], factors_[m].rank),
                       right_.begin() + static_cast<std::ptrdiff_t>(factors_[m].right));
+}
+
+void PowerSgd::read_kept(std::span<float> values) const {
+  const auto right = std::ranges::copy(left_over_.kept(), values.begin()).out;
+  std::ranges::copy(right_, right);
+}
+
+void PowerSgd::write_kept(std::span<const float> values) {
+  const std::size_t left_over = left_over_.kept().size();
+  std::ranges::copy(values.first(left_over), left_over_.kept().begin());
+  std::ranges::copy(values.subspan(left_over), right_.begin());
 }
 
 void PowerSgd::accept() {

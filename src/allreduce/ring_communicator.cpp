@@ -59,7 +59,9 @@ class RingCommunicator final : public Communicator {
   std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
   void finish() override;
   void accept() override;
-  void forget() override;
+  std::size_t kept_count() const override;
+  void read_kept(std::span<float> values) const override;
+  void write_kept(std::span<const float> values) override;
   bool overlaps() const override { return tracks_.front()->thread.has_value(); }
   void cancel() noexcept override;
   void plan_sums(const SumPlan& plan) override;
@@ -189,9 +191,18 @@ void RingCommunicator::accept() {
   if (compressed() != nullptr) compressed()->accept();
 }
 
-void RingCommunicator::forget() {
-  finish();
-  if (compressed() != nullptr) compressed()->forget();
+std::size_t RingCommunicator::kept_count() const {
+  return compressed() == nullptr ? 0 : compressed()->kept_count();
+}
+
+void RingCommunicator::read_kept(std::span<float> values) const {
+  expects(started_ == 0 && values.size() == kept_count(), "read_kept: no sums in flight");
+  if (compressed() != nullptr) compressed()->read_kept(values);
+}
+
+void RingCommunicator::write_kept(std::span<const float> values) {
+  expects(started_ == 0 && values.size() == kept_count(), "write_kept: no sums in flight");
+  if (compressed() != nullptr) compressed()->write_kept(values);
 }
 
 std::vector<HostDesk*> RingCommunicator::desks_in(const Buffer& memory) const {

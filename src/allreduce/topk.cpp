@@ -20,7 +20,13 @@ class TopK final : public Compressor {
   TopK(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override { left_over_.accept(); }
-  void forget() override { left_over_.forget(); }
+  std::size_t kept_count() const override { return left_over_.kept().size(); }
+  void read_kept(std::span<float> values) const override {
+    std::ranges::copy(left_over_.kept(), values.begin());
+  }
+  void write_kept(std::span<const float> values) override {
+    std::ranges::copy(values, left_over_.kept().begin());
+  }
 
  private:
   struct Tensor {

@@ -33,7 +33,7 @@ class CpuSite final : public Site {
   const TrainingState& state() override { return state_; }
   StateCopy& state_copy() override { return *copy_; }
   std::unique_ptr<Trainer> make_trainer(Position start) override {
-    communicator_->forget();
+    if (kept_by_ranks_) communicator_->write_kept(kept_.view().host());
     last_step_.position = start;
     HostTrainer::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
@@ -123,6 +123,7 @@ class CpuSite final : public Site {
     if (!shards_) return std::nullopt;
     return Optimizer::Part{shards_->own(), plan_.options.on_nan == OnNan::skip};
   }
+  TrainingState make_state();
   std::unique_ptr<StateCopy> make_copy(const MpiSession& session);
   HostTrainer::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
     return {*training_,
@@ -152,6 +153,9 @@ class CpuSite final : public Site {
   const std::optional<Shards> shards_;
   Optimizer optimizer_;
   const Replace update_part_;  // where there are shards
+  // What compression keeps, as part of the state: it mirrors what the communicator has.
+  const std::optional<Shards> kept_by_ranks_;
+  Buffer kept_, kept_complete_;
   TrainingState state_;
   LastStep last_step_;
   const std::unique_ptr<StateCopy> copy_;
@@ -203,6 +207,24 @@ std::vector<SumPlan> sum_plans_of(const Plan& plan, const MpiSession& session,
   std::erase(plans, SumPlan());
   plans.insert(plans.begin(), SumPlan());
   return plans;
+}
+
+// One behind the other; nothing where no rank keeps any.
+std::optional<Shards> kept_by_ranks(const Plan& plan, const Communicator& communicator,
+                                    const MpiSession& session) {
+  if (!plan.compresses()) return std::nullopt;
+  std::vector<double> counts(static_cast<std::size_t>(session.size()));
+  counts[static_cast<std::size_t>(session.rank())] = double(communicator.kept_count());
+  session.maximum(counts);
+  Shards shards{session.rank(), {}};
+  std::size_t first = 0;
+  for (const double count : counts) {
+    std::vector<Range>& ranges = shards.ranges.emplace_back();
+    if (count > 0) ranges.push_back({first, static_cast<std::size_t>(count)});
+    first += static_cast<std::size_t>(count);
+  }
+  if (first == 0) return std::nullopt;
+  return shards;
 }
 
 int most_at_once(const std::optional<RingChoice>& ring, const std::vector<SumPlan>& plans) {
@@ -278,8 +300,10 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       shards_(make_shards_if_any()),
       optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
       update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
-      state_(plan.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
-             averaged_statistics_, shards_ ? &*shards_ : nullptr),
+      kept_by_ranks_(kept_by_ranks(plan, *communicator_, session)),
+      kept_(memory_.allocate(kept_by_ranks_ ? communicator_->kept_count() : 0)),
+      kept_complete_(memory_.allocate(1)),
+      state_(make_state()),
       copy_(make_copy(session)),
       rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
       compressed_sums_(*communicator_, sums_.all(), sums_.place_of(0)),
@@ -299,10 +323,21 @@ std::optional<Shards> CpuSite::make_shards_if_any() {
   return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
 }
 
+TrainingState CpuSite::make_state() {
+  TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
+                      averaged_statistics_, shards_ ? &*shards_ : nullptr);
+  if (!kept_by_ranks_) return state;
+  const auto refresh = [this] { communicator_->read_kept(kept_.view().host()); };
+  refresh();
+  kept_complete_.view().host().front() = 1;
+  state.add_kept(kept_, kept_complete_, *kept_by_ranks_, refresh);
+  return state;
+}
+
 std::unique_ptr<StateCopy> CpuSite::make_copy(const MpiSession& session) {
-  if (!shards_) return std::make_unique<Copy>(state_, last_step_);
-  return std::make_unique<SharedCopy>(state_, session, !plan_.options.checkpoint_dir.empty(),
-                                      plan_.options.interface);
+  if (!shards_ && !kept_by_ranks_) return std::make_unique<Copy>(state_, last_step_);
+  const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
+  return std::make_unique<SharedCopy>(state_, last_step_, session, saves, plan_.options.interface);
 }
 
 std::unique_ptr<Trainer> CpuSite::make_lone_trainer() {

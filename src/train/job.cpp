@@ -72,10 +72,9 @@ bool Job::resume(const Resume& how) {
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
                     brief(resumed->metadata.plans), site_.plans()));
-  if (plan_.compresses())
-    output_.note(
-        "what --compress had left out of the sums is in no checkpoint: it begins anew, so bits "
-        "differ from a training that was not interrupted");
+  if (!resumed->kept_dropped.empty())
+    output_.note("what --compress had left out of the sums begins anew, as " +
+                 resumed->kept_dropped + ": bits differ from a training that was not interrupted");
   if (resumed->metadata.world_size != std::uint64_t(session_.size()))
     output_.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
                              ranks_text(static_cast<int>(resumed->metadata.world_size)),

@@ -271,10 +271,6 @@ void Parser::check_compression() const {
   if (o.gradient_dtype != Element::fp32)
     throw usage("--compress with --gradient-dtype",
                 "what is left of compressed gradients travels in fp32; give one of them");
-  if (o.verify_resume)
-    throw usage("--verify-resume with --compress",
-                "what compression left out is in no checkpoint, so a resumed training has other "
-                "bits; give one of them");
   if (o.plan_device)
     throw usage("--compress with --plan-device",
                 "gradients are compressed between hosts of CPUs only; give one of them");

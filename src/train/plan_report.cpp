@@ -59,12 +59,12 @@ struct Subject {
            double(statistic_buffers() * model.graph.statistic_count() * sizeof(float)) +
            left_over_bytes();
   }
-  // Of one rank a host: of the last step and the one under way.
+  // Of one rank a host: of the last step and the one under way, and what a checkpoint gets.
   double left_over_bytes() const {
     std::size_t numbers = 0;
     for (const GradientMatrix& matrix : gradient_matrices(model.graph))
       numbers += left_over_count(compress, matrix);
-    return double(2 * numbers * sizeof(float));
+    return double(3 * numbers * sizeof(float));
   }
   // What each of two hosts gives to the sums.
   double travelling_bytes() const {

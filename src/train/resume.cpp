@@ -28,8 +28,11 @@ std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::pat
 
 // Training in another precision keeps none, or starts anew.
 constexpr std::string_view loss_scale = "optimizer/loss_scale";
+// What compression keeps begins anew where it does not fit.
+constexpr std::string_view kept_folder = "compression/";
 
-bool is_needed(const TensorInfo& info) { return info.name != loss_scale; }
+bool is_kept(const TensorInfo& info) { return info.name.starts_with(kept_folder); }
+bool is_needed(const TensorInfo& info) { return info.name != loss_scale && !is_kept(info); }
 
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
@@ -89,24 +92,43 @@ std::vector<std::vector<float>> read_values(const CheckpointFile& file, const Tr
   return values;
 }
 
+// Why what compression kept is of no use; empty where it is, or the state has none.
+std::string why_dropped(const CheckpointFile& file, const TrainingState& state,
+                        const std::vector<std::vector<float>>& values) {
+  if (!state.complete()) return "";
+  if (std::ranges::none_of(file.tensors(), is_kept)) return "the checkpoint has none of it";
+  for (const TensorPlace& place : state.layout().tensors)
+    if (is_kept(place.info) && !file.find(place.info))
+      return "the checkpoint's is of other ranks, or of another --compress";
+  const auto of_file = std::ranges::count_if(file.tensors(), is_kept);
+  const auto of_state = std::ranges::count_if(
+      state.layout().tensors, [](const TensorPlace& place) { return is_kept(place.info); });
+  if (of_file != of_state) return "the checkpoint's is of other ranks, or of another --compress";
+  if (values[*state.complete()].front() != 1)
+    return "the ranks were killed before the checkpoint had all of it";
+  return "";
+}
+
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
-std::string to_text(const CheckpointMetadata& m) {
-  return nlohmann::json{{"step", m.step},        {"position", m.position},
-                        {"world", m.world_size}, {"batch", m.global_batch},
-                        {"config", m.config},    {"plans", m.plans}}
+std::string to_text(const CheckpointMetadata& m, const std::string& kept_dropped) {
+  return nlohmann::json{{"step", m.step},         {"position", m.position},
+                        {"world", m.world_size},  {"batch", m.global_batch},
+                        {"config", m.config},     {"plans", m.plans},
+                        {"dropped", kept_dropped}}
       .dump();
 }
 
-CheckpointMetadata metadata_from_text(const std::string& text) {
+Resumed resumed_from_text(const std::string& text, const std::string& name) {
   const auto json = nlohmann::json::parse(text);
-  CheckpointMetadata m;
+  Resumed resumed{.metadata = {}, .file = name, .kept_dropped = json.at("dropped")};
+  CheckpointMetadata& m = resumed.metadata;
   m.step = json.at("step");
   m.position = json.at("position");
   m.world_size = json.at("world");
   m.global_batch = json.at("batch");
   m.config = json.at("config");
   m.plans = json.at("plans");
-  return m;
+  return resumed;
 }
 
 }  // namespace
@@ -129,15 +151,16 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                                 brief(file->metadata().model)));
       if (how.from == Resume::From::file) file->verify();  // the newest one is
       values = read_values(*file, state, wanted);
-      text = to_text(file->metadata());
+      text = to_text(file->metadata(), why_dropped(*file, state, values));
       name = file->path().filename().string();
     }
   }
   text = session.broadcast(text);
   if (text.empty()) return std::nullopt;
   const MpiSession::Wait waiting = session.wait();
-  state.share(std::move(values), communicator);
-  return Resumed{metadata_from_text(text), name};
+  Resumed resumed = resumed_from_text(text, name);
+  state.share(std::move(values), resumed.kept_dropped.empty(), communicator);
+  return resumed;
 }
 
 }  // namespace ringtrain

@@ -16,6 +16,8 @@ namespace ringtrain {
 struct Resumed {
   CheckpointMetadata metadata;
   std::string file;  ///< its name, on rank 0 only
+  /// Why what compression had kept is not gone on from; empty where it is, or there is none.
+  std::string kept_dropped = {};
 };
 
 /// What is wanted of a checkpoint.

@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <mutex>
+
 #include "ringtrain/base/error.hpp"
 #include "train/meeting.hpp"
 #include "train/own_addresses.hpp"
@@ -19,9 +22,9 @@ std::vector<std::string> addresses_for(const MpiSession& session, Meeting meetin
 
 }  // namespace
 
-SharedCopy::SharedCopy(const TrainingState& state, const MpiSession& session, bool saves,
-                       const std::string& interface)
-    : state_(state), session_(session) {
+SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const MpiSession& session,
+                       bool saves, const std::string& interface)
+    : state_(state), last_step_(last_step), session_(session) {
   std::string text;
   if (session.rank() == 0 && saves) {
     const JobToken token = new_token();
@@ -39,6 +42,7 @@ void SharedCopy::start(std::span<const std::span<float>> targets) {
   ++save_;
   if (sender_) return send_own();
   if (targets.empty()) return;
+  state_.refresh();
   expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
   copy_own(targets);
   server_->expect(save_, places(targets));
@@ -66,11 +70,23 @@ std::vector<SlicePlaces> SharedCopy::places(std::span<const std::span<float>> ta
 
 void SharedCopy::send_own() {
   sender_->drop();
+  state_.refresh();
   slice_.clear();
   for (std::size_t i = 0; i < state_.buffers().size(); ++i)
     if (const auto own = state_.buffers()[i].host(); state_.has_shard(i))
       slice_.insert(slice_.end(), own.begin(), own.end());
   if (!slice_.empty()) sender_->send(save_, slice_);
+}
+
+std::optional<Position> SharedCopy::copy_last(std::span<const std::span<float>> targets) {
+  if (!state_.complete()) return std::nullopt;
+  const std::lock_guard held(last_step_.mutex);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (state_.has_shard(i) || i == *state_.complete())
+      std::ranges::fill(targets[i], 0.0f);
+    else
+      std::ranges::copy(state_.buffers()[i].host(), targets[i].begin());
+  return last_step_.position;
 }
 
 void SharedCopy::release() {
@@ -79,7 +95,8 @@ void SharedCopy::release() {
 
 std::string SharedCopy::lateness() {
   const std::vector<int> missing = server_->missing();
-  return fmt::format("the slices of the optimizer's state from rank{} {} have not all come",
+  return fmt::format("the slices of {} from rank{} {} have not all come",
+                     state_.complete() ? "what --compress left out" : "the optimizer's state",
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
 }
 

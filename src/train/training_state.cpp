@@ -1,6 +1,9 @@
 #include "train/training_state.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
@@ -57,6 +60,24 @@ void TrainingState::add(const std::string& name, View values) {
   push_buffer(values, values.size());
 }
 
+void TrainingState::add_kept(View kept, View complete, const Shards& shards,
+                             std::function<void()> refresh) {
+  expects(shards_ == nullptr, "TrainingState: one kind of shards");
+  std::size_t size = 0;
+  for (std::size_t rank = 0; rank < shards.ranges.size(); ++rank) {
+    const std::size_t count = shards.size_of(static_cast<int>(rank));
+    if (count > 0)
+      layout_.tensors.push_back(
+          {{fmt::format("compression/kept_by_rank_{}", rank), {count}}, buffers_.size(), size});
+    size += count;
+  }
+  push_buffer(kept, size, true);
+  shards_ = &shards;
+  complete_ = buffers_.size();
+  add("compression/complete", complete);
+  refresh_ = std::move(refresh);
+}
+
 void TrainingState::push_buffer(View buffer, std::size_t size, bool sharded) {
   buffers_.push_back(buffer);
   layout_.buffers.push_back(size);
@@ -69,15 +90,17 @@ void TrainingState::copy_from(std::span<const std::vector<float>> sources) const
 }
 
 std::vector<std::vector<float>> TrainingState::copy() const {
+  refresh();
   std::vector<std::vector<float>> values;
   for (const View& buffer : buffers_) memory_.read(buffer, values.emplace_back(buffer.size()));
   return values;
 }
 
-void TrainingState::share(std::vector<std::vector<float>> values,
+void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
                           Communicator& communicator) const {
   values.resize(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (!kept && complete_ && (i == *complete_ || has_shard(i))) continue;
     if (has_shard(i)) {
       share_shards(buffers_[i], values[i], layout_.buffers[i], communicator);
       continue;
@@ -114,6 +137,7 @@ std::vector<float> TrainingState::whole(std::size_t buffer, Communicator& commun
 }
 
 std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) const {
+  refresh();
   std::vector<float> piece(piece_size);
   std::vector<std::uint64_t> all = hashes();
   for (std::size_t i = 0; i < buffers_.size(); ++i) {

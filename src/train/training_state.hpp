@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +17,8 @@ namespace ringtrain {
 /// Everything that training changes, named: the parameters, BatchNorm's running statistics and the
 /// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
 ///
-/// Where the ranks share the optimizer's slots, layout() is of all of it, and this rank has a shard
-/// of some buffers.
+/// Where each rank has a part of its own of it, as where the ranks share the optimizer's slots,
+/// layout() is of all of it, and this rank has a shard of some buffers.
 class TrainingState {
  public:
   /// `memory`: where all of it lies; outlives this object. `averaged_statistics` is empty where the
@@ -29,6 +31,19 @@ class TrainingState {
   /// One more tensor, of one extent, called `name` in checkpoints.
   void add(const std::string& name, View values);
 
+  /// What compression keeps, where it does: one tensor for each rank that keeps some, of which this
+  /// rank has its own in `kept`, and `complete`, 1 in checkpoints that have those of all ranks.
+  /// `refresh` brings `kept` up to date. `shards`: one range of each rank, one behind the other. It
+  /// and the views outlive this object, whose other buffers have no shards.
+  void add_kept(View kept, View complete, const Shards& shards, std::function<void()> refresh);
+  /// The buffer of `complete`.
+  std::optional<std::size_t> complete() const { return complete_; }
+  /// Brings up to date what mirrors something that is kept elsewhere: call it before buffers() are
+  /// read. The other members do it themselves.
+  void refresh() const {
+    if (refresh_) refresh_();
+  }
+
   /// Names and places of all tensors, as a checkpoint stores them.
   const StateLayout& layout() const { return layout_; }
   const std::vector<View>& buffers() const { return buffers_; }
@@ -39,8 +54,9 @@ class TrainingState {
   void copy_from(std::span<const std::vector<float>> sources) const;
   /// The values of every buffer.
   std::vector<std::vector<float>> copy() const;
-  /// Gives the values that rank 0 has of every buffer, whole, to all ranks. Collective.
-  void share(std::vector<std::vector<float>> values, Communicator& communicator) const;
+  /// Gives the values that rank 0 has of every buffer, whole, to all ranks; but where `kept` is
+  /// false, what add_kept() added stays as it is. Collective, the same `kept` on all ranks.
+  void share(std::vector<std::vector<float>> values, bool kept, Communicator& communicator) const;
   /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds; 0 for
   /// those of which this rank has a shard. Waits for what computes them.
   std::vector<std::uint64_t> hashes() const;
@@ -62,6 +78,8 @@ class TrainingState {
   std::vector<View> buffers_;
   std::vector<bool> sharded_;  // by buffer
   StateLayout layout_;
+  std::optional<std::size_t> complete_;
+  std::function<void()> refresh_;
 };
 
 }  // namespace ringtrain

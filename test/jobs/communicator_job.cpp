@@ -125,7 +125,6 @@ void check_compressed(const MpiSession& session) {
     communicator->accept();
     require(values == exact_sums(24'000, session.size()),
             fmt::format("exact sum: compressed, {} ranks a host", options.ranks_a_host));
-    communicator->forget();
   }
 }
 

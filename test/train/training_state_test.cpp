@@ -78,3 +78,32 @@ TEST_CASE("TrainingState: copies out and back without loss") {
   CHECK(state.copy() == kept);
   CHECK(state.layout().tensors.back().info.name == "optimizer/loss_scale");
 }
+
+TEST_CASE("TrainingState: what compression keeps is a tensor for each rank that keeps some") {
+  const Graph graph = make_model("mlp", 10).graph;
+  HostMemory memory;
+  const Buffer parameters = memory.allocate(graph.parameter_count()), kept = memory.allocate(3),
+               complete = memory.allocate(1);
+  const Shards shards{2, {{{0, 5}}, {}, {{5, 3}}}};  // of three ranks; this is the last one
+  TrainingState state(graph, memory, parameters, View(), {});
+  int refreshed = 0;
+  state.add_kept(kept, complete, shards, [&] {
+    std::ranges::fill(kept.view().host(), 7.0f);
+    ++refreshed;
+  });
+
+  const auto& tensors = state.layout().tensors;
+  REQUIRE(tensors.size() >= 3);
+  const TensorPlace& first = tensors[tensors.size() - 3];
+  const TensorPlace& second = tensors[tensors.size() - 2];
+  CHECK(first.info == TensorInfo{"compression/kept_by_rank_0", {5}});
+  CHECK(first.offset == 0);
+  CHECK(second.info == TensorInfo{"compression/kept_by_rank_2", {3}});
+  CHECK(second.offset == 5);
+  CHECK(tensors.back().info == TensorInfo{"compression/complete", {1}});
+  CHECK(state.has_shard(first.buffer));
+  CHECK_FALSE(state.has_shard(*state.complete()));
+  CHECK(state.layout().buffers[first.buffer] == 8);
+  CHECK(state.copy()[first.buffer] == std::vector<float>(3, 7.0f));
+  CHECK(refreshed == 1);
+}

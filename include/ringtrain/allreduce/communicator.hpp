@@ -37,8 +37,12 @@ class Communicator {
   virtual void start_compressed_sum(View gradients, std::size_t /*first*/) { start_sum(gradients); }
   /// The finished sums of all gradients were used: compressed ones count. Not collective.
   virtual void accept() {}
-  /// Compressed sums begin anew: nothing was left out before.
-  virtual void forget() {}
+  /// What compression keeps on this rank from step to step, as of the last accept(): so many
+  /// numbers, which read_kept() copies to `values` and write_kept() takes from there. They are part
+  /// of what the next sums depend on. While no sums are in flight; not collective.
+  virtual std::size_t kept_count() const { return 0; }
+  virtual void read_kept(std::span<float> /*values*/) const {}
+  virtual void write_kept(std::span<const float> /*values*/) {}
   /// As start_sum(), but each rank gives `replace`, which lives until finish(), its own part of
   /// the sums, in pieces, and all ranks get what it made of them. The ring between CPUs does;
   /// throws Error elsewhere.

@@ -18,7 +18,9 @@ class CompressingCommunicator final : public Communicator {
   void start_sum(View part) override;
   void finish() override { sums_.finish(); }
   void accept() override { sums_.accept(); }
-  void forget() override { sums_.forget(); }
+  std::size_t kept_count() const override { return sums_.kept_count(); }
+  void read_kept(std::span<float> values) const override { sums_.read_kept(values); }
+  void write_kept(std::span<const float> values) override { sums_.write_kept(values); }
   bool overlaps() const override { return sums_.overlaps(); }
   void check() override { sums_.check(); }
   void close() override { sums_.close(); }

@@ -2,11 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <climits>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
+#include <string_view>
+
+#include "ringtrain/base/printable.hpp"
 
 namespace ringtrain {
 namespace {
@@ -47,6 +52,29 @@ std::vector<std::string> own_command() {
   std::vector<std::string> words;
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   return words;
+}
+
+std::string for_shell(std::span<const std::string> words) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
+           std::string_view("-_./:=,+@").find(c) != std::string_view::npos;
+  };
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && std::ranges::all_of(word, is_plain)) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word)
+      if (c == '\'')
+        text += "'\\''";
+      else
+        text += c;
+    text += '\'';
+  }
+  return printable(text);
 }
 
 }  // namespace ringtrain

@@ -4,39 +4,16 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "ringtrain/base/file_descriptor.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/own_program.hpp"
 
 namespace ringtrain {
 namespace {
-
-// As a shell would read it again.
-std::string for_shell(const std::string& word) {
-  const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-           std::string_view("-_./:=,+@").find(c) != std::string_view::npos;
-  });
-  if (plain) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
-  return text + "'";
-}
-
-std::string command_line() {
-  std::ifstream words("/proc/self/cmdline");
-  std::string text;
-  for (std::string word; std::getline(words, word, '\0');)
-    text += (text.empty() ? "" : " ") + for_shell(word);
-  return printable(text);
-}
 
 std::string checkpoint(const Options& options, std::uint64_t saved_step) {
   if (options.checkpoint_dir.empty())
@@ -67,7 +44,7 @@ std::string way_on(const Options& options, std::uint64_t saved_step) {
   const bool resumes =
       options.checkpoint_dir.empty() || options.resume.from == Resume::From::newest;
   return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
-                     resumes ? "" : " with --resume auto instead", command_line());
+                     resumes ? "" : " with --resume auto instead", for_shell(own_command()));
 }
 
 }  // namespace ringtrain

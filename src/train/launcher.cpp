@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/own_program.hpp"
 
 namespace ringtrain {
 namespace {
@@ -100,6 +101,17 @@ std::optional<pid_t> launcher_process() {
     id = process.parent;
   }
   return std::nullopt;
+}
+
+// A daemon's command is not the job's.
+std::vector<std::string> job_command() {
+  const auto launcher = launcher_process();
+  if (!launcher) return own_command();
+  const std::string name = look_at(*launcher).name;
+  if (!name.starts_with("mpi") && !name.starts_with("orterun") && !name.starts_with("prterun"))
+    return own_command();
+  std::vector<std::string> words = words_of(*launcher, "cmdline");
+  return words.empty() ? own_command() : words;
 }
 
 namespace {

@@ -30,6 +30,10 @@ bool asks_for_binding(std::span<const std::string> words);
 /// Whether that is so of this process.
 bool asked_for_binding(pid_t launcher);
 
+/// The words of the command that started this job, from mpirun on, where that runs on this host;
+/// else those of this rank.
+std::vector<std::string> job_command();
+
 /// Ids of the processors that a process (0: this one) may run on; empty where that is not known.
 std::vector<int> affinity(pid_t process);
 

@@ -115,6 +115,13 @@ LinkVerdict judge(const LinkSituation& now) {
   verdict.accumulate = smallest(now.accumulate, now.target, [&](int batches) {
     return efficiency(now.step.with_batches(double(batches) / now.accumulate));
   });
+  if (verdict.batch) {
+    const double times = double(*verdict.batch) / now.batch;
+    const StepParts step = now.step.with_images(times).with_bytes(now.may_narrow ? 0.5 : 1);
+    LargerBatch larger{*verdict.batch, now.may_narrow, forecast(step, now.link)};
+    larger.speed_up = times * verdict.step.step_s() / larger.step.step_s();
+    verdict.larger = larger;
+  }
   if (now.may_narrow) verdict.narrow = efficiency(now.step.with_bytes(0.5));
   if (now.compressed)
     verdict.compressed =

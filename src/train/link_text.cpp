@@ -40,7 +40,7 @@ std::string way_out(const LinkVerdict& v) {
 
 }  // namespace
 
-std::vector<std::string> told(const LinkVerdict& v, bool details) {
+std::vector<std::string> told(const LinkVerdict& v, bool details, const std::string& command) {
   std::vector<std::string> lines{fmt::format(
       "links: {:.1f} MB of gradients a step take {:.1f} ms ({:.0f} MB/s of bus bandwidth), {:.1f} "
       "ms "
@@ -48,7 +48,13 @@ std::vector<std::string> told(const LinkVerdict& v, bool details) {
       1e-6 * v.bytes, 1e3 * v.step.sums_s, 1e-6 * bus_bandwidth(v.bytes, v.step.sums_s, v.ranks),
       1e3 * v.step.exposed_s, 1e3 * v.step.step_s(), 100 * v.step.efficiency())};
   if (details) lines.push_back(table(v));
-  if (!v.well()) lines.push_back(way_out(v));
+  if (v.well()) return lines;
+  lines.push_back(way_out(v));
+  if (v.larger && !command.empty())
+    lines.push_back(fmt::format(
+        "links: the larger batch is another training; {:.1f} ms a step and {:.2f} times as many "
+        "images a second are expected of\n  {}",
+        1e3 * v.larger->step.step_s(), v.larger->speed_up, command));
   return lines;
 }
 

@@ -1,9 +1,14 @@
 #include "train/link_watch.hpp"
 
-#include <algorithm>
+#include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "ringtrain/base/own_program.hpp"
 #include "ringtrain/train/statistics.hpp"
 #include "train/gradient_matrices.hpp"
+#include "train/launcher.hpp"
 
 namespace ringtrain {
 namespace {
@@ -31,6 +36,7 @@ LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Pr
       site_(site),
       session_(session),
       output_(output),
+      begun_(start.step),
       start_(start.step),
       due_(start_ + least_steps),
       buckets_(in_order_of_sums(site.bucket_bounds())),
@@ -114,8 +120,36 @@ void LinkWatch::look(const Position& next) {
     verdict.ring->tried = tried_;
   }
   expected_ = verdict.step;
-  for (const std::string& line : told(verdict, o.baseline)) output_.note(line);
+  for (const std::string& line : told(verdict, o.baseline, command_of(verdict))) output_.note(line);
   output_.links(verdict);
+}
+
+// Learning rates grow with the batch, those of Adam with its root, and are warmed up for five
+// epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs and
+// Scaling Rules for Adaptive Gradient Algorithms"). Options that are given twice: the last one
+// counts.
+std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
+  const Options& o = plan_.options;
+  const bool counts_all = plan_.options.global_batch.has_value();  // --global-batch
+  if (!verdict.larger || session_.rank() != 0) return "";
+  const double times = double(verdict.larger->batch) / plan_.share.count;
+  const bool adam = o.optimizer == OptimizerKind::adam || o.optimizer == OptimizerKind::adamw;
+  const double epochs = std::max(*o.warmup_epochs, std::min(5.0, plan_.epochs / 4));
+  std::vector<std::string> words = job_command();
+  const auto set = [&](const std::string& name, const std::string& value) {
+    words.push_back("--" + name);
+    words.push_back(value);
+  };
+  if (counts_all)
+    set("global-batch", std::to_string(std::lround(times * plan_.global_batch)));
+  else
+    set("batch", std::to_string(verdict.larger->batch));
+  if (verdict.larger->narrow) set("gradient-dtype", "bf16");
+  set("lr", fmt::format("{:.3g}", *o.lr * (adam ? std::sqrt(times) : times)));
+  set("warmup-epochs", fmt::format("{:.3g}", epochs));
+  if (!o.checkpoint_dir.empty())
+    set("checkpoint-dir", fmt::format("{}-batch{}", o.checkpoint_dir, verdict.larger->batch));
+  return for_shell(words);
 }
 
 // What travels between GPUs and, by our ring, between hosts can be rounded.
@@ -147,7 +181,7 @@ double LinkWatch::bytes_of(const Range& bucket) const {
 
 // As rank 0 has it.
 bool LinkWatch::enough() const {
-  double said = seen_s_ >= enough_s || due_ - start_ >= most_steps ? 1 : 0;
+  double said = seen_s_ >= enough_s || due_ - begun_ >= most_steps ? 1 : 0;
   session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
   return said != 0;
 }

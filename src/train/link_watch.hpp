@@ -41,6 +41,7 @@ class LinkWatch {
   bool enough() const;
   bool may_narrow() const;
   std::optional<double> share_compressed() const;
+  std::string command_of(const LinkVerdict& verdict) const;
   double bytes_of(const Range& bucket) const;
   StepParts parts(std::size_t steps);
 
@@ -48,6 +49,7 @@ class LinkWatch {
   Site& site_;
   const MpiSession& session_;
   Output& output_;
+  const std::uint64_t begun_;         // the run
   std::uint64_t start_;               // the steps behind it count
   std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums

@@ -214,6 +214,11 @@ void Metrics::write(const LinkVerdict& r) {
   add(record, "accumulate_for_target", r.accumulate);
   add(record, "efficiency_in_16_bits", r.narrow);
   add(record, "efficiency_compressed", r.compressed);
+  if (r.larger)
+    record["larger"] = {{"batch", r.larger->batch},
+                        {"gradients_in_16_bits", r.larger->narrow},
+                        {"expected_seconds_per_batch", nine_digits(r.larger->step.step_s())},
+                        {"speed_up", nine_digits(r.larger->speed_up)}};
   append(line_of(record));
 }
 

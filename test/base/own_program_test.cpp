@@ -30,6 +30,13 @@ std::string output_of(const std::string& command) {
 }  // namespace
 
 // Runs only in processes that the next tests start; the second time it was started by itself.
+TEST_CASE("for_shell: words are what a shell makes of the text again") {
+  CHECK(for_shell(std::vector<std::string>{"train", "--data", "images:/d", "a b", "", "it's"}) ==
+        "train --data images:/d 'a b' '' 'it'\\''s'");
+  CHECK(for_shell(std::vector<std::string>{"$x", "*"}) == "'$x' '*'");
+  CHECK(for_shell({}).empty());
+}
+
 TEST_CASE("probe of the next tests", "[.probe]") {
   if (std::getenv("RINGTRAIN_PROBED") == nullptr) {
     ::setenv("RINGTRAIN_PROBED", "1", 1);

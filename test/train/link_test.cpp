@@ -121,6 +121,29 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
                                           Contains("--batch " + std::to_string(*verdict.batch)));
 }
 
+TEST_CASE("link: a larger batch comes with what its step takes and how much faster it is") {
+  LinkSituation now = three_buckets();
+  now.link.s_per_byte *= 4;
+  now.may_narrow = GENERATE(false, true);
+
+  const LinkVerdict verdict = judge(now);
+
+  REQUIRE(verdict.larger);
+  CHECK(verdict.larger->batch == *verdict.batch);
+  CHECK(verdict.larger->narrow == now.may_narrow);
+  const double times = *verdict.batch / 16.0;
+  const Forecast larger =
+      forecast(now.step.with_images(times).with_bytes(now.may_narrow ? 0.5 : 1), now.link);
+  CHECK(verdict.larger->step.step_s() == larger.step_s());
+  CHECK(verdict.larger->speed_up ==
+        Approx(times * forecast(now.step, now.link).step_s() / larger.step_s()));
+  CHECK(verdict.larger->speed_up > 1);
+  CHECK(told(verdict, false).size() == 2);
+  const std::vector<std::string> lines = told(verdict, false, "mpirun train --batch 9");
+  REQUIRE(lines.size() == 3);
+  CHECK_THAT(lines[2], Contains("another training") && Contains("\n  mpirun train --batch 9"));
+}
+
 TEST_CASE("link: halves of the bytes are offered where there are any, and suffice") {
   LinkSituation now = three_buckets();
   now.may_narrow = true;

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,5 +13,8 @@ std::string own_program();
 /// The words this process was started with, as execv("/proc/self/exe") wants them to start it once
 /// more: main's argv lacks those that a loader took. Empty where /proc does not tell.
 std::vector<std::string> own_command();
+
+/// A command, as a shell would read it again; what cannot be printed is escaped.
+std::string for_shell(std::span<const std::string> words);
 
 }  // namespace ringtrain

@@ -65,6 +65,14 @@ struct Forecast {
 /// backward has ended.
 Forecast forecast(const StepParts& step, const Link& link);
 
+/// Another batch of each rank, and what its step will take.
+struct LargerBatch {
+  int batch = 0;
+  bool narrow = false;  ///< gradients travel in 16 bits
+  Forecast step = {};
+  double speed_up = 1;  ///< images a second over those now
+};
+
 /// What the links between the ranks allow, and what to do where that is too little.
 struct LinkVerdict {
   int ranks = 1;
@@ -79,6 +87,8 @@ struct LinkVerdict {
   std::optional<double> narrow = {};  ///< efficiency with gradients in 16 bits, where there are any
   /// Efficiency with compressed gradients, where they can be, if compressing took no time.
   std::optional<double> compressed = {};
+  /// `batch`, where there is one, with what else makes it faster.
+  std::optional<LargerBatch> larger = {};
   std::optional<RingChoice> ring = {};  ///< how sums travel between hosts, where that was measured
 
   bool well() const { return step.efficiency() >= target; }
@@ -98,7 +108,9 @@ struct LinkSituation {
 LinkVerdict judge(const LinkSituation& now);
 
 /// For the user, line by line: one where all is well, another with what to do where it is not;
-/// `details`: with a table.
-std::vector<std::string> told(const LinkVerdict& verdict, bool details);
+/// `details`: with a table. `command`: that starts the job with verdict.larger, for a shell; empty:
+/// none is told.
+std::vector<std::string> told(const LinkVerdict& verdict, bool details,
+                              const std::string& command = {});
 
 }  // namespace ringtrain

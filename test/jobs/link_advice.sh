@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# link_advice.sh TRAIN: on links of 1 Gbit/s the verdict gives a whole command for a larger batch. It starts, with the batch, number format,
+# learning rate and warm-up that it names, and its steps take what was forecast, within 15 %. Other work on the machine disturbs the steps
+# of either run, so there are three tries.
+set -u
+train=$(realpath "$1")
+. "$(dirname "$0")/checks.sh"
+. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
+why_not=$("$hosts" check 1gbit) || { echo "skipped: $why_not"; exit 77; }
+cd "$HOSTS_RUN" || exit 1
+"$hosts" up 2 1gbit || exit 1
+
+number() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" | tail -n 1; }
+step() { # FILE: the median of the last 30 steps, in seconds
+  sed -n 's/.*"kind":"step".*"seconds_per_batch":\([0-9.e+-]*\).*/\1/p' "$1" | tail -n 30 | sort -g | sed -n 15p
+}
+near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 0 && b > 0 && a / b < 1.15 && b / a < 1.15) }'; }
+
+for try in 1 2 3; do
+  rm -rf saves*
+  timeout 200 "$hosts" mpirun 1 "$train" --model cifar10_cnn --data shapes --batch 16 --threads 1 --steps 150 --log-every 1 --eval-every 0 \
+    --checkpoint-dir saves --metrics first.jsonl >log 2>&1 || { cat log; exit 1; }
+  command=$(sed -n '/^links: the larger batch is another training/{n;s/^ *//p}' log)
+  check "a command is told" test -n "$command"
+  check "it is all of it" test "${command#*mpirun* "$train" --model cifar10_cnn }" != "$command"
+  check "it sets what the larger batch needs" \
+    grep -qE -- '--batch [0-9]+ --gradient-dtype bf16 --lr [0-9.e-]+ --warmup-epochs [0-9.]+ --checkpoint-dir saves-batch[0-9]+$' <<<"$command"
+  forecast=$(grep -o '"larger":{[^}]*}' first.jsonl | number expected_seconds_per_batch)
+  faster=$(grep -o '"larger":{[^}]*}' first.jsonl | number speed_up)
+  timeout 200 "$hosts" exec 0 bash -c "$command --metrics second.jsonl" >log 2>&1 || { cat log; exit 1; }
+  came=$(step second.jsonl)
+  echo "try $try: $(step first.jsonl) s a step now; $forecast s were forecast of the larger batch, $faster times as many images a second; $came s came"
+  near "$came" "$forecast" && break
+  [ $try -lt 3 ] || check "what came is what was forecast, within 15 %" false
+done
+check "training begins anew" lacks "resumed from"
+exit $bad

@@ -87,14 +87,23 @@ StepParts StepParts::with_images(double times) const { return scaled(*this, time
 StepParts StepParts::with_batches(double times) const { return scaled(*this, times, 1, 1); }
 StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
 
+double slowed_by_sums(const StepParts& step, const Link& link, double computes_s) {
+  const Forecast f = forecast(step, link);
+  const double hidden_s = f.sums_s - f.exposed_s;
+  const double more_s = computes_s - step.images_s - step.update_s;
+  return hidden_s > 0 && more_s > 0 ? std::min(1.0, more_s / hidden_s) : 0;
+}
+
 Forecast forecast(const StepParts& step, const Link& link) {
-  Forecast f{.compute_s = step.images_s + step.update_s};
+  Forecast f;
   const std::vector<double> together(step.buckets.size());  // at the end of backward
   std::vector<double> starts = together;
   for (std::size_t b = 0; step.overlaps && b < starts.size(); ++b)
     starts[b] = -step.buckets[b].lead_s;
   f.sums_s = end_of_sums(step.buckets, together, link);
   f.exposed_s = std::max(0.0, end_of_sums(step.buckets, starts, link));
+  const double hidden_s = std::max(0.0, f.sums_s - f.exposed_s);
+  f.compute_s = step.images_s + step.update_s + step.beside * hidden_s;
   return f;
 }
 

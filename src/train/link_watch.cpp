@@ -87,7 +87,10 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
 }
 
 void LinkWatch::see(const StepReport& report, double wall_s) {
-  if (tuner_) return tuner_->see(wall_s);
+  if (tuner_) {
+    if (tuner_->tries_late()) alone_s_.push_back(wall_s - report.seconds.exposed);
+    return tuner_->see(wall_s);
+  }
   if (expected_ || seen_++ < warm_up) return;
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
@@ -193,9 +196,15 @@ StepParts LinkWatch::parts(std::size_t steps) {
   session_.maximum(slowest);
   const bool late = site_.ring() != nullptr && site_.ring()->plan.late;
   StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap() && !late};
-  step.images_s = std::max(0.0, median_of(slowest) - step.update_s);
+  const double computes_s = median_of(slowest);
+  step.images_s = std::max(0.0, computes_s - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     step.buckets.push_back({bytes_of(buckets_[b]), median_of(leads_s_[b])});
+  if (alone_s_.empty()) return step;
+  std::vector<double> alone = alone_s_;
+  session_.maximum(alone);
+  step.images_s = std::clamp(median_of(alone) - step.update_s, 0.0, step.images_s);
+  step.beside = slowed_by_sums(step, link_, computes_s);
   return step;
 }
 

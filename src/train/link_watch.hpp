@@ -57,6 +57,7 @@ class LinkWatch {
   int seen_ = 0;
   double seen_s_ = 0;                         // of the steps that count
   std::vector<double> compute_s_, update_s_;  // of each measured step
+  std::vector<double> alone_s_;               // computing of steps whose sums came behind it
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
   std::optional<Forecast> expected_;
   std::optional<SumTuner> tuner_;  // while it tries

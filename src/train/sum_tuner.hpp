@@ -48,6 +48,8 @@ class SumTuner {
 
   /// Before a step: how its sums travel. Returns whether more steps are to be tried. Collective.
   bool begin_step();
+  /// Whether the sums of the step under way start late, to try that.
+  bool tries_late() const { return seen_ >= warm_up && trials_.plan().late; }
   /// That step took so long, by this rank's clock.
   void see(double step_s);
   /// Of all steps so far.

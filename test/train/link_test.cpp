@@ -121,6 +121,33 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
                                           Contains("--batch " + std::to_string(*verdict.batch)));
 }
 
+TEST_CASE("link: sums beside computing slow it down, those that are exposed do not") {
+  const StepParts alone = three_buckets().step;
+  const Link link = three_buckets().link;
+  const Forecast before = forecast(alone, link);
+  const double hidden_s = before.sums_s - before.exposed_s;
+  REQUIRE(hidden_s > 0);
+  REQUIRE(before.exposed_s > 0);
+
+  StepParts step = alone;
+  step.beside = slowed_by_sums(alone, link, before.compute_s + 0.25 * hidden_s);
+
+  CHECK(step.beside == Approx(0.25));
+  CHECK(forecast(step, link).compute_s == Approx(before.compute_s + 0.25 * hidden_s));
+  CHECK(forecast(step, link).exposed_s == before.exposed_s);
+  // With more images more of the sums are hidden, all but the last bucket's.
+  const double last_s = link.seconds(1e6);
+  const Forecast larger = forecast(step.with_images(100), link);
+  CHECK(larger.exposed_s == Approx(last_s));
+  CHECK(larger.compute_s ==
+        Approx(100 * alone.images_s + alone.update_s + 0.25 * (larger.sums_s - last_s)));
+  CHECK(slowed_by_sums(alone, link, before.compute_s / 2) == 0);
+  CHECK(slowed_by_sums(alone, link, 1e6) == 1);
+  StepParts late = alone;
+  late.overlaps = false;
+  CHECK(slowed_by_sums(late, link, 1e6) == 0);
+}
+
 TEST_CASE("link: a larger batch comes with what its step takes and how much faster it is") {
   LinkSituation now = three_buckets();
   now.link.s_per_byte *= 4;

@@ -308,6 +308,18 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory) {
   return latest;
 }
 
+std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory) {
+  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return std::nullopt;
+  for (const std::string& name : checkpoint_names(opened.get())) {
+    try {
+      return CheckpointFileOpener::open_beneath(opened.get(), name, directory / name);
+    } catch (const Error&) {  // find_latest() will say so
+    }
+  }
+  return std::nullopt;
+}
+
 void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> expected,
                      std::span<const std::span<float>> destinations) {
   expects(expected.size() == destinations.size(), "read_checkpoint: one destination a tensor");

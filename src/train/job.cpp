@@ -9,6 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
+#include "train/batch_shares.hpp"
 #include "train/evaluator.hpp"
 #include "train/identity.hpp"
 #include "train/init_from.hpp"
@@ -42,6 +43,7 @@ Job::Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watc
       site_(site),
       most_steps_(most_steps),
       config_(canonical_config(plan.options, training_data(plan))),
+      plans_(with_shares(site.plans(), plan)),
       efficiency_(plan, site, session, output) {}
 
 bool Job::resume(const Resume& how) {
@@ -68,10 +70,10 @@ bool Job::resume(const Resume& how) {
   if (resumed->metadata.global_batch != std::uint64_t(plan_.global_batch))
     output_.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
                              resumed->metadata.global_batch, plan_.global_batch));
-  if (resumed->metadata.plans != site_.plans())
+  if (resumed->metadata.plans != plans_)
     output_.note(
         fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
-                    brief(resumed->metadata.plans), site_.plans()));
+                    brief(resumed->metadata.plans), plans_));
   if (!resumed->kept_dropped.empty())
     output_.note("what --compress had left out of the sums begins anew, as " +
                  resumed->kept_dropped + ": bits differ from a training that was not interrupted");
@@ -164,7 +166,7 @@ CheckpointMetadata Job::metadata() const {
   constant.model = plan_.model.name;
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
-  constant.plans = site_.plans();
+  constant.plans = plans_;
   constant.buckets = site_.bucket_bounds();
   constant.optimizer = fmt::format(
       R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",

@@ -94,7 +94,7 @@ class Job {
   const Plan& plan_;
   Site& site_;
   const std::uint64_t most_steps_;
-  const std::string config_;
+  const std::string config_, plans_;
   CheckpointWriter checkpoint_writer_;
   std::optional<RunLog> log_;
   std::optional<RankCheck> ranks_;

@@ -48,6 +48,11 @@ std::vector<std::string> told(const LinkVerdict& v, bool details, const std::str
       1e-6 * v.bytes, 1e3 * v.step.sums_s, 1e-6 * bus_bandwidth(v.bytes, v.step.sums_s, v.ranks),
       1e3 * v.step.exposed_s, 1e3 * v.step.step_s(), 100 * v.step.efficiency())};
   if (details) lines.push_back(table(v));
+  if (v.shares)
+    lines.push_back(
+        fmt::format("links: some ranks compute slower than others; {:.1f} ms a step are expected "
+                    "of --shares {}",
+                    1e3 * v.shares->step.step_s(), fmt::join(v.shares->shares, ":")));
   if (v.well()) return lines;
   lines.push_back(way_out(v));
   if (v.larger && !command.empty())

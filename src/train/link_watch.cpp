@@ -7,6 +7,7 @@
 
 #include "ringtrain/base/own_program.hpp"
 #include "ringtrain/train/statistics.hpp"
+#include "train/batch_shares.hpp"
 #include "train/gradient_matrices.hpp"
 #include "train/launcher.hpp"
 
@@ -110,10 +111,11 @@ void LinkWatch::look(const Position& next) {
   const Options& o = plan_.options;
   const RingChoice* const ring = site_.ring();
   if (ring != nullptr) link_.at_once = ring->plan.at_once;
-  LinkVerdict verdict = judge({.step = parts(next.step - start_ - warm_up - behind),
+  const StepParts step = parts(next.step - start_ - warm_up - behind);
+  LinkVerdict verdict = judge({.step = step,
                                .link = link_,
                                .ranks = session_.size(),
-                               .batch = plan_.share.count,
+                               .batch = most_of_a_rank(),
                                .accumulate = o.accumulate,
                                .may_narrow = may_narrow(),
                                .compressed = share_compressed(),
@@ -122,6 +124,7 @@ void LinkWatch::look(const Position& next) {
     verdict.ring = *ring;
     verdict.ring->tried = tried_;
   }
+  verdict.shares = better_shares(step, verdict.step);
   expected_ = verdict.step;
   for (const std::string& line : told(verdict, o.baseline, command_of(verdict))) output_.note(line);
   output_.links(verdict);
@@ -133,9 +136,9 @@ void LinkWatch::look(const Position& next) {
 // counts.
 std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
   const Options& o = plan_.options;
-  const bool counts_all = plan_.options.global_batch.has_value();  // --global-batch
+  const bool counts_all = o.global_batch.has_value();  // --global-batch
   if (!verdict.larger || session_.rank() != 0) return "";
-  const double times = double(verdict.larger->batch) / plan_.share.count;
+  const double times = double(verdict.larger->batch) / most_of_a_rank();
   const bool adam = o.optimizer == OptimizerKind::adam || o.optimizer == OptimizerKind::adamw;
   const double epochs = std::max(*o.warmup_epochs, std::min(5.0, plan_.epochs / 4));
   std::vector<std::string> words = job_command();
@@ -153,6 +156,24 @@ std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
   if (!o.checkpoint_dir.empty())
     set("checkpoint-dir", fmt::format("{}-batch{}", o.checkpoint_dir, verdict.larger->batch));
   return for_shell(words);
+}
+
+// With equal shares.
+int LinkWatch::most_of_a_rank() const {
+  return (plan_.micro_batch + plan_.ranks - 1) / plan_.ranks;
+}
+
+std::optional<OtherShares> LinkWatch::better_shares(const StepParts& step,
+                                                    const Forecast& now) const {
+  const double update_s = median_of(update_s_);
+  const double images_s = std::max(median_of(compute_s_) - update_s, 1e-9);
+  const std::vector<RankSpeed> speeds =
+      gather_speeds({images_s / plan_.share.count, update_s}, session_);
+  OtherShares other{fastest_division(plan_.micro_batch, speeds)};
+  const double times = slowest_s(other.shares, speeds) / slowest_s(plan_.shares, speeds);
+  other.step = forecast(step.with_images(std::min(1.0, times)), link_);
+  if (other.step.step_s() > worth_other_shares * now.step_s()) return std::nullopt;
+  return other;
 }
 
 // What travels between GPUs and, by our ring, between hosts can be rounded.

@@ -60,14 +60,6 @@ class Runner {
   std::vector<double> step_s_;
 };
 
-// Rank 0's loader for training alone: batches of its own share, and nobody else's.
-LoaderOptions alone_options(const Plan& plan) {
-  LoaderOptions options = plan.loader(Split::training);
-  options.global_batch = plan.share.count;
-  options.share = {0, plan.share.count};
-  return options;
-}
-
 // One rank's numbers are all ranks', so that they come to one verdict.
 Comparison compare_alike(Windows alone, Windows together, const MpiSession& session) {
   for (Windows* windows : {&alone, &together})
@@ -115,7 +107,7 @@ std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const M
   std::optional<Runner> alone;
   try {
     if (session.rank() == 0)
-      alone.emplace(plan, site.make_lone_trainer(), alone_options(plan), stop);
+      alone.emplace(plan, site.make_lone_trainer(), plan.lone_loader(), stop);
     auto result = compare_windows(plan, session, all, alone);
     site.state().copy_from(kept);
     return result;

@@ -214,6 +214,9 @@ void Metrics::write(const LinkVerdict& r) {
   add(record, "accumulate_for_target", r.accumulate);
   add(record, "efficiency_in_16_bits", r.narrow);
   add(record, "efficiency_compressed", r.compressed);
+  if (r.shares)
+    record["shares"] = {{"of_ranks", r.shares->shares},
+                        {"expected_seconds_per_batch", nine_digits(r.shares->step.step_s())}};
   if (r.larger)
     record["larger"] = {{"batch", r.larger->batch},
                         {"gradients_in_16_bits", r.larger->narrow},

@@ -104,6 +104,11 @@ void add_run_and_device(Table& t, Options& o) {
         whole(1, 1000 * million));
   t.add(o.accumulate, {"accumulate", "K", "batches whose gradients make one step"},
         whole(1, million));
+  t.add(o.shares,
+        {"shares", "equal|auto|A:B:...",
+         "of a step's images, by rank or host; auto: as a trial of all shows to be fastest",
+         "equal, or as resumed"},
+        shares_value());
   t.add(o.as_ranks,
         {"as-ranks", "R", "train on the images a step of R ranks; accumulate to have room", "none"},
         whole(1, million));
@@ -168,8 +173,9 @@ void add_communication(Table& t, Request& r) {
       {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
       compression_value());
   t.add(o.tune,
-        {"tune", "auto|off|report|PLAN",
-         "how sums travel between hosts, never what comes out; PLAN: blocks=KIB,sums=N,start=late"},
+        {"tuning", "auto|all|off|report|PLAN",
+         "how sums travel between hosts; all: also in 16 bits or compressed, where that is faster; "
+         "PLAN: blocks=KIB,sums=N,start=late"},
         tune_value());
   t.flag(o.shard_optimizer, "shard-optimizer", "each rank keeps its part of the optimizer's state");
   t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());

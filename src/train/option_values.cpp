@@ -1,6 +1,6 @@
 #include "train/option_values.hpp"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "ringtrain/allreduce/ring_choice.hpp"
 
@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::int64_t most_rank = 1024;
 constexpr std::int64_t most_block_kib = 1024;
+constexpr std::int64_t most_weight = 1'000'000;
 constexpr double least_ratio = 1e-6;
 constexpr std::int64_t latest_step = 1'000'000'000'000;
 
@@ -120,11 +121,13 @@ Codec<Tune> tune_value() {
     } else if (text == "start=early" || text == "start=late") {
       plan.late = value == "late";
     } else {
-      throw BadValue("must be auto, off, report, or some of blocks=KIB,sums=N,start=early|late");
+      throw BadValue(
+          "must be auto, all, off, report, or some of blocks=KIB,sums=N,start=early|late");
     }
   };
   const auto read = [read_part](const std::string& text) -> Tune {
     if (text == "auto") return {};
+    if (text == "all") return {.mode = Tune::Mode::all};
     if (text == "off") return {.mode = Tune::Mode::off};
     if (text == "report") return {.mode = Tune::Mode::report};
     Tune tune{.mode = Tune::Mode::given};
@@ -137,12 +140,36 @@ Codec<Tune> tune_value() {
   };
   const auto write = [](const Tune& tune) -> std::string {
     if (tune.mode == Tune::Mode::automatic) return "auto";
+    if (tune.mode == Tune::Mode::all) return "all";
     if (tune.mode == Tune::Mode::off) return "off";
     if (tune.mode == Tune::Mode::report) return "report";
     const SumPlan& plan = tune.plan;
     const std::string blocks =
         plan.ring == RingTuning() ? "" : fmt::format("blocks={},", plan.ring.largest_segment / kib);
     return fmt::format("{}sums={},start={}", blocks, plan.at_once, plan.late ? "late" : "early");
+  };
+  return {read, write};
+}
+
+Codec<Shares> shares_value() {
+  const auto read = [](const std::string& text) -> Shares {
+    if (text == "equal") return {};
+    if (text == "auto") return {.mode = Shares::Mode::automatic};
+    Shares shares{.mode = Shares::Mode::given};
+    if (text.find_first_not_of("0123456789:") != text.npos)
+      throw BadValue("must be equal, auto, or whole numbers as in 3:5, one a rank or one a host");
+    for (std::size_t from = 0; from <= text.size();) {
+      const std::size_t colon = std::min(text.find(':', from), text.size());
+      const std::string weight = text.substr(from, colon - from);
+      shares.weights.push_back(static_cast<double>(whole_between(weight, 1, most_weight)));
+      from = colon + 1;
+    }
+    return shares;
+  };
+  const auto write = [](const Shares& shares) -> std::string {
+    if (shares.mode == Shares::Mode::equal) return "equal";
+    if (shares.mode == Shares::Mode::automatic) return "auto";
+    return fmt::format("{}", fmt::join(shares.weights, ":"));
   };
   return {read, write};
 }

@@ -30,6 +30,7 @@ Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
 Codec<Compression> compression_value();
 Codec<Tune> tune_value();
+Codec<Shares> shares_value();
 
 /// How activations are stored on a GPU; auto is fp16.
 Element element_of(Precision precision);

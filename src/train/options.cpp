@@ -164,7 +164,9 @@ void Parser::add(const OptionEntry& entry) {
       throw usage(fmt::format("{} {}", option, text), bad.what());
     }
   };
-  CLI::Option* added = app_.add_option_function<std::string>(option, set);
+  // Open MPI 4's mpirun takes a --tune behind the program for its own, so it is no name to teach.
+  const std::string names = entry.name == "tuning" ? option + ",--tune" : option;
+  CLI::Option* added = app_.add_option_function<std::string>(names, set);
   added->take_last()->type_name(entry.argument);
   if (!entry.alone.empty()) added->expected(0, 1)->default_str(entry.alone);
 }
@@ -278,14 +280,19 @@ void Parser::check_compression() const {
 
 void Parser::check_tuning() const {
   const Options& o = request_.options;
-  if (o.tune.mode != Tune::Mode::given) return;
+  if (o.tune.mode == Tune::Mode::all && (o.compress || o.gradient_dtype != Element::fp32))
+    throw usage("--tuning all", "chooses --gradient-dtype and --compress itself; leave them out");
+  if (o.tune.mode == Tune::Mode::all && o.shard_optimizer)
+    throw usage("--tuning all with --shard-optimizer",
+                "ranks pass new weights on, which stay in fp32; say --tuning auto");
+  if (o.tune.mode != Tune::Mode::given && o.tune.mode != Tune::Mode::all) return;
   if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
-    throw usage("--tune with --allreduce",
-                "only the ring between CPUs takes a plan; leave --allreduce out or say ring");
+    throw usage("--tuning with --allreduce",
+                "only the ring between CPUs is tuned; leave --allreduce out or say ring");
   if (o.device == Device::cuda || o.plan_device)
-    throw usage("--tune", "a plan is for sums between CPUs, NCCL makes its own; leave it out");
+    throw usage("--tuning", "is for sums between CPUs, NCCL makes its own plans; leave it out");
   if (o.tune.plan.at_once > 1 && (o.compress || o.shard_optimizer))
-    throw usage("--tune sums=N",
+    throw usage("--tuning sums=N",
                 "--compress and --shard-optimizer take one sum at a time; leave sums= out");
 }
 

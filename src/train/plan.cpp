@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ringtrain/base/error.hpp"
 #include "train/cache_folder.hpp"
@@ -106,6 +107,12 @@ void act_as(int ranks, Plan& plan, const Tell& tell) {
       now > before ? fmt::format("; no division leaves it the {} of before", before) : ""));
 }
 
+std::vector<int> equal_shares(int samples, int ranks) {
+  std::vector<int> shares;
+  for (int rank = 0; rank < ranks; ++rank) shares.push_back(share_of(samples, rank, ranks).count);
+  return shares;
+}
+
 // Fills batch sizes in and checks that every rank gets work.
 void share_work(Plan& plan, int rank, const Tell& tell) {
   Options& o = plan.options;
@@ -113,7 +120,7 @@ void share_work(Plan& plan, int rank, const Tell& tell) {
   const std::int64_t global =
       o.global_batch ? *o.global_batch
                      : std::int64_t{*o.batch} * o.as_ranks.value_or(plan.ranks) * o.accumulate;
-  if (global > 100'000'000)
+  if (global > most_samples)
     throw Error(
         Exit::usage, "batch size",
         fmt::format("{} images in one step are more than the 100,000,000 that fit", global));
@@ -127,7 +134,7 @@ void share_work(Plan& plan, int rank, const Tell& tell) {
     throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
                 fmt::format("gives {} ranks less than one image a step each; use at least {}",
                             plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
-  plan.share = share_of(plan.micro_batch, rank, plan.ranks);
+  plan.take_shares(equal_shares(plan.micro_batch, plan.ranks), rank);
   check_enough(*plan.training, plan.global_batch);
 }
 
@@ -164,6 +171,16 @@ void check_classes(const Plan& plan) {
 }
 
 }  // namespace
+
+bool Plan::shares_are_equal() const { return shares == equal_shares(micro_batch, ranks); }
+
+void Plan::take_shares(std::vector<int> all, int rank) {
+  expects(static_cast<int>(all.size()) == ranks && std::ranges::min(all) > 0 &&
+              std::accumulate(all.begin(), all.end(), 0) == micro_batch,
+          "Plan: a share of the micro-step for each rank");
+  shares = std::move(all);
+  share = {std::accumulate(shares.begin(), shares.begin() + rank, 0), shares[rank]};
+}
 
 bool Plan::done(const Position& position) const {
   if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
@@ -225,6 +242,13 @@ LoaderOptions Plan::loader(Split split) const {
   o.share = share;
   o.threads = data_threads;
   o.recipe = input;
+  return o;
+}
+
+LoaderOptions Plan::lone_loader() const {
+  LoaderOptions o = loader(Split::training);
+  o.global_batch = share.count;
+  o.share = {0, share.count};
   return o;
 }
 

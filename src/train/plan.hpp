@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ringtrain/io/dataset.hpp"
 #include "ringtrain/io/loader.hpp"
@@ -11,6 +12,8 @@
 #include "train/trainer.hpp"
 
 namespace ringtrain {
+
+inline constexpr int most_samples = 100'000'000;  ///< in a step
 
 /// What a run will do: the user's options completed by the model's recipe, the data set and the
 /// number of ranks. The same on every rank but for `share`.
@@ -21,9 +24,10 @@ struct Plan {
   std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int hosts = 1;
-  int global_batch = 0;  ///< samples of all ranks and micro-steps in one step
-  int micro_batch = 0;   ///< of all ranks in one micro-step
-  Share share;           ///< this rank's of a micro-step
+  int global_batch = 0;     ///< samples of all ranks and micro-steps in one step
+  int micro_batch = 0;      ///< of all ranks in one micro-step
+  std::vector<int> shares;  ///< of a micro-step, of each rank
+  Share share;              ///< this rank's
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   OptimizerSettings optimizer;
@@ -36,8 +40,14 @@ struct Plan {
   bool shards_optimizer() const {
     return options.shard_optimizer && ranks > 1 && !options.eval_only;
   }
+  /// Whether they are what they are without --shares.
+  bool shares_are_equal() const;
+  /// Instead of the shares so far: at least one sample each, micro_batch in all.
+  void take_shares(std::vector<int> all, int rank);
   TrainerSettings trainer() const;
   LoaderOptions loader(Split split) const;
+  /// For training without the other ranks, on batches as large as this rank's share.
+  LoaderOptions lone_loader() const;
   std::size_t bucket_bytes() const;
   /// Whether gradients travel compressed.
   bool compresses() const { return options.compress && hosts > 1; }

@@ -133,6 +133,15 @@ Resumed resumed_from_text(const std::string& text, const std::string& name) {
 
 }  // namespace
 
+std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
+                                                 const std::filesystem::path& directory) {
+  if (how.from == Resume::From::scratch) return std::nullopt;
+  if (how.from == Resume::From::file) return CheckpointFile::open(how.file).metadata();
+  if (directory.empty()) return std::nullopt;
+  const auto file = peek_latest(directory);
+  return file ? std::optional(file->metadata()) : std::nullopt;
+}
+
 std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
                               const TrainingState& state, Communicator& communicator,

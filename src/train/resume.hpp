@@ -27,6 +27,10 @@ enum class Wanted {
                ///< one
 };
 
+/// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
+std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
+                                                 const std::filesystem::path& directory);
+
 /// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
 /// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
 /// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.

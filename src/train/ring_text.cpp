@@ -33,7 +33,7 @@ std::string text_of(const SumPlan& plan) {
 
 std::vector<std::string> told(const RingChoice& choice, const Tune& tune, bool details) {
   if (!tune.measures())
-    return {fmt::format("links: nothing is measured, as --tune {} says: {}",
+    return {fmt::format("links: nothing is measured, as --tuning {} says: {}",
                         tune_value().write(tune), text_of(choice.plan))};
   const RingTable& m = choice.measured;
   std::vector<std::string> lines{fmt::format(
@@ -53,7 +53,7 @@ std::vector<std::string> told_trials(const std::vector<TriedPlan>& tried, std::s
       tried.size(), text_of(tried[best].plan), best == 0 ? "stays" : "is faster",
       1e3 * tried[best].step_s, best == 0 ? "" : fmt::format(", was {:.1f}", 1e3 * first_s))};
   if (!report) return lines;
-  lines.front() += "; --tune report changes nothing";
+  lines.front() += "; --tuning report changes nothing";
   std::string rows = fmt::format("  {:>9} {:>9}  {}", "ms a step", "ratio", "way");
   for (const TriedPlan& way : tried)
     rows += fmt::format("\n  {:>9.2f} {:>9.3f}  {}", 1e3 * way.step_s, way.step_s / first_s,

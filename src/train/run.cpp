@@ -7,8 +7,10 @@
 
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
+#include "train/batch_shares.hpp"
 #include "train/device_choice.hpp"
 #include "train/doctor.hpp"
+#include "train/gradient_format.hpp"
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
@@ -22,12 +24,13 @@ namespace {
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
+  const std::string shares = o.shares ? " --shares " + shares_value().write(*o.shares) : "";
   return {{"build", program_hash()},
           {"model", o.model},
           {"options", canonical_config(o)},
           {"run", fmt::format(
-                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}", o.eval_every,
-                      *o.check_every, o.shard_optimizer ? " --shard-optimizer" : "",
+                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}", o.eval_every,
+                      *o.check_every, shares, o.shard_optimizer ? " --shard-optimizer" : "",
                       o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
                       o.watchdog == Watching::off ? " --watchdog off" : "",
                       o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
@@ -130,6 +133,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
     Plan plan = make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
                           session.size(), [&](const std::string& line) { output->note(line); });
     plan.hosts = session.hosts();
+    take_given_shares(plan, session, [&](const std::string& line) { output->note(line); });
     return plan;
   };
   const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
@@ -148,6 +152,10 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
                ? make_gpu_site(plan, session, watchdog.progress())
                : make_cpu_site(plan, threads, session, watchdog.progress());
   };
+  const auto tell = [&](const std::string& line) { output->note(line); };
+  settle_gradient_format(plan, make_site, session, tell);
+  settle_shares(plan, make_site, session, tell);
+  watchdog.progress().enter(Activity::init);
   if (plan.options.verify_resume && !doctor)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },

@@ -55,7 +55,7 @@ class Site {
   virtual std::vector<double> bucket_leads(double backward_s) = 0;
   /// What a rank computes on, for the user and as part of what its speed depends on.
   virtual std::string device() const = 0;
-  /// What changes rounding here, as JSON: kept in checkpoints.
+  /// What changes rounding here, as a JSON object: kept in checkpoints.
   virtual std::string plans() const = 0;
   /// The first gradient of the step reported last that is not finite, if that is still known.
   virtual std::optional<std::size_t> first_non_finite_gradient() = 0;

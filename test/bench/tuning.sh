@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tuning.sh TRAIN [ROUNDS [STEPS]]: what --tune auto gains over the default plan, between hosts made for it: medians over rounds in which
-# both take turns; --tune report keeps the default and measures the links. "Floor": what no plan can hide, the bytes that each link must carry over its bandwidth (as measure_ring() finds it) less
+# tuning.sh TRAIN [ROUNDS [STEPS]]: what --tuning auto gains over the default plan, between hosts made for it: medians over rounds in which
+# both take turns; --tuning report keeps the default and measures the links. "Floor": what no plan can hide, the bytes that each link must carry over its bandwidth (as measure_ring() finds it) less
 # backward's time. Which: $MODEL, $BATCH, $RATES (RATE or RATE/MS, MS milliseconds from each host to each), $HOSTS, $WAYS.
 set -u
 train=$(readlink -f "$1") rounds=${2:-3} steps=${3:-150}
@@ -18,7 +18,7 @@ spread() { sort -g | awk '{ v[NR] = $1 } END { printf "%.2f (%.2f to %.2f)", v[i
 run() { # RATE HOSTS WAY: "RATE|HOSTS WAY step exposed backward bytes bytes_per_second plan"
   rm -f "$HOSTS_RUN/metrics"
   timeout 900 "$hosts" mpirun 1 "$train" --model "${MODEL:-cifar10_cnn}" --data shapes --batch "${BATCH:-16}" --threads 1 --steps "$steps" \
-    --eval-every 0 --log-every 1 --check-every 1000000 --metrics "$HOSTS_RUN/metrics" --tune "$3" >"$HOSTS_RUN/log" 2>&1 ||
+    --eval-every 0 --log-every 1 --check-every 1000000 --metrics "$HOSTS_RUN/metrics" --tuning "$3" >"$HOSTS_RUN/log" 2>&1 ||
     { echo "failed: $*"; tail -n 5 "$HOSTS_RUN/log"; } >&2
   echo "$1|$2 $3 $(phase seconds_per_batch) $(phase comm_exposed) $(phase backward) $(links bytes) $(links bytes_per_second)" \
     "$(sed -n 's/.*"block_bytes":\([0-9]*\),.*"sums_at_once":\([0-9]*\),"sums_start":"\([a-z]*\)","tried".*/\1,\2,\3/p' "$HOSTS_RUN/metrics")"

@@ -21,7 +21,7 @@ state() { "$train" --inspect "$(file "$1" "${2:-60}")" | tail -n 1; }
 megabytes() { sed -n 's/.*links: \([0-9.]*\) MB of gradients.*/\1/p' log; }
 fewer() { [ -n "$1" ] && awk -v a="$1" -v b="$2" 'BEGIN { exit !(4 * a < b) }'; }
 
-run fp32 60 --tune off
+run fp32 60 --tuning off
 bytes=$(megabytes)
 for how in powersgd:2 topk:0.05; do
   name=${how%:*}

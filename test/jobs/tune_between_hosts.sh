@@ -22,29 +22,41 @@ check "auto: ways were tried" has "^links: $ways (stays|is faster) "
 check "auto: then comes the verdict" has "^links: .* exposed: .* ms a step expected"
 check "auto: the record has the ways" is "$(ring auto | grep -cE '"sums_start":"(early|late)".*"tried":\[\{.*"sums_start":"late"')" 1
 
-run off --tune off
-check "off: nothing is measured" has "^links: nothing is measured, as --tune off says: blocks of 8 to 31 KiB, 1 sum at once$"
+run off --tuning off
+check "off: nothing is measured" has "^links: nothing is measured, as --tuning off says: blocks of 8 to 31 KiB, 1 sum at once$"
 check "off: no way is tried" lacks "steps tried"
 check "off: the same bits" is "$(state off)" "$(state auto)"
 
-run report --tune report
-check "report: what was found is told, and stays" has "^links: $ways .*; --tune report changes nothing$"
+run report --tuning report
+check "report: what was found is told, and stays" has "^links: $ways .*; --tuning report changes nothing$"
 check "report: in a table" has "^ +ms a step +ratio +way"
 check "report: the record has the default" is "$(ring report | grep -cE '"block_bytes":31744.*"sums_at_once":1,"sums_start":"early","tried":\[\{')" 1
 check "report: the same bits" is "$(state report)" "$(state auto)"
 
-run late --tune blocks=8,sums=4,start=late
+run late --tuning blocks=8,sums=4,start=late
 check "late: the record has it" is "$(ring late | grep -cE '"block_bytes":8192.*"sums_at_once":4,"sums_start":"late","tried":\[\]')" 1
 check "late: the same bits" is "$(state late)" "$(state auto)"
-run large --tune blocks=62,sums=2
+run large --tuning blocks=62,sums=2
 check "large: the record has it" is "$(ring large | grep -cE '"block_bytes":63488.*"sums_at_once":2,"sums_start":"early","tried":\[\]')" 1
 check "large: the same bits" is "$(state large)" "$(state auto)"
 
-run shards --shard-optimizer --tune off
+run shards --shard-optimizer --tuning off
 run shards-auto --shard-optimizer
 check "shards: only one sum at once is tried" has "^links: .*: blocks of [0-9 to]+ KiB, 1 sum at once(, after backward)? (stays|is faster) "
 check "shards: the same bits" is "$(state shards-auto)" "$(state shards)"
-run bf16 --gradient-dtype bf16 --tune start=late,blocks=4
+run bf16 --gradient-dtype bf16 --tuning start=late,blocks=4
 run bf16-auto --gradient-dtype bf16
 check "bf16: the same bits" is "$(state bf16-auto)" "$(state bf16)"
+
+# Which format is fastest here is not the point.
+run all --tuning all
+check "all: formats were tried" has "^links: gradients travel as (--gradient-dtype|--compress) .*, as --tuning all tried; ms a step: --gradient-dtype fp32 [0-9.]+, --gradient-dtype bf16 [0-9.]+, --compress powersgd:4 [0-9.]+$"
+format=$(sed -nE 's/^links: gradients travel as (.*), as --tuning all tried.*/\1/p' log)
+# shellcheck disable=SC2086
+run all-by-hand $format
+check "all: the bits of that format" is "$(state all)" "$(state all-by-hand)"
+
+timeout 200 "$hosts" mpirun 1 "$train" --model mlp --data shapes --batch 2 --threads 1 --bucket-mb 0.1 --eval-every 0 --steps 150 \
+  --check-every 40 --checkpoint-dir "$HOSTS_RUN/bf16" --resume "$HOSTS_RUN/bf16/step-0000000150.h5" --tuning all >log 2>&1
+check "all: a resume takes the checkpoint's" has "^links: gradients travel as --gradient-dtype bf16, as in the checkpoint$"
 exit $bad

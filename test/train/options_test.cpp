@@ -4,6 +4,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
+#include "train/option_table.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;
@@ -50,6 +51,9 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--batch 5",
                                         "--global-batch 6",
                                         "--accumulate 2",
+                                        "--shares equal",
+                                        "--shares auto",
+                                        "--shares 3:5",
                                         "--eval-every 0",
                                         "--eval-only --resume f.h5",
                                         "--device cpu",
@@ -68,10 +72,11 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--gradient-dtype bf16",
                                         "--compress powersgd:4",
                                         "--compress topk:0.01",
-                                        "--tune off",
-                                        "--tune report",
-                                        "--tune blocks=62,sums=4,start=late",
-                                        "--tune sums=2,start=early",
+                                        "--tuning off",
+                                        "--tuning report",
+                                        "--tuning all",
+                                        "--tuning blocks=62,sums=4,start=late",
+                                        "--tuning sums=2,start=early",
                                         "--interface eth0",
                                         "--watchdog off",
                                         "--checkpoint-dir d",
@@ -262,26 +267,50 @@ TEST_CASE("options: the optimizer is shared by the ring between CPUs, in fp32") 
   CHECK_THAT(refusal(shard + "--plan --plan-device h100"), Contains("is for CPUs"));
 }
 
+TEST_CASE("options: none has a name that mpirun takes for its own, also behind the program") {
+  Request request;
+  for (const OptionEntry& entry : option_table(request))
+    for (const char* taken : {"x", "am", "tune", "mca", "gmca", "omca", "pmixmca", "prtemca"})
+      CHECK(entry.name != taken);
+  CHECK(options("--tune off").tune.mode == Tune::Mode::off);
+}
+
+TEST_CASE("options: shares are equal, found by a trial, or a list") {
+  CHECK_FALSE(options("").shares);
+  CHECK(options("--shares equal").shares->mode == Shares::Mode::equal);
+  CHECK(options("--shares auto").shares->mode == Shares::Mode::automatic);
+  CHECK(options("--shares 3:5").shares->weights == std::vector<double>{3, 5});
+  CHECK(options("--shares 7").shares->weights == std::vector<double>{7});
+  for (const char* line : {"--shares fast", "--shares 3:", "--shares :3", "--shares 3:0",
+                           "--shares 3:-1", "--shares 1.5:2", "--shares 1:1000001"})
+    CHECK_THAT(refusal(line), Contains("--shares"));
+}
+
 TEST_CASE("options: how sums travel is measured, left alone or given") {
   CHECK(options("").tune.mode == Tune::Mode::automatic);
-  CHECK(options("--tune report").tune.measures());
-  CHECK_FALSE(options("--tune off").tune.measures());
-  CHECK(options("--tune off").tune.plan == SumPlan());
-  const Tune given = options("--tune blocks=62,sums=4,start=late").tune;
+  CHECK(options("--tuning report").tune.measures());
+  CHECK_FALSE(options("--tuning off").tune.measures());
+  CHECK(options("--tuning all").tune.measures());
+  CHECK(options("--tuning off").tune.plan == SumPlan());
+  const Tune given = options("--tuning blocks=62,sums=4,start=late").tune;
   CHECK(given.mode == Tune::Mode::given);
   const std::size_t floats = 62 * 256;
   CHECK(given.plan == SumPlan{{.largest_segment = floats, .smallest_segment = floats}, 4, true});
-  CHECK(options("--tune start=late").tune.plan == SumPlan{.late = true});
-  for (const char* line :
-       {"--tune fast", "--tune sums=0", "--tune sums=17", "--tune blocks=0", "--tune blocks=2000",
-        "--tune start=soon", "--tune sums=2,", "--tune sums=2,off", "--tune sums"})
-    CHECK_THAT(refusal(line), Contains("--tune"));
-  CHECK_THAT(refusal("--tune sums=2 --allreduce mpi"), Contains("only the ring between CPUs"));
-  CHECK(refusal("--tune off --allreduce mpi") == "accepted");
-  CHECK_THAT(refusal("--tune sums=2 --device cuda"), Contains("NCCL makes its own"));
-  CHECK_THAT(refusal("--tune sums=2 --shard-optimizer"), Contains("one sum at a time"));
-  CHECK_THAT(refusal("--tune sums=2 --compress topk:0.1"), Contains("one sum at a time"));
-  CHECK(refusal("--tune start=late --shard-optimizer") == "accepted");
+  CHECK(options("--tuning start=late").tune.plan == SumPlan{.late = true});
+  for (const char* line : {"--tuning fast", "--tuning sums=0", "--tuning sums=17",
+                           "--tuning blocks=0", "--tuning blocks=2000", "--tuning start=soon",
+                           "--tuning sums=2,", "--tuning sums=2,off", "--tuning sums"})
+    CHECK_THAT(refusal(line), Contains("--tuning"));
+  CHECK_THAT(refusal("--tuning sums=2 --allreduce mpi"), Contains("only the ring between CPUs"));
+  CHECK_THAT(refusal("--tuning all --allreduce mpi"), Contains("only the ring between CPUs"));
+  CHECK_THAT(refusal("--tuning all --gradient-dtype bf16"), Contains("leave them out"));
+  CHECK_THAT(refusal("--tuning all --compress topk:0.1"), Contains("leave them out"));
+  CHECK_THAT(refusal("--tuning all --shard-optimizer"), Contains("stay in fp32"));
+  CHECK(refusal("--tuning off --allreduce mpi") == "accepted");
+  CHECK_THAT(refusal("--tuning sums=2 --device cuda"), Contains("NCCL makes its own"));
+  CHECK_THAT(refusal("--tuning sums=2 --shard-optimizer"), Contains("one sum at a time"));
+  CHECK_THAT(refusal("--tuning sums=2 --compress topk:0.1"), Contains("one sum at a time"));
+  CHECK(refusal("--tuning start=late --shard-optimizer") == "accepted");
 }
 
 TEST_CASE("options: a bad value is refused with what it must be") {

@@ -66,6 +66,10 @@ struct LatestCheckpoint {
 /// start from scratch.
 LatestCheckpoint find_latest(const std::filesystem::path& directory);
 
+/// The first of the files that find_latest() looks at whose index is intact: it reads no tensor.
+/// Throws nothing for files that are not.
+std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory);
+
 /// Checks every byte of `file`, and that it holds exactly `expected`; copies tensor i to
 /// `destinations[i]`.
 void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> expected,

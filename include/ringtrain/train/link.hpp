@@ -80,6 +80,12 @@ struct LargerBatch {
   double speed_up = 1;  ///< images a second over those now
 };
 
+/// Another division of the same samples among the ranks, and what a step will take.
+struct OtherShares {
+  std::vector<int> shares;  ///< by rank
+  Forecast step = {};
+};
+
 /// What the links between the ranks allow, and what to do where that is too little.
 struct LinkVerdict {
   int ranks = 1;
@@ -96,6 +102,8 @@ struct LinkVerdict {
   std::optional<double> compressed = {};
   /// `batch`, where there is one, with what else makes it faster.
   std::optional<LargerBatch> larger = {};
+  /// Where ranks are not equally fast, and this makes a step at least a tenth shorter.
+  std::optional<OtherShares> shares = {};
   std::optional<RingChoice> ring = {};  ///< how sums travel between hosts, where that was measured
 
   bool well() const { return step.efficiency() >= target; }

@@ -38,6 +38,7 @@ struct Resume {
 struct Tune {
   enum class Mode {
     automatic,  ///< what the links and the first steps show to be fastest
+    all,        ///< also in which format, which changes gradients by a little
     off,        ///< nobody: the default plan
     report,     ///< as off, but what automatic would have chosen is measured and told
     given,      ///< the user: `plan`
@@ -45,7 +46,18 @@ struct Tune {
   Mode mode = Mode::automatic;
   SumPlan plan = {};
 
-  bool measures() const { return mode == Mode::automatic || mode == Mode::report; }
+  bool measures() const { return mode != Mode::off && mode != Mode::given; }
+};
+
+/// How the samples of a step are divided among the ranks.
+struct Shares {
+  enum class Mode {
+    equal,
+    automatic,  ///< as a trial before the first step shows to be fastest
+    given,      ///< in proportion to `weights`
+  };
+  Mode mode = Mode::equal;
+  std::vector<double> weights = {};  ///< one a rank or one a host, each above 0
 };
 
 /// What the user asked for; every default is written here and nowhere else. Immutable once parsed.
@@ -65,7 +77,8 @@ struct Options {
   std::optional<std::int64_t> steps;
   std::optional<int> batch, global_batch;
   int accumulate = 1;
-  std::optional<int> as_ranks;  ///< whose images a step are trained on, by however many there are
+  std::optional<Shares> shares;  ///< unset: those of the checkpoint to go on from, else equal
+  std::optional<int> as_ranks;   ///< whose images a step are trained on, by however many there are
   int eval_every = 1;
   bool eval_only = false;
   std::optional<int> check_every;

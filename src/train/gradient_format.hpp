@@ -1,0 +1,41 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi_session.hpp"
+#include "train/plan.hpp"
+#include "train/site.hpp"
+
+namespace ringtrain {
+
+/// In which numbers gradients travel between hosts, and how compressed.
+struct GradientFormat {
+  Element element = Element::fp32;
+  Compression compression = {};
+
+  bool operator==(const GradientFormat&) const = default;
+};
+
+/// As the user would ask for it: "--gradient-dtype bf16".
+std::string text_of(const GradientFormat& format);
+
+/// A format, and the medians of its trials, in seconds a step.
+struct TriedFormat {
+  GradientFormat format;
+  double step_s = 0;
+};
+
+/// The fastest format; but an earlier one, which changes the gradients less, unless a later one
+/// takes less than 0.95 of its time.
+std::size_t best_format(std::span<const TriedFormat> tried);
+
+/// With --tuning all: decides in which format gradients travel, at the same global batch: as in the
+/// checkpoint that training goes on from; else as trials show to be fastest, each of which trains a
+/// throw-away site of `make_site`. Sets the plan's options. Tells the user. Collective.
+void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
+                            const MpiSession& session, const Tell& tell);
+
+}  // namespace ringtrain

@@ -18,6 +18,7 @@
 #include "io/decoder.hpp"
 #include "io/file_bytes.hpp"
 #include "io/storage_error.hpp"
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
@@ -63,34 +64,19 @@ std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::siz
   return std::nullopt;
 }
 
-void write_whole(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
-  const std::string call = "write " + printable(file.native());
-  const FileDescriptor out(
-      check_storage(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), call));
-  const auto write = [&](const auto& values) {
-    for (auto bytes = std::as_bytes(std::span(values)); !bytes.empty();) {
-      const ssize_t got = ::write(out.get(), bytes.data(), bytes.size());
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) check_storage(-1, call);
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    }
-  };
-  write(cache_magic);
-  write(head_of(index, key));
-  write(encode_table(index.table));
-}
-
 void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
-  // A process of the same number may run on another host.
-  const fs::path temporary = fmt::format("{}.{}-{:x}", file.native(), ::getpid(), ::gethostid());
-  try {
-    write_whole(temporary, index, key);
-    fs::rename(temporary, file);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  const auto write_whole = [&](std::ostream& out) {
+    const auto write = [&](const auto& values) {
+      const auto bytes = std::as_bytes(std::span(values));
+      out.write(reinterpret_cast<const char*>(bytes.data()),
+                static_cast<std::streamsize>(bytes.size()));
+    };
+    write(cache_magic);
+    write(head_of(index, key));
+    write(encode_table(index.table));
+  };
+  const std::string reason = write_atomically(file, Durable::in_a_while, write_whole);
+  if (!reason.empty()) throw Error(Exit::storage, "write " + printable(file.native()), reason);
 }
 
 // Held until it is closed. Where a file system has no locks, each process makes its own index. Null

@@ -38,11 +38,12 @@ std::string host_ending() { return fmt::format("-{:x}.part", ::gethostid()); }
 class NewFile {
  public:
   explicit NewFile(const fs::path& path)
-      : path_(path),
-        part_(fmt::format("{}.{}{}", path.native(), ::getpid(), host_ending())),
-        file_(check_storage(
-            ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666),
-            "create " + shown(part_))) {}
+      : path_(path), part_(fmt::format("{}.{}{}", path.native(), ::getpid(), host_ending())) {
+    ::unlink(part_.c_str());  // left by a dead process of this number
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    file_ =
+        FileDescriptor(check_storage(::open(part_.c_str(), flags, 0666), "create " + shown(part_)));
+  }
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
   ~NewFile() {
@@ -69,11 +70,13 @@ class NewFile {
     check_storage(::fsync(file_.get()), "fsync " + shown(part_));
     check_storage(::rename(part_.c_str(), path_.c_str()), "rename to " + shown(path_));
     published_ = true;
+    const std::string reason = sync_folder_of(path_);
+    if (!reason.empty()) throw Error(Exit::storage, "fsync the folder of " + shown(path_), reason);
   }
 
  private:
   const fs::path path_, part_;
-  const FileDescriptor file_;
+  FileDescriptor file_;
   std::uint64_t end_ = records_head_bytes;
   bool published_ = false;
 };

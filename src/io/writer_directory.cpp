@@ -20,6 +20,7 @@
 #include "io/checkpoint_opener.hpp"
 #include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
+#include "ringtrain/base/atomic_file.hpp"
 
 namespace ringtrain {
 namespace {
@@ -37,13 +38,12 @@ bool unsupported() {
 }
 
 FileDescriptor open_directory(const std::string& path) {
-  std::error_code failure;
-  std::filesystem::create_directories(path, failure);  // what is wrong, open() says better
+  const std::string failure = create_folders(path);  // what is wrong, open() says better
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0) return FileDescriptor(fd);
   throw Error(Exit::storage, "checkpoint directory " + path,
               fmt::format("{}; name one that exists or can be created with --checkpoint-dir",
-                          failure ? failure.message() : last_error()));
+                          failure.empty() ? last_error() : failure));
 }
 
 bool try_lock(int fd) {

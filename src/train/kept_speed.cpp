@@ -1,7 +1,6 @@
 #include "train/kept_speed.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "train/identity.hpp"
@@ -25,17 +25,9 @@ constexpr int format = 1;
 constexpr std::uintmax_t most_bytes = 1 << 20;
 
 void replace(const fs::path& file, const std::string& text) {
-  // A process of the same number may run on another host.
-  const fs::path temporary = fmt::format("{}.{}-{:x}", file.string(), ::getpid(), ::gethostid());
-  std::ofstream out(temporary, std::ios::binary);
-  out << text << '\n' << std::flush;
-  std::error_code failure;
-  if (out) fs::rename(temporary, file, failure);
-  if (out && !failure) return;
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  throw Error(Exit::storage, "write " + file.string(),
-              failure ? failure.message() : "the file system refuses");
+  const std::string reason =
+      write_atomically(file, Durable::in_a_while, [&](std::ostream& out) { out << text << '\n'; });
+  if (!reason.empty()) throw Error(Exit::storage, "write " + file.string(), reason);
 }
 
 KeptSpeed from_json(const json& object) {

@@ -6,9 +6,9 @@
 #include <ctime>
 #include <utility>
 
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/train/stopwatch.hpp"
-#include "train/publish.hpp"
 #include "train/run_history.hpp"
 
 namespace ringtrain {
@@ -71,7 +71,9 @@ class Report final : public RecordSink {
 
   // Why not; empty: it is there.
   std::string try_to_write() {
-    return ringtrain::publish(path_, [this](std::ostream& file) {
+    // Only the last is worth waiting for the disk: the step loop would.
+    const Durable durable = run_.end ? Durable::yes : Durable::in_a_while;
+    return write_atomically(path_, durable, [this](std::ostream& file) {
       file << report_page(run_,
                           fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr))));
     });

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "train/agreement.hpp"
 #include "train/batch_shares.hpp"
@@ -14,7 +15,6 @@
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
-#include "train/publish.hpp"
 #include "train/save_timeline.hpp"
 #include "train/watchdog.hpp"
 

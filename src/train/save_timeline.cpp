@@ -9,8 +9,8 @@
 #include <set>
 #include <thread>
 
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/text.hpp"
-#include "train/publish.hpp"
 #include "train/trace_text.hpp"
 
 namespace ringtrain {
@@ -121,7 +121,7 @@ SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
     write_all(nowhere, spans, session);
     return {};
   }
-  const std::string reason = publish(path, [&](std::ostream& file) {
+  const std::string reason = write_atomically(path, Durable::yes, [&](std::ostream& file) {
     write_all(file, spans, session);
     file << trace_tail(about(timeline, doubt_s));
   });
@@ -133,7 +133,7 @@ namespace {
 
 std::string write_own(const Timeline& timeline, const std::string& path, const std::string& host) {
   const Spans spans = in_order(timeline.spans());
-  const std::string reason = publish(path, [&](std::ostream& file) {
+  const std::string reason = write_atomically(path, Durable::yes, [&](std::ostream& file) {
     file << trace_head() << trace_names(0, host, rows_of(spans));
     for (const Timeline::Span& span : spans) file << trace_span(0, span, origin_of(spans));
     file << trace_tail("rank 0 alone: the job ended before the others' spans came");

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <set>
 
 #include "io/checkpoint_fixture.hpp"
 #include "io/traced_saves.hpp"
@@ -84,6 +85,26 @@ TEST_CASE("Checkpoint writer: saves on file systems that lack what local ones ha
   CHECK(saved.step == 2);
   CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000002.h5"});
   CHECK(holds(CheckpointFile::open(directory / "step-0000000002.h5"), next));
+}
+
+TEST_CASE("Checkpoint writer: folders that it makes are synced into those above") {
+  skip_without_tracing();
+  const TemporaryDirectory directory;
+  const State state(1);
+  const std::filesystem::path above = directory;
+  std::set<std::string> synced;  // read once the tracer has ended
+  WriterProcess process = WriterProcess::start();
+  {
+    const CallTracer tracer(process.pid(), [&](const SystemCall& call) {
+      if (call.number == SYS_fsync) synced.insert(call.path(0));
+      return Fate{};
+    });
+    CheckpointWriter writer(process, above / "a" / "b", state.layout, {.run_id = "test"});
+    writer.close(10s);
+  }
+
+  CHECK(synced.contains(above.string()));
+  CHECK(synced.contains((above / "a").string()));
 }
 
 TEST_CASE("Checkpoint writer: without file locks it saves, says so, and leaves temporaries alone") {

@@ -1,7 +1,6 @@
 #include "compute/cuda/engine_cache.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <cctype>
 #include <exception>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {
@@ -61,23 +61,10 @@ std::string text_of(const fs::path& file) {
   return text;
 }
 
-void write_whole(const fs::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text << '\n' << std::flush;
-  if (!out) throw Error(Exit::storage, "write " + file.string(), "the file system refuses");
-}
-
 void replace(const fs::path& file, const std::string& text) {
-  // A process of the same number may run on another host.
-  const fs::path temporary = fmt::format("{}.{}-{:x}", file.string(), ::getpid(), ::gethostid());
-  try {
-    write_whole(temporary, text);
-    fs::rename(temporary, file);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    throw;
-  }
+  const std::string reason =
+      write_atomically(file, Durable::in_a_while, [&](std::ostream& out) { out << text << '\n'; });
+  if (!reason.empty()) throw Error(Exit::storage, "write " + file.string(), reason);
 }
 
 }  // namespace

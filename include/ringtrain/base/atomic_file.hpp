@@ -1,0 +1,31 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <ostream>
+#include <string>
+
+namespace ringtrain {
+
+/// Whether a new file survives a power cut from the moment that it has its name.
+enum class Durable {
+  yes,         ///< file and folder are synced, which waits for the disk
+  in_a_while,  ///< when the kernel gets to it
+};
+
+/// Lets `write` fill a new file beside `path` that then takes its name, so that nobody sees half of
+/// it. Until then it has a name of this process's own; what bears that name, or is a link, is not
+/// followed. Returns why not, and leaves nothing behind; empty: it is there.
+[[nodiscard]] std::string write_atomically(const std::filesystem::path& path, Durable durable,
+                                           const std::function<void(std::ostream&)>& write);
+
+/// Why write_atomically() could not write `path`, tried without a trace; empty: it could.
+std::string why_unwritable(const std::filesystem::path& path);
+
+/// Makes the names in the folder of `path` survive a power cut. Returns why not; empty: they do.
+std::string sync_folder_of(const std::filesystem::path& path);
+
+/// Creates `path` and the folders above it that are missing, each synced into the one above: a
+/// power cut does not take it. Returns why not; empty: it is there.
+std::string create_folders(const std::filesystem::path& path);
+
+}  // namespace ringtrain

@@ -1,0 +1,139 @@
+#include "ringtrain/base/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <streambuf>
+#include <system_error>
+
+#include "ringtrain/base/file_descriptor.hpp"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason_of(int error) { return std::generic_category().message(error); }
+
+// A new file beside another, which goes unless it takes that one's name.
+class Temporary {
+ public:
+  // A process of the same number may run on another host, or have left a file behind; another
+  // thread may write the same.
+  explicit Temporary(const fs::path& path) {
+    constexpr int most = 100;
+    for (int n = 0; n < most && (n == 0 || errno == EEXIST); ++n) {
+      name_ = fmt::format("{}.{:x}-{}-{}.part", path.native(), ::gethostid(), ::getpid(), n);
+      file_ = FileDescriptor(
+          ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+      if (is_open()) return;
+    }
+  }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (made_ && !renamed_) ::unlink(name_.c_str());
+  }
+
+  bool is_open() { return made_ = made_ || file_.get() >= 0; }
+  int file() const { return file_.get(); }
+  bool close() { return ::close(file_.release()) == 0; }
+  bool rename_to(const fs::path& path) {
+    return renamed_ = std::rename(name_.c_str(), path.c_str()) == 0;
+  }
+
+ private:
+  fs::path name_;
+  FileDescriptor file_;
+  bool made_ = false, renamed_ = false;
+};
+
+// A stream's bytes, into a file.
+class FileBuffer final : public std::streambuf {
+ public:
+  explicit FileBuffer(int file) : file_(file) { setp(bytes_.begin(), bytes_.end()); }
+
+  int error() const { return error_; }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (sync() != 0) return traits_type::eof();
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    return sputc(traits_type::to_char_type(c));
+  }
+  int sync() override {
+    for (const char* at = pbase(); at < pptr() && error_ == 0;) {
+      const ssize_t written = ::write(file_, at, static_cast<std::size_t>(pptr() - at));
+      if (written >= 0)
+        at += written;
+      else if (errno != EINTR)
+        error_ = errno;
+    }
+    setp(bytes_.begin(), bytes_.end());
+    return error_ == 0 ? 0 : -1;
+  }
+
+ private:
+  const int file_;
+  int error_ = 0;
+  std::array<char, 65536> bytes_;
+};
+
+// 0, or the error of the call that failed.
+int fill(int file, Durable durable, const std::function<void(std::ostream&)>& write) {
+  FileBuffer buffer(file);
+  std::ostream out(&buffer);
+  write(out);
+  out.flush();
+  if (buffer.error() != 0) return buffer.error();
+  if (!out) return EIO;
+  if (durable == Durable::yes && ::fsync(file) != 0) return errno;
+  return 0;
+}
+
+}  // namespace
+
+std::string write_atomically(const fs::path& path, Durable durable,
+                             const std::function<void(std::ostream&)>& write) {
+  Temporary temporary(path);
+  if (!temporary.is_open()) return reason_of(errno);
+  if (const int error = fill(temporary.file(), durable, write); error != 0) return reason_of(error);
+  if (!temporary.close()) return reason_of(errno);  // network file systems may tell here only
+  if (!temporary.rename_to(path)) return reason_of(errno);
+  return durable == Durable::yes ? sync_folder_of(path) : "";
+}
+
+std::string why_unwritable(const fs::path& path) {
+  std::error_code failure;
+  const auto type = fs::status(path, failure).type();
+  if (type != fs::file_type::not_found && type != fs::file_type::regular)
+    return "it is there and no regular file";
+  return Temporary(path).is_open() ? "" : reason_of(errno);
+}
+
+// Some network file systems cannot, and need not.
+std::string sync_folder_of(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return reason_of(errno);
+  if (::fsync(opened.get()) == 0 || errno == EINVAL || errno == EROFS) return "";
+  return reason_of(errno);
+}
+
+std::string create_folders(const fs::path& path) {
+  if (path.empty()) return "";
+  std::error_code failure;
+  if (fs::is_directory(path, failure)) return "";
+  if (path.has_parent_path() && path.parent_path() != path)
+    if (std::string reason = create_folders(path.parent_path()); !reason.empty()) return reason;
+  if (!path.has_filename()) return "";  // of "a/b/": "a/b" is there now
+  if (::mkdir(path.c_str(), 0777) != 0) return errno == EEXIST ? "" : reason_of(errno);
+  return sync_folder_of(path);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,124 @@
+#include "ringtrain/base/atomic_file.hpp"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
+
+#include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace ringtrain;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string content(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+std::string write_text(const fs::path& path, const std::string& text,
+                       Durable durable = Durable::yes) {
+  return write_atomically(path, durable, [&](std::ostream& out) { out << text; });
+}
+
+}  // namespace
+
+TEST_CASE("atomic file: it holds what was written, of any size, and nothing else is there") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  const std::size_t bytes = GENERATE(0, 1, 65535, 65536, 65537, 1'000'000);
+  const std::string text(bytes, 'x');
+  const Durable durable = GENERATE(Durable::yes, Durable::in_a_while);
+
+  CHECK(write_text(path, "before", durable).empty());
+  CHECK(write_text(path, text, durable).empty());
+
+  CHECK(content(path) == text);
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("atomic file: nobody sees half of it, however many write it") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  REQUIRE(write_text(path, std::string(200'000, '0')).empty());
+  std::vector<std::thread> writers;
+  for (char c = '1'; c <= '4'; ++c)
+    writers.emplace_back([&path, c] {
+      for (int i = 0; i < 20; ++i)
+        static_cast<void>(write_text(path, std::string(200'000, c), Durable::in_a_while));
+    });
+
+  int wrong = 0;
+  for (int i = 0; i < 50; ++i) {
+    const std::string seen = content(path);
+    wrong += seen.size() != 200'000 || seen != std::string(200'000, seen.front());
+  }
+  for (std::thread& writer : writers) writer.join();
+
+  CHECK(wrong == 0);
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("atomic file: a link in its place is replaced, not followed") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a", other = folder.path() / "other";
+  std::ofstream(other) << "of somebody else";
+  fs::create_symlink(other, path);
+
+  CHECK(write_text(path, "mine").empty());
+
+  CHECK(content(other) == "of somebody else");
+  CHECK(content(path) == "mine");
+  CHECK_FALSE(fs::is_symlink(path));
+}
+
+TEST_CASE("atomic file: where it cannot be written, what was there stays, and nothing is left") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  REQUIRE(write_text(path, "before").empty());
+  struct rlimit before {};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  struct rlimit small = before;
+  small.rlim_cur = 100'000;
+
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const std::string reason = write_text(path, std::string(300'000, 'x'));
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+
+  CHECK(reason == "File too large");
+  CHECK(content(path) == "before");
+  CHECK(files_in(folder.path()) == 1);
+  CHECK(write_text(folder.path() / "no" / "a", "x") == "No such file or directory");
+  CHECK(write_text(folder.path(), "x") == "Is a directory");
+  CHECK(why_unwritable(folder.path()) == "it is there and no regular file");
+  CHECK(why_unwritable(folder.path() / "no" / "a") == "No such file or directory");
+  CHECK(why_unwritable(path).empty());
+  CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("atomic file: missing folders are made, however their path is written") {
+  const TemporaryFolder folder;
+  const std::string tail = GENERATE("a", "a/b/c", "a/b/", "./a//b", "a/../b");
+
+  CHECK(create_folders(folder.path() / tail).empty());
+  CHECK(create_folders(folder.path() / tail).empty());
+
+  CHECK(fs::is_directory(folder.path() / tail));
+  std::ofstream(folder.path() / "file") << "x";
+  CHECK(create_folders(folder.path() / "file" / "a") == "Not a directory");
+}

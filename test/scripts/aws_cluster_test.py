@@ -18,7 +18,7 @@ if sys.argv[2:] == ["schema"]:
     except ImportError:
         print("skipped: aws-parallelcluster is not installed")
         sys.exit(77)
-    filled = re.sub(r"subnet-<\w+>", "subnet-0123456789abcdef0", pathlib.Path(sys.argv[1]).read_text()).replace("<key>", "key")
+    filled = re.sub(r"subnet-<\w+>", "subnet-0123456789abcdef0", pathlib.Path(sys.argv[1]).read_text()).replace("<key>", "key").replace("<your address>", "192.0.2.7")
     ClusterSchema(cluster_name="test").load(yaml.safe_load(filled))
     sys.exit(0)
 
@@ -40,6 +40,9 @@ class Cluster(unittest.TestCase):
 
     def test_no_node_runs_without_a_job(self):
         self.assertTrue(all(resource["MinCount"] == 0 for queue in QUEUES.values() for resource in queue["ComputeResources"]))
+
+    def test_ssh_is_open_to_one_address(self):
+        self.assertRegex(CLUSTER["HeadNode"]["Ssh"]["AllowedIps"], r"^<your address>/32$")
 
     def test_a_lost_node_is_given_up_before_a_requeued_job_starts(self):
         settings = {key: value for one in CLUSTER["Scheduling"]["SlurmSettings"]["CustomSlurmSettings"] for key, value in one.items()}

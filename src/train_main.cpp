@@ -45,6 +45,7 @@ int run_job(const Command& command) {
   const bool saves = (!o.checkpoint_dir.empty() || o.verify_resume) && !o.eval_only;
   const bool first = launch_from_environment().rank == 0;
   WriterProcess writer = first && saves ? WriterProcess::start() : WriterProcess();
+  const SignalThread signals;
   const MpiSession session(command.options.interface);
   try {
     expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");

@@ -1,6 +1,7 @@
 #include "train/stop_request.hpp"
 
 #include <semaphore.h>
+#include <sys/prctl.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,8 +11,6 @@
 #include <initializer_list>
 #include <thread>
 #include <utility>
-
-#include "train/signal_stack.hpp"
 
 namespace ringtrain {
 namespace {
@@ -50,16 +49,32 @@ void handle(int signal, void (*handler)(int), int flags) {
   ::sigaction(signal, &action, nullptr);
 }
 
-void mask_save_signal(int how) {
+// On the calling thread, and on those that it starts.
+void mask(int how, std::initializer_list<int> signals) {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGUSR1);
+  for (const int signal : signals) sigaddset(&set, signal);
   ::pthread_sigmask(how, &set, nullptr);
 }
 
 }  // namespace
 
-void hold_save_signals() { mask_save_signal(SIG_BLOCK); }
+void hold_save_signals() { mask(SIG_BLOCK, {SIGUSR1}); }
+
+SignalThread::SignalThread() {
+  handle(SIGUSR1, want_save, 0);
+  mask(SIG_BLOCK, {SIGTERM, SIGINT, SIGUSR1});
+  thread_ = std::thread([this] {
+    ::prctl(PR_SET_NAME, "ringtrain-sig");
+    mask(SIG_UNBLOCK, {SIGTERM, SIGINT, SIGUSR1});
+    ended_.acquire();
+  });
+}
+
+SignalThread::~SignalThread() {
+  ended_.release();
+  thread_.join();
+}
 
 class StopRequest::Waiter {
  public:
@@ -85,10 +100,8 @@ class StopRequest::Waiter {
 
 StopRequest::StopRequest() {
   ::sem_init(&arrived, 0, 0);
-  use_signal_stack();  // the kernel prefers the main thread
   for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
   handle(SIGUSR1, want_save, 0);
-  mask_save_signal(SIG_UNBLOCK);
 }
 
 StopRequest::~StopRequest() {

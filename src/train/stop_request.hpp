@@ -1,6 +1,8 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <semaphore>
+#include <thread>
 
 namespace ringtrain {
 
@@ -15,9 +17,23 @@ struct Wish {
 /// of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
 Wish agreed_wish(double stops, double signalled, double signals);
 
-/// From now on SIGUSR1 does not end the process but waits for a StopRequest. Before any thread
+/// From now on SIGUSR1 does not end the process but waits for a SignalThread. Before any thread
 /// starts; it holds across exec.
 void hold_save_signals();
+
+/// Takes SIGTERM, SIGINT and SIGUSR1 for the whole process. What StopRequest makes of them, or the
+/// default, happens on its thread: no thread that starts later, of any library, runs a handler amid
+/// its work. Made on the main thread before the others start.
+class SignalThread {
+ public:
+  SignalThread();
+  ~SignalThread();
+  SignalThread(const SignalThread&) = delete;
+
+ private:
+  std::binary_semaphore ended_{0};
+  std::thread thread_;
+};
 
 /// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
 /// one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within three

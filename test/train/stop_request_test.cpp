@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <functional>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -14,6 +15,23 @@ using namespace ringtrain;
 namespace {
 
 bool equal(Wish a, Wish b) { return a.stop == b.stop && a.signal == b.signal; }
+
+// What `run` returns in a process of its own, or 128 and the signal that ended that.
+int in_child(const std::function<int()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool soon(const std::function<bool()>& happens) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (happens()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -32,16 +50,51 @@ TEST_CASE("Wishes: to save beside to stop does not change how the job ends") {
 }
 
 TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one") {
-  hold_save_signals();
-  std::raise(SIGUSR1);
-  std::raise(SIGUSR1);
-  StopRequest request;
+  const int code = in_child([] {
+    hold_save_signals();
+    ::kill(::getpid(), SIGUSR1);
+    ::kill(::getpid(), SIGUSR1);
+    const SignalThread thread;
+    StopRequest request;
+    if (!soon([&] { return request.take_save(); })) return 1;
+    if (request.take_save()) return 2;
+    ::kill(::getpid(), SIGUSR1);
+    if (!soon([&] { return request.take_save(); })) return 3;
+    return request.signal() == 0 ? 0 : 4;
+  });
 
-  CHECK(request.take_save());
-  CHECK_FALSE(request.take_save());
-  std::raise(SIGUSR1);
-  CHECK(request.take_save());
-  CHECK(request.signal() == 0);
+  CHECK(code == 0);
+}
+
+TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
+  const int code = in_child([] {
+    const SignalThread thread;
+    bool blocked = true;
+    std::thread other([&] {
+      sigset_t mask;
+      ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
+        blocked = blocked && sigismember(&mask, signal) == 1;
+    });
+    other.join();
+    if (!blocked) return 1;
+    const StopRequest request;
+    ::kill(::getpid(), SIGTERM);
+    return soon([&] { return request.signal() == SIGTERM; }) ? 0 : 2;
+  });
+
+  CHECK(code == 0);
+}
+
+TEST_CASE("Signal thread: before there is a stop request, SIGTERM ends the process") {
+  const int code = in_child([] {
+    const SignalThread thread;
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    return 0;
+  });
+
+  CHECK(code == 128 + SIGTERM);
 }
 
 TEST_CASE(

@@ -1,5 +1,7 @@
 #include "ringtrain/compute/distort.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "compute/reference/state.hpp"
@@ -24,6 +26,20 @@ TEST_CASE("distort: neutral values change nothing, and each change does what it 
   CHECK(turned[3] == Approx(50).epsilon(1e-4));
   CHECK(turned[4] == Approx(200).epsilon(1e-4));
   CHECK(turned[5] == Approx(100).epsilon(1e-4));
+}
+
+TEST_CASE("distort: contrast finds the mean of a large image in fp32, too") {
+  std::vector<double> exact(299 * 299 * 3);
+  for (std::size_t i = 0; i < exact.size(); ++i) exact[i] = static_cast<double>(i * 7919 % 256);
+  std::vector<float> single(exact.begin(), exact.end());
+
+  distort<double>({.brightness = 0.3f, .contrast = 0.5f}, exact, 3);
+  distort<float>({.brightness = 0.3f, .contrast = 0.5f}, single, 3);
+
+  double largest = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    largest = std::max(largest, std::abs(single[i] - exact[i]));
+  CHECK(largest < 1e-4);
 }
 
 // The expected numbers are TensorFlow's: test/parity/distort_against_tensorflow.py.

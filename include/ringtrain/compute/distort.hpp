@@ -42,9 +42,9 @@ void distort(const Distortion& d, std::span<T> image, int channels) {
   if (d.contrast == 1) return;
   const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
   for (int c = 0; c < channels; ++c) {
-    T sum = 0;
+    double sum = 0;  // a float loses digits over a whole image
     for (std::size_t i = c; i < image.size(); i += channels) sum += image[i];
-    const T mean = sum / static_cast<T>(pixels);
+    const T mean = static_cast<T>(sum / static_cast<double>(pixels));
     for (std::size_t i = c; i < image.size(); i += channels)
       image[i] = (image[i] - mean) * d.contrast + mean;
   }

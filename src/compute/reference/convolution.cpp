@@ -23,6 +23,7 @@ void run(const ConvolutionForward& step, State& s) {
     for (int o = 0; o < ys.channels; ++o) {
       const double* w = &s.parameters[step.w.first + weight(o, tap, step.window, xs.channels)];
       double sum = 0;
+#pragma omp simd reduction(+ : sum)
       for (int i = 0; i < xs.channels; ++i) sum += w[i] * x[in * xs.channels + i];
       y[out * ys.channels + o] += sum;
     }

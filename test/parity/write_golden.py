@@ -13,9 +13,9 @@ from torchvision_parity import first_state, from_torch_layout, run_peer
 
 # as in golden_test.cpp
 CASES = [
-    ("resnet18", "", 64, 4, 1000, "nesterov", 0.01),
-    ("resnet50", "", 64, 4, 1000, "momentum", 0.01),
-    ("inception_v3", "", 299, 2, 1001, "rmsprop", 0.045),
+    ("resnet18", "", 33, 4, 1000, "nesterov", 0.01),
+    ("resnet50", "", 33, 4, 1000, "momentum", 0.01),
+    ("inception_v3", "", 299, 3, 1001, "rmsprop", 0.045),
 ]
 
 

@@ -5,8 +5,13 @@
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/model/graph.hpp"
 
-/// Numbers that any program can make from a name: test/parity/named_values.py makes the same.
+/// Numbers that any program can make from a name: test/parity/named_values.py makes the same. Of a
+/// seed other than 0 they are others, which only tests here make.
 namespace ringtrain::named {
+
+inline std::string of_seed(const std::string& name, int seed) {
+  return seed == 0 ? name : name + " of seed " + std::to_string(seed);
+}
 
 inline Philox words(const std::string& name) { return Philox(hash_text(name), Purpose::synthetic); }
 
@@ -16,10 +21,12 @@ inline void fill(const std::string& name, std::span<float> values, float low, fl
 }
 
 /// Weights with He's deviation, gammas and variances around 1, the rest around 0.
-inline void fill(const Graph& graph, std::span<float> parameters, std::span<float> statistics) {
+inline void fill(const Graph& graph, std::span<float> parameters, std::span<float> statistics,
+                 int seed = 0) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const auto& [name, dims, role, initial, decay] = graph.parameters[p];
+    const auto& [plain_name, dims, role, initial, decay] = graph.parameters[p];
+    const std::string name = of_seed(plain_name, seed);
     const std::span<float> values = parameters.subspan(ranges[p].first, ranges[p].count);
     const auto bound = static_cast<float>(std::sqrt(6.0 * double(dims[0]) / double(values.size())));
     if (dims.size() > 1) fill(name, values, -bound, bound);
@@ -29,17 +36,18 @@ inline void fill(const Graph& graph, std::span<float> parameters, std::span<floa
   const auto places = graph.statistics_ranges();
   for (std::size_t s = 0; s < places.size(); ++s) {
     const auto& [name, channels, momentum] = graph.statistics[s];
-    fill(name + ".running_mean", statistics.subspan(places[s].first, channels), -0.2f, 0.2f);
-    fill(name + ".running_var", statistics.subspan(places[s].first + channels, channels), 0.5f,
-         1.5f);
+    fill(of_seed(name + ".running_mean", seed), statistics.subspan(places[s].first, channels),
+         -0.2f, 0.2f);
+    fill(of_seed(name + ".running_var", seed),
+         statistics.subspan(places[s].first + channels, channels), 0.5f, 1.5f);
   }
 }
 
 /// `count` square images, interleaved: patches of 8 x 8 pixels of one colour under noise.
-inline std::vector<std::uint8_t> images(int count, int extent) {
+inline std::vector<std::uint8_t> images(int count, int extent, int seed = 0) {
   const int cells = (extent + 7) / 8;
   std::vector<std::uint32_t> patches(std::size_t(count) * cells * cells * 3);
-  Philox colours = words("patches"), noise = words("noise");
+  Philox colours = words(of_seed("patches", seed)), noise = words(of_seed("noise", seed));
   for (auto& v : patches) v = colours.next() >> 25;
   std::vector<std::uint8_t> pixels;
   for (int n = 0; n < count; ++n)
@@ -52,8 +60,8 @@ inline std::vector<std::uint8_t> images(int count, int extent) {
   return pixels;
 }
 
-inline std::vector<int> labels(int count, int classes) {
-  Philox random = words("labels");
+inline std::vector<int> labels(int count, int classes, int seed = 0) {
+  Philox random = words(of_seed("labels", seed));
   std::vector<int> labels;
   for (int n = 0; n < count; ++n)
     labels.push_back(static_cast<int>(random.next() % static_cast<std::uint32_t>(classes)));

@@ -2,8 +2,8 @@
 
 #include <array>
 
-// As in add.cpp, the loops are written once and compiled for each instruction set. None of these
-// has fused multiply-add, which would round otherwise.
+// As in add.cpp, the loops are written once and compiled for each instruction set; without fused
+// multiply-add, which would round otherwise (CMakeLists.txt).
 namespace ringtrain {
 namespace {
 
@@ -49,6 +49,15 @@ void add_combination_plain(float* y, std::size_t count, const float* x, std::siz
 }
 
 #if defined(__x86_64__)
+[[gnu::target("avx512f,prefer-vector-width=512")]] float dot_avx512(const float* a, const float* b,
+                                                                    std::size_t count) {
+  return dot_loop(a, b, count);
+}
+[[gnu::target("avx512f,prefer-vector-width=512")]] void add_combination_avx512(
+    float* y, std::size_t count, const float* x, std::size_t stride,
+    std::span<const float> factors) {
+  add_combination_loop(y, count, x, stride, factors);
+}
 [[gnu::target("avx2")]] float dot_avx2(const float* a, const float* b, std::size_t count) {
   return dot_loop(a, b, count);
 }
@@ -69,6 +78,8 @@ const ProductKernels& best_kernels() {
 std::vector<ProductKernels> usable_product_kernels() {
   std::vector<ProductKernels> usable;
 #if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f"))
+    usable.push_back({"avx512f", dot_avx512, add_combination_avx512});
   if (__builtin_cpu_supports("avx2")) usable.push_back({"avx2", dot_avx2, add_combination_avx2});
 #endif
   usable.push_back({"plain", dot_plain, add_combination_plain});

@@ -133,7 +133,7 @@ def disturbed():
 def slow_ethernet():
     _, batch, _, accumulate = open(f"{folder}/tried.log").read().split()
     kinds = {"alone": "one machine, batch 16", "server": "server and worker, batch 16", "ring": "ring of 2, batch 16",
-             "compress": "ring of 2, --compress powersgd:4", "accumulate": f"ring of 2, --accumulate {accumulate}", "accumulate_bf16": f"ring of 2, --accumulate {accumulate} and bf16",
+             "tuned": "ring of 2, --tuning all", "compress": "ring of 2, --compress powersgd:4", "accumulate": f"ring of 2, --accumulate {accumulate}", "accumulate_bf16": f"ring of 2, --accumulate {accumulate} and bf16",
              "batch": f"ring of 2, --batch {batch}", "batch_bf16": f"ring of 2, --batch {batch} and bf16", "alone_batch": f"one machine, batch {batch}", "apart": "two machines apart"}
     measured = {kind: {r: rate(f"{kind}.{r}") + (rate(f"apart_other.{r}") if kind == "apart" else 0) for r in rounds(kind)} for kind in kinds}
     measured = {kind: values for kind, values in measured.items() if values}

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <streambuf>
@@ -23,16 +24,15 @@ std::string reason_of(int error) { return std::generic_category().message(error)
 // A new file beside another, which goes unless it takes that one's name.
 class Temporary {
  public:
-  // A process of the same number may run on another host, or have left a file behind; another
-  // thread may write the same.
-  explicit Temporary(const fs::path& path) {
-    constexpr int most = 100;
-    for (int n = 0; n < most && (n == 0 || errno == EEXIST); ++n) {
-      name_ = fmt::format("{}.{:x}-{}-{}.part", path.native(), ::gethostid(), ::getpid(), n);
-      file_ = FileDescriptor(
-          ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
-      if (is_open()) return;
-    }
+  // No living process has the name: the host, the process and the number of the file in it are in
+  // it. A dead one may have left it.
+  explicit Temporary(const fs::path& path)
+      : name_(fmt::format("{}.{:x}-{}-{}.part", path.native(), ::gethostid(), ::getpid(),
+                          number_of_file())) {
+    ::unlink(name_.c_str());
+    file_ = FileDescriptor(
+        ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    made_ = file_.get() >= 0;
   }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
@@ -40,7 +40,7 @@ class Temporary {
     if (made_ && !renamed_) ::unlink(name_.c_str());
   }
 
-  bool is_open() { return made_ = made_ || file_.get() >= 0; }
+  bool made() const { return made_; }
   int file() const { return file_.get(); }
   bool close() { return ::close(file_.release()) == 0; }
   bool rename_to(const fs::path& path) {
@@ -48,7 +48,13 @@ class Temporary {
   }
 
  private:
-  fs::path name_;
+  // Threads of a process may write at once.
+  static unsigned number_of_file() {
+    static std::atomic<unsigned> files{0};
+    return files++;
+  }
+
+  const fs::path name_;
   FileDescriptor file_;
   bool made_ = false, renamed_ = false;
 };
@@ -101,7 +107,7 @@ int fill(int file, Durable durable, const std::function<void(std::ostream&)>& wr
 std::string write_atomically(const fs::path& path, Durable durable,
                              const std::function<void(std::ostream&)>& write) {
   Temporary temporary(path);
-  if (!temporary.is_open()) return reason_of(errno);
+  if (!temporary.made()) return reason_of(errno);
   if (const int error = fill(temporary.file(), durable, write); error != 0) return reason_of(error);
   if (!temporary.close()) return reason_of(errno);  // network file systems may tell here only
   if (!temporary.rename_to(path)) return reason_of(errno);
@@ -113,14 +119,14 @@ std::string why_unwritable(const fs::path& path) {
   const auto type = fs::status(path, failure).type();
   if (type != fs::file_type::not_found && type != fs::file_type::regular)
     return "it is there and no regular file";
-  return Temporary(path).is_open() ? "" : reason_of(errno);
+  return Temporary(path).made() ? "" : reason_of(errno);
 }
 
 // Some network file systems cannot, and need not.
 std::string sync_folder_of(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0) return reason_of(errno);
+  if (opened.get() < 0) return errno == EACCES ? "" : reason_of(errno);  // may not be listed
   if (::fsync(opened.get()) == 0 || errno == EINVAL || errno == EROFS) return "";
   return reason_of(errno);
 }

@@ -89,12 +89,24 @@ std::vector<int> saved_shares(const Plan& plan, const MpiSession& session) {
   return shares_in(session.broadcast(plans));
 }
 
-void keep(std::vector<int> saved, Plan& plan, const MpiSession& session, const Tell& tell) {
-  const bool same = sum_of(saved) == plan.micro_batch;
-  if (!same) saved = divide(plan.micro_batch, std::vector<double>(saved.begin(), saved.end()));
-  plan.take_shares(std::move(saved), session.rank());
-  tell(of_samples(plan) + (same ? ", as in the checkpoint"
-                                : ", in proportion to those in the checkpoint, of another batch"));
+// Of the plan's batch, as those of a checkpoint are of its own.
+std::vector<int> in_proportion(const std::vector<int>& saved, const Plan& plan) {
+  if (sum_of(saved) == plan.micro_batch) return saved;
+  return divide(plan.micro_batch, std::vector<double>(saved.begin(), saved.end()));
+}
+
+bool are_open(const Plan& plan) {
+  const std::optional<Shares>& wish = plan.options.shares;
+  return (!wish || wish->mode == Shares::Mode::automatic) && plan.ranks > 1 &&
+         !plan.options.eval_only;
+}
+
+void keep(const std::vector<int>& saved, Plan& plan, const MpiSession& session, const Tell& tell) {
+  plan.take_shares(in_proportion(saved, plan), session.rank());
+  plan.keeps_shares = true;
+  tell(of_samples(plan) + (sum_of(saved) == plan.micro_batch
+                               ? ", as in the checkpoint"
+                               : ", in proportion to those in the checkpoint, of another batch"));
 }
 
 void choose(std::span<const RankSpeed> speeds, Plan& plan, const MpiSession& session,
@@ -181,7 +193,7 @@ std::string shares_text(std::span<const int> shares) {
 }
 
 std::string with_shares(const std::string& plans, const Plan& plan) {
-  if (plan.shares_are_equal()) return plans;
+  if (plan.shares_are_equal() && !plan.keeps_shares) return plans;
   json object = json::parse(plans);
   object["shares"] = plan.shares;
   return object.dump();
@@ -192,11 +204,13 @@ std::vector<int> shares_in(std::string_view plans) {
   const json object = json::parse(plans, nullptr, false);
   if (!object.is_object() || !object.contains("shares") || !object["shares"].is_array()) return {};
   std::vector<int> shares;
+  std::int64_t all = 0;
   for (const json& share : object["shares"]) {
     if (!share.is_number_unsigned() || share < 1 || share > most_samples) return {};
     shares.push_back(share);
+    all += shares.back();
   }
-  return shares;
+  return all <= most_samples ? shares : std::vector<int>();
 }
 
 void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell) {
@@ -207,7 +221,7 @@ void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell) 
     plan.take_shares(divide(plan.micro_batch, weights), session.rank());
     return tell(fmt::format("{}, as {} says", of_samples(plan), option));
   }
-  const std::string why = fmt::format("has {}, but there are {} on {}",
+  const std::string why = fmt::format("has {}, but this job has {} on {}",
                                       plural(plan.options.shares->weights.size(), "number"),
                                       plural(static_cast<std::size_t>(session.size()), "rank"),
                                       plural(static_cast<std::size_t>(session.hosts()), "host"));
@@ -216,19 +230,28 @@ void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell) 
   tell(fmt::format("{} {}: they get equal shares", option, why));
 }
 
+bool settles_otherwise(std::string_view plans, const Plan& plan) {
+  const std::vector<int> saved = shares_in(plans);
+  return are_open(plan) && saved.size() == plan.shares.size() &&
+         in_proportion(saved, plan) != plan.shares;
+}
+
 void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
                    const MpiSession& session, const Tell& tell) {
-  const std::optional<Shares>& wish = plan.options.shares;
-  const bool open = !wish || wish->mode == Shares::Mode::automatic;
-  if (!open || plan.ranks == 1 || plan.options.eval_only) return;
-  if (std::vector<int> saved = saved_shares(plan, session); !saved.empty()) {
+  if (!are_open(plan)) return;
+  const bool tries = plan.options.shares && make_site;
+  if (const std::vector<int> saved = saved_shares(plan, session); !saved.empty()) {
     if (saved.size() == static_cast<std::size_t>(plan.ranks))
-      return keep(std::move(saved), plan, session, tell);
-    tell(fmt::format("shares: {} in the checkpoint are of {} ranks, here are {}",
-                     shares_text(saved), saved.size(), plan.ranks));
+      return keep(saved, plan, session, tell);
+    tell(fmt::format("shares: {} in the checkpoint are of {} ranks, this job has {}: {}",
+                     shares_text(saved), saved.size(), plan.ranks,
+                     tries ? "a trial follows" : "they get equal shares"));
   }
-  if (!wish) return;
+  if (!tries) return;
+  tell(fmt::format("shares: all ranks train alone at once, {} steps or {:.0f} s, to find theirs",
+                   warm_up + least_steps, trial_s));
   const std::unique_ptr<Site> site = make_site();
+  plan.keeps_shares = true;
   choose(measure_speeds(plan, *site, session), plan, session, tell);
   site->close();
 }

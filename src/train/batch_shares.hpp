@@ -46,9 +46,14 @@ std::vector<int> shares_in(std::string_view plans);
 /// --as-ranks, when some ranks may have been lost, it is left aside. Tells the user.
 void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell);
 
+/// Whether settle_shares() would come to other shares than the plan's from a checkpoint of these
+/// plans.
+bool settles_otherwise(std::string_view plans, const Plan& plan);
+
 /// Decides how the ranks divide the samples of a step where the user left that open: as in the
 /// checkpoint that training goes on from; else, with --shares auto, as a trial on all ranks at once
-/// shows to be fastest, which trains a throw-away site of `make_site`. Collective.
+/// shows to be fastest, which trains a throw-away site of `make_site`; no trial without that.
+/// Collective.
 void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
                    const MpiSession& session, const Tell& tell);
 

@@ -78,18 +78,7 @@ std::optional<GradientFormat> saved_format(const Plan& plan, const MpiSession& s
   if (session.rank() == 0)
     if (const auto saved = saved_metadata(plan.options.resume, plan.options.checkpoint_dir))
       config = saved->config;
-  const auto object = nlohmann::json::parse(session.broadcast(config), nullptr, false);
-  if (!object.is_object()) return std::nullopt;
-  const auto text = [&](const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-  };
-  try {
-    return GradientFormat{enumerator<Element>().read(text("gradient-dtype")),
-                          compression_value().read(text("compress"))};
-  } catch (const BadValue&) {  // a checkpoint's texts may be anybody's
-    return std::nullopt;
-  }
+  return format_in(session.broadcast(config));
 }
 
 std::string told(std::span<const TriedFormat> tried, std::size_t best) {
@@ -105,6 +94,22 @@ std::string told(std::span<const TriedFormat> tried, std::size_t best) {
 std::string text_of(const GradientFormat& format) {
   if (format.compression) return "--compress " + compression_value().write(format.compression);
   return "--gradient-dtype " + enumerator<Element>().write(format.element);
+}
+
+// A checkpoint's texts may be anybody's.
+std::optional<GradientFormat> format_in(std::string_view config) {
+  const auto object = nlohmann::json::parse(config, nullptr, false);
+  if (!object.is_object()) return std::nullopt;
+  const auto text = [&](const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  try {
+    return GradientFormat{enumerator<Element>().read(text("gradient-dtype")),
+                          compression_value().read(text("compress"))};
+  } catch (const BadValue&) {
+    return std::nullopt;
+  }
 }
 
 std::size_t best_format(std::span<const TriedFormat> tried) {
@@ -124,8 +129,14 @@ void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site
     return tell("--tuning all tries nothing: all ranks are on one host, where sums are in fp32");
   if (const auto saved = saved_format(plan, session)) {
     take(*saved, plan);
-    return tell(fmt::format("links: gradients travel as {}, as in the checkpoint", text_of(*saved)));
+    return tell(
+        fmt::format("links: gradients travel as {}, as in the checkpoint", text_of(*saved)));
   }
+  if (!make_site) return;
+  tell(fmt::format(
+      "links: --tuning all trains copies in {} gradient formats in turn, {} steps each or "
+      "more, before the first step",
+      formats.size(), untimed_steps + least_timed_steps));
   const std::vector<TriedFormat> tried = try_formats(plan, make_site, session);
   const std::size_t best = best_format(tried);
   take(tried[best].format, plan);

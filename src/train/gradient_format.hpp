@@ -1,8 +1,10 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ringtrain/allreduce/mpi_session.hpp"
@@ -32,9 +34,13 @@ struct TriedFormat {
 /// takes less than 0.95 of its time.
 std::size_t best_format(std::span<const TriedFormat> tried);
 
+/// The format in a checkpoint's configuration; none: it does not say.
+std::optional<GradientFormat> format_in(std::string_view config);
+
 /// With --tuning all: decides in which format gradients travel, at the same global batch: as in the
 /// checkpoint that training goes on from; else as trials show to be fastest, each of which trains a
-/// throw-away site of `make_site`. Sets the plan's options. Tells the user. Collective.
+/// throw-away site of `make_site`; without that nothing is tried. Sets the plan's options. Tells
+/// the user. Collective.
 void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
                             const MpiSession& session, const Tell& tell);
 

@@ -11,6 +11,7 @@
 #include "ringtrain/base/text.hpp"
 #include "train/batch_shares.hpp"
 #include "train/evaluator.hpp"
+#include "train/gradient_format.hpp"
 #include "train/identity.hpp"
 #include "train/init_from.hpp"
 #include "train/measure_baseline.hpp"
@@ -53,6 +54,7 @@ bool Job::resume(const Resume& how) {
       ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
                         site_.state(), site_.communicator(), session_, say);
   if (!resumed) return false;
+  require_settled_as(resumed->metadata);
   start_ = {resumed->metadata.step, resumed->metadata.position};
   resumed_from_ = how.from == Resume::From::file
                       ? std::filesystem::path(how.file)
@@ -82,6 +84,20 @@ bool Job::resume(const Resume& how) {
                              ranks_text(static_cast<int>(resumed->metadata.world_size)),
                              session_.size()));
   return true;
+}
+
+// Shares and gradient format were settled by the checkpoint that was the newest then.
+void Job::require_settled_as(const CheckpointMetadata& saved) const {
+  const bool other_shares = settles_otherwise(saved.plans, plan_);
+  const GradientFormat format{options().gradient_dtype, options().compress};
+  const bool other_format = options().tune.mode == Tune::Mode::all && session_.hosts() > 1 &&
+                            format_in(saved.config).value_or(format) != format;
+  if (options().eval_only || (!other_shares && !other_format)) return;
+  session_.fail_together(
+      "resume: the newest checkpoint is another one than when this job started, with other shares "
+      "or "
+      "another gradient format; start the job again",
+      Exit::locked);
 }
 
 bool Job::start_from(const std::string& file) {

@@ -45,6 +45,9 @@ class Job {
   void try_sum();
   /// Takes the checkpoint directory, so that no other job writes to it from here on.
   void open_checkpoints(WriterProcess& writer);
+  /// Ends the job where `saved`, which training goes on from, would have settled other shares or
+  /// another gradient format than are in use.
+  void require_settled_as(const CheckpointMetadata& saved) const;
   /// Goes on from a checkpoint, where there is one.
   bool resume(const Resume& how);
   /// Takes the weights of another training, where there is one.

@@ -151,6 +151,7 @@ std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
   else
     set("batch", std::to_string(verdict.larger->batch));
   if (verdict.larger->narrow) set("gradient-dtype", "bf16");
+  if (verdict.larger->narrow && o.tune.mode == Tune::Mode::all) set("tuning", "auto");
   set("lr", fmt::format("{:.3g}", *o.lr * (adam ? std::sqrt(times) : times)));
   set("warmup-epochs", fmt::format("{:.3g}", epochs));
   if (!o.checkpoint_dir.empty())

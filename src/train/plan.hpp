@@ -24,10 +24,11 @@ struct Plan {
   std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int hosts = 1;
-  int global_batch = 0;     ///< samples of all ranks and micro-steps in one step
-  int micro_batch = 0;      ///< of all ranks in one micro-step
-  std::vector<int> shares;  ///< of a micro-step, of each rank
-  Share share;              ///< this rank's
+  int global_batch = 0;       ///< samples of all ranks and micro-steps in one step
+  int micro_batch = 0;        ///< of all ranks in one micro-step
+  std::vector<int> shares;    ///< of a micro-step, of each rank
+  Share share;                ///< this rank's
+  bool keeps_shares = false;  ///< checkpoints say them, also where they are equal
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   OptimizerSettings optimizer;

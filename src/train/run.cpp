@@ -24,13 +24,14 @@ namespace {
 // What all ranks must have alike: what is computed, and which collectives are called when.
 Agreement claims(const Plan& plan) {
   const Options& o = plan.options;
-  const std::string shares = o.shares ? " --shares " + shares_value().write(*o.shares) : "";
+  const std::string tried = " --tuning " + tune_value().write(o.tune) +
+                            (o.shares ? " --shares " + shares_value().write(*o.shares) : "");
   return {{"build", program_hash()},
           {"model", o.model},
           {"options", canonical_config(o)},
           {"run", fmt::format(
                       "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}", o.eval_every,
-                      *o.check_every, shares, o.shard_optimizer ? " --shard-optimizer" : "",
+                      *o.check_every, tried, o.shard_optimizer ? " --shard-optimizer" : "",
                       o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
                       o.watchdog == Watching::off ? " --watchdog off" : "",
                       o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
@@ -148,13 +149,18 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   }
   for (const std::string& line : plan.hints()) output->note(line);
   const auto make_site = [&] {
+    watchdog.progress().enter(Activity::init);
+    watchdog.progress().forget_steps();
     return plan.options.device == Device::cuda
                ? make_gpu_site(plan, session, watchdog.progress())
                : make_cpu_site(plan, threads, session, watchdog.progress());
   };
   const auto tell = [&](const std::string& line) { output->note(line); };
-  settle_gradient_format(plan, make_site, session, tell);
-  settle_shares(plan, make_site, session, tell);
+  // The doctor ends before training: it tries nothing.
+  const std::function<std::unique_ptr<Site>()> trial_site =
+      doctor ? nullptr : std::function(make_site);
+  settle_gradient_format(plan, trial_site, session, tell);
+  settle_shares(plan, trial_site, session, tell);
   watchdog.progress().enter(Activity::init);
   if (plan.options.verify_resume && !doctor)
     return verify_resume(

@@ -83,9 +83,9 @@ TEST_CASE("shares: a checkpoint's plans keep them, and those of others are left 
   CHECK(plan.share.count == 6);
   CHECK(shares_in(with_shares(plans, plan)) == Counts{10, 6});
 
-  for (const char* text :
-       {"", "[3]", "{", R"({"shares":3})", R"({"shares":[3,"x"]})", R"({"shares":[0,1]})",
-        R"({"shares":[-1,1]})", R"({"shares":[1.5,1]})", R"({"shares":[1,99999999999]})"})
+  for (const char* text : {"", "[3]", "{", R"({"shares":3})", R"({"shares":[3,"x"]})",
+                           R"({"shares":[0,1]})", R"({"shares":[-1,1]})", R"({"shares":[1.5,1]})",
+                           R"({"shares":[1,99999999999]})", R"({"shares":[60000000,60000000]})"})
     CHECK(shares_in(text).empty());
 }
 

@@ -88,6 +88,7 @@ TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
 
 TEST_CASE("Signal thread: before there is a stop request, SIGTERM ends the process") {
   const int code = in_child([] {
+    std::signal(SIGTERM, SIG_DFL);
     const SignalThread thread;
     ::kill(::getpid(), SIGTERM);
     std::this_thread::sleep_for(std::chrono::seconds(60));

@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
+#include "ringtrain/io/checkpoint.hpp"
+
 namespace ringtrain {
 
-/// `step-0000000240.h5`
-std::string checkpoint_name(std::uint64_t step);
-/// The step in a name of that form.
+/// The step in a name of checkpoint_name()'s form.
 std::optional<std::uint64_t> checkpoint_step(std::string_view name);
 /// The name under which checkpoint `name` grows until it is complete.
 std::string temporary_name(std::string_view name);

@@ -8,9 +8,11 @@
 #include <ctime>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/own_program.hpp"
+#include "ringtrain/io/checkpoint.hpp"
 
 namespace ringtrain {
 namespace {
@@ -18,10 +20,25 @@ namespace {
 std::string checkpoint(const Options& options, std::uint64_t saved_step) {
   if (options.checkpoint_dir.empty())
     return "nothing was saved, as there is no --checkpoint-dir; to start anew";
-  if (saved_step == 0)
-    return fmt::format("to go on from the newest checkpoint in {}", options.checkpoint_dir);
-  return fmt::format("the last durable checkpoint in {} is of step {}; to go on from it",
-                     options.checkpoint_dir, saved_step);
+  if (saved_step > 0)
+    return fmt::format("the last durable checkpoint in {} is of step {}; to go on from it",
+                       options.checkpoint_dir, saved_step);
+  if (options.resume.from == Resume::From::file)
+    return fmt::format(
+        "to go on from {}, or from what was saved in {} since, by that --resume FILE",
+        options.resume.file, options.checkpoint_dir);
+  return fmt::format("to go on from the newest checkpoint in {}", options.checkpoint_dir);
+}
+
+// What the command must say instead to do that: the same --resume would begin where it began.
+std::string other_option(const Options& options, std::uint64_t saved_step) {
+  const Resume::From from = options.resume.from;
+  if (options.checkpoint_dir.empty() || from == Resume::From::newest) return "";
+  if (saved_step > 0) {
+    const auto file = std::filesystem::path(options.checkpoint_dir) / checkpoint_name(saved_step);
+    return fmt::format(" with --resume {} instead", for_shell(std::vector{file.string()}));
+  }
+  return from == Resume::From::scratch ? " with --resume auto instead" : "";
 }
 
 }  // namespace
@@ -41,10 +58,8 @@ std::string write_fault_report(int rank, std::string_view text) {
 }
 
 std::string way_on(const Options& options, std::uint64_t saved_step) {
-  const bool resumes =
-      options.checkpoint_dir.empty() || options.resume.from == Resume::From::newest;
   return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
-                     resumes ? "" : " with --resume auto instead", for_shell(own_command()));
+                     other_option(options, saved_step), for_shell(own_command()));
 }
 
 }  // namespace ringtrain

@@ -16,5 +16,18 @@ TEST_CASE("way on: says what is durable, where, and with which command it goes o
                  "all ranks again:\n"));
   CHECK_THAT(way_on(options, 0), StartsWith("to go on from the newest checkpoint in saves,"));
   options.resume.from = Resume::From::scratch;
-  CHECK_THAT(way_on(options, 240), Contains("again with --resume auto instead"));
+  CHECK_THAT(way_on(options, 0), Contains("again with --resume auto instead"));
+}
+
+TEST_CASE("way on: names the file of this run where auto could take a later one") {
+  Options options;
+  options.checkpoint_dir = "saves";
+  options.resume = GENERATE(Resume{Resume::From::scratch}, Resume{Resume::From::file, "old.h5"});
+
+  CHECK_THAT(way_on(options, 240),
+             Contains("again with --resume saves/step-0000000240.h5 instead:\n"));
+  if (options.resume.from == Resume::From::file)
+    CHECK_THAT(way_on(options, 0),
+               StartsWith("to go on from old.h5, or from what was saved in saves since") &&
+                   !Contains("--resume auto"));
 }

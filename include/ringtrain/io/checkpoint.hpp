@@ -63,4 +63,7 @@ struct CheckpointMetadata {
 std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
                          std::span<const std::uint64_t> hashes);
 
+/// The name of a step's file: `step-0000000240.h5`.
+std::string checkpoint_name(std::uint64_t step);
+
 }  // namespace ringtrain

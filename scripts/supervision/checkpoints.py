@@ -9,7 +9,7 @@ import time
 from supervision.command import Unclear
 
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-NAME = re.compile(r"step-\d{10}\.h5")
+NAME = re.compile(r"step-(\d{10,})\.h5")
 
 
 def seconds_of(duration):
@@ -38,7 +38,7 @@ class Checkpoints:
     def newest(self):
         """That this job has saved; None: there is none, or the directory is not seen from here."""
         own = [name for name, time in self.found().items() if self.older.get(name) != time]
-        return max(own, default=None)
+        return max(own, default=None, key=lambda name: int(NAME.fullmatch(name)[1]))
 
     def resume_options(self):
         """What goes on: where training began otherwise, older checkpoints of the directory are not for it."""

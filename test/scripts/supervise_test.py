@@ -123,6 +123,11 @@ class Playing(unittest.TestCase):
         self.assertTrue(self.calls[1].endswith("--restarts 0"))
         self.assertTrue(self.calls[2].endswith("--resume saves/step-0000000100.h5"))
 
+    def test_the_newest_checkpoint_is_of_the_last_step_whatever_its_digits(self):
+        script = ["71 save9999999999", "71 save10000000000", "0"]
+        self.play(script, "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves --resume old.h5", 0)
+        self.assertTrue(self.calls[2].endswith("--resume saves/step-10000000000.h5"), self.calls)
+
     def test_a_silent_host_is_left_out_and_the_batch_kept(self):
         words = "./mpirun --host n0,n1,n2,n3 -np 4 --map-by node ./train --restarts 2 --without-lost-hosts"
         said = self.play(["71 " + SILENT, "0"], words, 0)

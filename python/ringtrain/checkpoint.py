@@ -9,7 +9,8 @@ import struct
 import numpy as np
 import xxhash
 
-HEADER_BYTES = 96
+HEADERS = {1: 96, 2: 128}  # bytes, by version
+HEADER_BYTES = HEADERS[2]
 MAGIC = b"\x89rtckp\r\n"
 NUMBERS = ("step", "epoch", "position", "seed", "world_size", "global_batch")
 TEXTS = ("model", "config", "optimizer", "plans")
@@ -19,15 +20,16 @@ Checkpoint = collections.namedtuple("Checkpoint", "model step tensors")
 
 def read_index(file, path):
     """The index of an open checkpoint, its hash checked."""
-    head = file.read(HEADER_BYTES)
-    if len(head) < HEADER_BYTES or head[:8] != MAGIC:
+    head = file.read(56)
+    if len(head) < 56 or head[:8] != MAGIC:
         raise ValueError("not a ringtrain checkpoint")
-    version, user_block, length, index_bytes, _, index_hash, _ = struct.unpack("<IIQQQQQ", head[8:56])
-    if version != 1:
-        raise ValueError(f"format version {version}; this script reads version 1")
+    version, user_block, length, index_bytes, _, index_hash, _ = struct.unpack("<IIQQQQQ", head[8:])
+    if version not in HEADERS:
+        raise ValueError(f"format version {version}; this script reads versions 1 and 2")
     if length != os.path.getsize(path) or not HEADER_BYTES <= user_block <= 4 << 20:
         raise ValueError("its length is not what its header says")
-    rest = file.read(user_block - HEADER_BYTES)
+    file.seek(HEADERS[version])
+    rest = file.read(user_block - HEADERS[version])
     if int(digest(head[:40] + rest), 16) != index_hash:
         raise ValueError("the index fails its hash")
     return json.loads(rest[:index_bytes])
@@ -83,9 +85,9 @@ def write_hdf5(path, metadata, tensors, user_block):
 
 
 def header(user_block, length, index, outside_hash, run_id):
-    front = MAGIC + struct.pack("<IIQQQ", 1, user_block, length, len(index), int(outside_hash, 16))
+    front = MAGIC + struct.pack("<IIQQQ", 2, user_block, length, len(index), int(outside_hash, 16))
     rest = index.ljust(user_block - HEADER_BYTES, b"\0")
-    run = run_id.encode()[:39].ljust(40, b"\0")
+    run = run_id.encode()[:39].ljust(40, b"\0") + bytes(32)  # of no lineage: such a file starts trainings
     return front + struct.pack("<QQ", int(digest(front + rest), 16), int(digest(run), 16)) + run + rest
 
 

@@ -23,7 +23,8 @@ using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the file is little-endian");
 
 constexpr std::array<char, 8> magic = {'\x89', 'r', 't', 'c', 'k', 'p', '\r', '\n'};
-constexpr std::uint32_t schema_version = 1;
+// In files of version 1, the header ends before the lineage, and the index begins there.
+constexpr std::uint32_t schema_version = 2, first_version = 1;
 // O_DIRECT writes start behind the user block, at a multiple of any block size in use
 constexpr std::uint64_t smallest_user_block = 4096;
 constexpr std::uint64_t most_other_bytes = 16 << 20, most_other_bytes_per_tensor = 4096;
@@ -40,27 +41,53 @@ struct Header {
   std::uint64_t file_bytes;
   std::uint64_t index_bytes;
   std::uint64_t outside_hash;
-  std::uint64_t index_hash;  // of the user block but for the two hashes below and the run id
-  std::uint64_t run_hash;    // of run_id: apart, because equal states may differ in it
+  std::uint64_t index_hash;  // of the user block but for the two hashes, run id and lineage
+  std::uint64_t run_hash;    // of the two: apart, because equal states may differ in them
   std::array<char, 40> run_id;
+  std::array<char, 32> lineage;
 };
 static_assert(sizeof(Header) == header_bytes && offsetof(Header, index_hash) == 40);
 
-std::uint64_t index_hash_of(std::span<const std::byte> user_block) {
+// Of a file of that version.
+std::size_t bytes_of_header(const Header& header) {
+  return header.version == first_version ? offsetof(Header, lineage) : sizeof header;
+}
+
+std::uint64_t index_hash_of(const Header& header, std::span<const std::byte> user_block) {
   Hasher hasher;
   hasher.update(user_block.first(offsetof(Header, index_hash)));
-  hasher.update(user_block.subspan(header_bytes));
+  hasher.update(user_block.subspan(bytes_of_header(header)));
   return hasher.value();
 }
 
 std::uint64_t run_hash_of(const Header& header) {
-  return hash_bytes(std::as_bytes(std::span(header.run_id)));
+  constexpr std::size_t first = offsetof(Header, run_id);
+  return hash_bytes(
+      std::as_bytes(std::span(&header, 1)).subspan(first, bytes_of_header(header) - first));
 }
 
 Header header_of(std::span<const std::byte> bytes) {
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.version == first_version) header.lineage = {};
   return header;
+}
+
+void check_version(const Header& header) {
+  if (header.magic != magic) throw Damage("not a ringtrain checkpoint");
+  if (header.version != schema_version && header.version != first_version)
+    throw Damage(fmt::format("format version {}; this build reads versions {} and {}",
+                             header.version, first_version, schema_version));
+}
+
+void check_run(const Header& header) {
+  if (header.run_hash != run_hash_of(header) || header.run_id.back() != '\0' ||
+      header.lineage.back() != '\0')
+    throw Damage("run id and lineage fail their hash");
+  if (printable(header.run_id.data()) != header.run_id.data())
+    throw Damage("the run id is not printable");
+  if (!is_lineage(header.lineage.data()))
+    throw Damage("the lineage is not of 16 hexadecimal digits");
 }
 
 Json to_json(const CheckpointMetadata& m) {
@@ -305,8 +332,9 @@ std::uint64_t user_block_bytes(const CheckpointMetadata& metadata,
 
 std::vector<std::byte> encode(const CheckpointIndex& index) {
   const std::string text = index_text(index.metadata, index.tensors);
-  expects(header_bytes + text.size() <= index.user_block && index.run_id.size() <= longest_run_id,
-          "encode: index and run id fit the user block");
+  expects(header_bytes + text.size() <= index.user_block && index.run_id.size() <= longest_run_id &&
+              is_lineage(index.lineage),
+          "encode: index, run id and lineage fit the user block");
   Header header{.magic = magic,
                 .version = schema_version,
                 .user_block = static_cast<std::uint32_t>(index.user_block),
@@ -315,14 +343,16 @@ std::vector<std::byte> encode(const CheckpointIndex& index) {
                 .outside_hash = index.outside_hash,
                 .index_hash = 0,
                 .run_hash = 0,
-                .run_id = {}};
+                .run_id = {},
+                .lineage = {}};
   std::ranges::copy(index.run_id, header.run_id.begin());
+  std::ranges::copy(index.lineage, header.lineage.begin());
   header.run_hash = run_hash_of(header);
 
   std::vector<std::byte> block(index.user_block);
   std::memcpy(block.data() + header_bytes, text.data(), text.size());
   std::memcpy(block.data(), &header, sizeof header);
-  header.index_hash = index_hash_of(block);
+  header.index_hash = index_hash_of(header, block);
   std::memcpy(block.data(), &header, sizeof header);
   return block;
 }
@@ -330,10 +360,7 @@ std::vector<std::byte> encode(const CheckpointIndex& index) {
 std::uint64_t checked_user_block(std::span<const std::byte> bytes, std::uint64_t file_bytes) {
   if (bytes.size() < header_bytes) throw Damage("shorter than a checkpoint's header");
   const Header header = header_of(bytes);
-  if (header.magic != magic) throw Damage("not a ringtrain checkpoint");
-  if (header.version != schema_version)
-    throw Damage(fmt::format("format version {}; this build reads version {}", header.version,
-                             schema_version));
+  check_version(header);
   if (header.file_bytes != file_bytes)
     throw Damage(fmt::format("{} bytes long instead of {}", file_bytes, header.file_bytes));
   if (!std::has_single_bit(header.user_block) || header.user_block < smallest_user_block ||
@@ -342,20 +369,35 @@ std::uint64_t checked_user_block(std::span<const std::byte> bytes, std::uint64_t
   return header.user_block;
 }
 
+bool is_lineage(std::string_view text) {
+  constexpr std::size_t digits = 16;
+  return text.empty() || (text.size() == digits &&
+                          text.find_first_not_of("0123456789abcdef") == std::string_view::npos);
+}
+
+std::optional<std::string> lineage_in(std::span<const std::byte> header) try {
+  if (header.size() < header_bytes) return std::nullopt;
+  const Header read = header_of(header);
+  check_version(read);
+  check_run(read);
+  return read.lineage.data();
+} catch (const Damage&) {
+  return std::nullopt;
+}
+
 CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file_bytes) {
   const Header header = header_of(user_block);
-  if (header.index_hash != index_hash_of(user_block)) throw Damage("the index fails its hash");
-  if (header.run_hash != run_hash_of(header) || header.run_id.back() != '\0')
-    throw Damage("the run id fails its hash");
-  if (printable(header.run_id.data()) != header.run_id.data())
-    throw Damage("the run id is not printable");
-  if (header.index_bytes > user_block.size() - header_bytes)
-    throw Damage("the index is longer than its block");
-  const Json json = parse({reinterpret_cast<const char*>(user_block.data()) + header_bytes,
-                           static_cast<std::size_t>(header.index_bytes)});
+  if (header.index_hash != index_hash_of(header, user_block))
+    throw Damage("the index fails its hash");
+  check_run(header);
+  const auto text = user_block.subspan(bytes_of_header(header));
+  if (header.index_bytes > text.size()) throw Damage("the index is longer than its block");
+  const Json json = parse(
+      {reinterpret_cast<const char*>(text.data()), static_cast<std::size_t>(header.index_bytes)});
 
   CheckpointIndex index{.metadata = metadata_from(member(json, "metadata")),
                         .run_id = header.run_id.data(),
+                        .lineage = header.lineage.data(),
                         .tensors = {},
                         .user_block = header.user_block,
                         .file_bytes = file_bytes,

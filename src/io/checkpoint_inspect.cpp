@@ -40,12 +40,14 @@ Statistics statistics_of(const CheckpointFile& file, std::size_t tensor) {
 std::string scalars(const CheckpointFile& file) {
   const CheckpointMetadata& m = file.metadata();
   return fmt::format(
-      "file         {}\nrun          {}\nmodel        {} ({})\nstep         {}\nepoch        {}\n"
+      "file         {}\nrun          {}\nlineage      {}\nmodel        {} ({})\nstep         "
+      "{}\nepoch        {}\n"
       "position     {}\nseed         {}\nranks        {}\nglobal batch {}\nbuckets      {}\n"
       "config       {}\noptimizer    {}\nplans        {}\n",
-      printable(file.path().string()), printable(file.run_id()), printable(m.model),
-      hex(m.model_hash), m.step, m.epoch, m.position, m.seed, m.world_size, m.global_batch,
-      m.buckets.size(), printable(m.config), printable(m.optimizer), printable(m.plans));
+      printable(file.path().string()), printable(file.run_id()),
+      file.lineage().empty() ? "none" : file.lineage(), printable(m.model), hex(m.model_hash),
+      m.step, m.epoch, m.position, m.seed, m.world_size, m.global_batch, m.buckets.size(),
+      printable(m.config), printable(m.optimizer), printable(m.plans));
 }
 
 std::string row(const CheckpointFile& file, std::size_t tensor) {

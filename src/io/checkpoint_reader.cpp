@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 
 #include "io/checkpoint_index.hpp"
-#include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
 #include "io/open_beneath.hpp"
 #include "io/storage_error.hpp"
@@ -123,13 +123,6 @@ std::uint64_t hash_tensor(int file, const StoredTensor& tensor) {
   return hasher.value();
 }
 
-std::string joined(std::span<const std::string> all) {
-  const auto shown = all.first(std::min(all.size(), most_reported));
-  const std::string more =
-      all.size() > shown.size() ? fmt::format("; and {} more", all.size() - shown.size()) : "";
-  return fmt::format("{}{}", fmt::join(shown, "; "), more);
-}
-
 }  // namespace
 
 struct CheckpointFileOpener {
@@ -153,6 +146,19 @@ struct CheckpointFileOpener {
     return open(FileDescriptor(ringtrain::open_beneath(directory, name.c_str(), flags)), path);
   }
 
+  static std::optional<std::string> lineage_beneath(int directory, const std::string& name) try {
+    refuse_others(directory, name, name, AT_SYMLINK_NOFOLLOW);
+    const FileDescriptor file(ringtrain::open_beneath(directory, name.c_str(), flags));
+    std::array<std::byte, header_bytes> header;
+    if (file.get() < 0) return std::nullopt;
+    read_exactly(file.get(), header, 0);
+    return lineage_in(header);
+  } catch (const Damage&) {
+    return std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+
   static CheckpointFile open_path(const std::filesystem::path& path) {
     refuse_others(AT_FDCWD, path, path, 0);
     return open(FileDescriptor(::open(path.c_str(), flags)), path);
@@ -171,8 +177,20 @@ struct CheckpointFileOpener {
   }
 };
 
-CheckpointFile open_checkpoint_at(int directory, const std::string& name) {
-  return CheckpointFileOpener::open_beneath(directory, name, name);
+std::string first_ten(std::span<const std::string> all) {
+  const auto shown = all.first(std::min(all.size(), most_reported));
+  const std::string more =
+      all.size() > shown.size() ? fmt::format("; and {} more", all.size() - shown.size()) : "";
+  return fmt::format("{}{}", fmt::join(shown, "; "), more);
+}
+
+CheckpointFile open_checkpoint_at(int directory, const std::string& name,
+                                  const std::filesystem::path& folder) {
+  return CheckpointFileOpener::open_beneath(directory, name, folder / name);
+}
+
+std::optional<std::string> lineage_at(int directory, const std::string& name) {
+  return CheckpointFileOpener::lineage_beneath(directory, name);
 }
 
 CheckpointFile CheckpointFile::open(const std::filesystem::path& path) {
@@ -187,6 +205,7 @@ CheckpointFile::~CheckpointFile() = default;
 const std::filesystem::path& CheckpointFile::path() const { return opened_->path; }
 const CheckpointMetadata& CheckpointFile::metadata() const { return opened_->index.metadata; }
 const std::string& CheckpointFile::run_id() const { return opened_->index.run_id; }
+const std::string& CheckpointFile::lineage() const { return opened_->index.lineage; }
 const std::vector<TensorInfo>& CheckpointFile::tensors() const { return opened_->tensors; }
 
 std::optional<std::size_t> CheckpointFile::find(const TensorInfo& tensor) const {
@@ -214,7 +233,7 @@ void CheckpointFile::verify() const {
   } catch (const Damage& damage) {
     wrong.emplace_back(damage.what());
   }
-  if (!wrong.empty()) throw damaged(path(), joined(wrong));
+  if (!wrong.empty()) throw damaged(path(), first_ten(wrong));
 }
 
 std::string CheckpointFile::misfit(const TensorInfo& needed) const {
@@ -242,7 +261,7 @@ void CheckpointFile::expect(std::span<const TensorInfo> expected) const {
                                 ? "saved with another --optimizer or --ema"
                                 : fmt::format("of another model ({})", brief(metadata().model));
   throw Error(Exit::incompatible_checkpoint, "checkpoint " + printable(path().string()),
-              other + ": " + joined(differences));
+              other + ": " + first_ten(differences));
 }
 
 void CheckpointFile::read(std::size_t tensor, std::span<float> values) const {
@@ -274,50 +293,6 @@ void CheckpointFile::read_in_pieces(std::size_t tensor,
   } catch (const Damage& damage) {
     throw damaged(path(), damage.what());
   }
-}
-
-LatestCheckpoint find_latest(const std::filesystem::path& directory) {
-  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0 && errno == ENOENT)
-    return {{},
-            {},
-            fmt::format("{} does not exist yet: training starts from scratch",
-                        printable(directory.string()))};
-  check_storage(opened.get(), "open checkpoint directory " + printable(directory.string()));
-
-  LatestCheckpoint latest;
-  for (const std::string& name : checkpoint_names(opened.get())) {
-    try {
-      CheckpointFile file =
-          CheckpointFileOpener::open_beneath(opened.get(), name, directory / name);
-      file.verify();
-      latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
-      latest.file = std::move(file);
-      return latest;
-    } catch (const Error& failure) {
-      latest.rejected.emplace_back(failure.what());
-    }
-  }
-  if (!latest.rejected.empty())
-    throw Error(Exit::no_valid_checkpoint, "resume from " + printable(directory.string()),
-                fmt::format("no checkpoint is intact: {}. Repair or move them, or start over with "
-                            "--resume never",
-                            joined(latest.rejected)));
-  latest.note = fmt::format("no checkpoint in {}: training starts from scratch",
-                            printable(directory.string()));
-  return latest;
-}
-
-std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory) {
-  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (opened.get() < 0) return std::nullopt;
-  for (const std::string& name : checkpoint_names(opened.get())) {
-    try {
-      return CheckpointFileOpener::open_beneath(opened.get(), name, directory / name);
-    } catch (const Error&) {  // find_latest() will say so
-    }
-  }
-  return std::nullopt;
 }
 
 void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> expected,

@@ -25,6 +25,7 @@ class CheckpointWriter::Impl {
   Impl(WriterProcess& process, const std::filesystem::path& directory, const StateLayout& layout,
        WriterOptions options);
 
+  void set_lineage(const std::string& lineage);
   void protect(const std::string& name);
   SnapshotBuffers begin();
   /// False when no slot became free, for save number `step`: that is then the final failure.
@@ -170,6 +171,12 @@ bool CheckpointWriter::Impl::wait_for_message(Clock::time_point deadline) {
     if (ready > 0) return true;
     if (ready == 0 || errno != EINTR) return false;
   }
+}
+
+void CheckpointWriter::Impl::set_lineage(const std::string& lineage) {
+  expects(is_lineage(lineage), "set_lineage: 16 hexadecimal digits");
+  Message request{.kind = Message::Kind::lineage};
+  send_message(process_->socket(), request.with_text(lineage), Wait::no);
 }
 
 void CheckpointWriter::Impl::protect(const std::string& name) {
@@ -374,6 +381,10 @@ CheckpointWriter::~CheckpointWriter() = default;
 
 std::unique_lock<std::mutex> CheckpointWriter::hold() const {
   return impl_ ? std::unique_lock(impl_->mutex) : std::unique_lock<std::mutex>();
+}
+
+void CheckpointWriter::set_lineage(const std::string& lineage) {
+  if (const auto held = hold()) impl_->set_lineage(lineage);
 }
 
 void CheckpointWriter::protect(const std::string& file_name) {

@@ -253,21 +253,25 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
   const WrittenCheckpoint written = writer.write(file.get(), snapshot);
   // NFS may tell of a failed write here only
   check_storage(::close(file.release()), "close");
-  publish(unfinished, name, written.state_hash);
+  publish(unfinished, name, snapshot.lineage, written.state_hash);
   intact_.insert(name);
   return written.bytes;
 }
 
 void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,
-                                  std::uint64_t state_hash) {
+                                  const std::string& lineage, std::uint64_t state_hash) {
   if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str()))
-    replace_unless_equal(temporary, name, state_hash);
+    replace_unless_equal(temporary, name, lineage, state_hash);
   // an equal file's name too: who put it there may have died before this call
   sync_directory(directory_.get());
 }
 
 void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
-                                               const std::string& name, std::uint64_t state_hash) {
+                                               const std::string& name, const std::string& lineage,
+                                               std::uint64_t state_hash) {
+  if (lineage_at(directory_.get(), name).value_or(lineage) != lineage)
+    throw Error(Exit::storage, "rename to " + name,
+                "another training's checkpoint has this name; move it away");
   std::string was = "damaged";
   try {
     const CheckpointFile old = open_checkpoint_at(directory_.get(), name);
@@ -300,10 +304,11 @@ bool CheckpointDirectory::is_intact(const std::string& name) {
 
 // Files of later steps are another run's future (this one resumed from before them): not ours to
 // delete, and no reason to delete ours.
-void CheckpointDirectory::retain(int keep, std::uint64_t newest_step) {
+void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint64_t newest_step) {
   int kept = 0;
   for (const std::string& name : checkpoint_names(directory_.get())) {
     if (checkpoint_step(name) > newest_step) continue;
+    if (!intact_.contains(name) && lineage_at(directory_.get(), name) != lineage) continue;
     if (kept >= keep && name != protected_) {
       if (::unlinkat(directory_.get(), name.c_str(), 0) != 0)
         notes_.push_back(fmt::format("could not delete {}: {}", name, last_error()));

@@ -30,11 +30,13 @@ class CheckpointDirectory {
                       const LockWait& wait = {});
 
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
-  /// throws Error, having removed the temporary. Returns the size of the file.
+  /// throws Error, having removed the temporary; a file of another lineage that has the name is
+  /// one. Returns the size of the file.
   std::uint64_t save(const Snapshot& snapshot, FileWriter& writer);
-  /// Deletes all but the newest `keep` intact checkpoints up to `newest_step`. A file is known to
-  /// be intact because it was written here, or is verified once.
-  void retain(int keep, std::uint64_t newest_step);
+  /// Deletes all but the newest `keep` intact checkpoints of `lineage` up to `newest_step`. A file
+  /// is known to be intact because it was written here, or is verified once. Files of other
+  /// lineages, or whose header cannot be read, are left alone.
+  void retain(const std::string& lineage, int keep, std::uint64_t newest_step);
   void protect(const std::string& name) { protected_ = name; }
 
   /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.
@@ -53,9 +55,10 @@ class CheckpointDirectory {
   void remove_temporaries();
   void require_space(std::uint64_t needed_bytes) const;
   FileDescriptor create(const std::string& temporary);
-  void publish(const std::string& temporary, const std::string& name, std::uint64_t state_hash);
+  void publish(const std::string& temporary, const std::string& name, const std::string& lineage,
+               std::uint64_t state_hash);
   void replace_unless_equal(const std::string& temporary, const std::string& name,
-                            std::uint64_t state_hash);
+                            const std::string& lineage, std::uint64_t state_hash);
   bool is_intact(const std::string& name);
 
   std::string path_;

@@ -122,6 +122,7 @@ const Hdf5Layout& FileWriter::hdf5_for(const CheckpointMetadata& metadata) {
 CheckpointIndex FileWriter::new_index(const Snapshot& snapshot, const Hdf5Layout& hdf5) const {
   CheckpointIndex index{.metadata = snapshot.metadata,
                         .run_id = snapshot.run_id,
+                        .lineage = snapshot.lineage,
                         .tensors = {},
                         .user_block = hdf5.user_block(),
                         .file_bytes = hdf5.bytes(),

@@ -15,7 +15,7 @@ namespace ringtrain {
 /// A state to be written.
 struct Snapshot {
   CheckpointMetadata metadata;
-  std::string run_id;
+  std::string run_id, lineage;
   std::vector<std::span<const float>> buffers;
 };
 

@@ -40,6 +40,9 @@ class Helper {
     switch (request.message.kind) {
       case Message::Kind::open:
         return open(std::move(request));
+      case Message::Kind::lineage:
+        lineage_ = request.message.text();
+        return;
       case Message::Kind::protect:
         if (directory_) directory_->protect(request.message.text());
         return;
@@ -82,6 +85,7 @@ class Helper {
                    }});
       last_.reset();
       kept_.reset();
+      lineage_.clear();
       prepare_({setup_.last_save_timeout_s, directory_->lock_file(), finishing_text(setup_.owner)});
     } catch (const Error& failure) {
       reply.kind = Message::Kind::refused;
@@ -116,7 +120,7 @@ class Helper {
 
   void retain(std::uint64_t step) {
     try {
-      directory_->retain(setup_.keep, step);
+      directory_->retain(lineage_, setup_.keep, step);
     } catch (const Error& failure) {
       send(Message{.kind = Message::Kind::note}.with_text(
           fmt::format("old checkpoints stay: {}", failure.what())));
@@ -130,6 +134,7 @@ class Helper {
     Snapshot snapshot{
         .metadata = metadata_from_json_text(as_text(slot.subspan(plan.text_offset, request.bytes))),
         .run_id = setup_.run_id,
+        .lineage = lineage_,
         .buffers = {}};
     for (std::size_t i = 0; i < plan.offsets.size(); ++i)
       snapshot.buffers.emplace_back(reinterpret_cast<const float*>(&slot[plan.offsets[i]]),
@@ -165,6 +170,7 @@ class Helper {
   const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
+  std::string lineage_;
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;

@@ -22,6 +22,7 @@ struct Message {
   enum class Kind : std::uint32_t {
     // trainer to writer
     open,     ///< bytes: of the setup text; descriptors: setup, slots
+    lineage,  ///< text: of the saves to come
     protect,  ///< text: a file name
     save,     ///< slot; bytes: of the metadata text in the slot
     keep,     ///< the same, to be saved only if the trainer ends without `close` or a later save

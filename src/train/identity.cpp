@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
+#include <random>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
@@ -33,6 +35,12 @@ std::string run_id(const std::string& host) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   return fmt::format("{}-{}-{}", seconds, ::getpid(), host).substr(0, 39);
+}
+
+std::string new_lineage() {
+  std::random_device random;
+  static_assert(sizeof(std::random_device::result_type) == 4);
+  return hex(std::uint64_t{random()} << 32 | random());
 }
 
 }  // namespace ringtrain

@@ -9,6 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/io/checkpoint_reader.hpp"
 #include "train/batch_shares.hpp"
 #include "train/evaluator.hpp"
 #include "train/gradient_format.hpp"
@@ -59,6 +60,7 @@ bool Job::resume(const Resume& how) {
   resumed_from_ = how.from == Resume::From::file
                       ? std::filesystem::path(how.file)
                       : options().checkpoint_dir / std::filesystem::path(resumed->file);
+  resumed_lineage_ = resumed->lineage;
   if (!checkpoint_writer_.idle() && !resumed->file.empty() &&
       (how.from == Resume::From::newest || lies_in(options().checkpoint_dir, how.file)))
     checkpoint_writer_.protect(resumed->file);
@@ -95,9 +97,16 @@ void Job::require_settled_as(const CheckpointMetadata& saved) const {
   if (options().eval_only || (!other_shares && !other_format)) return;
   session_.fail_together(
       "resume: the newest checkpoint is another one than when this job started, with other shares "
-      "or "
-      "another gradient format; start the job again",
+      "or another gradient format; start the job again",
       Exit::locked);
+}
+
+void Job::take_lineage() {
+  if (checkpoint_writer_.idle()) return;  // nothing is saved, or by rank 0
+  const std::string lineage = resumed_lineage_ ? *resumed_lineage_ : new_lineage();
+  require_own_folder(options().checkpoint_dir, lineage,
+                     resumed_lineage_ ? std::optional(start_.step) : std::nullopt);
+  checkpoint_writer_.set_lineage(lineage);
 }
 
 bool Job::start_from(const std::string& file) {
@@ -111,7 +120,9 @@ bool Job::prepare(WriterProcess& writer) {
   progress_.enter(Activity::load);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
-  return resume(options().resume) || start_from(options().init_from);
+  const bool resumed = resume(options().resume);
+  take_lineage();
+  return resumed || start_from(options().init_from);
 }
 
 int Job::rehearse(WriterProcess& writer) {

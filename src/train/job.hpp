@@ -50,6 +50,9 @@ class Job {
   void require_settled_as(const CheckpointMetadata& saved) const;
   /// Goes on from a checkpoint, where there is one.
   bool resume(const Resume& how);
+  /// Inherits the lineage of what was resumed, or draws one. Ends the job where the checkpoint
+  /// directory is another training's.
+  void take_lineage();
   /// Takes the weights of another training, where there is one.
   bool start_from(const std::string& file);
   int train();
@@ -110,8 +113,9 @@ class Job {
   Stopwatch step_watch_;
   double slowest_step_s_ = 0;
   Position start_, end_;
-  std::filesystem::path resumed_from_;  // on rank 0
-  std::vector<std::string> hosts_;      // of the ranks; on rank 0
+  std::filesystem::path resumed_from_;          // on rank 0
+  std::optional<std::string> resumed_lineage_;  // nothing: from scratch
+  std::vector<std::string> hosts_;              // of the ranks; on rank 0
   std::optional<std::uint64_t> evaluated_step_;
   bool stopping_ = false, saving_ = false;  // what all ranks want
   bool saving_shards_ = false;              // likewise, behind the last step

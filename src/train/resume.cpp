@@ -118,9 +118,9 @@ std::string to_text(const CheckpointMetadata& m, const std::string& kept_dropped
       .dump();
 }
 
-Resumed resumed_from_text(const std::string& text, const std::string& name) {
+Resumed resumed_from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  Resumed resumed{.metadata = {}, .file = name, .kept_dropped = json.at("dropped")};
+  Resumed resumed{.metadata = {}, .file = {}, .kept_dropped = json.at("dropped")};
   CheckpointMetadata& m = resumed.metadata;
   m.step = json.at("step");
   m.position = json.at("position");
@@ -146,7 +146,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
                               const TrainingState& state, Communicator& communicator,
                               const MpiSession& session, const Say& say) {
-  std::string text, name;
+  std::string text, name, lineage;
   std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
     if (const auto file = find(how, directory, say)) {
@@ -162,12 +162,15 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
       values = read_values(*file, state, wanted);
       text = to_text(file->metadata(), why_dropped(*file, state, values));
       name = file->path().filename().string();
+      lineage = file->lineage();
     }
   }
   text = session.broadcast(text);
   if (text.empty()) return std::nullopt;
   const MpiSession::Wait waiting = session.wait();
-  Resumed resumed = resumed_from_text(text, name);
+  Resumed resumed = resumed_from_text(text);
+  resumed.file = name;
+  resumed.lineage = lineage;
   state.share(std::move(values), resumed.kept_dropped.empty(), communicator);
   return resumed;
 }

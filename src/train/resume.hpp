@@ -15,7 +15,8 @@ namespace ringtrain {
 /// What a resumed run goes on from.
 struct Resumed {
   CheckpointMetadata metadata;
-  std::string file;  ///< its name, on rank 0 only
+  std::string file;          ///< its name, on rank 0 only
+  std::string lineage = {};  ///< likewise: of the training that goes on
   /// Why what compression had kept is not gone on from; empty where it is, or there is none.
   std::string kept_dropped = {};
 };

@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
   State later(9, 40);
   later.metadata.config = R"({"lr":0.1,"model":"tiny"})";
   write_bytes(home / "whole", file_bytes(save_one(directory, State(7, 40))));
-  const auto path = save_one(directory, later, "another-run");
+  const auto path = save_one(directory, later, "another-run", lineage_a);
   write_bytes(home / "small", small(file_bytes(path)));
-  CheckpointFile::open(home / "small").verify();
+  write_bytes(home / "version_1", as_version_1(small(file_bytes(path))));
+  for (const char* name : {"small", "version_1"}) CheckpointFile::open(home / name).verify();
 }

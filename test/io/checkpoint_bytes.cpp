@@ -13,6 +13,11 @@ namespace {
 using Json = nlohmann::json;
 constexpr std::uint32_t largest_user_block = 4 << 20;
 
+// Where the index begins.
+std::size_t head_of(const std::string& file) {
+  return get<std::uint32_t>(file, at_version) == 1 ? at_lineage : header_bytes;
+}
+
 std::size_t user_block_of(const std::string& file) {
   return std::min<std::size_t>(get<std::uint32_t>(file, at_user_block), file.size());
 }
@@ -63,31 +68,37 @@ std::uint64_t hash_outside(const std::string& file,
 
 }  // namespace
 
+std::string as_version_1(std::string file) {
+  const std::string text = index_of(file);
+  put<std::uint32_t>(file, at_version, 1);
+  return with_index(std::move(file), text);
+}
+
 std::string index_of(const std::string& file) {
   if (file.size() < header_bytes) return "";
-  const std::size_t room = std::max(user_block_of(file), header_bytes) - header_bytes;
-  return file.substr(header_bytes,
+  const std::size_t room = std::max(user_block_of(file), head_of(file)) - head_of(file);
+  return file.substr(head_of(file),
                      std::min<std::uint64_t>(get<std::uint64_t>(file, at_index_bytes), room));
 }
 
 std::string with_header_hashes(std::string file) {
-  const std::size_t block = std::max(user_block_of(file), header_bytes);
+  const std::size_t head = head_of(file), block = std::max(user_block_of(file), head);
   put(file, at_index_hash,
-      hash_text(file.substr(0, at_index_hash) + file.substr(header_bytes, block - header_bytes)));
-  put(file, at_run_hash, hash_text(file.substr(at_run_id, header_bytes - at_run_id)));
+      hash_text(file.substr(0, at_index_hash) + file.substr(head, block - head)));
+  put(file, at_run_hash, hash_text(file.substr(at_run_id, head - at_run_id)));
   return file;
 }
 
 std::string with_index(std::string file, const std::string& text) {
-  const std::size_t before = std::max(user_block_of(file), header_bytes);
-  std::size_t block = std::max(before, std::bit_ceil(header_bytes + text.size()));
+  const std::size_t head = head_of(file), before = std::max(user_block_of(file), head);
+  std::size_t block = std::max(before, std::bit_ceil(head + text.size()));
   block = std::min<std::size_t>(block, largest_user_block);
-  std::string padded = text.substr(0, block - header_bytes);
-  padded.resize(block - header_bytes);
-  file.replace(header_bytes, before - header_bytes, padded);
+  std::string padded = text.substr(0, block - head);
+  padded.resize(block - head);
+  file.replace(head, before - head, padded);
   put(file, at_user_block, static_cast<std::uint32_t>(block));
   put<std::uint64_t>(file, at_file_bytes, file.size());
-  put<std::uint64_t>(file, at_index_bytes, std::min(text.size(), block - header_bytes));
+  put<std::uint64_t>(file, at_index_bytes, std::min(text.size(), block - head));
   return with_header_hashes(std::move(file));
 }
 

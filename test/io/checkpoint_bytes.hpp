@@ -6,9 +6,9 @@
 namespace ringtrain::test {
 
 // Where the fields of a checkpoint's header are: docs/checkpoint_format.md.
-inline constexpr std::size_t header_bytes = 96, at_version = 8, at_user_block = 12,
+inline constexpr std::size_t header_bytes = 128, at_version = 8, at_user_block = 12,
                              at_file_bytes = 16, at_index_bytes = 24, at_outside_hash = 32,
-                             at_index_hash = 40, at_run_hash = 48, at_run_id = 56;
+                             at_index_hash = 40, at_run_hash = 48, at_run_id = 56, at_lineage = 96;
 
 template <class T>
 T get(const std::string& file, std::size_t at) {
@@ -21,6 +21,9 @@ template <class T>
 void put(std::string& file, std::size_t at, T value) {
   std::memcpy(file.data() + at, &value, sizeof value);
 }
+
+/// `file`, of version 2, as version 1 had it: no lineage, and the index in its place.
+std::string as_version_1(std::string file);
 
 /// The text of the index; of a file with a broken header, as much as there is.
 std::string index_of(const std::string& file);

@@ -43,6 +43,9 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
+/// Of two trainings.
+inline const std::string lineage_a = "0123456789abcdef", lineage_b = "fedcba9876543210";
+
 inline std::string file_bytes(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -129,9 +132,11 @@ inline SaveEvent await(CheckpointWriter& writer, SaveEvent::Kind kind) {
 
 /// Saves `state` and waits until it is durable. Returns the file's path.
 inline std::filesystem::path save_one(const std::filesystem::path& directory, const State& state,
-                                      const std::string& run_id = "test") {
+                                      const std::string& run_id = "test",
+                                      const std::string& lineage = "") {
   WriterProcess process = WriterProcess::start();
   CheckpointWriter writer(process, directory, state.layout, {.run_id = run_id});
+  writer.set_lineage(lineage);
   writer.try_save(state.metadata, state.copier());
   const SaveEvent event = await(writer, SaveEvent::Kind::saved);
   writer.close(std::chrono::seconds(10));

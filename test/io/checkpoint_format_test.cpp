@@ -50,12 +50,14 @@ TEST_CASE("Checkpoint: what was saved is read back, bit for bit") {
   const std::size_t floats = GENERATE(33, 100, 5000, 1'100'000);
   const TemporaryDirectory directory;
   const State state(240, floats);
+  const std::string lineage = GENERATE(false, true) ? lineage_a : "";
 
-  const auto path = save_one(directory, state, "run-7");
+  const auto path = save_one(directory, state, "run-7", lineage);
 
   const CheckpointFile file = CheckpointFile::open(path);
   CHECK(path.filename() == "step-0000000240.h5");
   CHECK(file.run_id() == "run-7");
+  CHECK(file.lineage() == lineage);
   CHECK(holds(file, state));
 }
 
@@ -114,7 +116,7 @@ TEST_CASE("Checkpoint: h5py reads every tensor, to the bit") {
   }
 }
 
-TEST_CASE("Checkpoint: equal states give equal files but for the run id") {
+TEST_CASE("Checkpoint: equal states give equal files but for run id and lineage") {
   const TemporaryDirectory first, second;
   const State state(240, 5000), before(7, 5000);
   std::string a = file_bytes(save_one(first, state, "run-a"));
@@ -122,6 +124,7 @@ TEST_CASE("Checkpoint: equal states give equal files but for the run id") {
 
   WriterProcess process = WriterProcess::start();
   CheckpointWriter writer(process, second, state.layout, {.run_id = "run-b"});
+  writer.set_lineage(lineage_b);
   writer.try_save(before.metadata, before.copier());  // a layout that is used again must not show
   writer.try_save(state.metadata, state.copier());
   writer.close(std::chrono::seconds(10));
@@ -129,8 +132,8 @@ TEST_CASE("Checkpoint: equal states give equal files but for the run id") {
 
   REQUIRE(a.size() == b.size());
   CHECK((a != b));
-  a.replace(48, 48, 48, '-');  // hash of the run id, run id
-  b.replace(48, 48, 48, '-');
+  a.replace(48, 80, 80, '-');  // their hash, run id, lineage
+  b.replace(48, 80, 80, '-');
   CHECK((a == b));
 }
 

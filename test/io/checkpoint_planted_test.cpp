@@ -122,10 +122,10 @@ TEST_CASE("Planted: what bears a checkpoint's name but is no file is named and p
   }
   SECTION("of a later version") {
     std::string bytes = file_bytes(old);
-    bytes[8] = 2;
+    bytes[8] = 3;
     write_bytes(planted, bytes);
     CHECK_THAT(refusal_of_newest(directory),
-               Contains("format version 2; this build reads version 1"));
+               Contains("format version 3; this build reads versions 1 and 2"));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_complaint.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
@@ -29,11 +30,24 @@ void with_each_flip(const std::filesystem::path& path, std::size_t stride, Probe
   }
 }
 
+/// Of the folder; empty where it is taken.
+template <class Act>
+std::string refusal(Act act) {
+  try {
+    act();
+    return "";
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::incompatible_checkpoint);
+    return failure.what();
+  }
+}
+
 }  // namespace
 
 TEST_CASE("Checkpoint reader: a flip of any byte is detected") {
   const TemporaryDirectory directory;
-  const auto path = save_one(directory, State(7, 5000));
+  const auto path = save_one(directory, State(7, 5000), "test", lineage_a);
+  if (GENERATE(false, true)) write_bytes(path, test::as_version_1(file_bytes(path)));
   REQUIRE(std::filesystem::file_size(path) > 20'000);
   REQUIRE(complaint(path).empty());
 
@@ -49,7 +63,7 @@ TEST_CASE("Checkpoint reader: a shorter or longer file is refused, saying by how
   const std::string good = file_bytes(path);
 
   for (const std::size_t length :
-       {0ul, 1ul, 95ul, 96ul, 4095ul, 4096ul, good.size() / 2, good.size() - 1}) {
+       {0ul, 1ul, 95ul, 96ul, 127ul, 128ul, 4095ul, 4096ul, good.size() / 2, good.size() - 1}) {
     write_bytes(path, good.substr(0, length));
     CHECK_FALSE(complaint(path).empty());
   }
@@ -134,8 +148,92 @@ TEST_CASE("Checkpoint reader: no checkpoint starts from scratch, only damaged on
     FAIL("started from scratch");
   } catch (const Error& failure) {
     CHECK(failure.code() == Exit::no_valid_checkpoint);
-    CHECK_THAT(failure.what(), Contains("step-0000000100.h5"));
+    CHECK_THAT(failure.what(),
+               Contains("step-0000000100.h5") && Contains("start over in another folder"));
   }
+}
+
+TEST_CASE("Checkpoint reader: files of version 1 are read as before, and have no lineage") {
+  const TemporaryDirectory directory;
+  const State state(7);
+  const auto path = save_one(directory, state, "run-1", lineage_a);
+  const std::uint64_t hash = CheckpointFile::open(path).state_hash();
+
+  write_bytes(path, test::as_version_1(file_bytes(path)));
+
+  const CheckpointFile file = CheckpointFile::open(path);
+  CHECK(file.lineage().empty());
+  CHECK(file.run_id() == "run-1");
+  CHECK(file.state_hash() == hash);
+  CHECK(holds(file, state));
+}
+
+TEST_CASE("Checkpoint reader: a folder of two lineages is refused, naming both") {
+  const TemporaryDirectory directory;
+  save_one(directory, State(100), "test", lineage_a);
+  const auto other = save_one(directory, State(200), "test", lineage_b);
+  const bool version_1 = GENERATE(false, true), damaged = GENERATE(false, true);
+  if (version_1) write_bytes(other, test::as_version_1(file_bytes(other)));
+  if (damaged) write_bytes(other, file_bytes(other) + "x");  // but its header can be read
+
+  const std::string said = refusal([&] { find_latest(directory); });
+
+  CHECK_THAT(said, Contains("lineage " + lineage_a + ", step-0000000100.h5 the newest") &&
+                       Contains((version_1 ? "no lineage" : "lineage " + lineage_b) +
+                                ", step-0000000200.h5 the newest") &&
+                       Contains("another --checkpoint-dir") && Contains("--resume FILE") &&
+                       Contains("move the files"));
+}
+
+TEST_CASE("Checkpoint reader: what no header tells a lineage of counts for none") {
+  const TemporaryDirectory directory;
+  save_one(directory, State(100), "test", lineage_a);
+  const auto other = save_one(directory, State(200), "test", lineage_b);
+  std::string bytes = file_bytes(other);
+  bytes[test::at_lineage] ^= 1;
+  write_bytes(other, bytes);
+
+  const LatestCheckpoint latest = find_latest(directory);
+
+  CHECK(latest.file->lineage() == lineage_a);
+  REQUIRE(latest.rejected.size() == 1);
+  CHECK_THAT(latest.rejected[0], Contains("run id and lineage fail their hash"));
+}
+
+TEST_CASE("Checkpoint reader: a training from scratch may save where there is no checkpoint") {
+  const TemporaryDirectory directory;
+  const auto ask = [&] { require_own_folder(directory, lineage_b, std::nullopt); };
+  write_bytes(directory / "step-12.h5", "not one of our names");
+  CHECK_NOTHROW(ask());
+  CHECK_NOTHROW(require_own_folder(directory / "missing", lineage_b, std::nullopt));
+
+  write_bytes(directory / "step-0000000100.h5", "damaged");
+  const std::string damaged = refusal(ask);
+  save_one(directory, State(200), "test", lineage_a);
+  const std::string used = refusal(ask);
+
+  CHECK_THAT(damaged, Contains("has step-0000000100.h5, whose lineage cannot be read"));
+  CHECK_THAT(used, Contains("has checkpoints of lineage " + lineage_a + ", step-0000000200.h5") &&
+                       Contains("this training is of lineage " + lineage_b) &&
+                       Contains("another --checkpoint-dir") && Contains("--resume FILE") &&
+                       Contains("move these files away"));
+}
+
+TEST_CASE("Checkpoint reader: a resumed training may save where others are not in its way") {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "step-0000000900.h5", "damaged");
+  const auto ask = [&](const std::string& lineage, std::uint64_t step) {
+    return refusal([&] { require_own_folder(directory, lineage, step); });
+  };
+  CHECK(ask(lineage_a, 5).empty());
+  save_one(directory, State(100), "test", lineage_a);
+  CHECK(ask(lineage_a, 5).empty());
+  CHECK_THAT(ask(lineage_b, 200), Contains("has checkpoints of lineage " + lineage_a));
+  save_one(directory, State(200), "test", lineage_b);
+
+  CHECK(ask(lineage_b, 200).empty());
+  CHECK_THAT(ask(lineage_a, 100), Contains("has step-0000000200.h5 of lineage " + lineage_b));
+  CHECK_THAT(ask("", 300), Contains("this training is of no lineage"));
 }
 
 TEST_CASE("Checkpoint reader: inspect shows the tensors and ends with the state hash") {

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
@@ -91,7 +92,8 @@ TEST_CASE("Checkpoint writer: no save, not even the first, pays page faults", "[
 TEST_CASE("Checkpoint writer: the newest K intact files and the one resumed from are kept") {
   const TemporaryDirectory directory;
   for (const std::uint64_t step : {1, 2, 3}) save_one(directory, State(step));
-  write_bytes(directory / "step-0000000003.h5", "damaged since");
+  write_bytes(directory / "step-0000000003.h5",
+              file_bytes(directory / "step-0000000003.h5") + "damaged since");
   const State state(0);
   WriterProcess process = WriterProcess::start();
   CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 2});
@@ -110,6 +112,47 @@ TEST_CASE("Checkpoint writer: the newest K intact files and the one resumed from
                                               "step-0000000003.h5", "step-0000000004.h5"});
   CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000001.h5",
                                                      "step-0000000004.h5", "step-0000000005.h5"});
+}
+
+TEST_CASE("Checkpoint writer: retention counts and deletes its own lineage only") {
+  const TemporaryDirectory directory;
+  save_one(directory, State(1), "test", lineage_a);
+  save_one(directory, State(2), "test", lineage_b);
+  save_one(directory, State(3), "test", lineage_a);
+  const auto old = save_one(directory, State(4), "test", lineage_a);
+  write_bytes(old, test::as_version_1(file_bytes(old)));
+  write_bytes(directory / "step-0000000005.h5", "of nobody knows whom");
+  const State state(0);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test", .keep = 2});
+  writer.set_lineage(lineage_a);
+
+  writer.try_save(State(6).metadata, state.copier());
+  await(writer, SaveEvent::Kind::saved);
+  writer.try_save(State(7).metadata, state.copier());
+  writer.close(10s);
+
+  CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000002.h5",
+                                                     "step-0000000004.h5", "step-0000000005.h5",
+                                                     "step-0000000006.h5", "step-0000000007.h5"});
+}
+
+TEST_CASE("Checkpoint writer: another training's file of that step is never replaced") {
+  const TemporaryDirectory directory;
+  const auto path = save_one(directory, State(5), "test", lineage_a);
+  const std::string before = file_bytes(path);
+  const State state(5);
+  WriterProcess process = WriterProcess::start();
+  CheckpointWriter writer(process, directory, state.layout, {.run_id = "test"});
+  writer.set_lineage(lineage_b);
+
+  writer.try_save(state.metadata, state.copier());
+  const SaveEvent failed = await(writer, SaveEvent::Kind::failed);
+  writer.close(10s);
+
+  CHECK_THAT(failed.text, Contains("rename to step-0000000005.h5: another training's checkpoint"));
+  CHECK(file_bytes(path) == before);
+  CHECK(names(directory) == std::vector<std::string>{"lock", "step-0000000005.h5"});
 }
 
 TEST_CASE("Checkpoint writer: files of later steps, another run's future, are left alone") {

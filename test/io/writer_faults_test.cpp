@@ -266,6 +266,7 @@ TEST_CASE("Checkpoint writer: a state that is kept is saved if the trainer is ki
   ::waitpid(in_a_trainer([&] {
               WriterProcess process = WriterProcess::start();
               CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+              writer.set_lineage(lineage_a);
               std::thread([&] {
                 writer.save_if_killed([&](SnapshotBuffers slot) {
                   State(4).copier()(slot);
@@ -288,8 +289,11 @@ TEST_CASE("Checkpoint writer: a state that is kept is saved if the trainer is ki
   if (then == Then::killed) CHECK(found == std::vector<std::string>{"step-0000000004.h5"});
   if (then == Then::saves_later) CHECK(found == std::vector<std::string>{"step-0000000005.h5"});
   if (then == Then::closes) CHECK(found.empty());
-  for (const std::string& name : found)
-    CHECK_NOTHROW(CheckpointFile::open(directory / name).verify());
+  for (const std::string& name : found) {
+    const CheckpointFile file = CheckpointFile::open(directory / name);
+    CHECK_NOTHROW(file.verify());
+    CHECK(file.lineage() == lineage_a);
+  }
 }
 
 TEST_CASE("Checkpoint writer: a state that is not to be trusted is no longer kept") {

@@ -28,7 +28,7 @@ job 0 --model resnet20 --steps 3 --checkpoint-every 1 --keep 3 --checkpoint-dir 
 
 if [ "${3:-}" = calls ]; then
   # Whatever the file is, it alone is opened.
-  cp good/step-0000000003.h5 later.h5 && printf '\x02' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
+  cp good/step-0000000003.h5 later.h5 && printf '\x03' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
   cp good/step-0000000003.h5 flipped.h5 && flip flipped.h5 300000
   head -c 5000 good/step-0000000002.h5 >short.h5
   for file in good/step-0000000003.h5 later.h5 flipped.h5 short.h5 /dev/zero; do
@@ -57,7 +57,7 @@ mkdir none && for step in 1 2 3; do cp good/step-000000000$step.h5 none && flip 
 cp -r none before
 job 66 --model resnet20 --steps 4 --checkpoint-dir none
 for step in 1 2 3; do check "each is named" has "train: .*step-000000000$step.h5: .*fails its hash"; done
-check "what to do is told" has "Repair or move them, or start over with --resume never"
+check "what to do is told" has "Repair or move them, or start over in another folder"
 rm -f none/lock && check "nothing is changed" diff -r before none
 
 # Nothing but temporaries is no checkpoint.
@@ -84,7 +84,7 @@ check "and how many more" has "; and [0-9]+ more"
 refused "saved with another --optimizer or --ema: has no ema/conv1.weight" --model resnet20 --ema 0.99
 
 # A later version of the format.
-cp good/step-0000000003.h5 later.h5 && printf '\x02' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
+cp good/step-0000000003.h5 later.h5 && printf '\x03' | dd of=later.h5 bs=1 seek=8 conv=notrunc status=none
 job 66 --model resnet20 --steps 4 --resume later.h5
-check "which version is read" has "later.h5: format version 2; this build reads version 1"
+check "which version is read" has "later.h5: format version 3; this build reads versions 1 and 2"
 exit $bad

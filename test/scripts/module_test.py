@@ -64,6 +64,13 @@ class Module(unittest.TestCase):
             for name, array in saved.tensors.items():
                 np.testing.assert_array_equal(array, file[name][...])
 
+    def test_files_of_format_1_are_read(self):
+        file = pathlib.Path(FOLDER).parent / "test/data/format_1/step-0000000004.h5"
+        saved = ringtrain.read_checkpoint(file)
+        self.assertEqual((saved.model, saved.step), ("tiny", 4))
+        with h5py.File(file) as stored:
+            np.testing.assert_array_equal(saved.tensors["weights/conv.weight"], stored["weights/conv.weight"][...])
+
     def test_train_starts_from_what_is_written(self):
         saved = ringtrain.read_checkpoint(self.file)
         state = {name: array for name, array in saved.tensors.items() if name.split("/")[0] in ("weights", "statistics")}

@@ -119,7 +119,7 @@ class Playing(unittest.TestCase):
 
     def test_older_checkpoints_are_not_for_a_training_that_does_not_begin_with_them(self):
         pathlib.Path("saves/step-0000000900.h5").touch()
-        self.play(["71 step 2, loss", "71 save0000000100", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves --resume never", 0)
+        self.play(["71 step 2, loss", "71 save0000000100", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves --resume old.h5", 0)
         self.assertTrue(self.calls[1].endswith("--restarts 0"))
         self.assertTrue(self.calls[2].endswith("--resume saves/step-0000000100.h5"))
 

@@ -44,6 +44,22 @@ TEST_CASE("resume: all of the state comes back") {
   CHECK(fresh.state.copy() == old.state.copy());
 }
 
+TEST_CASE("resume: the lineage comes with the state") {
+  const TemporaryDirectory directory;
+  SmallTraining training(network(2, 3), 0.9);
+  State file(7);
+  file.layout = training.state.layout();
+  file.buffers = training.state.copy();
+  save_one(directory, file, "test", lineage_a);
+
+  const auto resumed =
+      resume({}, Wanted::everything, directory, file.metadata.model_hash, training.state,
+             *training.communicator, training.session, [](const std::string&) {});
+
+  REQUIRE(resumed);
+  CHECK(resumed->lineage == lineage_a);
+}
+
 TEST_CASE("resume: averages of statistics start from the statistics of a file without them") {
   const TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0.9);

@@ -9,7 +9,7 @@ namespace ringtrain {
 /// How the job ends, as the exit code of every rank. Documented in docs/reliability.md.
 enum class Exit : int {
   usage = 64,                    ///< bad option, or the ranks were started with different ones
-  incompatible_checkpoint = 65,  ///< a valid checkpoint of another model
+  incompatible_checkpoint = 65,  ///< valid, but of another model or training
   no_valid_checkpoint = 66,      ///< checkpoints are there, none passes its hashes
   internal = 70,                 ///< a bug, or a library call that must not fail did
   rank_lost = 71,

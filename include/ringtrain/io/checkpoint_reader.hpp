@@ -29,6 +29,9 @@ class CheckpointFile {
   const std::filesystem::path& path() const;
   const CheckpointMetadata& metadata() const;
   const std::string& run_id() const;
+  /// The id of its training, from scratch on through all resumes: 16 hexadecimal digits. Empty in
+  /// files of format version 1 and in what goes on from them: all of these count as one lineage.
+  const std::string& lineage() const;
   const std::vector<TensorInfo>& tensors() const;
   /// The place in tensors() of one with this name and shape.
   std::optional<std::size_t> find(const TensorInfo& tensor) const;
@@ -63,8 +66,17 @@ struct LatestCheckpoint {
 
 /// Looks through `step-*.h5` from the newest on. No such file (or no directory) gives no file;
 /// files of which none is intact throw Error(Exit::no_valid_checkpoint): training must not silently
-/// start from scratch.
+/// start from scratch. Files of several lineages throw Error(Exit::incompatible_checkpoint), which
+/// names them. A file whose header cannot be read counts for none.
 LatestCheckpoint find_latest(const std::filesystem::path& directory);
+
+/// Throws Error(Exit::incompatible_checkpoint), naming lineages and ways out, unless a training of
+/// `lineage` may save in `directory`. One that starts from scratch may where there is no
+/// `step-*.h5`. One that goes on from a file of `resumed_step` may where all files are of its
+/// lineage. It also may beside files of others, if some are its own and those of others are not of
+/// later steps, which would be in its way.
+void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
+                        std::optional<std::uint64_t> resumed_step);
 
 /// The first of the files that find_latest() looks at whose index is intact: it reads no tensor.
 /// Throws nothing for files that are not.

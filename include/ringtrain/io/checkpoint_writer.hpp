@@ -70,6 +70,10 @@ class CheckpointWriter {
 
   bool idle() const { return impl_ == nullptr; }
 
+  /// The training that all saves belong to, as CheckpointFile::lineage() has it; before the first
+  /// save. Retention counts and deletes its files only. Without this call it is empty.
+  void set_lineage(const std::string& lineage);
+
   /// Retention never deletes this file: the one that training was resumed from.
   void protect(const std::string& file_name);
 

@@ -1,0 +1,148 @@
+// What a folder of checkpoints has: the newest intact one, and of which lineages its files are.
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "io/checkpoint_name.hpp"
+#include "io/checkpoint_opener.hpp"
+#include "io/storage_error.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/printable.hpp"
+#include "ringtrain/io/checkpoint_reader.hpp"
+
+namespace ringtrain {
+namespace {
+
+/// The newest file of a lineage.
+struct Newest {
+  std::string lineage, name;
+};
+
+// By falling step.
+std::vector<Newest> lineages_in(int directory) {
+  std::vector<Newest> found;
+  for (const std::string& name : checkpoint_names(directory)) {
+    const auto lineage = lineage_at(directory, name);
+    if (lineage && std::ranges::find(found, *lineage, &Newest::lineage) == found.end())
+      found.push_back({*lineage, name});
+  }
+  return found;
+}
+
+std::string lineage_text(const std::string& lineage) {
+  return lineage.empty() ? "no lineage" : "lineage " + lineage;
+}
+
+std::string newest_text(const Newest& newest) {
+  return fmt::format("{}, {} the newest", lineage_text(newest.lineage), newest.name);
+}
+
+Error of_another(const std::filesystem::path& directory, std::string_view what) {
+  return Error(Exit::incompatible_checkpoint,
+               "checkpoint directory " + printable(directory.string()), what);
+}
+
+void refuse_several_lineages(const std::filesystem::path& directory, int opened) {
+  std::vector<std::string> texts;
+  for (const Newest& newest : lineages_in(opened)) texts.push_back(newest_text(newest));
+  if (texts.size() > 1)
+    throw of_another(directory,
+                     fmt::format("has checkpoints of several trainings: {}. Name another "
+                                 "--checkpoint-dir, say which one goes on by --resume FILE, or "
+                                 "move the files of the others away",
+                                 first_ten(texts)));
+}
+
+// Negative where there is no such directory.
+FileDescriptor open_folder(const std::filesystem::path& directory) {
+  FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0 && errno != ENOENT)
+    check_storage(-1, "open checkpoint directory " + printable(directory.string()));
+  return opened;
+}
+
+// What is there already, of another training than one that starts from scratch.
+std::string others_than_new(int opened) {
+  const std::vector<std::string> names = checkpoint_names(opened);
+  const std::vector<Newest> others = lineages_in(opened);
+  if (!others.empty()) return "has checkpoints of " + newest_text(others.front());
+  return names.empty() ? "" : fmt::format("has {}, whose lineage cannot be read", names.front());
+}
+
+// What would be in the way of a training of `lineage` that goes on from `step`.
+std::string others_than(const std::string& lineage, std::uint64_t step, int opened) {
+  const std::vector<Newest> all = lineages_in(opened);
+  const bool has_own = std::ranges::find(all, lineage, &Newest::lineage) != all.end();
+  for (const Newest& other : all) {
+    if (other.lineage == lineage) continue;
+    if (!has_own) return "has checkpoints of " + newest_text(other);
+    if (checkpoint_step(other.name) > step)
+      return fmt::format(
+          "has {} of {}, which is of a later step than {}, from where training "
+          "would go on",
+          other.name, lineage_text(other.lineage), step);
+  }
+  return "";
+}
+
+}  // namespace
+
+LatestCheckpoint find_latest(const std::filesystem::path& directory) {
+  const FileDescriptor opened = open_folder(directory);
+  if (opened.get() < 0)
+    return {{},
+            {},
+            fmt::format("{} does not exist yet: training starts from scratch",
+                        printable(directory.string()))};
+  refuse_several_lineages(directory, opened.get());
+
+  LatestCheckpoint latest;
+  for (const std::string& name : checkpoint_names(opened.get())) {
+    try {
+      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory);
+      file.verify();
+      latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
+      latest.file = std::move(file);
+      return latest;
+    } catch (const Error& failure) {
+      latest.rejected.emplace_back(failure.what());
+    }
+  }
+  if (!latest.rejected.empty())
+    throw Error(Exit::no_valid_checkpoint, "resume from " + printable(directory.string()),
+                fmt::format("no checkpoint is intact: {}. Repair or move them, or start over in "
+                            "another folder",
+                            first_ten(latest.rejected)));
+  latest.note = fmt::format("no checkpoint in {}: training starts from scratch",
+                            printable(directory.string()));
+  return latest;
+}
+
+std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory) {
+  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened.get() < 0) return std::nullopt;
+  for (const std::string& name : checkpoint_names(opened.get())) {
+    try {
+      return open_checkpoint_at(opened.get(), name, directory);
+    } catch (const Error&) {  // find_latest() will say so
+    }
+  }
+  return std::nullopt;
+}
+
+void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
+                        std::optional<std::uint64_t> resumed_step) {
+  const FileDescriptor opened = open_folder(directory);
+  if (opened.get() < 0) return;
+  const std::string others = resumed_step ? others_than(lineage, *resumed_step, opened.get())
+                                          : others_than_new(opened.get());
+  if (!others.empty())
+    throw of_another(directory,
+                     fmt::format("{}; this training is of {}. Name another --checkpoint-dir, go on "
+                                 "with what is there by --resume FILE, or move these files away",
+                                 others, lineage_text(lineage)));
+}
+
+}  // namespace ringtrain

@@ -145,4 +145,20 @@ void require_own_folder(const std::filesystem::path& directory, const std::strin
                                  others, lineage_text(lineage)));
 }
 
+std::string inspect_folder(const std::filesystem::path& directory) {
+  const LatestCheckpoint latest = find_latest(directory);
+  std::string text = fmt::format("folder       {}\n", printable(directory.string()));
+  if (!latest.file) return text + fmt::format("resume auto  none: {}\n", latest.note);
+  const std::string taken = latest.file->path().filename().string();
+  const std::string& lineage = latest.file->lineage();
+  text +=
+      fmt::format("resume auto  {}\nlineage      {}\n", taken, lineage.empty() ? "none" : lineage);
+  for (const std::string& reason : latest.rejected)
+    text += fmt::format("not used     {}\n", reason);
+  for (const std::string& name : checkpoint_names(open_folder(directory).get()))
+    if (checkpoint_step(name) < checkpoint_step(taken))
+      text += fmt::format("not used     {}: older\n", name);
+  return text;
+}
+
 }  // namespace ringtrain

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <system_error>
 
+#include "io/checkpoint_opener.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
@@ -65,6 +67,8 @@ std::string row(const CheckpointFile& file, std::size_t tensor) {
 }  // namespace
 
 std::string inspect(const std::filesystem::path& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) return inspect_folder(path);
   const CheckpointFile file = CheckpointFile::open(path);
   file.verify();
   std::string text = scalars(file);

@@ -20,4 +20,7 @@ std::optional<std::string> lineage_at(int directory, const std::string& name);
 /// The first ten of `all`, and how many more there are.
 std::string first_ten(std::span<const std::string> all);
 
+/// What inspect() says of a directory.
+std::string inspect_folder(const std::filesystem::path& directory);
+
 }  // namespace ringtrain

@@ -257,7 +257,11 @@ void add_files(Table& t, Request& r) {
   t.add(r.config, {"config", "FILE.toml", "read options; the command line wins", "none"},
         any_text());
   t.flag(r.print_config, "print-config", "print the configuration as TOML");
-  t.add(r.inspect, {"inspect", "FILE.h5", "verify and describe a checkpoint", "none"}, any_text());
+  t.add(
+      r.inspect,
+      {"inspect", "FILE.h5|DIR",
+       "verify and describe a checkpoint; DIR: say which one --resume auto takes, and why", "none"},
+      any_text());
   t.flag(r.version, "version", "print version, commit and the libraries' versions");
   t.flag(r.json, "json", "with --version: as JSON");
   t.flag(r.man_page, "man-page", "print the manual page, for man -l -");

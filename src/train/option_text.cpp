@@ -16,7 +16,7 @@ constexpr std::string_view summary =
     "trains an image classifier, data-parallel over all ranks of one MPI job";
 constexpr std::array<std::string_view, 4> usages = {
     "mpirun -np N train [OPTION]...",
-    "train --model list | --inspect FILE.h5 | --print-config | --version",
+    "train --model list | --inspect FILE.h5|DIR | --print-config | --version",
     "train --pack DIR OUT [--pack-short-side N]",
     "train --emit-sbatch nodes=N,... [OPTION]... > JOB; sbatch JOB",
 };

@@ -183,6 +183,7 @@ TEST_CASE("Checkpoint reader: a folder of two lineages is refused, naming both")
                                 ", step-0000000200.h5 the newest") &&
                        Contains("another --checkpoint-dir") && Contains("--resume FILE") &&
                        Contains("move the files"));
+  CHECK(refusal([&] { inspect(directory); }) == said);
 }
 
 TEST_CASE("Checkpoint reader: what no header tells a lineage of counts for none") {
@@ -234,6 +235,23 @@ TEST_CASE("Checkpoint reader: a resumed training may save where others are not i
   CHECK(ask(lineage_b, 200).empty());
   CHECK_THAT(ask(lineage_a, 100), Contains("has step-0000000200.h5 of lineage " + lineage_b));
   CHECK_THAT(ask("", 300), Contains("this training is of no lineage"));
+}
+
+TEST_CASE("Checkpoint reader: inspect of a folder says which file is taken, and why not others") {
+  const TemporaryDirectory directory;
+  CHECK_THAT(inspect(directory), Contains("resume auto  none: no checkpoint in"));
+  const auto path = save_one(directory, State(7), "test", lineage_a);
+  write_bytes(directory / "step-9999999999.h5", file_bytes(path));
+  write_bytes(directory / "step-10000000000.h5", file_bytes(path));
+  write_bytes(directory / "step-10000000001.h5", "damaged");
+
+  const std::string text = inspect(directory);
+
+  CHECK_THAT(text, Contains("\nresume auto  step-10000000000.h5\nlineage      " + lineage_a +
+                            "\nnot used     checkpoint ") &&
+                       Contains("step-10000000001.h5: shorter than a checkpoint's header\n"
+                                "not used     step-9999999999.h5: older\n"
+                                "not used     step-0000000007.h5: older\n"));
 }
 
 TEST_CASE("Checkpoint reader: inspect shows the tensors and ends with the state hash") {

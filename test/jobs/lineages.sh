@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # lineages.sh MPIRUN TRAIN FORMAT_1: a folder of checkpoints is one training's. Another one is refused there, a mixed folder, too; a
-# resume inherits the lineage; files of format 1, of which the folder FORMAT_1 has one, are one lineage.
+# resume inherits the lineage; files of format 1, of which the folder FORMAT_1 has one, are one lineage; what --inspect DIR says.
 set -u
 mpirun=$1 train=$(realpath "$2") old=$(realpath "$3")
 . "$(dirname "$0")/checks.sh"
@@ -59,6 +59,8 @@ folder=mixed
 refused --steps 10
 check "mixed: both are named" has "lineage $b, step-0000000008.h5 the newest; .*lineage $a, step-0000000006.h5 the newest"
 check "mixed: so are the ways out" has "another --checkpoint-dir.*--resume FILE.*move .*away"
+"$train" --inspect mixed >log 2>&1
+check "mixed, --inspect: exit code $?" test $? -eq 65
 refused --steps 10 --resume "$(file mixed 6)"
 check "mixed: names of the other's later files would be taken" has "step-0000000008.h5 of lineage $b"
 job 0 --steps 10 --keep 1 --checkpoint-dir mixed --resume "$(file mixed 8)"
@@ -86,4 +88,19 @@ check "format 1: named" has "of no lineage"
 cp "$(file a 2)" e
 refused --steps 10
 check "format 1 beside another: named" has "no lineage, .*; lineage $a, "
+
+# --inspect DIR.
+cp "$(file a 6)" a/step-9999999999.h5 && cp "$(file a 6)" a/step-10000000000.h5 && echo damaged >a/step-10000000001.h5
+"$train" --inspect a >log 2>&1
+check "--inspect DIR: exit code $?" test $? -eq 0
+check "--inspect DIR: the file" has "^resume auto +step-10000000000.h5$"
+check "--inspect DIR: its lineage" has "^lineage +$a$"
+check "--inspect DIR: a damaged one" has "^not used +.*a/step-10000000001.h5: shorter than"
+check "--inspect DIR: an older one" has "^not used +step-9999999999.h5: older$"
+mkdir empty && "$train" --inspect empty >log 2>&1
+check "--inspect DIR, empty: exit code $?" test $? -eq 0
+check "--inspect DIR, empty" has "^resume auto +none: no checkpoint in empty: training starts from scratch$"
+"$train" --inspect c >log 2>&1
+check "--inspect DIR, none intact: exit code $?" test $? -eq 66
+check "--inspect DIR, none intact" has "no checkpoint is intact: .*step-0000000003.h5.*start over in another folder"
 exit $bad

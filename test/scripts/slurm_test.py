@@ -15,6 +15,7 @@ import unittest
 
 TRAIN = pathlib.Path(sys.argv.pop(1)).resolve()
 SCRIPTS = pathlib.Path(sys.argv.pop(1)).resolve()
+CHECKPOINT = SCRIPTS.parent / "test/data/format_1/step-0000000004.h5"
 
 # Notes its words, one a line; does what the file `play` says; its rank is a child, as mpirun's are.
 LAUNCHER = """#!/bin/bash
@@ -24,6 +25,11 @@ printf '%s\\n' "$(basename "$0")" "$@" >called
 """
 RANK = 'trap : USR1; sleep 30 >/dev/null 2>&1 & rank=$!; touch ready; wait "$rank"; exit 143\n'
 SLURM = '#!/bin/bash\n[ "${0##*/} $1" != "squeue -h" ] || { echo "7.1 ranks"; exit; }\necho "$(basename "$0") $*" >>slurm\n[ ! -f refuses ]\n'
+
+
+def save(step):
+    """What a run may play: that it saves a checkpoint."""
+    return f"cp '{CHECKPOINT}' saves/step-{step:010}.h5;"
 
 
 class Playing(unittest.TestCase):
@@ -143,30 +149,30 @@ class Requeueing(Playing):
         return self.end(code)
 
     def test_a_job_that_was_told_to_leave_is_requeued_once_it_has_saved(self):
-        said = self.leave("touch saves/step-0000000100.h5\n" + RANK, 143)
+        said = self.leave(save(100) + RANK, 143)
         self.assertEqual(self.slurm(), ["scontrol requeue 7"])
         self.assertIn("about to end; requeued, to go on from what saves has: step-0000000100.h5", said)
 
     def test_under_srun_all_ranks_are_signalled_by_slurm(self):
         self.emit("--checkpoint-dir", "saves", spec="nodes=2,launcher=srun")
         pathlib.Path("scancel").write_text(SLURM + "pkill -TERM -P $(cat pid)\n")
-        self.leave("touch saves/step-0000000100.h5; echo $$ >pid\n" + RANK, 143)
+        self.leave(save(100) + "echo $$ >pid\n" + RANK, 143)
         self.assertEqual(self.slurm(), ["scancel --signal=TERM 7.1", "scontrol requeue 7"])
 
     def test_a_job_that_was_cancelled_is_not_requeued(self):
-        self.leave("touch saves/step-0000000100.h5\n" + RANK.replace("exit 143", "exit 1"), 1, signal.SIGTERM)
+        self.leave(save(100) + RANK.replace("exit 143", "exit 1"), 1, signal.SIGTERM)
         self.assertEqual(self.slurm(), [])
 
     def test_a_lost_rank_or_node_requeues(self):
         for code in (1, 71, 72, 137, 205, 255):
             with self.subTest(code):
-                self.run_job(f"touch saves/step-{code:010}.h5; exit {code}", code)
+                self.run_job(save(code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), ["scontrol requeue 7"])
 
     def test_a_lost_node_requeues_though_mpirun_returns_0(self):
         pathlib.Path("version").write_text("mpirun (Open MPI) 5.0.7\n")
         lost = "echo 'PRTE has lost communication with a remote daemon. Remote daemon: [prterun@0,1] on node n2' >&2;"
-        self.run_job("touch saves/step-0000000001.h5;" + lost, 1)
+        self.run_job(save(1) + lost, 1)
         self.assertEqual(self.slurm(), ["scontrol requeue 7"])
         self.run_job("echo trained 9 steps, 72 images in 1 s on 4 ranks;" + lost, 0)
         self.assertEqual(self.slurm(), [])
@@ -174,14 +180,21 @@ class Requeueing(Playing):
     def test_what_would_come_again_does_not_and_nor_does_success(self):
         for code in (0, 64, 65, 66, 70, 73, 74, 75, 76, 77, 139, 143):
             with self.subTest(code):
-                self.run_job(f"touch saves/step-{code:010}.h5; exit {code}", code)
+                self.run_job(save(code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), [])
 
     def test_the_third_run_in_a_row_that_saves_nothing_is_the_last(self):
-        for way_on, save in ((True, ""), (True, ""), (True, "touch saves/step-0000000001.h5;"), (True, ""), (True, ""), (False, "")):
-            said = self.run_job(save + "exit 71", 71)
+        for way_on, saving in ((True, ""), (True, ""), (True, save(1)), (True, ""), (True, ""), (False, "")):
+            said = self.run_job(saving + "exit 71", 71)
             self.assertEqual(self.slurm(), ["scontrol requeue 7"] if way_on else [], said)
         self.assertIn("not requeued, as three runs in a row saved nothing", said)
+
+    def test_what_resume_auto_would_take_is_the_newest_whatever_the_names(self):
+        self.run_job(save(9_999_999_999) + "echo damaged >saves/step-20000000000.h5; exit 71", 71)
+        for step in range(10_000_000_000, 10_000_000_004):  # a name with a digit more comes first, as text
+            said = self.run_job(save(step) + "exit 71", 71)
+        self.assertIn("requeued, to go on from what saves has: step-10000000003.h5", said)
+        self.assertEqual(self.slurm(), ["scontrol requeue 7"] * 5)
 
     def test_a_run_that_would_begin_anew_is_not_requeued(self):
         for options, why in (((), "without --checkpoint-dir"), (("--checkpoint-dir", "saves", "--resume", "never"), "--resume never")):

@@ -87,8 +87,10 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
 void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> expected,
                      std::span<const std::span<float>> destinations);
 
-/// The text of `--inspect`: scalars, a table of the tensors with their range, mean and deviation,
-/// and last a line `state-hash <hex>`. Throws like CheckpointFile::open and verify.
+/// The text of `--inspect`. Of a file: scalars, a table of the tensors with their range, mean and
+/// deviation, and last a line `state-hash <hex>`; throws like CheckpointFile::open and verify. Of a
+/// directory: which file `--resume auto` would take, its lineage, and why not the others; throws
+/// like find_latest().
 std::string inspect(const std::filesystem::path& path);
 
 }  // namespace ringtrain

@@ -132,7 +132,7 @@ struct Command {
   Action action = Action::train;
   Options options = {};      ///< of train, plan and pack
   std::string text = {};     ///< of show_text: help, version or configuration, ready to print
-  std::string inspect = {};  ///< the checkpoint file
+  std::string inspect = {};  ///< the checkpoint file, or a folder of them
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
 

@@ -4,4 +4,4 @@ set -u
 . "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 
 "$hosts" up "${1%x*}" || exit 1
-timeout 100 "$hosts" mpirun "${1#*x}" "$2" "${1%x*}" || { echo "wrong: the job ended with $?"; exit 1; }
+timeout 300 "$hosts" mpirun "${1#*x}" "$2" "${1%x*}" || { echo "wrong: the job ended with $?"; exit 1; }

@@ -50,11 +50,12 @@ void handle(int signal, void (*handler)(int), int flags) {
 }
 
 // On the calling thread, and on those that it starts.
-void mask(int how, std::initializer_list<int> signals) {
-  sigset_t set;
+sigset_t mask(int how, std::initializer_list<int> signals) {
+  sigset_t set, before;
   sigemptyset(&set);
   for (const int signal : signals) sigaddset(&set, signal);
-  ::pthread_sigmask(how, &set, nullptr);
+  ::pthread_sigmask(how, &set, &before);
+  return before;
 }
 
 }  // namespace
@@ -63,7 +64,7 @@ void hold_save_signals() { mask(SIG_BLOCK, {SIGUSR1}); }
 
 SignalThread::SignalThread() {
   handle(SIGUSR1, want_save, 0);
-  mask(SIG_BLOCK, {SIGTERM, SIGINT, SIGUSR1});
+  before_ = mask(SIG_BLOCK, {SIGTERM, SIGINT, SIGUSR1});
   thread_ = std::thread([this] {
     ::prctl(PR_SET_NAME, "ringtrain-sig");
     mask(SIG_UNBLOCK, {SIGTERM, SIGINT, SIGUSR1});
@@ -74,6 +75,7 @@ SignalThread::SignalThread() {
 SignalThread::~SignalThread() {
   ended_.release();
   thread_.join();
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 class StopRequest::Waiter {

@@ -1,4 +1,5 @@
 #pragma once
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <semaphore>
@@ -23,7 +24,7 @@ void hold_save_signals();
 
 /// Takes SIGTERM, SIGINT and SIGUSR1 for the whole process. What StopRequest makes of them, or the
 /// default, happens on its thread: no thread that starts later, of any library, runs a handler amid
-/// its work. Made on the main thread before the others start.
+/// its work. Made on the main thread before the others start, which takes signals again behind it.
 class SignalThread {
  public:
   SignalThread();
@@ -31,6 +32,7 @@ class SignalThread {
   SignalThread(const SignalThread&) = delete;
 
  private:
+  sigset_t before_;  // what this thread blocked
   std::binary_semaphore ended_{0};
   std::thread thread_;
 };

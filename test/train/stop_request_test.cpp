@@ -86,6 +86,18 @@ TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
   CHECK(code == 0);
 }
 
+TEST_CASE("Signal thread: behind it, the thread that made it takes signals again") {
+  const int code = in_child([] {
+    std::signal(SIGTERM, SIG_DFL);
+    { const SignalThread thread; }
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    return 0;
+  });
+
+  CHECK(code == 128 + SIGTERM);
+}
+
 TEST_CASE("Signal thread: before there is a stop request, SIGTERM ends the process") {
   const int code = in_child([] {
     std::signal(SIGTERM, SIG_DFL);

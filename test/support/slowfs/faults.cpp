@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -10,7 +11,7 @@ namespace ringtrain {
 
 using Clock = std::chrono::steady_clock;
 
-Faults::Now Faults::look_up(std::string_view call) const {
+Faults::Now Faults::look_up(std::string_view call, std::uint64_t calls) const {
   Now now;
   std::ifstream lines(file_);
   for (std::string line; std::getline(lines, line);) {
@@ -27,9 +28,31 @@ Faults::Now Faults::look_up(std::string_view call) const {
     if (kind == "hang") now.hangs = true;
     if (kind == "delay") now.delay = std::chrono::duration<double, std::milli>(number);
     if (kind == "fail" && written_ >= from_bytes) now.error = static_cast<int>(number);
+    std::uint64_t times = 1;
+    words >> times;
+    if (kind == "nth" && calls >= from_bytes && calls < from_bytes + times)
+      now.error = static_cast<int>(number);
   }
   return now;
 }
+
+std::string Faults::setting(std::string_view kind) const {
+  std::ifstream lines(file_);
+  std::string word, value;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    if (words >> word >> value && word == kind) return value;
+  }
+  return "";
+}
+
+Faults::Locks Faults::locks() const {
+  const std::string value = setting("locks");
+  if (value == "none") return Locks::none;
+  return value == "refused" ? Locks::refused : Locks::work;
+}
+
+double Faults::late_s() const { return std::atof(setting("late").c_str()); }
 
 void Faults::transfer(std::size_t bytes, double rate) {
   Clock::time_point done;
@@ -45,8 +68,13 @@ void Faults::transfer(std::size_t bytes, double rate) {
 
 int Faults::suffer(std::string_view call, std::size_t bytes,
                    const std::function<bool()>& given_up) {
-  Now now = look_up(call);
-  for (; now.hangs; now = look_up(call)) {
+  std::uint64_t calls = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    calls = ++calls_[std::string(call)];
+  }
+  Now now = look_up(call, calls);
+  for (; now.hangs; now = look_up(call, calls)) {
     if (given_up()) return EIO;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -14,6 +15,9 @@ namespace ringtrain {
 ///   delay CALL MS
 ///   hang CALL                until the line is gone
 ///   fail CALL ERRNO [BYTES]  once that many bytes were written since the start
+///   nth CALL ERRNO N [TIMES] fails the N-th such call since the start, and TIMES - 1 more
+///   locks none|refused       each flock succeeds, whoever holds it, or fails with ENOLCK
+///   late SECONDS             for so long, names that came by another mount are not seen
 /// CALL: any, stat, list, open, read, write, fsync, rename, unlink or statfs. No file, no faults.
 class Faults {
  public:
@@ -23,6 +27,11 @@ class Faults {
   /// What hangs, also ends once `given_up` says so. Thread-safe.
   int suffer(std::string_view call, std::size_t bytes, const std::function<bool()>& given_up);
 
+  enum class Locks { work, none, refused };
+  Locks locks() const;
+  /// For how many seconds names of others are not seen.
+  double late_s() const;
+
  private:
   struct Now {
     bool hangs = false;
@@ -30,7 +39,10 @@ class Faults {
     double rate = 0;  // 0: unlimited
     int error = 0;
   };
-  Now look_up(std::string_view call) const;
+  /// The `calls`-th such call.
+  Now look_up(std::string_view call, std::uint64_t calls) const;
+  /// The first word behind `kind`; empty where no line begins so.
+  std::string setting(std::string_view kind) const;
   /// All transfers of all threads stand in one line.
   void transfer(std::size_t bytes, double rate);
 
@@ -38,6 +50,7 @@ class Faults {
   std::atomic<std::uint64_t> written_ = 0;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point free_at_;
+  std::map<std::string, std::uint64_t, std::less<>> calls_;
 };
 
 }  // namespace ringtrain

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fuse.h>
 #include <fuse_lowlevel.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -13,7 +14,10 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
+#include <mutex>
+#include <set>
 
 #include "faults.hpp"
 #include "ringtrain/base/unique_handle.hpp"
@@ -25,6 +29,8 @@ using ringtrain::Faults;
 struct Disk {
   int backing;
   Faults faults;
+  std::mutex mutex{};
+  std::set<ino_t> own{};  // files that came by this mount
 };
 
 Disk& disk() { return *static_cast<Disk*>(fuse_get_context()->private_data); }
@@ -42,9 +48,27 @@ int suffer(const char* call, std::size_t bytes = 0) {
   return -disk().faults.suffer(call, bytes, [&] { return fuse_session_exited(session) != 0; });
 }
 
-int stat_of(const char* path, struct stat* status, fuse_file_info*) {
+/// As on a network file system whose names are cached: what another mount made is not there yet.
+bool not_seen_yet(const struct stat& status) {
+  const double late_s = disk().faults.late_s();
+  if (late_s <= 0 || S_ISDIR(status.st_mode)) return false;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const double age = static_cast<double>(now.tv_sec - status.st_ctim.tv_sec) +
+                     1e-9 * static_cast<double>(now.tv_nsec - status.st_ctim.tv_nsec);
+  const std::scoped_lock lock(disk().mutex);
+  return age < late_s && !disk().own.contains(status.st_ino);
+}
+
+int look_at(const char* path, struct stat* status) {
+  const int result = answer(::fstatat(disk().backing, below(path), status, AT_SYMLINK_NOFOLLOW));
+  return result == 0 && not_seen_yet(*status) ? -ENOENT : result;
+}
+
+int stat_of(const char* path, struct stat* status, fuse_file_info* file) {
   if (const int error = suffer("stat")) return error;
-  return answer(::fstatat(disk().backing, below(path), status, AT_SYMLINK_NOFOLLOW));
+  if (file != nullptr) return answer(::fstat(static_cast<int>(file->fh), status));
+  return look_at(path, status);
 }
 
 int list(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_info*,
@@ -53,8 +77,12 @@ int list(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_
   const int file = ::openat(disk().backing, below(path), O_RDONLY | O_DIRECTORY);
   const ringtrain::UniqueHandle<DIR*, ::closedir> directory(::fdopendir(file));
   if (directory.get() == nullptr) return -errno;
-  while (const dirent* entry = ::readdir(directory.get()))
-    fill(buffer, entry->d_name, nullptr, 0, fuse_fill_dir_flags{});
+  while (const dirent* entry = ::readdir(directory.get())) {
+    struct stat status {};
+    const bool there = ::fstatat(file, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0;
+    if (there && !not_seen_yet(status))
+      fill(buffer, entry->d_name, nullptr, 0, fuse_fill_dir_flags{});
+  }
   return 0;
 }
 
@@ -64,10 +92,31 @@ int create(const char* path, mode_t mode, fuse_file_info* file) {
   const int opened = ::openat(disk().backing, below(path), file->flags & ~O_DIRECT, mode);
   if (opened < 0) return -errno;
   file->fh = static_cast<std::uint64_t>(opened);
+  if (struct stat status{}; (file->flags & O_CREAT) != 0 && ::fstat(opened, &status) == 0) {
+    const std::scoped_lock lock(disk().mutex);
+    disk().own.insert(status.st_ino);
+  }
   return 0;
 }
 
-int open_existing(const char* path, fuse_file_info* file) { return create(path, 0, file); }
+int open_existing(const char* path, fuse_file_info* file) {
+  struct stat status {};
+  if (const int error = look_at(path, &status)) return error;
+  return create(path, 0, file);
+}
+
+/// On the backing file, so that other mounts of it see the lock.
+int lock_file(const char*, fuse_file_info* file, int operation) {
+  switch (disk().faults.locks()) {
+    case Faults::Locks::none:
+      return 0;
+    case Faults::Locks::refused:
+      return -ENOLCK;
+    case Faults::Locks::work:
+      break;
+  }
+  return answer(::flock(static_cast<int>(file->fh), operation));
+}
 
 int release(const char*, fuse_file_info* file) {
   return answer(::close(static_cast<int>(file->fh)));
@@ -138,6 +187,7 @@ fuse_operations operations() {
   all.mkdir = make_directory;
   all.rmdir = remove_directory;
   all.statfs = space;
+  all.flock = lock_file;
   return all;
 }
 

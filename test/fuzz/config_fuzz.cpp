@@ -1,0 +1,86 @@
+// Any bytes as a configuration file (--config): options, or refused with Error (usage) of printable
+// text. Compiled with options.cpp, whose reader of TOML it calls.
+#define RINGTRAIN_VERSION "fuzzed"  // which options.cpp prints
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <sstream>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/train/options.hpp"
+#include "train/option_table.hpp"
+#include "train/options.cpp"
+#include "train/version.hpp"
+
+namespace ringtrain {
+
+// What only the command line asks for; the real ones need every library that the program has.
+std::string version_text() { return {}; }
+std::string version_json() { return {}; }
+std::string help_text(const std::vector<OptionEntry>&) { return {}; }
+std::string man_page(const std::vector<OptionEntry>&, std::string_view) { return {}; }
+std::string completion(const std::vector<OptionEntry>&, Shell) { return {}; }
+std::string toml_text(const std::vector<OptionEntry>&) { return {}; }
+std::string program_to_start() { return {}; }
+std::string sbatch_script(const BatchJob&, const Options&, const std::vector<std::string>&,
+                          const std::string&) {
+  return {};
+}
+
+namespace {
+
+void expect(bool kept) {
+  if (!kept) __builtin_trap();
+}
+
+/// A terminal that shows the message must not obey it.
+void check(const Error& refused) {
+  expect(refused.code() == Exit::usage &&
+         std::string_view(refused.what()).find('\x1b') == std::string_view::npos);
+}
+
+/// The keys of the file, and what each option makes of its value.
+void read_values(const std::string& text) {
+  static Request request;
+  static const std::vector<OptionEntry> table = option_table(request);
+  static const std::string name = "net.toml";
+  std::istringstream lines(text);
+  for (const CLI::ConfigItem& item : CheckedToml(table, name).from_config(lines))
+    for (const std::string& value : item.inputs) {
+      try {
+        find(table, item.name)->set(value);
+      } catch (const BadValue& refused) {
+        check(Error(Exit::usage, item.name, refused.what()));
+      }
+    }
+}
+
+/// As the program does it, which takes a hundred times as long.
+void read_file(const std::string& text) {
+  static const FileDescriptor memory(::memfd_create("fuzz", MFD_CLOEXEC));
+  static const std::string path = "/proc/self/fd/" + std::to_string(memory.get());
+  const auto size = static_cast<ssize_t>(text.size());
+  expect(::ftruncate(memory.get(), size) == 0 &&
+         ::pwrite(memory.get(), text.data(), text.size(), 0) == size);
+  const std::array words{"train", "--config", path.c_str()};
+  parse(static_cast<int>(words.size()), words.data());
+}
+
+}  // namespace
+}  // namespace ringtrain
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
+  using namespace ringtrain;
+  const std::string text(reinterpret_cast<const char*>(bytes), size);
+  static unsigned count = 0;
+  try {
+    read_values(text);
+    if (++count % 256 == 0) read_file(text);
+  } catch (const Error& refused) {
+    check(refused);
+  } catch (const CLI::ParseError&) {  // parse() makes an Error of it
+  }
+  return 0;
+}

@@ -13,7 +13,7 @@ import threading
 
 os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 mpirun, train, minutes, out, *note = sys.argv[1:]
-arguments = ("--model cifar10_cnn --data shapes --batch 64 --threads 1 --epochs 60000 --eval-every 4 --checkpoint-every 5m --keep 2 "
+arguments = ("--model cifar10_cnn --data shapes --batch 64 --lr 0.01 --threads 1 --epochs 60000 --eval-every 4 --checkpoint-every 5m --keep 2 "
              f"--log-every 1 --quiet --max-time {minutes}m").split()
 
 

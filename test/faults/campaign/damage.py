@@ -107,8 +107,13 @@ def unreadable_samples(setting, directory, fault):
     return setting.command(*setting.options(directory.parent / "elsewhere", setting.broken_data))
 
 
+def second_training(setting, directory, fault):
+    return setting.command(*setting.options(directory), "--resume", "never")
+
+
 # Commands of runs that must fail by themselves.
 ODD_RUNS = {
+    "second training": second_training,
     "other options on a rank": other_options,
     "unreadable samples": unreadable_samples,
 }

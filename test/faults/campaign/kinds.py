@@ -2,7 +2,7 @@
 measured: what hangs is wrong, what is slow on a busy machine is not."""
 from dataclasses import dataclass
 
-RESUME_IMPOSSIBLE, RANK_LOST, STUCK, STORAGE = 66, 71, 72, 75
+INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, STORAGE = 65, 66, 71, 72, 75
 TERM, INT = 128 + 15, 128 + 2
 
 DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
@@ -29,6 +29,7 @@ class Kind:
     blames: bool = False  # a rank is to be named, and no other
     needs_strace: bool = False
     network: bool = False  # needs --hosts
+    disk: bool = False  # needs --slowfs
     loses_no_step: bool = False  # each finished one is durable
 
 
@@ -44,6 +45,10 @@ def call_fails(text):
     return Kind(2, (0, STORAGE), FAILED_SAVE % text, by_chance=True, needs_strace=True)
 
 
+def disk_fails(text):
+    return Kind(3, (0, STORAGE), FAILED_SAVE % text, by_chance=True, disk=True)
+
+
 KINDS = {
     # nothing, or nothing that matters: no alarm, no loss
     "nothing": Kind(6),
@@ -54,6 +59,7 @@ KINDS = {
     "slow disk": Kind(3, needs_strace=True),
     "EINTR in a save": Kind(3, needs_strace=True),
     "second job": Kind(3),
+    "two jobs at once": Kind(3),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -79,6 +85,10 @@ KINDS = {
     "file too large": Kind(2, (STORAGE,), FAILED_SAVE % "(File too large|H5F)", by_chance=True),
     "frozen disk": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True, needs_strace=True),
     "power loss": Kind(6, (-9, STORAGE), seconds=60, ends=True, needs_strace=True),
+    # of the file system itself (test/support/slowfs), which fails a call of whoever comes
+    "EIO of the disk": disk_fails("Input/output error"),
+    "ENOSPC of the disk": disk_fails("No space left on device"),
+    "disk that comes back": Kind(3, disk=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
     "truncated file": Kind(4, says=NOT_USED, between=True),
@@ -90,6 +100,7 @@ KINDS = {
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
     # runs that are started wrongly
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),
+    "second training": Kind(3, (INCOMPATIBLE,), "has checkpoints of lineage .* this training is of lineage", between=True),
     "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),
     # of the network, between hosts; mpirun may be the first to notice
     "healing link": Kind(4, network=True),

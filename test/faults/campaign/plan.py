@@ -26,11 +26,13 @@ class Plan:
     trial: int
     damaged_sample: bool  # in the training data, from the first run on
     faults: tuple
+    disk: str = ""  # of the checkpoints: "" the host's, else a kind of slowfs
 
     def as_record(self):
         return asdict(self)
 
 
+DISKS = ("", "", "sound", "without locks", "late names")
 INTERRUPTIONS = ("kill of a rank", "kill of rank 0", "kill of mpirun", "TERM to a rank")
 
 
@@ -46,4 +48,8 @@ def plan_of(seed, trial, ranks, kinds):
         rank = 0 if name.endswith("rank 0") else dice.randrange(1, ranks)
         return Fault(name, step, dice.random() < 0.4, rank, dice.getrandbits(30))
 
-    return Plan(seed, trial, dice.random() < 0.1, tuple(map(fault, names, steps)))
+    damaged_sample, faults = dice.random() < 0.1, tuple(map(fault, names, steps))
+    disk = dice.choice(DISKS) if any(KINDS[name].disk for name in kinds) else ""
+    if not disk and any(KINDS[name].disk for name in names):
+        disk = "sound"
+    return Plan(seed, trial, damaged_sample, faults, disk)

@@ -37,8 +37,8 @@ def make_images(folder, unreadable):
 class Setting:
     """Data of one kind and its reference run; prepare() makes both."""
 
-    def __init__(self, folder, train, ranks, hosts, unreadable, broken_data):
-        self.folder, self.train, self.ranks, self.hosts, self.unreadable = folder, train, ranks, hosts, unreadable
+    def __init__(self, folder, train, ranks, hosts, slowfs, unreadable, broken_data):
+        self.folder, self.train, self.ranks, self.hosts, self.slowfs, self.unreadable = folder, train, ranks, hosts, slowfs, unreadable
         self.data, self.broken_data = folder / "images", broken_data
         self.hashes, self.files, self.samples = {}, None, None
 

@@ -52,8 +52,8 @@ class Trace:
 class Scene:
     """The job that is struck, and what must end with it."""
 
-    def __init__(self, job, setting, directory):
-        self.job, self.setting, self.directory = job, setting, directory
+    def __init__(self, job, setting, directory, disk=None):
+        self.job, self.setting, self.directory, self.disk = job, setting, directory, disk
         self.traces, self.afterwards = [], []
 
     def rank(self, fault):
@@ -83,6 +83,11 @@ class Scene:
         deadline = time.monotonic() + 3
         while self.job.alive() and time.monotonic() < deadline and not any(self.directory.glob(".step-*.tmp")):
             pass
+
+    @property
+    def shown(self):
+        """The directory as the job sees it."""
+        return self.disk.shown() if self.disk else self.directory
 
     @property
     def hosts(self):
@@ -135,14 +140,29 @@ def pause_all(scene, fault):
 
 def start_second_job(scene, fault):
     """While the first, stopped, cannot end: the answer must not need it."""
+    if scene.disk and scene.disk.kind == "without locks":
+        raise TooLate()  # a holder that is stopped loses the directory there
     with all_stopped(scene):
         if scene.job.done_step() >= STEPS or scene.job.writer() is None:
             raise TooLate()
         started = time.monotonic()
-        options = scene.setting.options(scene.directory)
+        options = scene.setting.options(scene.shown)
         second = subprocess.run([scene.setting.train, *options], capture_output=True, text=True, timeout=60, cwd=scene.job.folder)
         if second.returncode != 73 or not re.search("in use by .*on host", second.stderr + second.stdout):
             return f"ended with {second.returncode} after {time.monotonic() - started:.1f} s and said:\n{second.stderr}{second.stdout}"
+    return ""
+
+
+def start_beside(scene, fault):
+    """The same job again, while the first one trains. If that comes to its end meanwhile, the second one finds nothing to do."""
+    log = scene.job.base.with_suffix(".beside.log")
+    with open(log, "w") as out:
+        second = subprocess.run([part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.setting.options(scene.shown))], stdin=subprocess.DEVNULL,
+                                stdout=out, stderr=out, timeout=100, cwd=scene.job.folder, env=os.environ | {"SAMPLES": str(log.with_suffix(".samples"))}, check=False)
+    said = log.read_text(errors="replace")
+    refused = second.returncode == 73 and re.search("in use by .*on host", said)
+    if not refused and (second.returncode != 0 or scene.job.done_step() < STEPS):
+        return f"ended with {second.returncode} and said:\n{said}"
     return ""
 
 
@@ -188,10 +208,10 @@ def lose_power(scene, fault):
     trace.end()
     if code != -signal.SIGKILL:
         raise TooLate()  # the job had ended by itself
-    lose_unsynced(trace.lines(), scene.directory, fault.number)
+    lose_unsynced(trace.lines(), scene.directory, scene.shown, fault.number)
 
 
-def lose_unsynced(calls, directory, number):
+def lose_unsynced(calls, directory, shown, number):
     """As a disk may be found: files written since their last fsync are empty, and names newer than the directory's are undone."""
     unsynced, renamed = set(), []
     for line in calls:
@@ -205,7 +225,7 @@ def lose_unsynced(calls, directory, number):
             if names[0] in unsynced:
                 unsynced.add(names[1])
         elif line.startswith("fsync") and done:
-            if os.path.realpath(paths[0]) == os.path.realpath(directory):
+            if os.path.realpath(paths[0]) == os.path.realpath(shown):
                 renamed.clear()
             unsynced.discard(os.path.basename(paths[0]))
             unsynced -= {new for old, new in renamed if old == os.path.basename(paths[0])}
@@ -228,6 +248,7 @@ STRIKES = {
     "slow disk": in_all_calls("delay_enter=100000"),
     "EINTR in a save": in_calls(("fsync", "renameat2", "io_getevents", "fallocate"), "error=EINTR"),
     "second job": start_second_job,
+    "two jobs at once": start_beside,
     "kill of a rank": send(signal.SIGKILL, rank),
     "kill of rank 0": send(signal.SIGKILL, rank),
     "segv of a rank": send(signal.SIGSEGV, rank),

@@ -1,4 +1,5 @@
 """One trial: runs that are struck as planned and resumed until training is done, and what was wrong with them."""
+import contextlib
 import os
 import re
 import shutil
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 
 import checks
 from damage import DAMAGE, ODD_RUNS
+from disk import DISK_STRIKES, Disk
 from hosts import NETWORK_STRIKES
 from job import Job
 from kinds import KINDS, RESUME_IMPOSSIBLE
@@ -45,6 +47,7 @@ class Trial:
     def __init__(self, plan, setting, folder):
         self.plan, self.setting, self.folder = plan, setting, folder
         self.directory = folder / "checkpoints"
+        self.disk = Disk(plan.disk, setting.slowfs, folder, self.directory) if plan.disk else None
         self.outcome = Outcome(plan)
         self.bad_files = {}  # those that were harmed on purpose: name -> what they then were
         self.waiting = list(plan.faults)
@@ -58,15 +61,20 @@ class Trial:
         started = time.monotonic()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        while self.runs < MOST_RUNS:
-            self.change_files()
-            code = self.run_once()
-            if code == 0 and not self.waiting:
-                break
+        with self.disk or contextlib.nullcontext():
+            while self.runs < MOST_RUNS:
+                self.change_files()
+                code = self.run_once()
+                if code == 0 and not self.waiting:
+                    break
         self.wrong(*checks.at_the_end(self))
         self.outcome.same_bits = not checks.other_bits(self)
         self.outcome.seconds = time.monotonic() - started
         return self.outcome
+
+    def shown(self):
+        """The directory as the job sees it."""
+        return self.disk.shown() if self.disk else self.directory
 
     # Between runs.
 
@@ -100,7 +108,7 @@ class Trial:
 
     def run_oddly(self, fault, strike):
         kind = KINDS[fault.kind]
-        command = ODD_RUNS[fault.kind](self.setting, self.directory, fault)
+        command = ODD_RUNS[fault.kind](self.setting, self.shown(), fault)
         strike.code = self.run_in_vain({kind.says.replace("{rank}", str(fault.rank))}, kind.codes[0], command)
         strike.named = not self.outcome.failures if kind.blames else None
 
@@ -117,11 +125,13 @@ class Trial:
 
     def start(self, command=None):
         self.runs += 1
-        return Job(command or self.setting.command(*self.setting.options(self.directory)), self.folder, self.runs)
+        return Job(command or self.setting.command(*self.setting.options(self.shown())), self.folder, self.runs)
 
     def run_once(self):
+        if self.disk:
+            self.disk.other_host()
         with self.start() as job:
-            scene = Scene(job, self.setting, self.directory)
+            scene = Scene(job, self.setting, self.directory, self.disk)
             struck = []
             try:
                 self.strike_all(scene, struck)
@@ -145,7 +155,7 @@ class Trial:
             try:
                 if fault.in_save:
                     scene.await_save()
-                if wrong := (STRIKES | NETWORK_STRIKES)[fault.kind](scene, fault):
+                if wrong := (STRIKES | NETWORK_STRIKES | DISK_STRIKES)[fault.kind](scene, fault):
                     self.wrong(f"{fault.kind}: {wrong}")
                 strike.happened = scene.job.alive() or KINDS[fault.kind].ends
             except TooLate:

@@ -11,8 +11,9 @@ namespace ringtrain {
 
 using Clock = std::chrono::steady_clock;
 
-Faults::Now Faults::look_up(std::string_view call, std::uint64_t calls) const {
+Faults::Now Faults::look_up(std::string_view call, bool first) {
   Now now;
+  const std::scoped_lock lock(mutex_);
   std::ifstream lines(file_);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -30,8 +31,9 @@ Faults::Now Faults::look_up(std::string_view call, std::uint64_t calls) const {
     if (kind == "fail" && written_ >= from_bytes) now.error = static_cast<int>(number);
     std::uint64_t times = 1;
     words >> times;
-    if (kind == "nth" && calls >= from_bytes && calls < from_bytes + times)
-      now.error = static_cast<int>(number);
+    if (kind != "nth") continue;
+    const std::uint64_t calls = calls_[line] += first ? 1 : 0;
+    if (calls >= from_bytes && calls < from_bytes + times) now.error = static_cast<int>(number);
   }
   return now;
 }
@@ -68,13 +70,8 @@ void Faults::transfer(std::size_t bytes, double rate) {
 
 int Faults::suffer(std::string_view call, std::size_t bytes,
                    const std::function<bool()>& given_up) {
-  std::uint64_t calls = 0;
-  {
-    const std::scoped_lock lock(mutex_);
-    calls = ++calls_[std::string(call)];
-  }
-  Now now = look_up(call, calls);
-  for (; now.hangs; now = look_up(call, calls)) {
+  Now now = look_up(call, true);
+  for (; now.hangs; now = look_up(call, false)) {
     if (given_up()) return EIO;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

@@ -15,7 +15,7 @@ namespace ringtrain {
 ///   delay CALL MS
 ///   hang CALL                until the line is gone
 ///   fail CALL ERRNO [BYTES]  once that many bytes were written since the start
-///   nth CALL ERRNO N [TIMES] fails the N-th such call since the start, and TIMES - 1 more
+///   nth CALL ERRNO N [TIMES] the N-th such call since the line is there fails, and TIMES - 1 more
 ///   locks none|refused       each flock succeeds, whoever holds it, or fails with ENOLCK
 ///   late SECONDS             for so long, names that came by another mount are not seen
 /// CALL: any, stat, list, open, read, write, fsync, rename, unlink or statfs. No file, no faults.
@@ -39,8 +39,8 @@ class Faults {
     double rate = 0;  // 0: unlimited
     int error = 0;
   };
-  /// The `calls`-th such call.
-  Now look_up(std::string_view call, std::uint64_t calls) const;
+  /// `first`: this call is looked up for the first time, and counts.
+  Now look_up(std::string_view call, bool first);
   /// The first word behind `kind`; empty where no line begins so.
   std::string setting(std::string_view kind) const;
   /// All transfers of all threads stand in one line.
@@ -50,7 +50,7 @@ class Faults {
   std::atomic<std::uint64_t> written_ = 0;
   std::mutex mutex_;
   std::chrono::steady_clock::time_point free_at_;
-  std::map<std::string, std::uint64_t, std::less<>> calls_;
+  std::map<std::string, std::uint64_t> calls_;  // by the line of `nth` that counts them
 };
 
 }  // namespace ringtrain

@@ -153,7 +153,8 @@ def at_the_end(trial):
     wrong = other_bits(trial)
     if trial.outcome.codes[-1:] != [0]:
         wrong.append(f"training did not come to its end: {trial.outcome.codes}")
-    wrong += [f"left behind: {file.name}" for file in trial.directory.glob(".step-*")]
+    if trial.plan.disk != "late names":  # where nobody may see them
+        wrong += [f"left behind: {file.name}" for file in trial.directory.glob(".step-*")]
     if trial.trained and not wrong:
         kept = {step: of for run in trial.trained for step, of in run.items()}
         wrong += [f"the samples of step {step} were not all trained on" for step in range(1, STEPS + 1) if kept.get(step) != trial.setting.samples[step]][:1]

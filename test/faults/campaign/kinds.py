@@ -30,6 +30,7 @@ class Kind:
     needs_strace: bool = False
     network: bool = False  # needs --hosts
     disk: bool = False  # needs --slowfs
+    lasts: bool = False  # and the job may end meanwhile
     loses_no_step: bool = False  # each finished one is durable
 
 
@@ -59,7 +60,7 @@ KINDS = {
     "slow disk": Kind(3, needs_strace=True),
     "EINTR in a save": Kind(3, needs_strace=True),
     "second job": Kind(3),
-    "two jobs at once": Kind(3),
+    "two jobs at once": Kind(3, lasts=True),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -88,7 +89,7 @@ KINDS = {
     # of the file system itself (test/support/slowfs), which fails a call of whoever comes
     "EIO of the disk": disk_fails("Input/output error"),
     "ENOSPC of the disk": disk_fails("No space left on device"),
-    "disk that comes back": Kind(3, disk=True),
+    "disk that comes back": Kind(3, (0, STORAGE), NOT_DURABLE, by_chance=True, disk=True, lasts=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
     "truncated file": Kind(4, says=NOT_USED, between=True),

@@ -155,6 +155,8 @@ def start_second_job(scene, fault):
 
 def start_beside(scene, fault):
     """The same job again, while the first one trains. If that comes to its end meanwhile, the second one finds nothing to do."""
+    if not scene.job.alive():
+        raise TooLate()
     log = scene.job.base.with_suffix(".beside.log")
     with open(log, "w") as out:
         second = subprocess.run([part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.setting.options(scene.shown))], stdin=subprocess.DEVNULL,

@@ -157,7 +157,7 @@ class Trial:
                     scene.await_save()
                 if wrong := (STRIKES | NETWORK_STRIKES | DISK_STRIKES)[fault.kind](scene, fault):
                     self.wrong(f"{fault.kind}: {wrong}")
-                strike.happened = scene.job.alive() or KINDS[fault.kind].ends
+                strike.happened = scene.job.alive() or KINDS[fault.kind].ends or KINDS[fault.kind].lasts
             except TooLate:
                 continue
             struck.append((fault, strike, time.monotonic()))

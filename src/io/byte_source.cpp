@@ -17,6 +17,8 @@ namespace {
 
 // Holds what surrounds an image in its record.
 constexpr std::uint64_t window_bytes = 4096;
+// At a time: a slow network file system is seen to go on.
+constexpr std::size_t most_in_one_read = std::size_t{1} << 20;
 
 [[noreturn]] void fail(const std::string& path, std::string_view reason) {
   throw Error(Exit::data, "read " + printable(path), reason);
@@ -34,21 +36,24 @@ FileDescriptor open_to_read(const std::string& path) {
   return file;
 }
 
-std::size_t read_at(const FileDescriptor& file, std::uint64_t offset,
-                    std::span<std::uint8_t> into) {
+std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into,
+                    WorkProgress* progress) {
   std::size_t done = 0;
   while (done < into.size()) {
-    const auto got = ::pread(file.get(), into.data() + done, into.size() - done,
-                             static_cast<off_t>(offset + done));
+    const std::size_t wanted = std::min(into.size() - done, most_in_one_read);
+    const auto got =
+        ::pread(file.get(), into.data() + done, wanted, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw std::system_error(errno, std::generic_category());
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
+    advance(progress);
   }
   return done;
 }
 
-FileSource::FileSource(const std::string& path) try : path_(path), file_(open_to_read(path)) {
+FileSource::FileSource(const std::string& path, WorkProgress* progress) try
+    : path_(path), progress_(progress), file_(open_to_read(path)) {
   struct stat status {};
   if (::fstat(file_.get(), &status) < 0) throw std::system_error(errno, std::generic_category());
   if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
@@ -65,7 +70,7 @@ std::span<const std::uint8_t> FileSource::at(Part part) {
     start_ = part.offset;
     window_.resize(std::min(std::max(part.size, window_bytes), size_ - part.offset));
     try {
-      window_.resize(read_at(file_, start_, window_));
+      window_.resize(read_at(file_, start_, window_, progress_));
     } catch (const std::system_error& failure) {
       fail(path_, fmt::format("{} at byte {}", failure.what(), start_));
     }

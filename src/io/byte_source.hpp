@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/work_progress.hpp"
 
 namespace ringtrain {
 
@@ -39,13 +40,15 @@ class MemorySource final : public ByteSource {
 /// A regular file, of which a few KiB are kept in memory.
 class FileSource final : public ByteSource {
  public:
-  /// Throws Error(Exit::data) with the path and the system's words, as at() does.
-  explicit FileSource(const std::string& path);
+  /// Throws Error(Exit::data) with the path and the system's words, as at() does. `progress` hears
+  /// of each read; null: nobody.
+  explicit FileSource(const std::string& path, WorkProgress* progress = nullptr);
   std::uint64_t size() const override { return size_; }
   std::span<const std::uint8_t> at(Part part) override;
 
  private:
   std::string path_;
+  WorkProgress* progress_;
   FileDescriptor file_;
   std::uint64_t size_ = 0, start_ = 0;
   std::vector<std::uint8_t> window_;  // the file's bytes from start_ on
@@ -55,6 +58,8 @@ class FileSource final : public ByteSource {
 /// check_open_files() does.
 FileDescriptor open_to_read(const std::string& path);
 /// Fills `into` from `offset` of a file and returns how much there was. Throws std::system_error.
-std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into);
+/// Of each MiB `progress` hears; null: nobody.
+std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into,
+                    WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain

@@ -21,9 +21,11 @@ struct Newest {
 };
 
 // By falling step.
-std::vector<Newest> lineages_in(int directory) {
+std::vector<Newest> lineages_in(const std::filesystem::path& folder, int directory,
+                                WorkProgress* progress) {
   std::vector<Newest> found;
   for (const std::string& name : checkpoint_names(directory)) {
+    at(progress, Work::read, (folder / name).native());
     const auto lineage = lineage_at(directory, name);
     if (lineage && std::ranges::find(found, *lineage, &Newest::lineage) == found.end())
       found.push_back({*lineage, name});
@@ -44,9 +46,11 @@ Error of_another(const std::filesystem::path& directory, std::string_view what) 
                "checkpoint directory " + printable(directory.string()), what);
 }
 
-void refuse_several_lineages(const std::filesystem::path& directory, int opened) {
+void refuse_several_lineages(const std::filesystem::path& directory, int opened,
+                             WorkProgress* progress) {
   std::vector<std::string> texts;
-  for (const Newest& newest : lineages_in(opened)) texts.push_back(newest_text(newest));
+  for (const Newest& newest : lineages_in(directory, opened, progress))
+    texts.push_back(newest_text(newest));
   if (texts.size() > 1)
     throw of_another(directory,
                      fmt::format("has checkpoints of several trainings: {}. Name another "
@@ -64,16 +68,19 @@ FileDescriptor open_folder(const std::filesystem::path& directory) {
 }
 
 // What is there already, of another training than one that starts from scratch.
-std::string others_than_new(int opened) {
+std::string others_than_new(const std::filesystem::path& directory, int opened,
+                            WorkProgress* progress) {
   const std::vector<std::string> names = checkpoint_names(opened);
-  const std::vector<Newest> others = lineages_in(opened);
+  const std::vector<Newest> others = lineages_in(directory, opened, progress);
   if (!others.empty()) return "has checkpoints of " + newest_text(others.front());
   return names.empty() ? "" : fmt::format("has {}, whose lineage cannot be read", names.front());
 }
 
 // What would be in the way of a training of `lineage` that goes on from `step`.
-std::string others_than(const std::string& lineage, std::uint64_t step, int opened) {
-  const std::vector<Newest> all = lineages_in(opened);
+std::string others_than(const std::string& lineage, std::uint64_t step,
+                        const std::filesystem::path& directory, int opened,
+                        WorkProgress* progress) {
+  const std::vector<Newest> all = lineages_in(directory, opened, progress);
   const bool has_own = std::ranges::find(all, lineage, &Newest::lineage) != all.end();
   for (const Newest& other : all) {
     if (other.lineage == lineage) continue;
@@ -89,19 +96,20 @@ std::string others_than(const std::string& lineage, std::uint64_t step, int open
 
 }  // namespace
 
-LatestCheckpoint find_latest(const std::filesystem::path& directory) {
+LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
+  at(progress, Work::read, directory.native());
   const FileDescriptor opened = open_folder(directory);
   if (opened.get() < 0)
     return {{},
             {},
             fmt::format("{} does not exist yet: training starts from scratch",
                         printable(directory.string()))};
-  refuse_several_lineages(directory, opened.get());
+  refuse_several_lineages(directory, opened.get(), progress);
 
   LatestCheckpoint latest;
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory);
+      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress);
       file.verify();
       latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
       latest.file = std::move(file);
@@ -120,12 +128,14 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory) {
   return latest;
 }
 
-std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory) {
+std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory,
+                                          WorkProgress* progress) {
+  at(progress, Work::read, directory.native());
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0) return std::nullopt;
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      return open_checkpoint_at(opened.get(), name, directory);
+      return open_checkpoint_at(opened.get(), name, directory, progress);
     } catch (const Error&) {  // find_latest() will say so
     }
   }
@@ -133,11 +143,13 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
 }
 
 void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
-                        std::optional<std::uint64_t> resumed_step) {
+                        std::optional<std::uint64_t> resumed_step, WorkProgress* progress) {
+  at(progress, Work::read, directory.native());
   const FileDescriptor opened = open_folder(directory);
   if (opened.get() < 0) return;
-  const std::string others = resumed_step ? others_than(lineage, *resumed_step, opened.get())
-                                          : others_than_new(opened.get());
+  const std::string others =
+      resumed_step ? others_than(lineage, *resumed_step, directory, opened.get(), progress)
+                   : others_than_new(directory, opened.get(), progress);
   if (!others.empty())
     throw of_another(directory,
                      fmt::format("{}; this training is of {}. Name another --checkpoint-dir, go on "

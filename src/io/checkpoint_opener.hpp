@@ -11,7 +11,8 @@ namespace ringtrain {
 /// CheckpointFile::open for a name in an open directory; symbolic links are refused. Messages call
 /// the file `folder`/`name`.
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
-                                  const std::filesystem::path& folder = {});
+                                  const std::filesystem::path& folder = {},
+                                  WorkProgress* progress = nullptr);
 
 /// The lineage that the file's header tells, whatever else is wrong with the file; nothing where
 /// its header cannot be read.

@@ -24,6 +24,7 @@ namespace ringtrain {
 
 struct CheckpointFile::Opened {
   std::filesystem::path path;
+  WorkProgress* progress;
   FileDescriptor file;
   CheckpointIndex index;
   std::vector<TensorInfo> tensors;
@@ -32,6 +33,7 @@ struct CheckpointFile::Opened {
 namespace {
 
 constexpr std::size_t piece_bytes = 1 << 20;
+constexpr std::size_t most_in_one_call = 1 << 20;  // a slow file system is seen to go on
 constexpr std::size_t most_reported = 10;
 // A file may claim more bytes than its disk holds; reading the holes must not take for ever.
 constexpr std::uint64_t most_holes = 256 << 20, most_holes_per_byte = 8;
@@ -48,14 +50,17 @@ std::string_view kind_of(mode_t mode) {
   return "not a regular file but a device";
 }
 
-void read_exactly(int file, std::span<std::byte> bytes, std::uint64_t offset) {
+void read_exactly(int file, std::span<std::byte> bytes, std::uint64_t offset,
+                  WorkProgress* progress) {
   while (!bytes.empty()) {
-    const ssize_t got = ::pread(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const std::size_t wanted = std::min(bytes.size(), most_in_one_call);
+    const ssize_t got = ::pread(file, bytes.data(), wanted, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw Damage("read: " + std::generic_category().message(errno));
     if (got == 0) throw Damage("became shorter while it was read");
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
+    advance(progress);
   }
 }
 
@@ -86,53 +91,56 @@ void refuse_mostly_holes(int file, std::uint64_t file_bytes) {
     throw Damage(fmt::format("{} bytes long, but only {} were ever written", file_bytes, there));
 }
 
-CheckpointIndex read_index(int file) {
+CheckpointIndex read_index(int file, WorkProgress* progress) {
   const std::uint64_t bytes = size_of_regular(file);
   refuse_mostly_holes(file, bytes);
   std::vector<std::byte> header(std::min<std::uint64_t>(bytes, header_bytes));
-  read_exactly(file, header, 0);
+  read_exactly(file, header, 0, progress);
   std::vector<std::byte> block(checked_user_block(header, bytes));
-  read_exactly(file, block, 0);
+  read_exactly(file, block, 0, progress);
   return decode(block, bytes);
 }
 
-void hash_range(int file, std::uint64_t begin, std::uint64_t end, Hasher& hasher) {
+void hash_range(int file, std::uint64_t begin, std::uint64_t end, Hasher& hasher,
+                WorkProgress* progress) {
   std::vector<std::byte> bytes(std::min<std::uint64_t>(end - begin, piece_bytes));
   while (begin < end) {
     const std::span piece(bytes.data(), std::min<std::uint64_t>(end - begin, bytes.size()));
-    read_exactly(file, piece, begin);
+    read_exactly(file, piece, begin, progress);
     hasher.update(piece);
     begin += piece.size();
   }
 }
 
-std::uint64_t hash_outside(int file, const CheckpointIndex& index) {
+std::uint64_t hash_outside(int file, const CheckpointIndex& index, WorkProgress* progress) {
   Hasher hasher;
   std::uint64_t position = index.user_block;
   for (const StoredTensor* tensor : in_file_order(index)) {
-    hash_range(file, position, tensor->offset, hasher);
+    hash_range(file, position, tensor->offset, hasher, progress);
     position = tensor->offset + tensor->bytes;
   }
-  hash_range(file, position, index.file_bytes, hasher);
+  hash_range(file, position, index.file_bytes, hasher, progress);
   return hasher.value();
 }
 
-std::uint64_t hash_tensor(int file, const StoredTensor& tensor) {
+std::uint64_t hash_tensor(int file, const StoredTensor& tensor, WorkProgress* progress) {
   Hasher hasher;
-  hash_range(file, tensor.offset, tensor.offset + tensor.bytes, hasher);
+  hash_range(file, tensor.offset, tensor.offset + tensor.bytes, hasher, progress);
   return hasher.value();
 }
 
 }  // namespace
 
 struct CheckpointFileOpener {
-  static CheckpointFile open(FileDescriptor file, std::filesystem::path path) {
+  static CheckpointFile open(FileDescriptor file, std::filesystem::path path,
+                             WorkProgress* progress) {
     if (file.get() < 0) throw damaged(path, "open: " + std::generic_category().message(errno));
     auto opened = std::make_unique<CheckpointFile::Opened>();
     opened->path = std::move(path);
+    opened->progress = progress;
     opened->file = std::move(file);
     try {
-      opened->index = read_index(opened->file.get());
+      opened->index = read_index(opened->file.get(), progress);
     } catch (const Damage& damage) {
       throw damaged(opened->path, damage.what());
     }
@@ -141,9 +149,11 @@ struct CheckpointFileOpener {
   }
 
   static CheckpointFile open_beneath(int directory, const std::string& name,
-                                     const std::filesystem::path& path) {
+                                     const std::filesystem::path& path, WorkProgress* progress) {
+    at(progress, Work::read, path.native());
     refuse_others(directory, name, path, AT_SYMLINK_NOFOLLOW);
-    return open(FileDescriptor(ringtrain::open_beneath(directory, name.c_str(), flags)), path);
+    return open(FileDescriptor(ringtrain::open_beneath(directory, name.c_str(), flags)), path,
+                progress);
   }
 
   static std::optional<std::string> lineage_beneath(int directory, const std::string& name) try {
@@ -151,7 +161,7 @@ struct CheckpointFileOpener {
     const FileDescriptor file(ringtrain::open_beneath(directory, name.c_str(), flags));
     std::array<std::byte, header_bytes> header;
     if (file.get() < 0) return std::nullopt;
-    read_exactly(file.get(), header, 0);
+    read_exactly(file.get(), header, 0, nullptr);
     return lineage_in(header);
   } catch (const Damage&) {
     return std::nullopt;
@@ -159,9 +169,10 @@ struct CheckpointFileOpener {
     return std::nullopt;
   }
 
-  static CheckpointFile open_path(const std::filesystem::path& path) {
+  static CheckpointFile open_path(const std::filesystem::path& path, WorkProgress* progress) {
+    at(progress, Work::read, path.native());
     refuse_others(AT_FDCWD, path, path, 0);
-    return open(FileDescriptor(::open(path.c_str(), flags)), path);
+    return open(FileDescriptor(::open(path.c_str(), flags)), path, progress);
   }
 
  private:
@@ -185,16 +196,16 @@ std::string first_ten(std::span<const std::string> all) {
 }
 
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
-                                  const std::filesystem::path& folder) {
-  return CheckpointFileOpener::open_beneath(directory, name, folder / name);
+                                  const std::filesystem::path& folder, WorkProgress* progress) {
+  return CheckpointFileOpener::open_beneath(directory, name, folder / name, progress);
 }
 
 std::optional<std::string> lineage_at(int directory, const std::string& name) {
   return CheckpointFileOpener::lineage_beneath(directory, name);
 }
 
-CheckpointFile CheckpointFile::open(const std::filesystem::path& path) {
-  return CheckpointFileOpener::open_path(path);
+CheckpointFile CheckpointFile::open(const std::filesystem::path& path, WorkProgress* progress) {
+  return CheckpointFileOpener::open_path(path, progress);
 }
 
 CheckpointFile::CheckpointFile(std::unique_ptr<Opened> opened) : opened_(std::move(opened)) {}
@@ -222,13 +233,14 @@ std::uint64_t CheckpointFile::state_hash() const {
 
 void CheckpointFile::verify() const {
   const int file = opened_->file.get();
+  WorkProgress* const progress = opened_->progress;
   ::posix_fadvise(file, 0, 0, POSIX_FADV_WILLNEED);  // the disk reads while we hash
   std::vector<std::string> wrong;
   try {
-    if (hash_outside(file, opened_->index) != opened_->index.outside_hash)
+    if (hash_outside(file, opened_->index, progress) != opened_->index.outside_hash)
       wrong.emplace_back("the HDF5 metadata fails its hash");
     for (const StoredTensor& tensor : opened_->index.tensors)
-      if (hash_tensor(file, tensor) != tensor.hash)
+      if (hash_tensor(file, tensor, progress) != tensor.hash)
         wrong.push_back(fmt::format("tensor {} fails its hash", tensor.info.name));
   } catch (const Damage& damage) {
     wrong.emplace_back(damage.what());
@@ -270,7 +282,8 @@ void CheckpointFile::read(std::size_t tensor, std::span<float> values) const {
   expects(values.size_bytes() == stored.bytes,
           "CheckpointFile::read: values have the tensor's size");
   try {
-    read_exactly(opened_->file.get(), std::as_writable_bytes(values), stored.offset);
+    read_exactly(opened_->file.get(), std::as_writable_bytes(values), stored.offset,
+                 opened_->progress);
   } catch (const Damage& damage) {
     throw damaged(path(), damage.what());
   }
@@ -287,7 +300,8 @@ void CheckpointFile::read_in_pieces(std::size_t tensor,
     for (std::uint64_t done = 0; done < stored.bytes; done += piece_bytes) {
       const std::uint64_t bytes = std::min<std::uint64_t>(stored.bytes - done, piece_bytes);
       const std::span piece(values.data(), bytes / sizeof(float));
-      read_exactly(opened_->file.get(), std::as_writable_bytes(piece), stored.offset + done);
+      read_exactly(opened_->file.get(), std::as_writable_bytes(piece), stored.offset + done,
+                   opened_->progress);
       take(piece);
     }
   } catch (const Damage& damage) {

@@ -56,7 +56,7 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
 
   if (kind == "synthetic") return open_synthetic(split, options);
   if (kind == "shapes") return open_shapes(split);
-  if (kind == "cifar10") return open_cifar10(directory, split);
+  if (kind == "cifar10") return open_cifar10(directory, split, options.progress);
   return open_encoded(spec, split, options);
 }
 

@@ -75,12 +75,13 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
 
 class Cifar10 final : public Dataset {
  public:
-  Cifar10(const std::string& directory, Split split) {
+  Cifar10(const std::string& directory, Split split, WorkProgress* progress) {
+    at(progress, Work::list, directory);
     const fs::path home = home_of(directory);
     const auto files = split == Split::training ? training_files(home)
                                                 : std::vector<fs::path>{home / "test_batch.bin"};
     names_ = read_names(home);
-    for (const fs::path& file : files) append(file);
+    for (const fs::path& file : files) append(file, progress);
     description_ = fmt::format("cifar10: {} images from {} file{} of {}", size(), files.size(),
                                files.size() == 1 ? "" : "s", printable(home.native()));
   }
@@ -99,7 +100,7 @@ class Cifar10 final : public Dataset {
   }
 
  private:
-  void append(const fs::path& path);
+  void append(const fs::path& path, WorkProgress* progress);
 
   std::vector<std::string> names_;
   std::vector<std::uint8_t> labels_, pixels_;
@@ -107,9 +108,10 @@ class Cifar10 final : public Dataset {
   std::string description_;
 };
 
-void Cifar10::append(const fs::path& path) {
+void Cifar10::append(const fs::path& path, WorkProgress* progress) {
+  at(progress, Work::index, path.native());
   std::vector<std::uint8_t> bytes;
-  read_file(path, bytes);
+  read_file(path, bytes, progress);
   if (bytes.size() % record_bytes != 0)
     fail_cifar10(path,
                  fmt::format("{} bytes are no whole number of records of {}; is the file complete, "
@@ -131,8 +133,9 @@ void Cifar10::append(const fs::path& path) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split) {
-  return std::make_unique<Cifar10>(directory, split);
+std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,
+                                      WorkProgress* progress) {
+  return std::make_unique<Cifar10>(directory, split, progress);
 }
 
 }  // namespace ringtrain

@@ -21,19 +21,24 @@ namespace fs = std::filesystem;
 
 /// What `wanted` accepts of a directory, sorted by bytes. Links are followed, hidden names skipped.
 template <class Wanted>
-std::vector<fs::directory_entry> entries_of(const fs::path& directory, Wanted wanted) {
+std::vector<fs::directory_entry> entries_of(const fs::path& directory, WorkProgress* progress,
+                                            Wanted wanted) {
+  at(progress, Work::list, directory.native());
   std::vector<fs::directory_entry> entries;
-  for (const auto& entry : fs::directory_iterator(directory))
+  for (const auto& entry : fs::directory_iterator(directory)) {
     if (!entry.path().filename().native().starts_with('.') && wanted(entry))
       entries.push_back(entry);
+    advance(progress);
+  }
   std::ranges::sort(
       entries, {}, [](const auto& entry) -> const auto& { return entry.path().native(); });
   return entries;
 }
 
-std::vector<std::string> class_names_in(const fs::path& directory) {
+std::vector<std::string> class_names_in(const fs::path& directory, WorkProgress* progress) {
   std::vector<std::string> names;
-  for (const auto& entry : entries_of(directory, [](const auto& e) { return e.is_directory(); }))
+  const auto is_directory = [](const auto& e) { return e.is_directory(); };
+  for (const auto& entry : entries_of(directory, progress, is_directory))
     names.push_back(entry.path().filename());
   if (names.empty())
     fail_images(directory,
@@ -98,7 +103,7 @@ class Images final : public EncodedDataset {
   std::string path(std::uint64_t sample) const {
     return (home_ / names_[labels_[sample]] / files_[sample]).native();
   }
-  void append(const fs::path& directory, int label);
+  void append(const fs::path& directory, int label, WorkProgress* progress);
 
   const fs::path home_;
   const std::vector<std::string> names_;
@@ -108,24 +113,28 @@ class Images final : public EncodedDataset {
 };
 
 Images::Images(const fs::path& home, const fs::path& training, const DatasetOptions& options)
-    : EncodedDataset(options.max_pixels), home_(home), names_(class_names_in(training)) {
-  for (const std::string& name : class_names_in(home_)) {
+    : EncodedDataset(options.max_pixels),
+      home_(home),
+      names_(class_names_in(training, options.progress)) {
+  for (const std::string& name : class_names_in(home_, options.progress)) {
     const auto known = std::ranges::lower_bound(names_, name);
     if (known == names_.end() || *known != name)
       fail_images(home_ / name, "training has no such class, so its label is unknown");
-    append(home_ / name, static_cast<int>(known - names_.begin()));
+    append(home_ / name, static_cast<int>(known - names_.begin()), options.progress);
   }
 }
 
-void Images::append(const fs::path& directory, int label) {
+void Images::append(const fs::path& directory, int label, WorkProgress* progress) {
   const std::size_t before = files_.size();
-  for (const auto& file : entries_of(directory, [](const auto& e) { return !e.is_directory(); })) {
+  const auto is_file = [](const auto& e) { return !e.is_directory(); };
+  for (const auto& file : entries_of(directory, progress, is_file)) {
     const std::string name = file.path().filename();
     files_.add(name);
     labels_.push_back(label);
     manifest_ = hash_text(name, manifest_);
     std::error_code none;  // what has no size, as a broken link, is found unreadable later
     manifest_ = hash_text(fmt::format("{} {}", label, file.file_size(none)), manifest_);
+    advance(progress);
   }
   if (files_.size() == before)
     fail_images(directory, "the class has no files (directories in it are not searched)");
@@ -136,6 +145,7 @@ void Images::append(const fs::path& directory, int label) {
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options) {
   try {
+    at(options.progress, Work::list, directory);
     const fs::path training = training_home(directory);
     const fs::path home = split == Split::training ? training : evaluation_home(directory);
     if (home.empty()) return nullptr;

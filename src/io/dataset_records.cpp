@@ -25,8 +25,8 @@ struct RecordsFile {
   throw Error(Exit::data, "read records in " + printable(path), reason);
 }
 
-RecordsFile read(const std::string& path) {
-  FileSource source(path);
+RecordsFile read(const std::string& path, WorkProgress* progress) {
+  FileSource source(path, progress);
   try {
     const RecordsHead head = read_head(source);
     return {head, read_table(source, head)};
@@ -40,11 +40,14 @@ std::vector<RecordsFile> read_all(const std::string& directory, const std::vecto
   std::vector<RecordsFile> read_files(files.size());
   each_shard(
       files.size(), options.threads,
-      [&](std::size_t i) { read_files[i] = read(directory + "/" + files[i].name); },
+      [&](std::size_t i) {
+        read_files[i] = read(directory + "/" + files[i].name, options.progress);
+      },
       [&](std::size_t done) {
         options.tell(fmt::format("opening {}: {} of {} shards done", printable(directory), done,
                                  files.size()));
-      });
+      },
+      [&](std::size_t i) { at(options.progress, Work::index, directory + "/" + files[i].name); });
   return read_files;
 }
 
@@ -71,13 +74,17 @@ ShardIndex join(const std::string& directory, const std::vector<ShardFile>& file
 
 std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
                                              const DatasetOptions& options) {
-  const auto training = find_shards(directory, train_split, ending);
+  const auto training = find_shards(directory, train_split, ending, options.progress);
   if (training.empty())
     fail_records(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
-  auto files = split == Split::training ? training : find_shards(directory, val_split, ending);
+  auto files = split == Split::training
+                   ? training
+                   : find_shards(directory, val_split, ending, options.progress);
   if (files.empty()) return nullptr;
   // The first file of training knows the classes, for evaluation, too.
-  const auto names = read(directory + "/" + training[0].name).table.class_names;
+  const std::string first = directory + "/" + training[0].name;
+  at(options.progress, Work::index, first);
+  const auto names = read(first, options.progress).table.class_names;
   ShardIndex index = join(directory, files, read_all(directory, files, options), names);
   return make_sharded_dataset(
       {"records", directory, std::move(files), std::move(index), unpack_record},

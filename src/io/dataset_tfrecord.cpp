@@ -25,8 +25,8 @@ struct Opened {
   ShardIndex index;
 };
 
-TfrecordShard index_file(const std::string& path) {
-  FileSource file(path);
+TfrecordShard index_file(const std::string& path, WorkProgress* progress) {
+  FileSource file(path, progress);
   try {
     return index_tfrecord(file);
   } catch (const Undecodable& failure) {
@@ -49,12 +49,14 @@ bool is_whole(const std::string& path, const Record& record) {
 
 // The first and the last label say what the classes are: a damaged one must not move or add any.
 void verify_extremes(const std::string& directory, const std::vector<ShardFile>& files,
-                     ShardIndex& index) {
+                     ShardIndex& index, WorkProgress* progress) {
   auto& records = index.table.records;
   const auto no_label_last = [](const Record& r) { return static_cast<std::uint32_t>(r.label); };
   const auto verify = [&](const auto& find) {
     for (auto found = find(); found != records.end() && found->label >= 0; found = find()) {
-      if (is_whole(path_of(directory, files, index, found - records.begin()), *found)) return;
+      const std::string path = path_of(directory, files, index, found - records.begin());
+      at(progress, Work::index, path);
+      if (is_whole(path, *found)) return;
       found->label = -1;
     }
   };
@@ -81,25 +83,28 @@ ShardIndex make_index(const std::string& directory, const std::vector<ShardFile>
   std::vector<TfrecordShard> shards(files.size());
   each_shard(
       files.size(), std::max(options.threads, least_threads),
-      [&](std::size_t i) { shards[i] = index_file(directory + "/" + files[i].name); },
+      [&](std::size_t i) {
+        shards[i] = index_file(directory + "/" + files[i].name, options.progress);
+      },
       [&](std::size_t done) {
         options.tell(fmt::format("indexing {}: {} of {} shards done", printable(directory), done,
                                  files.size()));
-      });
+      },
+      [&](std::size_t i) { at(options.progress, Work::index, directory + "/" + files[i].name); });
   ShardIndex index;
   for (const TfrecordShard& shard : shards) {
     auto& records = index.table.records;
     records.insert(records.end(), shard.records.begin(), shard.records.end());
     index.ends.push_back(records.size());
   }
-  verify_extremes(directory, files, index);
+  verify_extremes(directory, files, index, options.progress);
   index.table.class_names = names_of(shards, index.table.records);
   return index;
 }
 
 Opened open_split(const std::string& directory, std::span<const std::string_view> splits,
                   const DatasetOptions& options) {
-  Opened opened{find_shards(directory, splits, endings), {}};
+  Opened opened{find_shards(directory, splits, endings, options.progress), {}};
   if (opened.files.empty()) return opened;
   opened.index = cached_index(directory, opened.files, options,
                               [&] { return make_index(directory, opened.files, options); });

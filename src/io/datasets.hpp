@@ -12,7 +12,8 @@ std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& optio
 /// Ten drawn shapes, see shapes.hpp.
 std::unique_ptr<Dataset> open_shapes(Split split);
 /// CIFAR-10's binary version, held in memory.
-std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split);
+std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,
+                                      WorkProgress* progress);
 /// An image folder: <split>/<class>/<image>.
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <system_error>
@@ -17,6 +18,8 @@ namespace {
 
 // Far above any image; a mistaken tar or video must not fill the memory.
 constexpr off_t largest = off_t{1} << 29;
+// At a time: a slow network file system is seen to go on.
+constexpr std::size_t most_at_once = std::size_t{1} << 20;
 
 [[noreturn]] void fail_sample(const std::string& path, std::string_view reason) {
   throw UnreadableSample("read " + printable(path), reason);
@@ -42,7 +45,7 @@ void check_open_files(int error, std::string_view call) {
     throw Error(Exit::data, call, "Too many open files on this host; raise its fs.file-max");
 }
 
-void read_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
+void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, WorkProgress* progress) {
   // O_NONBLOCK: opening a FIFO would wait for ever.
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
@@ -52,11 +55,13 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes) {
   }
   bytes.resize(size_of(file.get(), path));
   for (std::size_t done = 0; done < bytes.size();) {
-    const auto got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    const auto got =
+        ::read(file.get(), bytes.data() + done, std::min(bytes.size() - done, most_at_once));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_sample(path, fmt::format("{} at byte {}", system_reason(), done));
     if (got == 0) fail_sample(path, fmt::format("ends at byte {} of {}", done, bytes.size()));
     done += static_cast<std::size_t>(got);
+    advance(progress);
   }
 }
 

@@ -47,9 +47,11 @@ std::vector<std::uint64_t> head_of(const ShardIndex& index, std::uint64_t key) {
 }
 
 // Null where the file is damaged, of other data, or not there.
-std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::size_t shards) try {
+std::optional<ShardIndex> load(const fs::path& file, std::uint64_t key, std::size_t shards,
+                               WorkProgress* progress) try {
+  at(progress, Work::index, file.native());
   std::vector<std::uint8_t> bytes;
-  read_file(file, bytes);
+  read_file(file, bytes, progress);
   const std::size_t head_bytes = (shards + 3) * sizeof(std::uint64_t);
   if (bytes.size() < cache_magic.size() + head_bytes) return std::nullopt;
   std::vector<std::uint64_t> head(shards + 3);
@@ -97,6 +99,7 @@ FileDescriptor locked(const fs::path& file, const DatasetOptions& options) {
               "another process has held it for more than {} s; end that one if it is stuck, "
               "or delete the file if there is none",
               options.index_wait_s));
+    advance(options.progress);  // the other process has a limit, too, and this wait ends
     std::this_thread::sleep_for(100ms);
   }
   // Who had it could not keep its index. To make ours under the lock would make processes queue.
@@ -113,7 +116,7 @@ ShardIndex cached_index(const std::string& directory, const std::vector<ShardFil
   const fs::path file =
       fs::path(options.cache_folder) /
       fmt::format("tfrecord-{}.index", hex(hash_text(files[0].name, hash_text(home.native()))));
-  const auto known = [&] { return load(file, key, files.size()); };
+  const auto known = [&] { return load(file, key, files.size(), options.progress); };
   if (auto index = known()) return std::move(*index);
 
   FileDescriptor lock;
@@ -127,6 +130,7 @@ ShardIndex cached_index(const std::string& directory, const std::vector<ShardFil
   if (auto index = known()) return std::move(*index);
   ShardIndex index = make();
   try {
+    at(options.progress, Work::index, file.native());
     if (unkept.empty()) save(file, index, key);
   } catch (const std::exception& failure) {
     unkept = failure.what();

@@ -93,10 +93,13 @@ ShardFile looked_up(const fs::path& path) {
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
-std::vector<std::string> names_in(const fs::path& directory) try {
+std::vector<std::string> names_in(const fs::path& directory, WorkProgress* progress) try {
+  at(progress, Work::list, directory.native());
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory))
+  for (const auto& entry : fs::directory_iterator(directory)) {
     names.push_back(entry.path().filename());
+    advance(progress);
+  }
   return names;
 } catch (const fs::filesystem_error& failure) {
   fail_shards(directory, failure.code().message());
@@ -106,15 +109,19 @@ std::vector<std::string> names_in(const fs::path& directory) try {
 
 std::vector<ShardFile> find_shards(const std::string& directory,
                                    std::span<const std::string_view> splits,
-                                   std::span<const std::string_view> endings) {
-  const auto names = names_in(directory);
+                                   std::span<const std::string_view> endings,
+                                   WorkProgress* progress) {
+  const auto names = names_in(directory, progress);
   for (const std::string_view split : splits) {
     const auto shards = all_of(names, split, endings);
     if (shards.empty()) continue;
     check_complete(directory, split, shards);
     std::vector<ShardFile> files;
-    for (const Numbered& shard : shards)
-      files.push_back(looked_up(fs::path(directory) / shard.name));
+    for (const Numbered& shard : shards) {
+      const fs::path path = fs::path(directory) / shard.name;
+      at(progress, Work::list, path.native());
+      files.push_back(looked_up(path));
+    }
     return files;
   }
   return {};

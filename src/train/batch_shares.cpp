@@ -81,10 +81,12 @@ std::vector<double> by_rank(const std::vector<double>& list, const MpiSession& s
 }
 
 // The shares of the checkpoint that rank 0 would go on from.
-std::vector<int> saved_shares(const Plan& plan, const MpiSession& session) {
+std::vector<int> saved_shares(const Plan& plan, const MpiSession& session, Progress& progress) {
+  progress.enter(Activity::resume);
   std::string plans;
   if (session.rank() == 0)
-    if (const auto saved = saved_metadata(plan.options.resume, plan.options.checkpoint_dir))
+    if (const auto saved =
+            saved_metadata(plan.options.resume, plan.options.checkpoint_dir, &progress))
       plans = saved->plans;
   return shares_in(session.broadcast(plans));
 }
@@ -237,10 +239,10 @@ bool settles_otherwise(std::string_view plans, const Plan& plan) {
 }
 
 void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
-                   const MpiSession& session, const Tell& tell) {
+                   const MpiSession& session, const Tell& tell, Progress& progress) {
   if (!are_open(plan)) return;
   const bool tries = plan.options.shares && make_site;
-  if (const std::vector<int> saved = saved_shares(plan, session); !saved.empty()) {
+  if (const std::vector<int> saved = saved_shares(plan, session, progress); !saved.empty()) {
     if (saved.size() == static_cast<std::size_t>(plan.ranks))
       return keep(saved, plan, session, tell);
     tell(fmt::format("shares: {} in the checkpoint are of {} ranks, this job has {}: {}",

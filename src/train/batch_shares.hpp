@@ -53,8 +53,8 @@ bool settles_otherwise(std::string_view plans, const Plan& plan);
 /// Decides how the ranks divide the samples of a step where the user left that open: as in the
 /// checkpoint that training goes on from; else, with --shares auto, as a trial on all ranks at once
 /// shows to be fastest, which trains a throw-away site of `make_site`; no trial without that.
-/// Collective.
+/// `progress` hears which file is read. Collective.
 void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
-                   const MpiSession& session, const Tell& tell);
+                   const MpiSession& session, const Tell& tell, Progress& progress);
 
 }  // namespace ringtrain

@@ -289,7 +289,7 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
       alone_(make_solo_communicator()),
       statistics_sums_(statistics_sums_of(
           plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
-      backend_(make_onednn_backend()),
+      backend_(make_onednn_backend(&progress)),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(memory_.allocate(averaged_statistics(plan))),
@@ -354,6 +354,7 @@ View CpuSite::initial() {
 }
 
 std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View statistics) {
+  progress_.at(Work::plan, mode == Mode::training ? "the steps of training" : "an evaluation");
   const View gradients = mode == Mode::training ? sums_.gradients() : View();
   return backend_->compile(make_schedule(plan_, *backend_, mode),
                            {parameters, gradients, statistics, batch_statistics_},

@@ -57,7 +57,7 @@ Facts facts_from_text(const std::string& text);
 /// What the system tells of this rank and its host. `options`: with the device chosen. Collective.
 Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSession& session);
 /// Adds what the plan is and needs; reads the first and the last sample of the data, on one rank a
-/// host.
-void add_plan(Facts& facts, const Plan& plan, const MpiSession& session);
+/// host. `progress` hears of it.
+void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress);
 
 }  // namespace ringtrain

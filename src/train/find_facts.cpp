@@ -184,18 +184,22 @@ Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSes
   return facts;
 }
 
-void add_plan(Facts& facts, const Plan& plan, const MpiSession& session) {
+void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress) {
   const Options& o = plan.options;
   Options mine = o;
   mine.batch = plan.share.count;
   mine.global_batch.reset();
+  progress.at(Work::plan, o.model);
   if (!facts.on_gpu)
-    facts.planned = static_cast<std::uint64_t>(rank_memory(mine, session.size()).total());
+    facts.planned =
+        static_cast<std::uint64_t>(rank_memory(mine, session.size(), &progress).total());
   facts.data = plan.training->description();
+  progress.at(Work::open, o.data);
   if (session.local_rank() == 0)
     for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
       if (data != nullptr) read_some(*data, facts.unreadable);
   if (session.rank() > 0 || o.checkpoint_dir.empty() || o.eval_only) return;
+  progress.at(Work::open, o.checkpoint_dir);
   facts.checkpoint_dir = o.checkpoint_dir;
   facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(mine));
   facts.checkpoint_room = room_in(o.checkpoint_dir);

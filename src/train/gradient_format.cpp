@@ -73,10 +73,13 @@ std::vector<TriedFormat> try_formats(Plan& plan,
 }
 
 // Of the checkpoint that rank 0 would go on from; none: there is no checkpoint, or it does not say.
-std::optional<GradientFormat> saved_format(const Plan& plan, const MpiSession& session) {
+std::optional<GradientFormat> saved_format(const Plan& plan, const MpiSession& session,
+                                           Progress& progress) {
+  progress.enter(Activity::resume);
   std::string config;
   if (session.rank() == 0)
-    if (const auto saved = saved_metadata(plan.options.resume, plan.options.checkpoint_dir))
+    if (const auto saved =
+            saved_metadata(plan.options.resume, plan.options.checkpoint_dir, &progress))
       config = saved->config;
   return format_in(session.broadcast(config));
 }
@@ -120,14 +123,14 @@ std::size_t best_format(std::span<const TriedFormat> tried) {
 }
 
 void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
-                            const MpiSession& session, const Tell& tell) {
+                            const MpiSession& session, const Tell& tell, Progress& progress) {
   if (plan.options.tune.mode != Tune::Mode::all || plan.options.eval_only) return;
   if (plan.options.device == Device::cuda)
     throw Error(Exit::usage, "--tuning all",
                 "is for sums between CPUs, but this run computes on GPUs; leave it out");
   if (session.hosts() == 1)
     return tell("--tuning all tries nothing: all ranks are on one host, where sums are in fp32");
-  if (const auto saved = saved_format(plan, session)) {
+  if (const auto saved = saved_format(plan, session, progress)) {
     take(*saved, plan);
     return tell(
         fmt::format("links: gradients travel as {}, as in the checkpoint", text_of(*saved)));

@@ -103,10 +103,10 @@ std::string told(const CheckpointFile& file, const Reading& reading) {
 
 std::string init_from(const std::filesystem::path& path, Heads heads, const Graph& graph,
                       const TrainingState& state, Communicator& communicator,
-                      const MpiSession& session) {
+                      const MpiSession& session, WorkProgress* progress) {
   std::string text;
   if (session.rank() == 0) {
-    const CheckpointFile file = CheckpointFile::open(path);
+    const CheckpointFile file = CheckpointFile::open(path, progress);
     file.verify();
     Reading reading = read(file, heads, graph, state);
     add_unused(file, state, reading.misfits);

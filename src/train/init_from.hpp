@@ -4,6 +4,7 @@
 
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "train/training_state.hpp"
 
@@ -18,9 +19,9 @@ enum class Heads { must_fit, may_differ };
 /// averages of `state` start from them; all else stays as it is. Rank 0 reads, the others
 /// receive. Returns what became of it, for the user, on rank 0. Throws
 /// Error(Exit::incompatible_checkpoint) with the first ten tensors that do not fit, and as
-/// CheckpointFile does: the job must end. Collective.
+/// CheckpointFile does: the job must end. `progress` may be null. Collective.
 std::string init_from(const std::filesystem::path& file, Heads heads, const Graph& graph,
                       const TrainingState& state, Communicator& communicator,
-                      const MpiSession& session);
+                      const MpiSession& session, WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain

@@ -53,7 +53,7 @@ bool Job::resume(const Resume& how) {
   const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
   const auto resumed =
       ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
-                        site_.state(), site_.communicator(), session_, say);
+                        site_.state(), site_.communicator(), session_, say, &progress_);
   if (!resumed) return false;
   require_settled_as(resumed->metadata);
   start_ = {resumed->metadata.step, resumed->metadata.position};
@@ -105,19 +105,20 @@ void Job::take_lineage() {
   if (checkpoint_writer_.idle()) return;  // nothing is saved, or by rank 0
   const std::string lineage = resumed_lineage_ ? *resumed_lineage_ : new_lineage();
   require_own_folder(options().checkpoint_dir, lineage,
-                     resumed_lineage_ ? std::optional(start_.step) : std::nullopt);
+                     resumed_lineage_ ? std::optional(start_.step) : std::nullopt, &progress_);
   checkpoint_writer_.set_lineage(lineage);
 }
 
 bool Job::start_from(const std::string& file) {
   if (file.empty()) return false;
   const Heads heads = options().eval_only ? Heads::must_fit : Heads::may_differ;
-  output_.note(init_from(file, heads, graph(), site_.state(), site_.communicator(), session_));
+  output_.note(
+      init_from(file, heads, graph(), site_.state(), site_.communicator(), session_, &progress_));
   return true;
 }
 
 bool Job::prepare(WriterProcess& writer) {
-  progress_.enter(Activity::load);
+  progress_.enter(Activity::resume, options().checkpoint_dir);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   const bool resumed = resume(options().resume);

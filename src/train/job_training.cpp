@@ -46,7 +46,7 @@ bool Job::done(const Position& position) const {
 }
 
 int Job::train() {
-  progress_.enter(Activity::load);
+  progress_.enter(Activity::plan);
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_, session_.rank(),
                RankLedger(hosts_, [this] { return watchdog_.accounts(); }));

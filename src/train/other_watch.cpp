@@ -31,7 +31,7 @@ class OtherWatch final : public Watch {
   void forgive() override { client_.forgive_silence(); }
   void listen(std::chrono::milliseconds time) override { client_.run_for(time); }
   void judge() override {
-    if (++ticks_ % ticks_a_beat == 0) client_.send(beat());
+    if (++ticks_ % ticks_a_beat == 0) client_.send(beat(), own().item);
     if (const auto& ending = client_.ending()) await_end(*ending);
     if (client_.rank_0_left()) return;
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
@@ -59,7 +59,7 @@ class OtherWatch final : public Watch {
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
     session().end_within(end_patience, static_cast<Exit>(ending.exit_code));
-    client_.send_stack(beat(), main_stack());
+    client_.send_stack(beat(), own().item, main_stack());
     client_.run_for(tick);
     write_fault_report(session().rank(), ending.why + all_stacks());
     end_launcher_of_job(static_cast<Exit>(ending.exit_code));

@@ -35,13 +35,17 @@ class SilentOutput final : public Output {
 
 class SpeakingOutput final : public Output {
  public:
-  SpeakingOutput(const Options& options, OutputSinks sinks)
+  SpeakingOutput(const Options& options, OutputSinks sinks, WorkProgress* progress)
       : quiet_(options.quiet), seconds_(sinks.seconds), console_(std::move(sinks)) {
-    if (!options.metrics.empty())
+    const auto open = [&](const std::string& path) {
+      if (!path.empty()) at(progress, Work::open, path);
+      return !path.empty();
+    };
+    if (open(options.metrics))
       sinks_.push_back(std::make_unique<Metrics>(options.metrics, warn("metrics")));
-    if (!options.tensorboard.empty())
+    if (open(options.tensorboard))
       sinks_.push_back(make_tensorboard(options.tensorboard, warn("tensorboard")));
-    if (!options.report.empty()) sinks_.push_back(make_report(options.report, warn("report")));
+    if (open(options.report)) sinks_.push_back(make_report(options.report, warn("report")));
   }
 
   void note(std::string_view line) override { say(line); }
@@ -115,8 +119,9 @@ OutputSinks standard_sinks(const Options& options) {
           }};
 }
 
-std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks) {
-  return std::make_unique<SpeakingOutput>(options, std::move(sinks));
+std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks,
+                                    WorkProgress* progress) {
+  return std::make_unique<SpeakingOutput>(options, std::move(sinks), progress);
 }
 
 std::unique_ptr<Output> make_silent_output() { return std::make_unique<SilentOutput>(); }

@@ -153,8 +153,9 @@ void set_length(Plan& plan) {
 }
 
 DatasetOptions dataset_options(const Options& o, const ModelSource& source, int threads,
-                               const Tell& tell) {
-  DatasetOptions data{.cache_folder = cache_folder(), .threads = threads, .tell = tell};
+                               const Tell& tell, WorkProgress* progress) {
+  DatasetOptions data{
+      .cache_folder = cache_folder(), .threads = threads, .tell = tell, .progress = progress};
   if (o.data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.
   const Model model = source.make();
@@ -283,7 +284,8 @@ void check_sharding(const Options& o) {
 
 }  // namespace
 
-Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell) {
+Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell,
+               WorkProgress* progress) {
   check_device(options);
   Plan plan;
   plan.options = options;
@@ -293,13 +295,15 @@ Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell
     plan.options.ema = 0;
   }
   plan.data_threads = options.data_threads.value_or(cpus);
+  if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options);
-  const DatasetOptions data = dataset_options(options, source, plan.data_threads, tell);
+  const DatasetOptions data = dataset_options(options, source, plan.data_threads, tell, progress);
   plan.training = open_dataset(options.data, Split::training, data);
   plan.evaluation = open_dataset(options.data, Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
                 "no directory val/ or test/ beside it, and no shards for evaluation");
+  at(progress, Work::plan, options.model);
   plan.model = source.make(plan.training->classes());
   plan.options.model = source.identity(plan.model);
   complete(plan.options, plan.model);

@@ -71,9 +71,10 @@ struct Plan {
 using Tell = std::function<void(const std::string&)>;
 
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
-/// `cpus`: how many processors this rank has, for loader threads.
+/// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
+/// read, and may be null.
 Plan make_plan(
     const Options& options, int cpus, int rank, int ranks,
-    const Tell& tell = [](const std::string&) {});
+    const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain

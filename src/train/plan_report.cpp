@@ -210,11 +210,13 @@ double loader_bytes(const Subject& s, const Options& o) {
   return 2 * (threads + 2) * s.batch_bytes();
 }
 
-RankMemory rank_memory(const Subject& s, const Options& o) {
+RankMemory rank_memory(const Subject& s, const Options& o, WorkProgress* progress = nullptr) {
   const auto backend = make_onednn_backend();
   const auto needs = [&](Mode mode) {
-    return host_needs(s.schedule(
-        [&](const Schedule& at, const Step& step) { return backend->supports(at, step); }, mode));
+    const auto supports = [&](const Schedule& at, const Step& step) {
+      return backend->supports(at, step);
+    };
+    return host_needs(s.schedule(supports, mode), progress);
   };
   const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
   return {.activations = double(training.activations),
@@ -258,8 +260,8 @@ std::string cpu_report(const Options& o) {
 
 }  // namespace
 
-RankMemory rank_memory(const Options& options, int ranks) {
-  return rank_memory(subject_of(options, std::nullopt, ranks), options);
+RankMemory rank_memory(const Options& options, int ranks, WorkProgress* progress) {
+  return rank_memory(subject_of(options, std::nullopt, ranks), options, progress);
 }
 
 double checkpoint_bytes(const Options& options) {

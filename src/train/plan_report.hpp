@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/train/options.hpp"
 
 namespace ringtrain {
@@ -21,7 +22,7 @@ struct RankMemory {
   }
 };
 /// As plan_report() tells it, of one of so many ranks.
-RankMemory rank_memory(const Options& options, int ranks);
+RankMemory rank_memory(const Options& options, int ranks, WorkProgress* progress = nullptr);
 /// Of one checkpoint's tensors.
 double checkpoint_bytes(const Options& options);
 

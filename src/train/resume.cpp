@@ -16,11 +16,11 @@ namespace {
 using Say = std::function<void(const std::string&)>;
 
 std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::path& directory,
-                                   const Say& say) {
+                                   const Say& say, WorkProgress* progress) {
   if (how.from == Resume::From::scratch) return std::nullopt;
-  if (how.from == Resume::From::file) return CheckpointFile::open(how.file);
+  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress);
   if (directory.empty()) return std::nullopt;
-  LatestCheckpoint latest = find_latest(directory);
+  LatestCheckpoint latest = find_latest(directory, progress);
   for (const std::string& reason : latest.rejected) say("not used: " + reason);
   say(latest.note);
   return std::move(latest.file);
@@ -134,22 +134,23 @@ Resumed resumed_from_text(const std::string& text) {
 }  // namespace
 
 std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
-                                                 const std::filesystem::path& directory) {
+                                                 const std::filesystem::path& directory,
+                                                 WorkProgress* progress) {
   if (how.from == Resume::From::scratch) return std::nullopt;
-  if (how.from == Resume::From::file) return CheckpointFile::open(how.file).metadata();
+  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress).metadata();
   if (directory.empty()) return std::nullopt;
-  const auto file = peek_latest(directory);
+  const auto file = peek_latest(directory, progress);
   return file ? std::optional(file->metadata()) : std::nullopt;
 }
 
 std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
                               const TrainingState& state, Communicator& communicator,
-                              const MpiSession& session, const Say& say) {
+                              const MpiSession& session, const Say& say, WorkProgress* progress) {
   std::string text, name, lineage;
   std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
-    if (const auto file = find(how, directory, say)) {
+    if (const auto file = find(how, directory, say, progress)) {
       if (wanted == Wanted::everything) file->expect(expected(state, *file));
       if (lacks_averaged_statistics(*file) && has_averaged_statistics(state))
         say("its moving averages are of weights only: those of running statistics start from "

@@ -6,6 +6,7 @@
 
 #include "ringtrain/allreduce/communicator.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 #include "ringtrain/train/options.hpp"
 #include "train/training_state.hpp"
@@ -29,8 +30,10 @@ enum class Wanted {
 };
 
 /// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
+/// `progress`, here and below, hears which file is read, and may be null.
 std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
-                                                 const std::filesystem::path& directory);
+                                                 const std::filesystem::path& directory,
+                                                 WorkProgress* progress = nullptr);
 
 /// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
 /// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
@@ -39,6 +42,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
                               const TrainingState& state, Communicator& communicator,
                               const MpiSession& session,
-                              const std::function<void(const std::string&)>& say);
+                              const std::function<void(const std::string&)>& say,
+                              WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain

@@ -17,6 +17,7 @@
 #include "train/option_values.hpp"
 #include "train/save_timeline.hpp"
 #include "train/watchdog.hpp"
+#include "train/watched_output.hpp"
 
 namespace ringtrain {
 namespace {
@@ -52,10 +53,10 @@ void choose_gpu_defaults(Options& o, int hosts) {
 
 // What the doctor knows when there may be no plan.
 Facts facts_of_trial(const std::function<Plan()>& make, const Options& options,
-                     const ThreadPlan& threads, const MpiSession& session) {
+                     const ThreadPlan& threads, const MpiSession& session, Progress& progress) {
   Facts facts = find_facts(options, threads, session);
   try {
-    add_plan(facts, make(), session);
+    add_plan(facts, make(), session, progress);
   } catch (const Error& failure) {
     facts.failure = failure.what();
     facts.failure_code = static_cast<int>(failure.code());
@@ -76,8 +77,9 @@ void warn(const Diagnosis& diagnosis, Output& output) {
 }
 
 // Null where none is asked for. What cannot be written is better known before training.
-std::unique_ptr<Timeline> make_timeline(const Options& o, int rank) {
+std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& progress) {
   if (o.timeline.empty()) return nullptr;
+  progress.at(Work::open, o.timeline);
   const std::string reason = rank == 0 ? why_unwritable(o.timeline) : "";
   if (!reason.empty()) throw Error(Exit::storage, "--timeline " + o.timeline, reason);
   return std::make_unique<Timeline>(static_cast<std::size_t>(o.timeline_spans));
@@ -120,48 +122,54 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
 
 int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
         WriterProcess& writer, const Stopwatch& since_start) {
-  const std::unique_ptr<Output> output =
-      session.rank() == 0 ? make_output(options, standard_sinks(options)) : make_silent_output();
+  std::unique_ptr<Timeline> timeline;   // the watchdog's thread may read it: it goes after that one
+  Watchdog watchdog(session, options);  // before any path of the user's, which may not answer
+  Progress& progress = watchdog.progress();
+  const auto output = std::make_unique<WatchedOutput>(
+      session.rank() == 0 ? make_output(options, standard_sinks(options), &progress)
+                          : make_silent_output(),
+      progress);
   output->note(threads.text);
-  const std::unique_ptr<Timeline> timeline = make_timeline(options, session.rank());
-  Watchdog watchdog(session, options);
-  watchdog.progress().record_in(timeline.get());
+  timeline = make_timeline(options, session.rank(), progress);
+  progress.record_in(timeline.get());
+  progress.enter(Activity::init);
   Options chosen = options;
   const DeviceChoice device = choose_device(options.device, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
+    const auto note = [&](const std::string& line) { output->note(line); };
     Plan plan = make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
-                          session.size(), [&](const std::string& line) { output->note(line); });
+                          session.size(), note, &progress);
     plan.hosts = session.hosts();
     take_given_shares(plan, session, [&](const std::string& line) { output->note(line); });
     return plan;
   };
   const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
   if (doctor)
-    show(diagnose(facts_of_trial(make, chosen, threads, session), session), session, *output);
+    show(diagnose(facts_of_trial(make, chosen, threads, session, progress), session), session,
+         *output);
   Plan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   if (!doctor) {
     Facts facts = find_facts(chosen, threads, session);
-    add_plan(facts, plan, session);
+    add_plan(facts, plan, session, progress);
     warn(diagnose(facts, session), *output);
   }
   for (const std::string& line : plan.hints()) output->note(line);
   const auto make_site = [&] {
-    watchdog.progress().enter(Activity::init);
-    watchdog.progress().forget_steps();
-    return plan.options.device == Device::cuda
-               ? make_gpu_site(plan, session, watchdog.progress())
-               : make_cpu_site(plan, threads, session, watchdog.progress());
+    progress.enter(plan.options.device == Device::cuda ? Activity::init : Activity::plan);
+    progress.forget_steps();
+    return plan.options.device == Device::cuda ? make_gpu_site(plan, session, progress)
+                                               : make_cpu_site(plan, threads, session, progress);
   };
   const auto tell = [&](const std::string& line) { output->note(line); };
   // The doctor ends before training: it tries nothing.
   const std::function<std::unique_ptr<Site>()> trial_site =
       doctor ? nullptr : std::function(make_site);
-  settle_gradient_format(plan, trial_site, session, tell);
-  settle_shares(plan, trial_site, session, tell);
-  watchdog.progress().enter(Activity::init);
+  settle_gradient_format(plan, trial_site, session, tell, progress);
+  settle_shares(plan, trial_site, session, tell, progress);
+  progress.enter(Activity::init);
   if (plan.options.verify_resume && !doctor)
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },

@@ -21,16 +21,13 @@ class SideClient::Impl {
     asio::co_spawn(context, talk(), asio::detached);
   }
 
-  void send(const Beat& beat) {
+  void send(Beat beat, const std::string& item, const std::string& stack) {
+    text_ = item + stack;
+    text_.resize(std::min(text_.size(), most_text));
+    beat.text_bytes = static_cast<std::uint32_t>(text_.size());
+    beat.item_bytes = static_cast<std::uint32_t>(std::min(item.size(), text_.size()));
     next_ = beat;
     start_sending();
-  }
-
-  void send_stack(Beat beat, std::string stack) {
-    stack_ = std::move(stack);
-    stack_.resize(std::min(stack_.size(), most_text));
-    beat.text_bytes = static_cast<std::uint32_t>(stack_.size());
-    send(beat);
   }
 
   void start_sending() {
@@ -95,7 +92,7 @@ class SideClient::Impl {
     while (!failure && next_) {
       const Beat beat = *std::exchange(next_, std::nullopt);
       std::string bytes(reinterpret_cast<const char*>(&beat), sizeof beat);
-      if (beat.text_bytes > 0) bytes += stack_;
+      bytes += text_;
       co_await asio::async_write(socket, asio::buffer(bytes),
                                  asio::redirect_error(use_awaitable, failure));
     }
@@ -106,7 +103,7 @@ class SideClient::Impl {
   const std::vector<std::string> addresses_;
   const std::uint16_t port_;
   std::optional<Beat> next_;
-  std::string stack_;
+  std::string text_;       // behind it
   bool ready_ = false;     // the connection is there and has said who this is
   bool answered_ = false;  // by rank 0, on this connection
   bool sending_ = false;
@@ -124,9 +121,9 @@ void SideClient::run_for(std::chrono::milliseconds time) {
   impl_->context.run_for(time);
 }
 
-void SideClient::send(const Beat& beat) { impl_->send(beat); }
-void SideClient::send_stack(Beat beat, std::string stack) {
-  impl_->send_stack(beat, std::move(stack));
+void SideClient::send(const Beat& beat, const std::string& item) { impl_->send(beat, item, {}); }
+void SideClient::send_stack(const Beat& beat, const std::string& item, const std::string& stack) {
+  impl_->send(beat, item, stack);
 }
 bool SideClient::connected() const { return impl_->connected; }
 bool SideClient::rank_0_left() const { return impl_->left; }

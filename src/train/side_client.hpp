@@ -21,10 +21,11 @@ class SideClient {
 
   /// Sends what it has and listens for this long.
   void run_for(std::chrono::milliseconds time);
-  /// Queues the newest state; one that waits to be sent is replaced.
-  void send(const Beat& beat);
+  /// Queues the newest state, with the item that the main thread is at; one that waits to be sent
+  /// is replaced.
+  void send(const Beat& beat, const std::string& item = {});
   /// The answer to ending(): the last thing that is sent.
-  void send_stack(Beat beat, std::string stack);
+  void send_stack(const Beat& beat, const std::string& item, const std::string& stack);
 
   bool connected() const;
   /// Rank 0 has said goodbye.

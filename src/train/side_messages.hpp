@@ -21,8 +21,8 @@ struct Beat {
   double in_phase_s = 0, limit_s = 0;
   std::uint32_t activity = 0;
   std::uint32_t leaving = 0;     // the last one: what comes after is no failure
-  std::uint32_t text_bytes = 0;  // that follow: the main thread's stack, asked for by an end
-  std::uint32_t unused = 0;
+  std::uint32_t text_bytes = 0;  // that follow: the item that the main thread is at, then its stack
+  std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
 };
 static_assert(sizeof(Beat) == 272,
               "docs/reliability.md and docs/speed.md say how many bytes it has");

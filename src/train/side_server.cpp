@@ -17,9 +17,11 @@ using asio::use_awaitable;
 
 using asio::ip::tcp;
 
-RankStatus status_of(const Beat& beat) {
+RankStatus status_of(const Beat& beat, std::string item) {
   const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
-  return {beat.step, static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s, beat.meetings};
+  return {beat.step,       static_cast<Activity>(activity),
+          beat.in_phase_s, beat.limit_s,
+          beat.meetings,   std::move(item)};
 }
 
 std::string message(int exit_code, std::string_view text) {
@@ -143,8 +145,9 @@ class SideServer::Impl {
         co_await asio::async_read(peer->socket, asio::buffer(text),
                                   asio::redirect_error(use_awaitable, failure));
       if (failure) co_return failure;
-      if (!text.empty()) view.stack = std::move(text);
-      view.status = status_of(beat);
+      const std::size_t item_bytes = std::min<std::size_t>(beat.item_bytes, text.size());
+      if (text.size() > item_bytes) view.stack = text.substr(item_bytes);
+      view.status = status_of(beat, text.substr(0, item_bytes));
       view.account = beat.account;
       view.left = beat.leaving != 0;
       view.silent_s = 0;

@@ -65,6 +65,14 @@ std::optional<Verdict> all_wait(Views ranks) {
   return Verdict{Verdict::Kind::stuck, behind, activity};
 }
 
+// What a run begins with, and what tells of progress in it.
+bool starts(Activity activity) { return activity < Activity::data; }
+
+// "open /mnt/dead/metrics.jsonl"
+std::string at_what(const RankStatus& s) {
+  return std::string(to_text(s.activity)) + (s.item.empty() ? "" : " " + s.item);
+}
+
 std::string who(int rank, std::span<const std::string> hosts) {
   return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
 }
@@ -80,6 +88,9 @@ std::string what_of(const Verdict& verdict, const RankView& rank) {
           "network is cut",
           rank.silent_s);
     default:
+      if (starts(s.activity))
+        return fmt::format("has been at {} for {:.0f} s without progress; its limit is {:.0f} s",
+                           at_what(s), s.in_phase_s, s.limit_s);
       return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",
                          to_text(s.activity), s.step, s.in_phase_s, s.limit_s);
   }
@@ -100,13 +111,18 @@ std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
 }
 
 double limit_s(Activity activity, double median_step_s, double last_save_s) {
-  constexpr double least = 30, large_data = 3600, once = 900, evaluated_batch = 300;
+  constexpr double least = 30, start = 60, libraries = 300, once = 900, evaluated_batch = 300;
   constexpr double first_gpu_step = 300, leaving = 60;
   const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s);
   switch (activity) {
-    case Activity::init:
-      return large_data;
-    case Activity::load:
+    case Activity::init:  // a GPU's libraries may come from a cold network file system
+      return libraries;
+    case Activity::open:
+    case Activity::list:
+    case Activity::index:
+    case Activity::plan:
+    case Activity::resume:
+      return start;
     case Activity::output:
       return once;
     case Activity::save:
@@ -133,7 +149,7 @@ std::string long_wait(Views ranks, std::span<const std::string> hosts, double pa
   if (s.in_phase_s < patience_s) return "";
   return fmt::format(
       "{} has been in {} for {:.0f} s, and others wait for it; its limit is {:.0f} s",
-      who(last, hosts), to_text(s.activity), s.in_phase_s, s.limit_s);
+      who(last, hosts), at_what(s), s.in_phase_s, s.limit_s);
 }
 
 std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {
@@ -157,9 +173,9 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
                               : ended      ? "has ended"
                               : !connected ? "never"
                                            : fmt::format("{:.0f} s ago", silent_s);
-    text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}\n", r, hosts[r],
+    text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}{}{}\n", r, hosts[r],
                         status.step, to_text(status.activity), status.in_phase_s, status.limit_s,
-                        heard);
+                        heard, status.item.empty() ? "" : "  at ", status.item);
   }
   return text;
 }

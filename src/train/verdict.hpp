@@ -18,6 +18,7 @@ struct RankStatus {
   double in_phase_s = 0;       ///< without moving
   double limit_s = 0;          ///< longer is too long
   std::uint64_t meetings = 0;  ///< in sums on its host, that it has come to
+  std::string item = {};       ///< a path, say, that it is at; empty: there is none
 };
 
 /// What rank 0 knows of a rank.
@@ -52,7 +53,9 @@ std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, 
 
 /// How long a rank may be in `activity` without moving: 30 s or ten steps of `median_step_s`,
 /// whichever is longer. More for what happens once, and for the first steps, which nothing is known
-/// of (median 0). `last_save_s`: what the user allows the last checkpoint.
+/// of (median 0). `last_save_s`: what the user allows the last checkpoint. While a job starts,
+/// files and plans tell of each bit of progress: a minute without any is a disk that does not
+/// answer.
 double limit_s(Activity activity, double median_step_s, double last_save_s);
 
 /// What to tell when a rank works within its limit, but others have waited for it for longer than
@@ -61,7 +64,8 @@ double limit_s(Activity activity, double median_step_s, double last_save_s);
 std::string long_wait(std::span<const RankView> ranks, std::span<const std::string> hosts,
                       double patience_s);
 
-/// "rank 2 on node3 has been in data for 34 s, its limit is 30 s"
+/// "rank 2 on node3 has been in data of step 9 for 34 s; its limit is 30 s"; at the start "rank 0
+/// on node1 has been at open /mnt/metrics.jsonl for 61 s without progress; its limit is 60 s"
 std::string describe(const Verdict& verdict, std::span<const RankView> ranks,
                      std::span<const std::string> hosts);
 /// A line for each rank: host, step, activity, seconds in it, when it was last heard.

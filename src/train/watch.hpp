@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/base/printable.hpp"
 #include "ringtrain/train/options.hpp"
 #include "train/accounts.hpp"
 #include "train/launcher.hpp"
@@ -97,11 +98,14 @@ class Watch {
     const Progress::Now now = progress_.now();
     const std::uint64_t waits = session_.waits();
     const Activity activity = waits % 2 == 0 ? now.activity : Activity::ranks;
-    const double in_phase_s = now.entered + waits == moved_ ? own_.in_phase_s + tick_s : 0;
-    moved_ = now.entered + waits;
-    own_ = {now.step, activity, in_phase_s,
+    const double in_phase_s = now.moved + waits == moved_ ? own_.in_phase_s + tick_s : 0;
+    moved_ = now.moved + waits;
+    own_ = {now.step,
+            activity,
+            in_phase_s,
             limit_s(activity, progress_.median_step_s(), options_.final_save_timeout_s),
-            session_.meetings()};
+            session_.meetings(),
+            activity == Activity::ranks ? "" : printable(progress_.item())};
   }
 
   const MpiSession& session_;

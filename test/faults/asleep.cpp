@@ -1,9 +1,11 @@
-// The whole program, in which a rank falls asleep for ever, or takes all memory there is; the linker
-// puts these functions in the place of the program's (--wrap, see CMakeLists.txt).
+// The whole program, in which a rank falls asleep for ever, or takes all memory there is; the
+// linker puts these functions in the place of the program's (--wrap, see CMakeLists.txt).
 //   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save
+//   START_LIMIT_S="SECONDS"   without progress at the start are too long
 //   HUNGRY="RANK CALL"        from its CALLth batch on, 16 MiB a batch
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -13,6 +15,7 @@
 #include "ringtrain/allreduce/launch.hpp"
 #include "train/checkpoints.hpp"
 #include "train/site.hpp"
+#include "train/verdict.hpp"
 
 namespace ringtrain {
 
@@ -30,6 +33,9 @@ bool settle(Checkpoints*,
             const Deadline&) asm("__real__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
 bool sleepy_settle(Checkpoints*,
                    const Deadline&) asm("__wrap__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
+double usual_limit_s(Activity, double, double) asm("__real__ZN9ringtrain7limit_sENS_8ActivityEdd");
+double shorter_limit_s(Activity, double,
+                       double) asm("__wrap__ZN9ringtrain7limit_sENS_8ActivityEdd");
 
 namespace {
 
@@ -73,6 +79,13 @@ const Batch* sleepy_batch(Loader* loader) {
 void sleepy_sums(GradientReducer* reducer) {
   maybe_sleep("all-reduce");
   finish_sums(reducer);
+}
+
+double shorter_limit_s(Activity activity, double median_step_s, double last_save_s) {
+  const double usual_s = usual_limit_s(activity, median_step_s, last_save_s);
+  const char* text = std::getenv("START_LIMIT_S");
+  const bool starts = activity > Activity::init && activity < Activity::data;
+  return text != nullptr && starts ? std::min(usual_s, std::atof(text)) : usual_s;
 }
 
 bool sleepy_settle(Checkpoints* checkpoints, const Deadline& deadline) {

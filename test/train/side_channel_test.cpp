@@ -43,12 +43,15 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
         {.step = 10 + i,
          .in_phase_s = 2.5,
          .limit_s = 30,
-         .activity = static_cast<std::uint32_t>(i == 0 ? Activity::data : Activity::update)});
+         .activity = static_cast<std::uint32_t>(i == 0 ? Activity::data : Activity::update)},
+        i == 0 ? "/mnt/a" : "");
   REQUIRE(run_until(server, ranks, [&] {
     return activity(1) == Activity::data && activity(2) == Activity::update;
   }));
   CHECK(server.ranks()[2].status.step == 11);
   CHECK(server.ranks()[2].status.in_phase_s == 2.5);
+  CHECK(server.ranks()[1].status.item == "/mnt/a");
+  CHECK(server.ranks()[2].status.item.empty());
   CHECK(server.ranks()[2].connected);
   CHECK_FALSE(server.ranks()[0].connected);
   CHECK(ranks[0].connected());

@@ -110,14 +110,14 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
 TEST_CASE("verdict: a rank that others wait for long is told before its limit") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
   std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));
-  ranks[1] = {.status = {0, Activity::init, 62, 3600}, .connected = true};
+  ranks[1] = {.status = {0, Activity::init, 62, 300}, .connected = true};
   CHECK(long_wait(ranks, hosts, 60) ==
-        "rank 1 on b has been in init for 62 s, and others wait for it; its limit is 3600 s");
+        "rank 1 on b has been in init for 62 s, and others wait for it; its limit is 300 s");
   CHECK_FALSE(judged(ranks));
   CHECK(long_wait(ranks, hosts, 70).empty());
   ranks[1].status.in_phase_s = 3;  // it has just come to this
   CHECK(long_wait(ranks, hosts, 60).empty());
-  CHECK(long_wait(std::vector(3, at(Activity::load, 100)), hosts, 60).empty());
+  CHECK(long_wait(std::vector(3, at(Activity::resume, 100)), hosts, 60).empty());
   CHECK(long_wait(std::vector(3, at(Activity::ranks, 20)), hosts, 60).empty());
 }
 
@@ -125,11 +125,31 @@ TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known
   CHECK(limit_s(Activity::data, 0.01, 120) == 30);
   CHECK(limit_s(Activity::backward, 12, 120) == 120);
   CHECK(limit_s(Activity::forward, 0, 120) >= 300);
-  CHECK(limit_s(Activity::init, 0.01, 120) >= 900);
+  CHECK(limit_s(Activity::init, 0.01, 120) == 300);
+  for (const Activity start :
+       {Activity::open, Activity::list, Activity::index, Activity::plan, Activity::resume})
+    CHECK(limit_s(start, 0, 120) == 60);
   CHECK(limit_s(Activity::gpu, 0, 120) == 300);
   CHECK(limit_s(Activity::gpu, 12, 120) == 120);
   CHECK(limit_s(Activity::exit, 0, 120) == 60);
   CHECK(limit_s(Activity::save, 0.01, 120) > 120);
+}
+
+TEST_CASE("verdict: at the start, who makes no progress is to blame, with the path it is at") {
+  const std::vector<std::string> hosts = {"a", "b", "c"};
+  std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));
+  ranks[1].status = {0, Activity::open, 61, 60, 0, "/mnt/dead/metrics.jsonl"};
+  const auto verdict = judged(ranks);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == Kind::stuck);
+  CHECK(verdict->culprits == std::vector{1});
+  CHECK(describe(*verdict, ranks, hosts) ==
+        "rank 1 on b has been at open /mnt/dead/metrics.jsonl for 61 s without progress; its limit "
+        "is 60 s");
+  CHECK_THAT(table(ranks, hosts), Contains("at /mnt/dead/metrics.jsonl\n"));
+  ranks[1].status.in_phase_s = 3;  // it goes on, and the others wait for it
+  for (const int r : {0, 2}) ranks[r].status.in_phase_s = 5000;
+  CHECK_FALSE(judged(ranks));
 }
 
 TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {

@@ -6,6 +6,7 @@
 
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/step.hpp"
 
@@ -69,8 +70,9 @@ class Backend {
 
 /// Plain loops in double precision: the oracle.
 std::unique_ptr<Backend> make_reference_backend();
-/// oneDNN on this host's CPUs, with as many threads as OpenMP has.
-std::unique_ptr<Backend> make_onednn_backend();
+/// oneDNN on this host's CPUs, with as many threads as OpenMP has. compile() tells `progress` of
+/// each step planned; null: nobody.
+std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress = nullptr);
 
 /// Bytes that a program of oneDNN's takes besides the flat buffers.
 struct HostNeeds {
@@ -79,7 +81,7 @@ struct HostNeeds {
 };
 /// Plans `schedule` for this host's CPUs as make_onednn_backend()->compile() does, without taking
 /// the memory.
-HostNeeds host_needs(const Schedule& schedule);
+HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress = nullptr);
 
 /// The backends that can run here, by name: "reference", "onednn".
 std::vector<std::string> available_backends();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 
 namespace ringtrain {
@@ -20,8 +21,9 @@ namespace ringtrain {
 class CheckpointFile {
  public:
   /// Checks the index. Throws Error(Exit::no_valid_checkpoint) for what is not an intact one. A
-  /// symbolic link is followed: the path is the user's own word.
-  static CheckpointFile open(const std::filesystem::path& path);
+  /// symbolic link is followed: the path is the user's own word. `progress`, here and below, hears
+  /// which file is read and that it goes on, and outlives the object; null: nobody.
+  static CheckpointFile open(const std::filesystem::path& path, WorkProgress* progress = nullptr);
   CheckpointFile(CheckpointFile&&) noexcept;
   CheckpointFile& operator=(CheckpointFile&&) noexcept;
   ~CheckpointFile();
@@ -68,7 +70,8 @@ struct LatestCheckpoint {
 /// files of which none is intact throw Error(Exit::no_valid_checkpoint): training must not silently
 /// start from scratch. Files of several lineages throw Error(Exit::incompatible_checkpoint), which
 /// names them. A file whose header cannot be read counts for none.
-LatestCheckpoint find_latest(const std::filesystem::path& directory);
+LatestCheckpoint find_latest(const std::filesystem::path& directory,
+                             WorkProgress* progress = nullptr);
 
 /// Throws Error(Exit::incompatible_checkpoint), naming lineages and ways out, unless a training of
 /// `lineage` may save in `directory`. One that starts from scratch may where there is no
@@ -76,11 +79,13 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory);
 /// lineage. It also may beside files of others, if some are its own and those of others are not of
 /// later steps, which would be in its way.
 void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
-                        std::optional<std::uint64_t> resumed_step);
+                        std::optional<std::uint64_t> resumed_step,
+                        WorkProgress* progress = nullptr);
 
 /// The first of the files that find_latest() looks at whose index is intact: it reads no tensor.
 /// Throws nothing for files that are not.
-std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory);
+std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory,
+                                          WorkProgress* progress = nullptr);
 
 /// Checks every byte of `file`, and that it holds exactly `expected`; copies tensor i to
 /// `destinations[i]`.

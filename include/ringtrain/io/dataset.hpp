@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/image.hpp"
 
 namespace ringtrain {
@@ -67,6 +68,7 @@ struct DatasetOptions {
   int index_wait_s = 300;  ///< for another process that makes it
   /// Is given lines for the user while a data set is opened, on the thread that opens it.
   std::function<void(const std::string&)> tell = [](const std::string&) {};
+  WorkProgress* progress = nullptr;  ///< hears which path is listed or read; null: nobody
 };
 
 /// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.

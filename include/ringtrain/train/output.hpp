@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/train/options.hpp"
 #include "ringtrain/train/records.hpp"
 #include "ringtrain/train/report_text.hpp"
@@ -46,7 +47,9 @@ struct OutputSinks {
 OutputSinks standard_sinks(const Options& options);
 
 /// For rank 0. Throws Error(Exit::storage) when a file that options name cannot be opened.
-std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks);
+/// `progress` hears which one is being opened; null: nobody.
+std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks,
+                                    WorkProgress* progress = nullptr);
 /// For the other ranks: only events are shown.
 std::unique_ptr<Output> make_silent_output();
 

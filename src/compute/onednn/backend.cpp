@@ -72,8 +72,9 @@ class PlannedProgram final : public OnednnProgram {
  public:
   /// `memory` gives activations and workspace.
   PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa,
-                 Memory& memory)
+                 Memory& memory, WorkProgress* progress)
       : memory_(memory),
+        progress_(progress),
         schedule_(schedule),
         tensors_(choose_layouts(schedule, block_of(isa))),
         final_from_(finality(schedule)),
@@ -99,6 +100,7 @@ class PlannedProgram final : public OnednnProgram {
   void check(const Batch& batch) const;
 
   Memory& memory_;
+  WorkProgress* const progress_;
   const Schedule schedule_;
   std::vector<Tensor> tensors_;
   const std::vector<std::size_t> final_from_;
@@ -138,6 +140,7 @@ void PlannedProgram::plan_steps(const Buffers& buffers, std::uint64_t seed, Isa 
     actions_.push_back(at_border("plan", s, step, [&] {
       return std::visit([&](const auto& kind) { return plan_if_any(kind, planner); }, step);
     }));
+    advance(progress_);
   }
   needs_.workspace = planner.scratch_bytes();
   scratch_ = allocate(memory_, planner.scratch_bytes());
@@ -211,6 +214,7 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
 
 class OnednnBackend final : public Backend {
  public:
+  explicit OnednnBackend(WorkProgress* progress) : progress_(progress) {}
   std::string name() const override { return "onednn"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
     return takes_slices(schedule, step, block_of(effective_isa())) &&
@@ -218,11 +222,13 @@ class OnednnBackend final : public Backend {
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
-    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa(), memory_);
+    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa(), memory_,
+                                            progress_);
   }
   Memory& memory() override { return memory_; }
 
  private:
+  WorkProgress* const progress_;
   HostMemory memory_;
 };
 
@@ -231,14 +237,17 @@ class OnednnBackend final : public Backend {
 
 namespace ringtrain {
 
-std::unique_ptr<Backend> make_onednn_backend() { return std::make_unique<onednn::OnednnBackend>(); }
+std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress) {
+  return std::make_unique<onednn::OnednnBackend>(progress);
+}
 
-HostNeeds host_needs(const Schedule& schedule) {
+HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress) {
   ReservedMemory memory;
   const Buffer parameters = memory.allocate(schedule.parameters),
                statistics = memory.allocate(schedule.statistics);
   const Buffers buffers{parameters, parameters, statistics, statistics};
-  return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), memory).needs();
+  return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), memory, progress)
+      .needs();
 }
 
 LibraryVersion onednn_version() {

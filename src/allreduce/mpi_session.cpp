@@ -102,6 +102,11 @@ void check_interfaces(const std::string& wanted) {
   }
 }
 
+void add_ranks(std::span<const double> all, std::span<double> sums) {
+  std::copy_n(all.begin(), sums.size(), sums.begin());
+  for (std::size_t i = sums.size(); i < all.size(); ++i) sums[i % sums.size()] += all[i];
+}
+
 int size_as_int(std::size_t size) {
   expects(size <= std::numeric_limits<int>::max(), "MpiSession: texts below 2 GiB");
   return static_cast<int>(size);
@@ -246,8 +251,54 @@ void MpiSession::sum(std::span<double> values) const {
   mpi::check(MPI_Allgather(values.data(), count, MPI_DOUBLE, all.data(), count, MPI_DOUBLE,
                            MPI_COMM_WORLD),
              "MPI_Allgather");
-  std::copy_n(all.begin(), values.size(), values.begin());
-  for (std::size_t i = values.size(); i < all.size(); ++i) values[i % values.size()] += all[i];
+  add_ranks(all, values);
+}
+
+namespace {
+
+// Open MPI's gathers all in one exchange of messages, which needs no rank's help once it is begun.
+class SumOfRanks final : public MpiSession::SumUnderWay {
+ public:
+  SumOfRanks(std::span<const double> values, int ranks)
+      : own_(values.begin(), values.end()), all_(own_.size() * static_cast<std::size_t>(ranks)) {
+    const int count = size_as_int(own_.size());
+    mpi::check(MPI_Iallgather(own_.data(), count, MPI_DOUBLE, all_.data(), count, MPI_DOUBLE,
+                              MPI_COMM_WORLD, &request_),
+               "MPI_Iallgather");
+  }
+  bool done() override {
+    int done = 0;
+    mpi::check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    return done != 0;
+  }
+  std::vector<double> values() const override {
+    std::vector<double> sums(own_.size());
+    add_ranks(all_, sums);
+    return sums;
+  }
+
+ private:
+  const std::vector<double> own_;
+  std::vector<double> all_;
+  MPI_Request request_ = MPI_REQUEST_NULL;
+};
+
+class SumOfOne final : public MpiSession::SumUnderWay {
+ public:
+  explicit SumOfOne(std::span<const double> values) : values_(values.begin(), values.end()) {}
+  bool done() override { return true; }
+  std::vector<double> values() const override { return values_; }
+
+ private:
+  const std::vector<double> values_;
+};
+
+}  // namespace
+
+std::unique_ptr<MpiSession::SumUnderWay> MpiSession::start_sum(
+    std::span<const double> values) const {
+  if (!mpi_) return std::make_unique<SumOfOne>(values);
+  return std::make_unique<SumOfRanks>(values, size());
 }
 
 void MpiSession::maximum(std::span<double> values) const {

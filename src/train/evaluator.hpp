@@ -11,8 +11,8 @@ namespace ringtrain {
 
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
-  Wish wish;        ///< of the ranks; where it is to stop, the figures are not to be used
-  double loss = 0;  ///< mean cross-entropy
+  bool whole = true;  ///< else the ranks stopped amid it, and the figures are of a part
+  double loss = 0;    ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
   double seconds = 0;
@@ -20,10 +20,11 @@ struct Evaluation {
 };
 
 /// Runs the evaluation program once over the whole data set, each rank on its share, or until a
-/// rank wishes to stop; each is asked before every batch. Collective; all ranks return the same but
-/// for `events`.
+/// rank wishes to stop. Each is asked before every batch, and what all of them wish is granted on
+/// all, two batches and half a second later at most. Collective; all ranks return the same but for
+/// `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
                     const MpiSession& session, const std::function<Wish()>& ask,
-                    Progress& progress);
+                    const std::function<void(const Wish&)>& grant, Progress& progress);
 
 }  // namespace ringtrain

@@ -8,6 +8,7 @@
 #include "ringtrain/train/stopwatch.hpp"
 #include "train/checkpoints.hpp"
 #include "train/efficiency.hpp"
+#include "train/evaluator.hpp"
 #include "train/kept_speed.hpp"
 #include "train/link_watch.hpp"
 #include "train/plan.hpp"
@@ -84,6 +85,7 @@ class Job {
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.
   void evaluate_at(const Position& position, const std::function<void()>& offer);
+  void tell_cut_short(const Position& position, const Evaluation& result);
   /// What this rank wants; to save is told once.
   Wish wish();
   bool out_of_time() const;

@@ -91,6 +91,8 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   };
   if (session_.size() > 1 && most_steps_ == 0 && !plan_.done(start_))
     links_.emplace(plan_, site_, session_, progress_, output_, start_);
+  // The run before may have ended amid this evaluation, or before it.
+  if (start_.step > 0 && !plan_.done(start_) && plan_.evaluation_due(start_)) judge(start_);
   step_watch_.lap();
   while (!done(trainer.position()) && !stopping_) {
     step(trainer, loader, checkpoints);
@@ -295,16 +297,26 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
     return wish();
   };
   const auto begin = Timeline::Clock::now();
-  const Evaluation result = evaluate(site_.evaluation(), *plan_.evaluation,
-                                     plan_.loader(Split::evaluation), session_, ask, progress_);
+  const Evaluation result = evaluate(
+      site_.evaluation(), *plan_.evaluation, plan_.loader(Split::evaluation), session_, ask,
+      [&](const Wish& wish) { grant(wish); }, progress_);
   record(Doing::evaluation, begin, position.step);
-  grant(result.wish);
-  if (result.wish.stop) return;
+  if (!result.whole) return tell_cut_short(position, result);
   evaluated_step_ = position.step;
   progress_.enter(Activity::output);
   for (const std::string& text : result.events) log_->event("unreadable_sample", text);
   log_->evaluation(position.step, result);
   step_watch_.lap();  // an evaluation is not part of a step
+}
+
+// What was seen of the data says nothing about the model.
+void Job::tell_cut_short(const Position& position, const Evaluation& result) {
+  if (session_.rank() > 0) return;
+  progress_.enter(Activity::output);
+  log_->event("evaluation_cut_short",
+              fmt::format("the evaluation of step {} ended after {} of {} images; a resumed run "
+                          "evaluates that step again",
+                          position.step, result.examples, plan_.evaluation->size()));
 }
 
 void Job::fail_without_weights() const {

@@ -75,6 +75,19 @@ class MpiSession {
   void broadcast(std::span<std::byte> bytes, int root) const;
   /// Sums in place over all ranks, in order of rank. Each rank holds what all gave: for few values.
   void sum(std::span<double> values) const;
+  /// A sum of few values over all ranks, in order of rank, that goes on while this rank does other
+  /// work.
+  class SumUnderWay {
+   public:
+    virtual ~SumUnderWay() = default;
+    /// Whether it is over, which it is once every rank has started it. Never waits; to be called
+    /// until it is, and once only after that.
+    virtual bool done() = 0;
+    /// Once it is over.
+    virtual std::vector<double> values() const = 0;
+  };
+  /// One at a time. Collective, but does not wait.
+  std::unique_ptr<SumUnderWay> start_sum(std::span<const double> values) const;
   /// The largest of each over all ranks, in place.
   void maximum(std::span<double> values) const;
   /// Whether all ranks have the same text.

@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     fs::remove(meta);
   write(folder.path / "test_batch.bin", size == 0 ? all : all.subspan(1 + names));
   try {
-    read_all(*open_cifar10(folder.path, Split::evaluation));
+    read_all(*open_cifar10(folder.path, Split::evaluation, nullptr));
   } catch (const Error& refused) {
     expect(refused.code() == Exit::data);
   }

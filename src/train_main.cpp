@@ -10,6 +10,7 @@
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/fault.hpp"
 #include "ringtrain/io/writer_process.hpp"
 #include "ringtrain/train/options.hpp"
 #include "ringtrain/train/threads.hpp"
@@ -29,9 +30,11 @@ void open_standard_streams() {
 
 // Before MPI is up each rank fails by itself, usually alike: the first one speaks, and its end ends
 // the others. Where only another rank fails, it speaks after a while.
-int fail_before_mpi(const Error& failure, int rank) {
+int fail_before_mpi(const Error& failure, int rank, bool is_job) {
   if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-  write_stderr(fmt::format("train: {}\n", failure.what()));
+  const std::string line =
+      is_job ? fault_line(failure.code(), failure.kind(), rank, {}, failure.details()) : "";
+  write_stderr(fmt::format("train: {}\n{}", failure.what(), line));
   return static_cast<int>(failure.code());
 }
 
@@ -59,17 +62,19 @@ int run_job(const Command& command) {
 
 int main(int argc, char** argv) {
   int rank = 0;
+  bool is_job = false;  // a command that is wrong starts none
   open_standard_streams();
   hold_save_signals();
   try {
     rank = launch_from_environment().rank;
     const Command command = parse(argc, argv);
-    if (!command.is_local()) return run_job(command);
+    is_job = !command.is_local();
+    if (is_job) return run_job(command);
     if (rank == 0) run_local(command);
     return 0;
   } catch (const Error& failure) {
-    return fail_before_mpi(failure, rank);
+    return fail_before_mpi(failure, rank, is_job);
   } catch (const std::exception& failure) {
-    return fail_before_mpi(Error("train", failure.what()), rank);
+    return fail_before_mpi(Error("train", failure.what()), rank, is_job);
   }
 }

@@ -26,7 +26,7 @@ case $1 in
       wait $daemon
       exit $?
     fi
-    while [ "$(pids train ringtrain ringtrain-write orted prted)" ]; do # the kernel keeps 15 characters of ringtrain-writer
+    while [ "$(pids train ringtrain ringtrain-write ringtrain-fork orted prted)" ]; do # the kernel keeps 15 characters of ringtrain-writer
       for pid in $(pids train ringtrain); do
         case $signalled in *" $pid "*) continue ;; esac
         kill -TERM "$pid" 2>/dev/null

@@ -1,21 +1,23 @@
-"""How a run ended: its exit code, and who is to blame, from what the watchdog and mpirun said."""
+"""How a run ended: the kind of fault and who is to blame, from the line that `train` writes for programs, from mpirun's words
+where a rank or host has no say any more, and from the exit code where nothing is said."""
 import dataclasses
 import re
+import shlex
 import signal
 
+CURABLE_KINDS = {"writer", "rank_lost", "stuck"}
+# Where the line did not come through.
 CURABLE_CODES = {71, 72}
 CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT}
 # mpirun's codes for a host that it has lost, or cannot reach: others have them, too.
 LOST = 1
 LAUNCHER_CODES = {LOST, 205, 255}
-# The words of src/train/verdict.cpp.
-BLAMED = re.compile(r"rank (\d+) on (\S+) has (ended without a word|not been heard|been in)")
-VERDICT = re.compile(r"train: (?:rank \d+/\d+ on \S+: )?the job cannot go on: (.*)")
-LOST_RANK_0 = re.compile(r"rank 0 has (ended without a word|not been heard)")
+# Of src/base/fault.cpp; mpirun may put a rank before it.
+FAULT = re.compile(r"\bfault: (kind=\S+ code=\d+ .*)")
 LOST_HOST = re.compile(r"Remote daemon: .* on node (\S+)|ssh: connect to host (\S+) port|error: Node failure on (\S+)")
 LOST_DAEMON = re.compile(r"unable to reliably start one or more daemons|daemon has unexpectedly failed|lost communication with a remote daemon")
 DEAD_RANK = re.compile(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)")  # Open MPI 5 breaks the line
-KINDS = {"ended without a word": "dead", "not been heard": "silent", "been in": "stuck"}
+DEEDS = {"dead": "has ended without a word", "silent": "has not been heard", "stuck": "is stuck"}
 
 
 @dataclasses.dataclass
@@ -28,17 +30,22 @@ class Ending:
     trained: bool  # whether there was a step or a checkpoint
     finished: bool = False  # whether it has trained all
     corrected: bool = False  # whether the exit code is not the launcher's
+    fault: str = ""  # its kind, by the line; empty: there is none
 
     @staticmethod
     def of(code, text, seconds, trained, finished):
         """`text`: the end of what the run wrote to standard error; `finished`: whether it said that it has trained all."""
-        kind, hosts, who = culprit(text)
-        corrected = code == 0 and kind == "silent" and not finished  # mpirun of Open MPI 5 returns 0 when it has lost a host
-        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, finished, corrected)
+        fault = fault_in(text)
+        kind, hosts, who = culprit(text, fault)
+        # mpirun of Open MPI 5 returns 0 when it has lost a host
+        corrected = code == 0 and not finished and (kind == "silent" or bool(fault))
+        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, finished, corrected, fault.get("kind", ""))
 
     @property
     def curable(self):
-        """Whether a rank or host was lost or stuck: not so for what would come again, or what is no accident."""
+        """Whether a rank or host was lost or stuck, or the checkpoint writer: not so for what would come again, or what is no accident."""
+        if self.fault:
+            return self.fault in CURABLE_KINDS
         if self.code in LAUNCHER_CODES:
             return self.kind == "silent"
         return self.code in CURABLE_CODES or self.code - 128 in CURABLE_SIGNALS
@@ -48,18 +55,27 @@ class Ending:
         return f"{self.who or 'the job was lost'} (exit code {self.code} after {self.seconds:.0f} s)"
 
     def is_as(self, other):
-        return (self.code, self.kind, self.hosts) == (other.code, other.kind, other.hosts)
+        return (self.code, self.fault, self.kind, self.hosts) == (other.code, other.fault, other.kind, other.hosts)
 
 
-def culprit(text):
-    """Kind, hosts, and who it was in words. The first word counts: what ends then is blamed, too."""
+def fault_in(text):
+    """What the line says, by its keys; nothing if there is none. The first one counts: what ends then is blamed, too."""
+    found = FAULT.search(text.replace("\0", ""))
+    try:
+        return dict(word.partition("=")[::2] for word in shlex.split(found[1])) if found else {}
+    except ValueError:  # cut off amid a value
+        return dict(word.partition("=")[::2] for word in found[1].split())
+
+
+def culprit(text, fault):
+    """Kind, hosts, and who it was in words."""
     lost = LOST_HOST.search(text)
     if lost:
         host = next(filter(None, lost.groups()))
         return "silent", [host], f"host {host} does not answer"
-    verdict, dead = VERDICT.search(text), DEAD_RANK.search(text)
-    if verdict and not (dead and f"rank {dead[1]} on {dead[2]} has ended" in verdict[1]):
-        return of_verdict(verdict[1])
+    dead = DEAD_RANK.search(text)
+    if fault and not (dead and fault.get("how") == "dead" and dead[1] in fault.get("ranks", "").split(",")):
+        return of_fault(fault)
     if dead:  # mpirun knows more of it
         return "dead", [dead[2]], f"rank {dead[1]} on {dead[2]} was ended by {signal_name(int(dead[3]))}"
     if LOST_DAEMON.search(text):
@@ -67,13 +83,17 @@ def culprit(text):
     return "", [], ""
 
 
-def of_verdict(sentences):
-    blamed = BLAMED.findall(sentences)
-    if not blamed:
-        rank_0 = LOST_RANK_0.search(sentences)
-        return (KINDS[rank_0[1]] if rank_0 else "", [], sentences.rstrip())
-    who = ", ".join(f"rank {rank} on {host}" for rank, host, _ in blamed)
-    return KINDS[blamed[0][2]], sorted({host for _, host, _ in blamed}), f"{who} has {blamed[0][2]}"
+def of_fault(fault):
+    how = fault.get("how", "")
+    if fault["kind"] == "writer":
+        return "", [], f"the checkpoint writer {how or 'is gone'}"
+    if fault["kind"] not in CURABLE_KINDS or how not in DEEDS:
+        return "", [], f"{fault['kind']} on rank {fault.get('rank')} on {fault.get('host')}"
+    ranks, hosts = ([word for word in fault.get(key, "").split(",") if word] for key in ("ranks", "hosts"))
+    if not ranks:
+        return "", [], "all ranks have waited for one another"
+    who = [f"rank {rank} on {host}" for rank, host in zip(ranks, hosts)] or [f"rank {rank}" for rank in ranks]
+    return how, sorted(set(hosts)), f"{', '.join(who)} {DEEDS[how]}"
 
 
 def signal_name(number):

@@ -8,11 +8,14 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "io/checkpoint_index.hpp"
 #include "io/writer_protocol.hpp"
+#include "ringtrain/base/fault.hpp"
 #include "ringtrain/io/writer_process.hpp"
 
 namespace ringtrain {
@@ -48,24 +51,31 @@ class CheckpointWriter::Impl {
     bool busy = false, reported_slow = false;
     std::uint64_t step = 0;
     Clock::time_point since;
+    Message request;  // save or keep
   };
 
   void open(const StateLayout& layout);
-  Message await_answer(Clock::time_point deadline);
+  bool send_open(bool takes_over);
+  Message await_answer();
   /// False when `deadline` passed first.
   bool wait_for_message(Clock::time_point deadline);
   void receive_all();
   void take(const Message& message);
   void finish(const Message& message);
-  void set_failure(std::string text, Exit code = Exit::storage);
-  void lose_writer();
-  void report_loss();
-  void tell_loss(std::string_view ending);
+  void set_failure(Error failure) { last_failure_ = std::move(failure); }
+  void notice_death();
+  void replace_writer();
+  std::string why_not_replaced(const std::string& how);
+  void hand_over_all();
+  void report_takeover();
+  void refused(const Message& message);
+  void lose_writer(Error failure);
   void report_slow_saves();
+  std::vector<Slot*> busy_slots();
   Slot* free_slot(const Slot* except = nullptr);
-  Message described(Message::Kind kind, Slot& slot, const CheckpointMetadata& metadata);
+  void describe(Message::Kind kind, Slot& slot, const CheckpointMetadata& metadata);
   bool any_busy() const;
-  std::string not_in_time() const;
+  Error not_in_time() const;
 
   WriterProcess* process_;
   std::string directory_;
@@ -75,16 +85,30 @@ class CheckpointWriter::Impl {
   Slot *filling_ = nullptr, *kept_ = nullptr;
   bool keeps_nothing_ = false;
   std::vector<SaveEvent> events_;
-  bool lost_ = false, loss_told_ = false, closed_ = false;
-  Clock::time_point lost_since_;
-  std::string last_failure_;  // of the newest state handed over; empty while it may become durable
-  Exit last_code_ = Exit::storage;  // of last_failure_
+  bool lost_ = false, closing_ = false, closed_ = false;
+  std::optional<Error> last_failure_;  // of the newest state handed over, once it has failed
   std::uint64_t last_step_ = 0;
+
+  // What another writer is told again.
+  WriterSetup setup_;
+  std::string lineage_, protected_;
+  bool gone_ = false;     // the writer; the next one is not asked for yet
+  bool opening_ = false;  // the next one has not answered yet
+  bool refused_ = false;  // it could not open the directory
+  Clock::time_point gone_since_, opening_since_;
+  std::deque<Clock::time_point> deaths_;
+  std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
+  // What is told once the next one has answered: how the last one ended, and what is saved again.
+  std::string how_, takeover_;
 };
 
 namespace {
 
 constexpr std::chrono::seconds tidying{2};
+// Deaths that are further apart have causes of their own.
+constexpr std::chrono::minutes death_window{10};
+// The socket closes before the kernel knows how a process ended.
+constexpr std::chrono::seconds ending_patience{1};
 
 std::string owner_text(const std::string& run_id) {
   std::array<char, 256> host{};
@@ -97,6 +121,12 @@ void require_sound(const StateLayout& layout) {
     expects(place.buffer < layout.buffers.size() && place.offset <= layout.buffers[place.buffer] &&
                 element_count(place.info) <= layout.buffers[place.buffer] - place.offset,
             "StateLayout: every tensor lies in its buffer");
+}
+
+Error writer_fault(const std::string& why, const std::string& how) {
+  return Error(Exit::storage, "checkpoints",
+               fmt::format("the checkpoint writer process {}: nothing can be saved any more", why))
+      .of_kind("writer", key_value("how", how));
 }
 
 SaveEvent event(SaveEvent::Kind kind, const Message& message) {
@@ -129,24 +159,30 @@ CheckpointWriter::Impl::Impl(WriterProcess& process, const std::filesystem::path
 }
 
 void CheckpointWriter::Impl::open(const StateLayout& layout) {
-  const std::string text =
-      to_json_text(WriterSetup{.run_id = options_.run_id,
-                               .owner = owner_text(options_.run_id),
-                               .keep = options_.keep,
-                               .last_save_timeout_s = options_.last_save_timeout_s,
-                               .layout = layout});
+  setup_ = {.run_id = options_.run_id,
+            .owner = owner_text(options_.run_id),
+            .keep = options_.keep,
+            .last_save_timeout_s = options_.last_save_timeout_s,
+            .layout = layout};
+  send_open(false);
+  const Message answer = await_answer();
+  if (answer.kind == Message::Kind::refused)
+    throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
+}
+
+bool CheckpointWriter::Impl::send_open(bool takes_over) {
+  setup_.takes_over = takes_over;
+  const std::string text = to_json_text(setup_);
   const MappedMemory setup = MappedMemory::create("checkpoint-setup", text.size());
   std::memcpy(setup.bytes().data(), text.data(), text.size());
   const std::array descriptors = {setup.descriptor(), slots_[0].memory.descriptor(),
                                   slots_[1].memory.descriptor()};
   Message request{.kind = Message::Kind::open, .bytes = text.size()};
-  send_message(process_->socket(), request.with_text(directory_), Wait::no, descriptors);
-  const Message answer = await_answer(Clock::now() + options_.open_timeout);
-  if (answer.kind == Message::Kind::refused)
-    throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
+  return send_message(process_->socket(), request.with_text(directory_), Wait::no, descriptors);
 }
 
-Message CheckpointWriter::Impl::await_answer(Clock::time_point deadline) {
+Message CheckpointWriter::Impl::await_answer() {
+  Clock::time_point deadline = Clock::now() + options_.open_timeout;
   try {
     while (wait_for_message(deadline)) {
       const Message message = receive_message(process_->socket(), Wait::yes)->message;
@@ -155,7 +191,9 @@ Message CheckpointWriter::Impl::await_answer(Clock::time_point deadline) {
       deadline = Clock::now() + options_.open_timeout;
     }
   } catch (const PeerGone&) {
-    throw Error(Exit::storage, "checkpoint writer process", process_->ending());
+    const std::string how = process_->ending();
+    throw Error(Exit::storage, "checkpoint writer process", how)
+        .of_kind("writer", key_value("how", how));
   }
   throw Error(Exit::storage, "checkpoint directory " + directory_,
               fmt::format("no answer within {} s: its file system is not responding",
@@ -163,6 +201,10 @@ Message CheckpointWriter::Impl::await_answer(Clock::time_point deadline) {
 }
 
 bool CheckpointWriter::Impl::wait_for_message(Clock::time_point deadline) {
+  if (gone_) {  // what comes next is its end
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Clock::now() < deadline;
+  }
   for (;;) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd socket{process_->socket(), POLLIN, 0};
@@ -175,11 +217,13 @@ bool CheckpointWriter::Impl::wait_for_message(Clock::time_point deadline) {
 
 void CheckpointWriter::Impl::set_lineage(const std::string& lineage) {
   expects(is_lineage(lineage), "set_lineage: 16 hexadecimal digits");
+  lineage_ = lineage;
   Message request{.kind = Message::Kind::lineage};
   send_message(process_->socket(), request.with_text(lineage), Wait::no);
 }
 
 void CheckpointWriter::Impl::protect(const std::string& name) {
+  protected_ = name;
   Message request{.kind = Message::Kind::protect};
   send_message(process_->socket(), request.with_text(name), Wait::no);
 }
@@ -208,34 +252,36 @@ bool CheckpointWriter::Impl::wait_for_slot(Clock::time_point deadline, std::uint
   return false;
 }
 
-std::string CheckpointWriter::Impl::not_in_time() const {
-  return fmt::format(
-      "the checkpoint of step {} was not durable in time; the file system of {} may be stuck",
-      last_step_, directory_);
+Error CheckpointWriter::Impl::not_in_time() const {
+  return {Exit::storage, "final checkpoint",
+          fmt::format("the checkpoint of step {} was not durable in time; the file system of {} "
+                      "may be stuck",
+                      last_step_, directory_)};
 }
 
 void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   expects(filling_ != nullptr, "submit_save: after a begin_save that gave a slot");
   Slot& slot = *std::exchange(filling_, nullptr);
-  const Message request = described(Message::Kind::save, slot, metadata);
+  describe(Message::Kind::save, slot, metadata);
   slot.step = last_step_ = metadata.step;
   slot.since = Clock::now();
   slot.busy = true;
   slot.reported_slow = false;
-  last_failure_.clear();
-  if (!send_message(process_->socket(), request, Wait::no)) lose_writer();
+  last_failure_.reset();
+  if (refused_) return hand_over_all();
+  if (!gone_ && !send_message(process_->socket(), slot.request, Wait::no)) notice_death();
 }
 
 // With the metadata's text in the slot.
-Message CheckpointWriter::Impl::described(Message::Kind kind, Slot& slot,
-                                          const CheckpointMetadata& metadata) {
+void CheckpointWriter::Impl::describe(Message::Kind kind, Slot& slot,
+                                      const CheckpointMetadata& metadata) {
   const std::string text = to_json_text(metadata);
   expects(text.size() <= SlotPlan::text_capacity, "checkpoint metadata: at most 2 MiB");
   std::memcpy(slot.memory.bytes().data() + plan_.text_offset, text.data(), text.size());
-  return {.kind = kind,
-          .slot = static_cast<std::uint32_t>(&slot - slots_.data()),
-          .step = metadata.step,
-          .bytes = text.size()};
+  slot.request = {.kind = kind,
+                  .slot = static_cast<std::uint32_t>(&slot - slots_.data()),
+                  .step = metadata.step,
+                  .bytes = text.size()};
 }
 
 bool CheckpointWriter::Impl::keep(
@@ -245,9 +291,9 @@ bool CheckpointWriter::Impl::keep(
   Slot* const slot = free_slot(filling_);
   if (slot == nullptr) return closed_ || lost_;
   const auto metadata = copy(slot->buffers);
-  if (metadata &&
-      send_message(process_->socket(), described(Message::Kind::keep, *slot, *metadata), Wait::no))
-    kept_ = slot;
+  if (!metadata) return true;
+  describe(Message::Kind::keep, *slot, *metadata);
+  if (gone_ || send_message(process_->socket(), slot->request, Wait::no)) kept_ = slot;
   return true;
 }
 
@@ -259,13 +305,20 @@ void CheckpointWriter::Impl::keep_nothing() {
 }
 
 void CheckpointWriter::Impl::receive_all() {
-  if (lost_) return;
+  if (lost_ || closed_) return;
   try {
-    while (const auto received = receive_message(process_->socket(), Wait::no))
+    while (!gone_) {
+      const auto received = receive_message(process_->socket(), Wait::no);
+      if (!received) break;
       take(received->message);
+    }
   } catch (const PeerGone&) {
-    lose_writer();
+    notice_death();
   }
+  if (gone_ && !closing_) replace_writer();
+  if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_->ended() &&
+      process_->pid() == 0)
+    lose_writer(writer_fault(fmt::format("{}, and the fork server does not answer", how_), how_));
 }
 
 void CheckpointWriter::Impl::take(const Message& message) {
@@ -276,6 +329,10 @@ void CheckpointWriter::Impl::take(const Message& message) {
     case Message::Kind::closed:
       closed_ = true;
       return;
+    case Message::Kind::opened:
+      return report_takeover();
+    case Message::Kind::refused:
+      return refused(message);
     default:
       events_.push_back(event(SaveEvent::Kind::note, message));
   }
@@ -289,35 +346,99 @@ void CheckpointWriter::Impl::finish(const Message& message) {
   if (!good) {
     std::string& text = events_.back().text;
     text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, directory_, text);
-    if (message.step == last_step_) set_failure(text, static_cast<Exit>(message.code));
+    if (message.step == last_step_)
+      set_failure({static_cast<Exit>(message.code), "final checkpoint", text});
   }
 }
 
-void CheckpointWriter::Impl::set_failure(std::string text, Exit code) {
-  last_failure_ = std::move(text);
-  last_code_ = code;
+void CheckpointWriter::Impl::notice_death() {
+  if (std::exchange(gone_, true)) return;
+  gone_since_ = Clock::now();
 }
 
-void CheckpointWriter::Impl::lose_writer() {
-  if (std::exchange(lost_, true)) return;
-  lost_since_ = Clock::now();
-  for (Slot& slot : slots_) failed += std::exchange(slot.busy, false);
-  set_failure("the checkpoint writer process is gone");
-}
-
-// The socket closes before the kernel knows how the process ended; training does not wait for it.
-void CheckpointWriter::Impl::report_loss() {
-  if (!lost_ || loss_told_) return;
+// Training does not wait for the kernel to know how the writer ended: later calls come here again.
+void CheckpointWriter::Impl::replace_writer() {
   const auto ending = process_->ended();
-  if (ending || Clock::now() - lost_since_ > std::chrono::seconds(1))
-    tell_loss(ending.value_or("closed its connection"));
+  if (!ending && Clock::now() - gone_since_ < ending_patience) return;
+  how_ = ending.value_or("closed its connection");
+  if (const std::string why = why_not_replaced(how_); !why.empty())
+    return lose_writer(writer_fault(why, how_));
+  gone_ = false;
+  hand_over_all();
 }
 
-void CheckpointWriter::Impl::tell_loss(std::string_view ending) {
-  loss_told_ = true;
-  set_failure(
-      fmt::format("the checkpoint writer process {}: no more checkpoints are saved", ending));
-  events_.push_back({.kind = SaveEvent::Kind::lost, .step = last_step_, .text = last_failure_});
+// Asks for another one, unless they die too often.
+std::string CheckpointWriter::Impl::why_not_replaced(const std::string& how) {
+  const auto now = Clock::now();
+  deaths_.push_back(now);
+  while (now - deaths_.front() > death_window) deaths_.pop_front();
+  const std::vector<Slot*> busy = busy_slots();
+  const auto in_save = busy.empty() ? std::nullopt : std::optional(busy.front()->step);
+  if (in_save && std::exchange(died_in_, in_save) == in_save)
+    return fmt::format("{}, the second time in the save of step {}", how, *in_save);
+  died_in_ = in_save;
+  if (std::ssize(deaths_) > options_.takeovers)
+    return fmt::format("{}, death {} within {} minutes", how, deaths_.size(), death_window.count());
+  const auto failure = process_->restart();
+  return failure ? fmt::format("{}, and no other one can be started: {}", how, *failure) : "";
+}
+
+std::vector<CheckpointWriter::Impl::Slot*> CheckpointWriter::Impl::busy_slots() {
+  std::vector<Slot*> busy;
+  for (Slot& slot : slots_)
+    if (slot.busy) busy.push_back(&slot);
+  std::ranges::sort(busy, {}, &Slot::since);
+  return busy;
+}
+
+// All that a writer knows of this training: it may be a new one.
+void CheckpointWriter::Impl::hand_over_all() {
+  opening_ = true;
+  refused_ = false;
+  opening_since_ = Clock::now();
+  bool sent = send_open(true);
+  if (!lineage_.empty()) set_lineage(lineage_);
+  if (!protected_.empty()) protect(protected_);
+  if (kept_ != nullptr) sent = sent && send_message(process_->socket(), kept_->request, Wait::no);
+  std::string again;
+  for (const Slot* slot : busy_slots()) {
+    sent = sent && send_message(process_->socket(), slot->request, Wait::no);
+    again += fmt::format("{} {}", again.empty() ? "" : " and", slot->step);
+  }
+  takeover_ = again.empty() ? "" : " and writes the checkpoint of step" + again + " again";
+  if (!sent) notice_death();
+}
+
+void CheckpointWriter::Impl::report_takeover() {
+  if (!std::exchange(opening_, false) || how_.empty()) return;
+  events_.push_back(
+      {.kind = SaveEvent::Kind::replaced,
+       .step = last_step_,
+       .text = fmt::format("the checkpoint writer process {}; another one took over{}", how_,
+                           takeover_)});
+  how_.clear();
+}
+
+// As a full disk stops no training, the next save is tried with another `open`. But a directory
+// that is another job's now is not to be waited for.
+void CheckpointWriter::Impl::refused(const Message& message) {
+  opening_ = false;
+  const auto code = static_cast<Exit>(message.code);
+  if (code == Exit::locked) return lose_writer({code, "checkpoints", message.text()});
+  refused_ = true;
+  events_.push_back(
+      {.kind = SaveEvent::Kind::note,
+       .step = last_step_,
+       .text = fmt::format("the checkpoint writer process {}; another one was started, but: {}",
+                           how_.empty() ? "died" : how_, message.text())});
+}
+
+void CheckpointWriter::Impl::lose_writer(Error failure) {
+  lost_ = true;
+  gone_ = opening_ = false;
+  for (Slot& slot : slots_) failed += std::exchange(slot.busy, false);
+  events_.push_back({.kind = SaveEvent::Kind::lost, .step = last_step_, .text = failure.what()});
+  set_failure(std::move(failure));
 }
 
 void CheckpointWriter::Impl::report_slow_saves() {
@@ -339,7 +460,13 @@ void CheckpointWriter::Impl::report_slow_saves() {
 
 std::vector<SaveEvent> CheckpointWriter::Impl::poll() {
   receive_all();
-  report_loss();
+  if (const auto how = process_->fork_server_ended(); how && !lost_ && !closing_)
+    events_.push_back({.kind = SaveEvent::Kind::alone,
+                       .step = last_step_,
+                       .text = fmt::format("the fork server, which starts another checkpoint "
+                                           "writer when one dies, {}: the next such death ends "
+                                           "the job",
+                                           *how)});
   report_slow_saves();
   return std::exchange(events_, {});
 }
@@ -350,24 +477,22 @@ std::vector<SaveEvent> CheckpointWriter::Impl::close(Clock::time_point deadline)
   while (!lost_ && any_busy() && wait_for_message(deadline)) receive_all();
   if (any_busy()) set_failure(not_in_time());
   for (const Slot& slot : slots_) failed += slot.busy;
-  if (any_busy() && !lost_) {
+  if (any_busy()) {
     process_->kill();  // the saves that this job has given up are not to outlive it
-    lost_ = loss_told_ = closed_ = true;
+    lost_ = closed_ = true;
     return std::exchange(events_, {});
   }
-  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   // What is left, such as retention, is not worth more: what does not end is killed.
+  closing_ = true;
+  if (!lost_) send_message(process_->socket(), {.kind = Message::Kind::close}, Wait::no);
   deadline = std::min(deadline, Clock::now() + tidying);
-  while (!lost_ && !closed_ && !any_busy() && wait_for_message(deadline)) receive_all();
-  if (lost_ && !loss_told_) tell_loss(process_->ending());
+  while (!lost_ && !closed_ && !gone_ && wait_for_message(deadline)) receive_all();
+  auto events = poll();
   closed_ = true;
-  return poll();
+  return events;
 }
 
-std::optional<Error> CheckpointWriter::Impl::failure() const {
-  if (last_failure_.empty()) return std::nullopt;
-  return Error(last_code_, "final checkpoint", last_failure_);
-}
+std::optional<Error> CheckpointWriter::Impl::failure() const { return last_failure_; }
 
 CheckpointWriter::CheckpointWriter() = default;
 CheckpointWriter::CheckpointWriter(WriterProcess& process, const std::filesystem::path& directory,

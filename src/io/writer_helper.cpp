@@ -71,15 +71,16 @@ class Helper {
   void open(Received request) {
     Message reply{.kind = Message::Kind::opened};
     try {
-      const MappedMemory text = MappedMemory::map(std::move(request.descriptors.at(0)));
+      const MappedMemory text = map(request.descriptors.at(0));
       setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
-      for (std::size_t i = 0; i < slot_count; ++i)
-        slots_[i] = MappedMemory::map(std::move(request.descriptors.at(1 + i)));
+      for (std::size_t i = 0; i < slot_count; ++i) slots_[i] = map(request.descriptors.at(1 + i));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
       prepare_({});  // the handler may write to its lock file
       directory_.reset();
+      // amid a training, a disk that is too full is trouble of the next save
+      const std::uint64_t needed = setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout);
       directory_ = std::make_unique<CheckpointDirectory>(
-          request.message.text(), setup_.owner, 2 * state_bytes(setup_.layout),
+          request.message.text(), setup_.owner, needed,
           LockWait{setup_.last_save_timeout_s, [this](const std::string& text) {
                      send(Message{.kind = Message::Kind::waiting}.with_text(text));
                    }});
@@ -91,9 +92,15 @@ class Helper {
       reply.kind = Message::Kind::refused;
       reply.code = static_cast<std::int32_t>(failure.code());
       reply.with_text(failure.what());
+      refusal_ = failure;
     }
     send(reply);
     send_notes();
+  }
+
+  // For reading: whatever becomes of this process, another one finds the states whole.
+  static MappedMemory map(FileDescriptor& memory) {
+    return MappedMemory::map(std::move(memory), MappedMemory::Access::read);
   }
 
   void save(const Message& request) {
@@ -128,6 +135,7 @@ class Helper {
   }
 
   Snapshot snapshot_in(const Message& request) const {
+    if (!directory_ && refusal_) throw *refusal_;
     expects(directory_ != nullptr && request.slot < slot_count, "save: a directory is open");
     const SlotPlan plan(setup_.layout);
     const std::span<const std::byte> slot = slots_[request.slot].bytes();
@@ -136,6 +144,8 @@ class Helper {
         .run_id = setup_.run_id,
         .lineage = lineage_,
         .buffers = {}};
+    if (snapshot.metadata.step != request.step)
+      throw Error("checkpoint snapshot", "its slot holds another step");
     for (std::size_t i = 0; i < plan.offsets.size(); ++i)
       snapshot.buffers.emplace_back(reinterpret_cast<const float*>(&slot[plan.offsets[i]]),
                                     setup_.layout.buffers[i]);
@@ -174,6 +184,7 @@ class Helper {
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;
+  std::optional<Error> refusal_;  // why the last `open` failed
 };
 
 }  // namespace

@@ -19,10 +19,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "io/writer_helper.hpp"
+#include "io/writer_protocol.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
@@ -127,59 +129,156 @@ void prepare(const LastSaveLimits& limits) {
   ::_exit(0);  // no exit handlers of the trainer's libraries
 }
 
+// The writer is a child of the trainer, as the first one is: it hears of the trainer's death, and
+// the trainer of its. With fork() it would be one of the fork server.
+void start_writer(int server, const Received& request, pid_t trainer) {
+  Message answer{.kind = Message::Kind::started};
+  const long child =
+      ::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (child == 0) be_writer(request.descriptors.at(0).get(), trainer);
+  if (child > 0)
+    answer.bytes = static_cast<std::uint64_t>(child);
+  else
+    answer.code = errno;
+  send_message(server, answer, Wait::yes);
+}
+
+// In the trainer's session: what kills the trainer's process group may kill this, too.
+[[noreturn]] void be_fork_server(int socket, pid_t trainer) {
+  ignore_signals();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != trainer) ::_exit(0);
+  ::prctl(PR_SET_NAME, "ringtrain-fork");
+  keep_only(socket);
+  try {
+    for (;;) start_writer(socket, *receive_message(socket, Wait::yes), trainer);
+  } catch (...) {
+    ::_exit(0);  // the trainer is gone
+  }
+}
+
+struct SocketPair {
+  FileDescriptor ours, theirs;
+};
+
+SocketPair socket_pair() {
+  std::array<int, 2> ends{};
+  check_errno(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+}
+
+pid_t fork_into(void (*be)(int, pid_t), const SocketPair& sockets, const char* what) {
+  const pid_t trainer = ::getpid();
+  const pid_t child = check_errno(::fork(), what);
+  if (child == 0) be(sockets.theirs.get(), trainer);
+  return child;
+}
+
+std::string how_ended(int status) {
+  if (WIFSIGNALED(status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status),
+                       ::strsignal(WTERMSIG(status)));
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+// Nothing while it lives; of a process that is no child any more, no exit code is known.
+std::optional<std::string> reaped(pid_t& pid) {
+  int status = 0;
+  const pid_t found = ::waitpid(pid, &status, WNOHANG);
+  if (found == 0) return std::nullopt;
+  pid = 0;
+  return found > 0 ? how_ended(status) : "ended";
+}
+
 }  // namespace
 
 WriterProcess WriterProcess::start() {
-  std::array<int, 2> ends{};
-  check_errno(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()), "socketpair");
-  FileDescriptor ours(ends[0]), theirs(ends[1]);
-  const pid_t trainer = ::getpid();
-  const pid_t child = check_errno(::fork(), "fork of the checkpoint writer");
-  if (child == 0) be_writer(theirs.get(), trainer);
-  return WriterProcess(std::move(ours), child);
+  SocketPair server = socket_pair(), writer = socket_pair();
+  WriterProcess started;
+  started.server_pid_ = fork_into(be_fork_server, server, "fork of the fork server");
+  started.server_ = std::move(server.ours);
+  started.pid_ = fork_into(be_writer, writer, "fork of the checkpoint writer");
+  started.socket_ = std::move(writer.ours);
+  return started;
 }
 
-WriterProcess::WriterProcess(WriterProcess&& other) noexcept
-    : socket_(std::move(other.socket_)),
-      pid_(std::exchange(other.pid_, 0)),
-      status_(other.status_) {}
+WriterProcess::WriterProcess(WriterProcess&& other) noexcept { *this = std::move(other); }
 
 WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
   std::swap(socket_, other.socket_);
+  std::swap(server_, other.server_);
   std::swap(pid_, other.pid_);
-  std::swap(status_, other.status_);
+  std::swap(server_pid_, other.server_pid_);
+  std::swap(ended_, other.ended_);
   return *this;
 }
 
 WriterProcess::~WriterProcess() {
+  hear_fork_server();
   socket_ = {};
+  server_ = {};
+  if (server_pid_ != 0) {
+    ::kill(server_pid_, SIGKILL);
+    ::waitpid(server_pid_, nullptr, 0);  // it is never in a system call for long
+  }
   if (reap(1000)) return;
   ::kill(pid_, SIGKILL);
   reap(500);  // in a stuck system call even that takes no effect: leave it to init
 }
 
 void WriterProcess::kill() {
+  hear_fork_server();
   if (pid_ != 0) ::kill(pid_, SIGKILL);
 }
 
-bool WriterProcess::reap(int milliseconds) {
-  for (int waited = 0; pid_ != 0; waited += reap_pause_ms) {
-    if (::waitpid(pid_, &status_, WNOHANG) != 0)
-      pid_ = 0;
-    else if (waited >= milliseconds)
-      return false;
-    else
-      std::this_thread::sleep_for(std::chrono::milliseconds(reap_pause_ms));
+std::optional<std::string> WriterProcess::restart() {
+  kill();
+  try {
+    SocketPair sockets = socket_pair();
+    const std::array theirs = {sockets.theirs.get()};
+    if (server_.get() < 0 ||
+        !send_message(server_.get(), {.kind = Message::Kind::start}, Wait::no, theirs))
+      return "the fork server, which starts them, is gone, too";
+    socket_ = std::move(sockets.ours);
+  } catch (const Error& failure) {
+    return failure.what();
   }
-  return true;
+  pid_ = 0;
+  ended_.reset();
+  return std::nullopt;
+}
+
+void WriterProcess::hear_fork_server() {
+  if (server_.get() < 0) return;
+  try {
+    while (const auto answer = receive_message(server_.get(), Wait::no)) {
+      pid_ = static_cast<pid_t>(answer->message.bytes);
+      if (pid_ == 0)
+        ended_ = "could not be started: " + std::generic_category().message(answer->message.code);
+    }
+  } catch (const PeerGone&) {
+    server_ = {};
+  }
+}
+
+std::optional<std::string> WriterProcess::fork_server_ended() {
+  hear_fork_server();
+  if (server_.get() >= 0 || server_pid_ == 0) return std::nullopt;
+  return reaped(server_pid_);
+}
+
+bool WriterProcess::reap(int milliseconds) {
+  for (int waited = 0; !ended(); waited += reap_pause_ms) {
+    if (pid_ == 0 || waited >= milliseconds) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(reap_pause_ms));
+  }
+  return pid_ == 0;
 }
 
 std::optional<std::string> WriterProcess::ended() {
-  if (!reap(0)) return std::nullopt;
-  if (WIFSIGNALED(status_))
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(status_),
-                       ::strsignal(WTERMSIG(status_)));
-  return fmt::format("ended with exit code {}", WEXITSTATUS(status_));
+  hear_fork_server();
+  if (pid_ != 0 && !ended_) ended_ = reaped(pid_);
+  return ended_;
 }
 
 std::string WriterProcess::ending() {

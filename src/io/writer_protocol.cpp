@@ -105,16 +105,17 @@ MappedMemory MappedMemory::create(const char* name, std::size_t bytes) {
     throw Error(Exit::storage, "shared memory for checkpoints",
                 std::to_string(bytes >> 20) + " MiB: " + std::generic_category().message(errno) +
                     "; two slots of the state's size are needed");
-  return map(std::move(memory));
+  return map(std::move(memory), Access::write);
 }
 
-MappedMemory MappedMemory::map(FileDescriptor memory) {
+MappedMemory MappedMemory::map(FileDescriptor memory, Access access) {
   struct stat status {};
   check_errno(::fstat(memory.get(), &status), "fstat of shared memory");
   MappedMemory mapped;
   mapped.size_ = static_cast<std::size_t>(status.st_size);
   // populated now, or the first save would pay a page fault for every 4 KiB
-  mapped.address_ = ::mmap(nullptr, std::max(mapped.size_, page), PROT_READ | PROT_WRITE,
+  mapped.address_ = ::mmap(nullptr, std::max(mapped.size_, page),
+                           access == Access::write ? PROT_READ | PROT_WRITE : PROT_READ,
                            MAP_SHARED | MAP_POPULATE, memory.get(), 0);
   if (mapped.address_ == MAP_FAILED) {
     mapped.address_ = nullptr;
@@ -151,6 +152,7 @@ std::string to_json_text(const WriterSetup& setup) {
                      {"owner", setup.owner},
                      {"keep", setup.keep},
                      {"last_save_timeout_s", setup.last_save_timeout_s},
+                     {"takes_over", setup.takes_over},
                      {"buffers", setup.layout.buffers},
                      {"tensors", tensors}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -162,6 +164,7 @@ WriterSetup setup_from_json_text(std::string_view text) {
                     .owner = json.at("owner"),
                     .keep = json.at("keep"),
                     .last_save_timeout_s = json.at("last_save_timeout_s"),
+                    .takes_over = json.at("takes_over"),
                     .layout = {.buffers = json.at("buffers"), .tensors = {}}};
   for (const Json& row : json.at("tensors"))
     setup.layout.tensors.push_back({.info = {row.at("name"), row.at("shape")},

@@ -36,6 +36,9 @@ struct Message {
     note,     ///< text
     waiting,  ///< text: what `open` waits for; again every ten seconds
     closed,
+    // trainer to fork server, and its answer
+    start,    ///< descriptor: the socket of the writer that is to be started
+    started,  ///< bytes: its process; or code: errno of why there is none
   };
   Kind kind = Kind::note;
   std::uint32_t slot = 0;
@@ -79,7 +82,8 @@ class MappedMemory {
   MappedMemory() = default;
   /// New and allocated in full, so that no later write can fail for want of memory.
   static MappedMemory create(const char* name, std::size_t bytes);
-  static MappedMemory map(FileDescriptor memory);
+  enum class Access { read, write };
+  static MappedMemory map(FileDescriptor memory, Access access);
   MappedMemory(MappedMemory&& other) noexcept;
   MappedMemory& operator=(MappedMemory&& other) noexcept;
   ~MappedMemory();
@@ -98,6 +102,7 @@ struct WriterSetup {
   std::string run_id, owner;
   int keep = 1;
   double last_save_timeout_s = 0;  ///< after the trainer's end
+  bool takes_over = false;         ///< from a writer of the same trainer, that died
   StateLayout layout;
 };
 std::string to_json_text(const WriterSetup& setup);

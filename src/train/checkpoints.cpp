@@ -24,6 +24,7 @@ Checkpoints::Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMe
 void Checkpoints::offer(const Position& position) {
   if (writer_.idle()) return;
   report_events(writer_.poll());
+  if (writer_.lost()) throw *writer_.failure();
   Stopwatch watch;
   hand_over();
   give_up_late_copy();
@@ -66,8 +67,6 @@ void Checkpoints::request(const Position& position) {
   const auto failure = writer_.failure();
   if (last_step_ == position.step && !failure)
     return tell(fmt::format("SIGUSR1: step {} is saved, or being saved, already", position.step));
-  if (writer_.lost())
-    return tell(fmt::format("SIGUSR1: nothing can be saved: {}", failure->what()));
   if (failure) last_step_.reset();
   requested_ = true;
   if (!state_.together()) start_save(position);

@@ -46,7 +46,8 @@ class Checkpoints {
               SharedSaves shared = {});
 
   /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
-  /// started; complete ones are handed over.
+  /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
+  /// comes after that would be trained for nothing.
   void offer(const Position& position);
   /// The same whether one is due or not. Collective where the ranks have shards.
   void save(const Position& position);

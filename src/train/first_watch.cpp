@@ -75,7 +75,8 @@ class FirstWatch final : public Watch {
     const std::string report = write_fault_report(0, why + end + all_stacks());
     end_launcher_of_job(verdict.code());
     session().abort(
-        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline()));
+        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline())
+            .of_kind("", details(verdict, hosts_)));
   }
   std::string timeline() const {  // of this rank, where one is wanted
     const Timeline* const spans = progress().timeline();

@@ -26,6 +26,11 @@ std::string training_data(const Plan& plan) {
   return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
 }
 
+std::string absolute_text(const std::filesystem::path& path) {
+  std::error_code failure;
+  return path.empty() ? "" : std::filesystem::absolute(path, failure).string();
+}
+
 bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
   std::error_code failure;
   return std::filesystem::equivalent(directory, std::filesystem::absolute(file).parent_path(),
@@ -101,6 +106,14 @@ void Job::require_settled_as(const CheckpointMetadata& saved) const {
       Exit::locked);
 }
 
+// Only rank 0 hears what is saved from here on.
+void Job::tell_context() const {
+  FaultContext& context = session_.fault_context();
+  context.at_step(start_.step);
+  if (session_.rank() == 0 || options().checkpoint_dir.empty())
+    context.resume_from(absolute_text(resumed_from_));
+}
+
 void Job::take_lineage() {
   if (checkpoint_writer_.idle()) return;  // nothing is saved, or by rank 0
   const std::string lineage = resumed_lineage_ ? *resumed_lineage_ : new_lineage();
@@ -122,6 +135,7 @@ bool Job::prepare(WriterProcess& writer) {
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   const bool resumed = resume(options().resume);
+  tell_context();
   take_lineage();
   return resumed || start_from(options().init_from);
 }
@@ -223,6 +237,8 @@ Checkpoints Job::make_checkpoints() {
 // The writer tells how long it took, and is heard after a step.
 void Job::note_saved(const SaveEvent& event) {
   progress_.saved(event.step);
+  session_.fault_context().resume_from(
+      absolute_text(std::filesystem::path(options().checkpoint_dir) / event.file));
   if (Timeline* const timeline = progress_.timeline())
     timeline->add(Doing::save, Timeline::Clock::now() - Timeline::length(event.seconds),
                   event.seconds, event.step, Row::writer);

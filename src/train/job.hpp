@@ -51,6 +51,8 @@ class Job {
   void require_settled_as(const CheckpointMetadata& saved) const;
   /// Goes on from a checkpoint, where there is one.
   bool resume(const Resume& how);
+  /// Where training begins, for the line that tells of a fault.
+  void tell_context() const;
   /// Inherits the lineage of what was resumed, or draws one. Ends the job where the checkpoint
   /// directory is another training's.
   void take_lineage();

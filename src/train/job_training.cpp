@@ -214,6 +214,7 @@ void Job::keep_timeline() {
 
 void Job::tell(const StepReport& report, double stall_s, bool saving) {
   const double seconds = step_watch_.lap();
+  session_.fault_context().at_step(report.position.step);
   slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
   progress_.account(log_->step(report, seconds, stall_s, saving));
   if (links_) links_->see(report, seconds);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <thread>
 
+#include "ringtrain/base/fault.hpp"
 #include "train/fault_report.hpp"
 #include "train/meeting.hpp"
 #include "train/side_client.hpp"
@@ -35,18 +36,20 @@ class OtherWatch final : public Watch {
     if (const auto& ending = client_.ending()) await_end(*ending);
     if (client_.rank_0_left()) return;
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
-    if (since_death_s_ > death_s) end("rank 0 has ended without a word");
+    if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
     if (client_.connected() && !lenient() && client_.silent_s() > silence_s)
       end(fmt::format(
-          "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "
-          "down or the network is cut",
-          client_.silent_s()));
+              "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "
+              "down or the network is cut",
+              client_.silent_s()),
+          "silent");
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
     const double patience_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
     if (!client_.connected() && own().in_phase_s > patience_s)
       end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
-                      to_text(own().activity), own().in_phase_s));
+                      to_text(own().activity), own().in_phase_s),
+          "unheard");
   }
   Beat beat() {
     return {.account = account(),
@@ -66,12 +69,13 @@ class OtherWatch final : public Watch {
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
-  [[noreturn]] void end(const std::string& why) {
+  [[noreturn]] void end(const std::string& why, const char* how) {
     session().end_within(end_patience, Exit::rank_lost);
     const std::string text = why + "\n" + way_on(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + all_stacks());
     end_launcher_of_job(Exit::rank_lost);
-    session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report));
+    session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
+                        .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
   bool alone() override { return true; }
   void say_goodbye() override {

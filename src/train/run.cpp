@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <system_error>
 
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/hash.hpp"
@@ -130,6 +132,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
                           : make_silent_output(),
       progress);
   output->note(threads.text);
+  if (std::error_code failure; !options.checkpoint_dir.empty())
+    session.fault_context().resume_from(
+        std::filesystem::absolute(options.checkpoint_dir, failure).string());
   timeline = make_timeline(options, session.rank(), progress);
   progress.record_in(timeline.get());
   progress.enter(Activity::init);

@@ -102,6 +102,10 @@ void RunLog::save(const SaveEvent& event, double stall_seconds) {
       return trouble("save_skipped", event);
     case SaveEvent::Kind::slow:
       return trouble("save_slow", event);
+    case SaveEvent::Kind::replaced:
+      return this->event("writer_replaced", event.text);
+    case SaveEvent::Kind::alone:
+      return this->event("fork_server_lost", event.text);
     case SaveEvent::Kind::lost:
       return trouble("writer_lost", event);
     case SaveEvent::Kind::note:
@@ -114,7 +118,8 @@ void RunLog::trouble(const std::string& what, const SaveEvent& event) {
 }
 
 Error RunLog::with_last_good(const Error& failure) const {
-  return {failure.code(), failure.what(), saves_.last_good()};
+  return Error(failure.code(), failure.what(), saves_.last_good())
+      .of_kind(std::string(failure.kind()), failure.details());
 }
 
 void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSession& session,

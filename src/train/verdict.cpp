@@ -3,8 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <tuple>
+
+#include "ringtrain/base/fault.hpp"
 
 namespace ringtrain {
 namespace {
@@ -162,6 +165,16 @@ std::string describe(const Verdict& verdict, Views ranks, std::span<const std::s
   for (const int r : verdict.culprits)
     sentences.push_back(who(r, hosts) + " " + what_of(verdict, ranks[static_cast<std::size_t>(r)]));
   return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+std::string details(const Verdict& verdict, std::span<const std::string> hosts) {
+  constexpr std::array how = {"dead", "silent", "stuck"};
+  std::string text = key_value("how", how.at(static_cast<std::size_t>(verdict.kind)));
+  if (verdict.culprits.empty()) return text;
+  std::vector<std::string> names;
+  for (const int r : verdict.culprits) names.push_back(hosts[static_cast<std::size_t>(r)]);
+  return text + key_value("ranks", fmt::format("{}", fmt::join(verdict.culprits, ","))) +
+         key_value("hosts", fmt::format("{}", fmt::join(names, ",")));
 }
 
 std::string table(Views ranks, std::span<const std::string> hosts) {

@@ -68,6 +68,8 @@ std::string long_wait(std::span<const RankView> ranks, std::span<const std::stri
 /// on node1 has been at open /mnt/metrics.jsonl for 61 s without progress; its limit is 60 s"
 std::string describe(const Verdict& verdict, std::span<const RankView> ranks,
                      std::span<const std::string> hosts);
+/// " how=silent ranks=2 hosts=node3", for the line that programs read; of nobody: " how=stuck".
+std::string details(const Verdict& verdict, std::span<const std::string> hosts);
 /// A line for each rank: host, step, activity, seconds in it, when it was last heard.
 std::string table(std::span<const RankView> ranks, std::span<const std::string> hosts);
 

@@ -64,6 +64,8 @@ ends() {
   (($(grep -cE "$4" "$work/$name/log") == 1)) || wrong "$name" "does not say once: $4"
 }
 
+tells() { grep -qE "^fault: $2" "$work/$1/log" || wrong "$1" "has no line for programs: fault: $2"; } # NAME PATTERN
+
 # Open MPI 5 ends the other ranks before they miss the one that died, and names that itself.
 died() { # RANK
   case $("$mpirun" --version | head -n 1) in
@@ -138,6 +140,8 @@ sleep 14
 fault paused CONT 0 1
 ends stopped 60 71 'rank 1 on .* has not been heard for [1-9][0-9] s'
 ends first_stopped 60 71 'rank 0 has not been heard for [1-9][0-9] s'
+tells stopped 'kind=rank_lost code=71 rank=0 host=[^ ]+ step=[1-9][0-9]* resume=none how=silent ranks=1 hosts=[^ ]+$'
+tells first_stopped 'kind=rank_lost code=71 rank=[12] host=[^ ]+ step=[1-9][0-9]* resume=none how=silent ranks=0$'
 steps() { grep -c '"kind":"step"' "$work/paused/metrics"; }
 before=$(steps)
 sleep 12
@@ -147,6 +151,7 @@ wait "$(cat "$work/paused/mpirun")"
 grep -q 'the job cannot go on' "$work/paused/log" && wrong paused "was ended by the watchdog"
 ends in_data 120 72 'rank 1 on .* has been in data of step 300 for .* its limit is 30 s'
 ends in_sums 120 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 30 s'
+for name in in_data in_sums; do tells $name 'kind=stuck code=72 rank=0 .* how=stuck ranks=1 hosts=[^ ]+$'; done
 grep -q 'pause' "$work/in_sums/log" || wrong in_sums "does not show where rank 1 sleeps"
 ends in_save 120 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'
 grep -q 'the last durable checkpoint in .*in_save_checkpoints is of step [23]00; to go on from it, start all ranks again' "$work/in_save/log" ||

@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const WriterOptions keep_one{.run_id = "test", .keep = 1};
+const WriterOptions keep_one{.run_id = "test", .keep = 1},
+    no_successor{.run_id = "test", .keep = 1, .takeovers = 0};
 
 // On the user's file system, as far as it can fail there.
 bool is_file_call(const SystemCall& call) {
@@ -35,10 +36,10 @@ bool is_file_call(const SystemCall& call) {
 struct Stage {
   using Judge = std::function<Fate(const SystemCall&, int)>;
 
-  explicit Stage(Judge judge)
+  explicit Stage(Judge judge, const WriterOptions& options = keep_one)
       : state(1, more_than_a_block),
         process(WriterProcess::start()),
-        writer(process, directory, state.layout, keep_one) {
+        writer(process, directory, state.layout, options) {
     writer.try_save(state.metadata, state.copier());
     await(writer, SaveEvent::Kind::saved);
     tracer.emplace(process.pid(), [this, judge = std::move(judge)](const SystemCall& call) {
@@ -121,9 +122,9 @@ TEST_CASE("Checkpoint writer: a kill before any system call of a save leaves the
   std::set<std::uint64_t> found;
   for (int n = 0; n < calls; ++n) {
     CAPTURE(n);
-    Stage stage([&](const SystemCall&, int i) {
-      return Fate{i == n ? Fate::Kind::kill : Fate::Kind::as_usual};
-    });
+    Stage stage([&](const SystemCall&,
+                    int i) { return Fate{i == n ? Fate::Kind::kill : Fate::Kind::as_usual}; },
+                no_successor);
     stage.save();
     const auto outcome = stage.outcome();
 
@@ -134,6 +135,32 @@ TEST_CASE("Checkpoint writer: a kill before any system call of a save leaves the
     stage.go_on();
   }
   CHECK(found == std::set<std::uint64_t>{1, 2});
+}
+
+TEST_CASE("Checkpoint writer: killed before any system call of a save, it is replaced and saves") {
+  skip_without_tracing();
+  const int calls = calls_of_a_save().all;
+  int replaced = 0;
+  for (int n = 0; n < calls; ++n) {
+    CAPTURE(n);
+    Stage stage([&](const SystemCall&, int i) {
+      return Fate{i == n ? Fate::Kind::kill : Fate::Kind::as_usual};
+    });
+    stage.save();
+    auto outcome = stage.outcome();
+    for (; outcome && outcome->kind == SaveEvent::Kind::replaced; outcome = stage.outcome())
+      ++replaced;
+
+    REQUIRE(outcome);
+    CHECK(outcome->kind == SaveEvent::Kind::saved);
+    CHECK(outcome->step == 2);
+    CHECK(stage.newest() == 2);
+    stage.writer.close(10s);
+    CHECK_FALSE(stage.writer.failure());
+    CHECK(stage.writer.failed() == 0);
+    for (const std::string& name : names(stage.directory)) CHECK(name.front() != '.');
+  }
+  CHECK(replaced > calls / 2);
 }
 
 // A sanitizer's system calls would fail, too.

@@ -23,7 +23,7 @@ start() { # its mpirun is $mpi
   mpi=$!
 }
 await() { for ((i = 0; i < ${2:-300}; i++)); do grep -qE "$1" log && return || sleep 0.1; done; }
-writer() { pgrep -P "$(pgrep -P $mpi -x train | head -n 1)"; }
+writer() { pgrep -P "$(pgrep -P $mpi -x train | head -n 1)" -x ringtrain-write; }
 count() { grep -cE "$1" log; }
 # The job's exit code, and the seconds it took from now on.
 ends() {
@@ -64,6 +64,7 @@ full_disks() {
   wait $filler 2>/dev/null
   check "full at the end: exit code $code" test $code -eq 75
   check "full at the end: the closing table" has "trained 300 steps"
+  check "full at the end: for programs" has "^fault: kind=storage code=75 rank=0 .* step=300 resume=/.*/small/b/step-[0-9]{10}.h5$"
   check "full at the end: why, and what is left" has "final checkpoint: .*No space left on device.*the last good checkpoint is of step"
   umount small
 }

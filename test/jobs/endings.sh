@@ -17,6 +17,10 @@ expect() {
 }
 expect 1 "one rank fails" 74 "train: read batch 7: file is short"
 expect 3 "one rank fails" 74 "train: rank 2/3 on $(hostname): read batch 7: file is short"
+expect 3 "one rank fails" 74 "fault: kind=data code=74 rank=2 host=$(hostname) step=0 resume=none"
+expect 4 "all ranks fail" 75 "fault: kind=storage code=75 "
+expect 3 "all agree" 64 "fault: kind=usage code=64 rank=0 "
+expect 2 "fails amid a sum" 76 "fault: kind=nan code=76 rank=0 "
 expect 4 "all ranks fail" 75 "open /nowhere: no such directory"
 expect 2 "nobody reads the reason" 74 "file is short" 0
 expect 2 "sums differ in size" 70 "ranks sum buffers of different sizes"

@@ -20,7 +20,7 @@ wrong() { echo "trial $trial, $target killed $wait_ms ms after the first save: $
 processes() {
   local ranks
   mapfile -t ranks < <(pgrep -P "$mpi" -x train)
-  echo "${ranks[0]:-}" "${ranks[1]:-}" "$([ -n "${ranks[0]:-}" ] && pgrep -P "${ranks[0]}")"
+  echo "${ranks[0]:-}" "${ranks[1]:-}" "$([ -n "${ranks[0]:-}" ] && pgrep -P "${ranks[0]}" -x ringtrain-write)"
 }
 
 start "$dir/calm"

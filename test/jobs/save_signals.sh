@@ -49,7 +49,7 @@ check "to mpirun: saved" has "SIGUSR1: the checkpoint of step [0-9]+ is durable"
 # Both slots busy: the writer stands still, two saves are handed over, the third waits for it.
 start --steps 100000 --eval-every 0 --checkpoint-dir busy --checkpoint-every 1h
 await "step 20,"
-writer=$(pgrep -P "$(rank 0)")
+writer=$(pgrep -P "$(rank 0)" -x ringtrain-write)
 kill -STOP "$writer"
 for n in 1 2; do
   kill -USR1 "$(rank 0)"

@@ -183,6 +183,23 @@ class Requeueing(Playing):
                 self.run_job(save(code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), [])
 
+    def test_the_kind_of_fault_decides_and_not_the_code(self):
+        line = "echo 'fault: kind={} code={} rank=0 host=n1 step=3 resume=none' >&2;"
+        for kind, code, way_on in (("writer", 75, True), ("storage", 75, False), ("rank_lost", 137, True), ("stuck", 255, True), ("storage", 1, False),
+                                   ("data", 137, False), ("nan", 76, False), ("mismatch", 71, False), ("internal", 1, False)):
+            with self.subTest(kind):
+                said = self.run_job(save(code) + line.format(kind, code) + f"exit {code}", code)
+                self.assertEqual(self.slurm(), ["scontrol requeue 7"] if way_on else [], said)
+                self.assertIn(f"fault: kind={kind} ", said)
+
+    def test_of_several_faults_the_last_runs_first_one_counts(self):
+        line = "echo 'fault: kind={} code=75 rank=0 host=n1 step=3 resume=none' >&2;"
+        restart = "echo 'supervise: restart 1 of 2: ...' >&2;"
+        for play, way_on in ((line.format("writer") + line.format("data"), True), (line.format("data") + line.format("writer"), False),
+                             (line.format("storage") + restart + line.format("writer"), True), (line.format("writer") + restart, False)):
+            self.run_job(save(1) + play + "exit 75", 75)
+            self.assertEqual(self.slurm(), ["scontrol requeue 7"] if way_on else [])
+
     def test_the_third_run_in_a_row_that_saves_nothing_is_the_last(self):
         for way_on, saving in ((True, ""), (True, ""), (True, save(1)), (True, ""), (True, ""), (False, "")):
             said = self.run_job(saving + "exit 71", 71)

@@ -19,7 +19,9 @@ from supervision.hosts import same_host
 
 KILLED = "mpirun noticed that process rank 1 with PID 99 on node n{} exited on signal 9 (Killed)."
 LOST_BY_5 = "PRTE has lost communication with a remote daemon. Remote daemon: [prterun-n0-11@0,1] on node n3"
-SILENT = "train: rank 0/4 on n0: the job cannot go on: rank 3 on n3 has not been heard for 10 s: it is stopped"
+FAULT = "fault: kind={} code={} rank=0 host=n0 step=7 resume=none{}"
+SILENT = FAULT.format("rank_lost", 71, " how=silent ranks=3 hosts=n3")
+WRITER = FAULT.format("writer", 75, ' how="was killed by signal 9 (Killed)"')
 
 TRAIN = """#!/bin/sh
 restarts=0 lost=false
@@ -45,7 +47,7 @@ exit "$code"
 """
 
 
-WRITER = """import fcntl, pathlib, sys, time
+HOLDER = """import fcntl, pathlib, sys, time
 lock = open("saves/lock", "w")
 fcntl.lockf(lock, fcntl.LOCK_EX)
 pathlib.Path("held").touch()
@@ -101,6 +103,17 @@ class Playing(unittest.TestCase):
             with self.subTest(code):
                 pathlib.Path("calls").unlink(missing_ok=True)
                 said = self.play([str(code), "0"], "./mpirun -np 4 ./train --restarts 2", code)
+                self.assertEqual(len(self.calls), 1)
+                self.assertIn("nothing that a restart cures", said)
+
+    def test_the_kind_of_fault_decides_and_not_the_code(self):
+        said = self.play(["75 " + WRITER, "0"], "./mpirun -np 4 ./train --restarts 2", 0)
+        self.assertIn("restart 1 of 2: the checkpoint writer was killed by signal 9 (Killed) (exit code 75", said)
+        for kind, code, of_mpirun in (("storage", 75, 75), ("data", 74, 74), ("nan", 76, 76), ("mismatch", 65, 65), ("checkpoint", 66, 66),
+                                      ("usage", 64, 64), ("internal", 70, 70), ("storage", 75, 137), ("nan", 76, 72)):
+            with self.subTest(kind):
+                pathlib.Path("calls").unlink(missing_ok=True)
+                said = self.play([f"{of_mpirun} {FAULT.format(kind, code, '')}", "0"], "./mpirun -np 4 ./train --restarts 2", of_mpirun)
                 self.assertEqual(len(self.calls), 1)
                 self.assertIn("nothing that a restart cures", said)
 
@@ -180,7 +193,7 @@ sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
     def with_a_writer(self, seconds):
         """The job, ended while a process that plays its writer holds the directory for so long, and then says that it saved step 7."""
         pathlib.Path("saves").mkdir(exist_ok=True)
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(seconds)])
+        writer = subprocess.Popen([sys.executable, "-c", HOLDER, str(seconds)])
         self.addCleanup(writer.wait)
         self.addCleanup(writer.kill)
         pathlib.Path("script").write_text("1 wait\n0\n")
@@ -289,17 +302,35 @@ class Endings(unittest.TestCase):
         self.assertIn("SIGKILL", killed.text)
 
     def test_a_verdict_may_blame_several_ranks_or_none(self):
-        both = self.ending(72, "train: rank 0/4 on a: the job cannot go on: rank 2 on b has been in data of step 3 for 34 s; its limit is 30 s; "
-                               "rank 3 on c has been in data of step 3 for 34 s; its limit is 30 s\n")
-        none = self.ending(72, "train: rank 0/4 on a: the job cannot go on: all ranks have waited for one another in all-reduce\n  rank 1 on b has been in\n")
-        alone = self.ending(72, "train: the job cannot go on: rank 0 on a has been in data of step 3 for 34 s; its limit is 30 s\n")
+        both = self.ending(72, "train: some words\n" + FAULT.format("stuck", 72, " how=stuck ranks=2,3 hosts=b,c") + "\n")
+        none = self.ending(72, FAULT.format("stuck", 72, " how=stuck") + "\n")
+        alone = self.ending(72, "[1,0]<stderr>:" + FAULT.format("stuck", 72, " how=stuck ranks=0 hosts=a") + "\n")
+        rank_0 = self.ending(71, FAULT.format("rank_lost", 71, " how=dead ranks=0"))
         self.assertEqual((alone.kind, alone.hosts), ("stuck", ["a"]))
         self.assertEqual((both.kind, both.hosts), ("stuck", ["b", "c"]))
         self.assertEqual((none.kind, none.hosts), ("", []))
         self.assertIn("all ranks have waited", none.text)
+        self.assertEqual((rank_0.kind, rank_0.hosts), ("dead", []))
+        self.assertTrue(both.curable and none.curable and alone.curable and rank_0.curable)
+
+    def test_the_first_line_counts_and_may_be_cut_off(self):
+        first = self.ending(71, f"{SILENT}\n{FAULT.format('data', 74, '')}\n")
+        self.assertEqual((first.fault, first.hosts), ("rank_lost", ["n3"]))
+        cut = self.ending(75, WRITER[:-5])
+        self.assertEqual(cut.fault, "writer")
+
+    def test_sentences_do_not_decide(self):
+        said = self.ending(75, "train: checkpoints: the checkpoint writer process was killed by signal 9 (Killed)\n")
+        self.assertFalse(said.curable)
+
+    def test_a_fault_that_open_mpi_5_returns_0_for_is_no_good_end(self):
+        self.assertEqual(self.ending(0, WRITER).code, 1)
+        self.assertTrue(self.ending(0, WRITER).curable)
+        self.assertEqual(self.ending(0, FAULT.format("storage", 75, "")).code, 1)
+        self.assertFalse(self.ending(0, FAULT.format("storage", 75, "")).curable)
 
     def test_of_a_death_mpirun_knows_more_than_the_watchdog(self):
-        verdict = "train: rank 0/4 on n0: the job cannot go on: rank {} on n1 has ended without a word in data of step 3\n"
+        verdict = FAULT.format("rank_lost", 71, " how=dead ranks={} hosts=n1\n")
         self.assertIn("SIGKILL", self.ending(71, verdict.format(1) + KILLED.format(1)).text)
         self.assertIn("rank 2 on n1 has ended", self.ending(71, verdict.format(2) + KILLED.format(1)).text)
 

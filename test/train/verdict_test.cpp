@@ -172,3 +172,11 @@ TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   CHECK_THAT(describe(*judged(waiting), waiting, hosts),
              Contains("the network between them, or a GPU"));
 }
+
+TEST_CASE("verdict: programs are told who is to blame, and how") {
+  const std::vector<std::string> hosts = {"a", "b", "b", "c"};
+
+  CHECK(details({Kind::dead, {2}}, hosts) == " how=dead ranks=2 hosts=b");
+  CHECK(details({Kind::silent, {1, 3}}, hosts) == " how=silent ranks=1,3 hosts=b,c");
+  CHECK(details({Kind::stuck, {}}, hosts) == " how=stuck");
+}

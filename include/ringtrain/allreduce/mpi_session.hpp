@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/fault.hpp"
 
 namespace ringtrain {
 
@@ -98,13 +99,16 @@ class MpiSession {
   void barrier_asleep() const;
 
   /// For a failure that other ranks may not know of: prints it with rank and host, once in the job
-  /// even when several ranks fail, and ends every rank with its exit code. From any thread.
+  /// even when several ranks fail, with the line for programs (base/fault.hpp), and ends every rank
+  /// with its exit code. From any thread.
   [[noreturn]] void abort(const std::exception& failure) const noexcept;
-  /// For a failure that all ranks found alike: rank 0 prints it, and all end with `code`.
-  /// Collective.
+  /// For a failure that all ranks found alike: rank 0 prints it, likewise, and all end with
+  /// `code`. Collective.
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
   /// Ends this process with `code` after that time, whatever its threads wait for by then.
   void end_within(std::chrono::seconds time, Exit code) const noexcept;
+  /// What the line for programs says of the run; the run keeps it up to date.
+  FaultContext& fault_context() const { return context_; }
   /// Whether abort() or fail_together() was called: this rank is about to end. From any thread.
   bool ending() const { return ending_; }
 
@@ -116,6 +120,7 @@ class MpiSession {
   void find_hosts();
 
   mutable std::atomic<bool> ending_{false};
+  mutable FaultContext context_;
   mutable std::atomic<std::uint64_t> waits_{0}, meetings_{0};
   std::atomic<bool> mpi_{false};
   int rank_ = 0, local_rank_ = 0, local_size_ = 1, hosts_ = 1;

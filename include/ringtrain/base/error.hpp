@@ -21,6 +21,9 @@ enum class Exit : int {
   inefficient = 77,
 };
 
+/// What `code` stands for, in a word that programs read: "storage", "rank_lost".
+std::string_view fault_kind(Exit code);
+
 /// A failure this process cannot continue from. what() reads "<what>: <reason>"; internal failures
 /// add " [<file>:<line>]". main() puts rank and host in front.
 class Error : public std::runtime_error {
@@ -32,8 +35,15 @@ class Error : public std::runtime_error {
 
   Exit code() const noexcept { return code_; }
 
+  /// The same failure, with more for the line that programs read (base/fault.hpp): a kind that is
+  /// not its code's, empty: it is; and `details`, made by key_value().
+  Error of_kind(std::string kind, std::string details = "") const;
+  std::string_view kind() const { return kind_.empty() ? fault_kind(code_) : kind_; }
+  const std::string& details() const noexcept { return details_; }
+
  private:
   Exit code_ = Exit::internal;
+  std::string kind_, details_;
 };
 
 /// Writes `text` to standard error past all buffers and locks. What cannot be written is lost: a

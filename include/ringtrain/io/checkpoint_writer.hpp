@@ -26,18 +26,23 @@ struct WriterOptions {
   /// For the saves under way when this process is killed, in the helper; also how long the helper
   /// of a killed run, which still holds the directory, is waited for.
   double last_save_timeout_s = 120;
+  /// Helpers that may take over from one that died within ten minutes; the next death is a fault,
+  /// and so is a second one in the same save.
+  int takeovers = 3;
   std::function<void(const std::string&)> tell{};  ///< that it is waited for; every ten seconds
 };
 
 /// What became of a save, for log and metrics.
 struct SaveEvent {
   enum class Kind {
-    saved,    ///< `file` is durable
-    failed,   ///< nothing was published; training can go on
-    skipped,  ///< no slot was free: nothing was saved of this step
-    slow,     ///< still not durable after WriterOptions::slow_after
-    note,     ///< worth a log line
-    lost,     ///< the helper process died: no more checkpoints
+    saved,     ///< `file` is durable
+    failed,    ///< nothing was published; training can go on
+    skipped,   ///< no slot was free: nothing was saved of this step
+    slow,      ///< still not durable after WriterOptions::slow_after
+    note,      ///< worth a log line
+    replaced,  ///< the helper process died, and another one took over
+    alone,     ///< should the helper die, no other one can take over any more
+    lost,      ///< the helper process died, and none takes over: no more checkpoints
   };
   Kind kind = Kind::note;
   std::uint64_t step = 0;
@@ -51,10 +56,11 @@ struct SaveEvent {
 using SnapshotBuffers = std::span<const std::span<float>>;
 
 /// Saves the trainer's state while training goes on: the state is copied into one of two
-/// shared-memory slots, the helper process writes it. Only rank 0 has a working one; the others'
-/// idle object does nothing, so the step loop needs no rank test. Belongs to one thread, but for
-/// save_if_killed(), whose copy the other calls wait for. No call but the constructor, save() and
-/// close() waits for anything else or touches a file.
+/// shared-memory slots, the helper process writes it. If that dies, another one takes over the
+/// directory and what is in the slots: saves that it had not finished are written again. Only rank
+/// 0 has a working one; the others' idle object does nothing, so the step loop needs no rank test.
+/// Belongs to one thread, but for save_if_killed(), whose copy the other calls wait for. No call
+/// but the constructor, save() and close() waits for anything else or touches a file.
 class CheckpointWriter {
  public:
   /// Idle.
@@ -107,7 +113,8 @@ class CheckpointWriter {
   /// Why the state handed over last is not durable, if so: the job should end with this error.
   std::optional<Error> failure() const;
 
-  /// Whether the helper process is gone: nothing can be saved any more.
+  /// Whether the helper process is gone for good: nothing can be saved any more, failure() says
+  /// why, and the job should end.
   bool lost() const;
   std::uint64_t saved() const;
   /// With those that were not durable when close() gave up.

@@ -64,10 +64,16 @@ class Job:
     def ranks(self):
         """rank -> pid"""
         return {int(v["OMPI_COMM_WORLD_RANK"]): pid for pid, (name, v) in processes_of(self.folder).items()
-                if "OMPI_COMM_WORLD_RANK" in v and name != "ringtrain-write"}
+                if "OMPI_COMM_WORLD_RANK" in v and not name.startswith("ringtrain-")}
 
     def writer(self):
-        return next((pid for pid, (name, _) in processes_of(self.folder).items() if name == "ringtrain-write"), None)
+        return self.process("ringtrain-write")
+
+    def fork_server(self):
+        return self.process("ringtrain-fork")
+
+    def process(self, wanted):
+        return next((pid for pid, (name, _) in processes_of(self.folder).items() if name == wanted), None)
 
     def log(self):
         return self.log_file.read_text(errors="replace")

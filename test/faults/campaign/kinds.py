@@ -14,6 +14,7 @@ NOT_USED = r"not used: .*{file}: "
 SAVED_AND_ENDED = r"signal %d .*the run ends after step"
 LOST_HOST = SILENT + "|[OP]RTE has lost communication with a remote daemon|" + DEAD
 ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
+REPLACED = "writer_replaced: the checkpoint writer process was killed by signal %d .*another one took over"
 NOT_DURABLE = "final checkpoint: .*not durable in time"
 
 
@@ -67,7 +68,11 @@ KINDS = {
     "segv of a rank": rank_ends(4, 139),
     "abort of a rank": rank_ends(2, 134),
     "kill of mpirun": Kind(6, (-9,), seconds=60, ends=True),
-    "kill of the writer": Kind(6, (STORAGE,), "checkpoint writer process was killed by signal 9"),
+    # another one takes over
+    "kill of the writer": Kind(6, says=REPLACED % 9),
+    "segv of the writer": Kind(3, says=REPLACED % 11),
+    "kill of the fork server": Kind(2, says="fork_server_lost: the fork server.*was killed by signal 9"),
+    "kill of writer and fork server": Kind(3, (STORAGE,), "(?s)checkpoint writer process was killed by signal 9.*fault: kind=writer code=75", 60, ends=True),
     "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 60, ends=True, blames=True),
     "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 60, ends=True, blames=True),
     "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),

@@ -62,6 +62,14 @@ class Scene:
     def writer(self, _=None):
         return self.existing(self.job.writer())
 
+    def replaceable(self, fault):
+        """The writer, as long as another one can be started."""
+        self.fork_server(fault)
+        return self.writer()
+
+    def fork_server(self, _):
+        return self.existing(self.job.fork_server())
+
     def mpirun(self, _):
         return self.job.mpirun.pid
 
@@ -119,6 +127,11 @@ def pause(target, seconds):
         kill(pid, signal.SIGCONT)
 
     return strike
+
+
+def kill_both(scene, fault):
+    kill(scene.fork_server(fault), signal.SIGKILL)
+    kill(scene.writer(), signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -240,7 +253,7 @@ def lose_unsynced(calls, directory, shown, number):
                 os.rename(directory / new, directory / old)
 
 
-rank, writer, mpirun = Scene.rank, Scene.writer, Scene.mpirun
+rank, writer, fork_server, mpirun = Scene.rank, Scene.writer, Scene.fork_server, Scene.mpirun
 STRIKES = {
     "nothing": nothing,
     "pause of a rank": pause(rank, 2),
@@ -256,7 +269,10 @@ STRIKES = {
     "segv of a rank": send(signal.SIGSEGV, rank),
     "abort of a rank": send(signal.SIGABRT, rank),
     "kill of mpirun": send(signal.SIGKILL, mpirun),
-    "kill of the writer": send(signal.SIGKILL, writer),
+    "kill of the writer": send(signal.SIGKILL, Scene.replaceable),
+    "segv of the writer": send(signal.SIGSEGV, Scene.replaceable),
+    "kill of the fork server": send(signal.SIGKILL, fork_server),
+    "kill of writer and fork server": kill_both,
     "stop of a rank": send(signal.SIGSTOP, rank),
     "stop of rank 0": send(signal.SIGSTOP, rank),
     "stop of the writer": send(signal.SIGSTOP, writer),

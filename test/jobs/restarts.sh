@@ -54,6 +54,14 @@ check "a killed rank: goes on from a checkpoint" has "^resumed from step-"
 check "a killed rank: done" has "^supervise: done after [12] restarts?$"
 check "a killed rank: the undisturbed run's bits" is "$(state struck/$last)" "$(state calm/$last)"
 
+start 2 "${long[@]}" --checkpoint-dir unsaved --restarts 2
+kill -9 $(pgrep -P "${ranks[0]}" -x 'ringtrain-(fork|write)')  # no other writer can be started
+wait "$supervisor"
+check "a writer lost for good: exit code $?" test $? -eq 0
+check "a writer lost for good: told with its end and its checkpoint" \
+  has "^supervise: restart 1 of 2: the checkpoint writer was killed by signal 9 \(Killed\) \(exit code 75 after [0-9]+ s\); going on from step-[0-9]{10}.h5$"
+check "a writer lost for good: the undisturbed run's bits" is "$(state unsaved/$last)" "$(state calm/$last)"
+
 start 2 "${long[@]}" --steps 1000000 --checkpoint-dir ended --restarts 2
 kill -TERM "${ranks[0]}"
 wait "$supervisor"

@@ -40,7 +40,7 @@ class FirstWatch final : public Watch {
   Meeting meeting() const {
     const bool met = session().size() > 1;
     return {token_, server_.port(),
-            met ? own_addresses(options().interface) : std::vector<std::string>()};
+            met ? own_addresses(options().interface) : std::vector<std::string>(), own_process()};
   }
 
  private:
@@ -48,11 +48,23 @@ class FirstWatch final : public Watch {
   void listen(std::chrono::milliseconds time) override { server_.run_for(time); }
   void judge() override {
     server_.ranks()[0] = {.status = own(), .account = account(), .connected = true};
-    if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s, lenient())) end(*verdict);
+    server_.set_late(late_s());
+    look_at_silent();
+    if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s(), lenient()))
+      end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
     tell_long_wait();
     if (ticks_ % ticks_an_account == 0) hand_over_accounts();
     if (ticks_ % ticks_a_comparison == 0) compare_work();
+  }
+  // Those of this host: whether they are stopped, or only get no CPU.
+  void look_at_silent() {
+    for (std::size_t r = 1; r < hosts_.size(); ++r) {
+      RankView& rank = server_.ranks()[r];
+      const bool here = session().host_of()[r] == session().host_of()[0];
+      const bool silent = here && rank.connected && !rank.left && rank.silent_s > looked_at_s;
+      rank.process = silent ? state_of(server_.process(r)) : ProcessState::unknown;
+    }
   }
   void hand_over_accounts() {
     std::vector<Account> accounts;
@@ -65,7 +77,7 @@ class FirstWatch final : public Watch {
     for (std::string& sentence : stragglers_.look(spent, hosts_)) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
-    session().end_within(end_patience, verdict.code());
+    session().end_within(end_patience(verdict.code()), verdict.code());
     const std::string why =
         describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);

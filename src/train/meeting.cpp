@@ -26,14 +26,15 @@ bool same(const JobToken& a, const JobToken& b) {
 std::string to_text(const Meeting& meeting) {
   std::string text(sizeof meeting.token, '\0');
   std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);
-  return text + fmt::format("{} {}", meeting.port, fmt::join(meeting.addresses, " "));
+  return text + fmt::format("{} {} {} {}", meeting.port, meeting.process.of, meeting.process.id,
+                            fmt::join(meeting.addresses, " "));
 }
 
 Meeting meeting_from_text(const std::string& text) {
   Meeting meeting;
   std::memcpy(meeting.token.data(), text.data(), sizeof meeting.token);
   std::istringstream words(text.substr(sizeof meeting.token));
-  words >> meeting.port;
+  words >> meeting.port >> meeting.process.of >> meeting.process.id;
   for (std::string address; words >> address;) meeting.addresses.push_back(address);
   return meeting;
 }

@@ -12,6 +12,7 @@ struct Meeting {
   JobToken token{};
   std::uint16_t port = 0;
   std::vector<std::string> addresses{};
+  ProcessName process{};  ///< rank 0's
 };
 
 /// Throws Error where the system has no random bits.

@@ -182,6 +182,8 @@ void add_communication(Table& t, Request& r) {
   t.add(o.watchdog,
         {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},
         enumerator<Watching>());
+  t.add(o.watchdog_silence_s,
+        {"watchdog-silence", "T", "a rank that is not heard for so long is lost"}, silence());
 
   t.group("cluster");
   t.add(o.restarts,

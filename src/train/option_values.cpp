@@ -55,6 +55,16 @@ Codec<double> number(double low, double high) {
 
 Codec<double> time_span() { return {duration, duration_text}; }
 
+Codec<double> silence() {
+  constexpr double least_s = 3;
+  const auto read = [](const std::string& text) {
+    const double seconds = duration(text);
+    if (seconds < least_s) throw BadValue("must be 3s or more: heartbeats come once a second");
+    return seconds;
+  };
+  return {read, duration_text};
+}
+
 Codec<Decay> decay_value() {
   return {[](const std::string& text) { return parse_decay(text); },
           [](const Decay& decay) { return to_string(decay); }};

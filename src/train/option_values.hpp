@@ -25,6 +25,8 @@ Codec<std::int64_t> long_whole(std::int64_t low, std::int64_t high);
 Codec<std::uint64_t> seed_value();
 Codec<double> number(double low, double high);
 Codec<double> time_span();
+/// From 3 s on: heartbeats come once a second.
+Codec<double> silence();
 Codec<Decay> decay_value();
 Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();

@@ -26,6 +26,7 @@ class OtherWatch final : public Watch {
   OtherWatch(const MpiSession& session, const Progress& progress, const Options& options,
              VitalSigns& vital_signs, const Meeting& meeting)
       : Watch(session, progress, options, vital_signs),
+        rank_0_(meeting.process),
         client_(meeting.token, session.rank(), meeting.addresses, meeting.port) {}
 
  private:
@@ -37,7 +38,7 @@ class OtherWatch final : public Watch {
     if (client_.rank_0_left()) return;
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
     if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
-    if (client_.connected() && !lenient() && client_.silent_s() > silence_s)
+    if (client_.connected() && !lenient() && client_.silent_s() > patience_with_rank_0_s())
       end(fmt::format(
               "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "
               "down or the network is cut",
@@ -45,11 +46,22 @@ class OtherWatch final : public Watch {
           "silent");
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
-    const double patience_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
-    if (!client_.connected() && own().in_phase_s > patience_s)
+    const double most_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
+    if (!client_.connected() && own().in_phase_s > most_s)
       end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
                       to_text(own().activity), own().in_phase_s),
           "unheard");
+  }
+  double patience_with_rank_0_s() {
+    RankView rank_0;
+    rank_0.silent_s = client_.silent_s();
+    if (rank_0.silent_s < looked_at_s) return silence_s();
+    const auto& host_of = session().host_of();
+    const bool here = host_of[static_cast<std::size_t>(session().rank())] == host_of[0];
+    rank_0.late_s = client_.rank_0_late_s();
+    rank_0.process = here ? state_of(rank_0_) : ProcessState::unknown;
+    rank_0.acknowledged = client_.acknowledged();
+    return patience_s(rank_0, silence_s());
   }
   Beat beat() {
     return {.account = account(),
@@ -57,11 +69,13 @@ class OtherWatch final : public Watch {
             .meetings = own().meetings,
             .in_phase_s = own().in_phase_s,
             .limit_s = own().limit_s,
+            .late_s = late_s(),
             .activity = static_cast<std::uint32_t>(own().activity)};
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
-    session().end_within(end_patience, static_cast<Exit>(ending.exit_code));
+    const auto code = static_cast<Exit>(ending.exit_code);
+    session().end_within(end_patience(code), code);
     client_.send_stack(beat(), own().item, main_stack());
     client_.run_for(tick);
     write_fault_report(session().rank(), ending.why + all_stacks());
@@ -70,7 +84,7 @@ class OtherWatch final : public Watch {
     ::_exit(ending.exit_code);
   }
   [[noreturn]] void end(const std::string& why, const char* how) {
-    session().end_within(end_patience, Exit::rank_lost);
+    session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
     const std::string text = why + "\n" + way_on(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + all_stacks());
     end_launcher_of_job(Exit::rank_lost);
@@ -85,6 +99,7 @@ class OtherWatch final : public Watch {
     client_.run_for(tick);
   }
 
+  const ProcessName rank_0_;
   SideClient client_;
   int ticks_ = 0;
   double since_death_s_ = 0;

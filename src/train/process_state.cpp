@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -38,9 +39,15 @@ ProcessState state_of(pid_t process) {
   return stopped == seen ? ProcessState::stopped : ProcessState::waits;
 }
 
-std::uint64_t process_namespace() {
+ProcessState state_of(const ProcessName& process) {
+  if (process.id == 0 || process.of != own_process().of) return ProcessState::unknown;
+  return state_of(static_cast<pid_t>(process.id));
+}
+
+ProcessName own_process() {
   struct stat status {};
-  return ::stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+  if (::stat("/proc/self/ns/pid", &status) != 0) return {};
+  return {status.st_ino, ::getpid()};
 }
 
 }  // namespace ringtrain

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "train/side_messages.hpp"
+
 namespace ringtrain {
 
 /// What the kernel tells of a process of this host.
@@ -16,8 +18,10 @@ enum class ProcessState : std::uint8_t {
 /// Takes some 20 us a thread. Never waits.
 ProcessState state_of(pid_t process);
 
-/// The namespace that process ids of this process are of: a number that is another in containers of
-/// this host; 0: not known.
-std::uint64_t process_namespace();
+/// Likewise, of a rank of this host; unknown where it is in another container.
+ProcessState state_of(const ProcessName& process);
+
+/// This one.
+ProcessName own_process();
 
 }  // namespace ringtrain

@@ -33,10 +33,13 @@ Agreement claims(const Plan& plan) {
           {"model", o.model},
           {"options", canonical_config(o)},
           {"run", fmt::format(
-                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}", o.eval_every,
+                      "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}{}", o.eval_every,
                       *o.check_every, tried, o.shard_optimizer ? " --shard-optimizer" : "",
                       o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
                       o.watchdog == Watching::off ? " --watchdog off" : "",
+                      o.watchdog_silence_s == Options().watchdog_silence_s
+                          ? ""
+                          : fmt::format(" --watchdog-silence {}s", o.watchdog_silence_s),
                       o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
                       o.require_efficiency ? " --require-efficiency" : "",
                       o.verify_resume ? fmt::format(" --verify-resume {}", *o.verify_resume) : "")},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "train/process_state.hpp"
 #include "train/side_asio.hpp"
 #include "train/side_socket.hpp"
 
@@ -15,7 +16,7 @@ class SideClient::Impl {
  public:
   Impl(const JobToken& token, int rank, std::vector<std::string> addresses, std::uint16_t port)
       : socket(context),
-        hello_{.rank = static_cast<std::uint32_t>(rank), .token = token},
+        hello_{.rank = static_cast<std::uint32_t>(rank), .token = token, .process = own_process()},
         addresses_(std::move(addresses)),
         port_(port) {
     asio::co_spawn(context, talk(), asio::detached);
@@ -40,7 +41,7 @@ class SideClient::Impl {
       context.get_executor()};
   tcp::socket socket;
   bool connected = false, left = false, ended = false;
-  double silent_s = 0;
+  double silent_s = 0, late_s = 0;
   std::optional<Ending> ending;
 
  private:
@@ -83,6 +84,7 @@ class SideClient::Impl {
     if (failure) co_return;
     connected = answered_ = true;
     silent_s = 0;
+    late_s = answer.late_ds / 10.0;
     left = left || (answer.exit_code == 0 && !text.empty());
     if (answer.exit_code != 0) ending = Ending{static_cast<int>(answer.exit_code), std::move(text)};
   }
@@ -129,6 +131,8 @@ bool SideClient::connected() const { return impl_->connected; }
 bool SideClient::rank_0_left() const { return impl_->left; }
 bool SideClient::rank_0_ended() const { return impl_->ended; }
 double SideClient::silent_s() const { return impl_->silent_s; }
+double SideClient::rank_0_late_s() const { return impl_->late_s; }
+bool SideClient::acknowledged() const { return is_acknowledged(impl_->socket); }
 void SideClient::forgive_silence() { impl_->silent_s = 0; }
 const std::optional<SideClient::Ending>& SideClient::ending() const { return impl_->ending; }
 

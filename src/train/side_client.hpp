@@ -34,6 +34,9 @@ class SideClient {
   bool rank_0_ended() const;
   /// Since rank 0 was last heard.
   double silent_s() const;
+  /// How late rank 0's ticks were lately, as it said; and whether its host answers.
+  double rank_0_late_s() const;
+  bool acknowledged() const;
   void forgive_silence();
 
   /// Rank 0's word that the job ends.

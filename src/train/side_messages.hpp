@@ -10,6 +10,12 @@ namespace ringtrain {
 /// 128 random bits which only the ranks of one job know: they travel through MPI.
 using JobToken = std::array<std::byte, 16>;
 
+/// A process of a host, as others on it see it.
+struct ProcessName {
+  std::uint64_t of = 0;  ///< the namespace that the id is of
+  std::int64_t id = 0;   ///< 0: not known
+};
+
 // What goes over the side channel, as it lies in memory: all ranks run one build. Ranks send a
 // Hello, then Beats; rank 0 answers each with an Answer.
 
@@ -19,16 +25,18 @@ struct Beat {
   Account account{};
   std::uint64_t step = 0, meetings = 0;
   double in_phase_s = 0, limit_s = 0;
+  double late_s = 0;  // a tick of its watchdog was lately: for so long the rank was not scheduled
   std::uint32_t activity = 0;
   std::uint32_t leaving = 0;     // the last one: what comes after is no failure
   std::uint32_t text_bytes = 0;  // that follow: the item that the main thread is at, then its stack
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
 };
-static_assert(sizeof(Beat) == 272,
+static_assert(sizeof(Beat) == 280,
               "docs/reliability.md and docs/speed.md say how many bytes it has");
 
 struct Answer {
-  std::uint32_t exit_code = 0;   // not 0: end now, the job is over
+  std::uint16_t exit_code = 0;   // not 0: end now, the job is over
+  std::uint16_t late_ds = 0;     // as Beat::late_s, of rank 0, in tenths of a second
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
 };
 
@@ -38,6 +46,7 @@ struct Hello {
   std::uint32_t magic = magic_number;
   std::uint32_t rank = 0;
   JobToken token{};
+  ProcessName process{};
 };
 
 }  // namespace ringtrain

@@ -24,8 +24,10 @@ RankStatus status_of(const Beat& beat, std::string item) {
           beat.meetings,   std::move(item)};
 }
 
-std::string message(int exit_code, std::string_view text) {
-  const Answer answer{static_cast<std::uint32_t>(exit_code),
+std::string message(int exit_code, double late_s, std::string_view text) {
+  constexpr double most_ds = 60'000;
+  const Answer answer{static_cast<std::uint16_t>(exit_code),
+                      static_cast<std::uint16_t>(std::min(10 * late_s, most_ds)),
                       static_cast<std::uint32_t>(text.size())};
   std::string bytes(reinterpret_cast<const char*>(&answer), sizeof answer);
   return bytes.append(text);
@@ -35,6 +37,7 @@ std::string message(int exit_code, std::string_view text) {
 struct Peer {
   explicit Peer(tcp::socket connection) : socket(std::move(connection)) {}
   tcp::socket socket;
+  ProcessName process{};
   std::string outbox;
   bool sending = false;
 };
@@ -69,6 +72,20 @@ class SideServer::Impl {
     if (ranks > 1) asio::co_spawn(context, accept_all(), asio::detached);
   }
 
+  // A kernel has something to acknowledge only when something is sent.
+  void ask_silent_hosts(double seconds) {
+    constexpr double silence_s = 3, between_s = 1;
+    since_asked_s_ += seconds;
+    const bool ask = since_asked_s_ >= between_s;
+    if (ask) since_asked_s_ = 0;
+    for (std::size_t r = 0; r < views.size(); ++r) {
+      if (!peers[r]) continue;
+      const bool silent = views[r].silent_s > silence_s;
+      views[r].acknowledged = !silent || is_acknowledged(peers[r]->socket);
+      if (ask && silent) send(peers[r], message(0, late_s, ""));
+    }
+  }
+
   void send_to_all(const std::string& bytes) const {
     for (const PeerPointer& peer : peers)
       if (peer) send(peer, bytes);
@@ -80,6 +97,7 @@ class SideServer::Impl {
   tcp::acceptor acceptor;
   std::vector<RankView> views;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
+  double late_s = 0;               // of this rank
 
  private:
   asio::awaitable<void> accept_all() {
@@ -107,7 +125,8 @@ class SideServer::Impl {
     view.connected = true;
     view.silent_s = 0;
     peers[*rank] = peer;
-    send(peer, message(0, ""));  // at once: from here on it notices when this rank falls silent
+    send(peer,
+         message(0, late_s, ""));  // at once: from here on it notices when this rank falls silent
     const asio::error_code failure = co_await listen_to(peer, view);
     if (peers[*rank] != peer) co_return;  // it has connected anew
     peers[*rank] = nullptr;
@@ -129,6 +148,7 @@ class SideServer::Impl {
     const bool known = !failure && hello.magic == Hello::magic_number &&
                        same(hello.token, token_) && hello.rank < views.size();
     if (!known) co_return std::nullopt;
+    peer->process = hello.process;
     co_return hello.rank;
   }
 
@@ -151,12 +171,14 @@ class SideServer::Impl {
       view.account = beat.account;
       view.left = beat.leaving != 0;
       view.silent_s = 0;
-      send(peer, message(0, ""));
+      view.late_s = beat.late_s;
+      send(peer, message(0, late_s, ""));
     }
   }
 
   const JobToken token_;
   int strangers_ = 0;
+  double since_asked_s_ = 0;
   const int most_strangers_;
 };
 
@@ -177,6 +199,7 @@ void SideServer::run_for(std::chrono::milliseconds time) {
     view.silent_s += seconds;
     if (view.ended) view.ended_s += seconds;
   }
+  impl_->ask_silent_hosts(seconds);
   impl_->context.restart();
   impl_->context.run_for(time);
 }
@@ -187,10 +210,17 @@ void SideServer::forgive_silence() {
   for (RankView& view : impl_->views) view.silent_s = 0;
 }
 
-void SideServer::say_goodbye() { impl_->send_to_all(message(0, "goodbye")); }
+void SideServer::set_late(double seconds) { impl_->late_s = seconds; }
+
+ProcessName SideServer::process(std::size_t rank) const {
+  const PeerPointer& peer = impl_->peers[rank];
+  return peer ? peer->process : ProcessName{};
+}
+
+void SideServer::say_goodbye() { impl_->send_to_all(message(0, 0, "goodbye")); }
 
 void SideServer::end_job(int exit_code, std::string_view why) {
-  impl_->send_to_all(message(exit_code, why));
+  impl_->send_to_all(message(exit_code, 0, why));
 }
 
 }  // namespace ringtrain

@@ -19,10 +19,15 @@ class SideServer {
   ~SideServer();
 
   std::uint16_t port() const;
-  /// Serves the ranks for this long; their silence grows by as much.
+  /// Serves the ranks for this long; their silence grows by as much. Whether the host of a silent
+  /// one answers is asked once a second.
   void run_for(std::chrono::milliseconds time);
+  /// How late this rank's ticks were lately: the others hear of it.
+  void set_late(double seconds);
   /// By rank. The caller fills in that of rank 0, which has no connection.
   std::span<RankView> ranks();
+  /// As that rank named itself.
+  ProcessName process(std::size_t rank) const;
   /// After a pause of this process: nobody has been silent yet.
   void forgive_silence();
   /// Tells all ranks that this one's end will be no failure. run_for() sends it.

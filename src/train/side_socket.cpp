@@ -1,5 +1,9 @@
 #include "train/side_socket.hpp"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include <chrono>
 
 namespace ringtrain {
@@ -37,6 +41,14 @@ asio::awaitable<bool> connect_to_any(tcp::socket& socket, std::span<const std::s
     co_return true;
   }
   co_return false;
+}
+
+bool is_acknowledged(tcp::socket& socket) {
+  constexpr unsigned lately_ms = 4000;  // something is sent once a second
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_last_ack_recv < lately_ms;
 }
 
 }  // namespace ringtrain

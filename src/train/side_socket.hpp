@@ -16,4 +16,8 @@ asio::ip::tcp::acceptor listen(asio::io_context& context);
 asio::awaitable<bool> connect_to_any(asio::ip::tcp::socket& socket,
                                      std::span<const std::string> addresses, std::uint16_t port);
 
+/// Whether the other end's host has acknowledged something within the last seconds; true where that
+/// cannot be known. A stopped process's host does.
+bool is_acknowledged(asio::ip::tcp::socket& socket);
+
 }  // namespace ringtrain

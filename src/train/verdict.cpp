@@ -80,16 +80,19 @@ std::string who(int rank, std::span<const std::string> hosts) {
   return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
 }
 
+std::string why_silent(const RankView& rank) {
+  if (rank.process == ProcessState::stopped) return "its process is stopped";
+  if (!rank.acknowledged) return "its host is down or the network is cut";
+  return "it is stopped or gets no CPU, its host is down or the network is cut";
+}
+
 std::string what_of(const Verdict& verdict, const RankView& rank) {
   const RankStatus& s = rank.status;
   switch (verdict.kind) {
     case Verdict::Kind::dead:
       return fmt::format("has ended without a word in {} of step {}", to_text(s.activity), s.step);
     case Verdict::Kind::silent:
-      return fmt::format(
-          "has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is down or the "
-          "network is cut",
-          rank.silent_s);
+      return fmt::format("has not been heard for {:.0f} s: {}", rank.silent_s, why_silent(rank));
     default:
       if (starts(s.activity))
         return fmt::format("has been at {} for {:.0f} s without progress; its limit is {:.0f} s",
@@ -101,22 +104,33 @@ std::string what_of(const Verdict& verdict, const RankView& rank) {
 
 }  // namespace
 
+double patience_s(const RankView& rank, double silence_s) {
+  constexpr double starved_s = 300, usual_lateness_s = 0.5, most_times = 6;
+  if (rank.process == ProcessState::runs) return std::max(silence_s, starved_s);
+  const bool seen = rank.process != ProcessState::unknown;
+  if (seen || !rank.acknowledged || rank.late_s < usual_lateness_s) return silence_s;
+  return silence_s * std::min(1 + rank.late_s, most_times);
+}
+
 std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
   const auto dead =
       those(ranks, [](const RankView& r) { return r.ended && r.ended_s > goodbye_s; });
   if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
   if (lenient) return std::nullopt;
-  const auto silent =
-      those(ranks, [=](const RankView& r) { return r.connected && r.silent_s > silence_s; });
+  const auto silent = those(ranks, [=](const RankView& r) {
+    return r.connected && r.silent_s > patience_s(r, silence_s);
+  });
   if (!silent.empty()) return Verdict{Verdict::Kind::silent, silent};
   if (const auto verdict = stuck_at_work(ranks)) return verdict;
   return all_wait(ranks);
 }
 
 double limit_s(Activity activity, double median_step_s, double last_save_s) {
-  constexpr double least = 30, start = 60, libraries = 300, once = 900, evaluated_batch = 300;
+  // A stuck job has ended after 30 s or ten steps: this much earlier it is found to be.
+  constexpr double to_end = 3, least = 30 - to_end, last_save = 30, start = 60, libraries = 300,
+                   once = 900, evaluated_batch = 300;
   constexpr double first_gpu_step = 300, leaving = 60;
-  const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s);
+  const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s - to_end);
   switch (activity) {
     case Activity::init:  // a GPU's libraries may come from a cold network file system
       return libraries;
@@ -129,7 +143,7 @@ double limit_s(Activity activity, double median_step_s, double last_save_s) {
     case Activity::output:
       return once;
     case Activity::save:
-      return last_save_s + least;
+      return last_save_s + last_save;
     case Activity::gpu:
       return median_step_s == 0 ? first_gpu_step : steps;
     case Activity::exit:
@@ -181,11 +195,12 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
   std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
                                  "step", "activity", "seconds", "limit", "last heard");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto& [status, work, silent_s, connected, ended, ended_s, left, stack] = ranks[r];
-    const std::string heard = left         ? "has left"
-                              : ended      ? "has ended"
-                              : !connected ? "never"
-                                           : fmt::format("{:.0f} s ago", silent_s);
+    const RankView& rank = ranks[r];
+    const RankStatus& status = rank.status;
+    const std::string heard = rank.left         ? "has left"
+                              : rank.ended      ? "has ended"
+                              : !rank.connected ? "never"
+                                                : fmt::format("{:.0f} s ago", rank.silent_s);
     text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}{}{}\n", r, hosts[r],
                         status.step, to_text(status.activity), status.in_phase_s, status.limit_s,
                         heard, status.item.empty() ? "" : "  at ", status.item);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "train/process_state.hpp"
 #include "train/progress.hpp"
 
 namespace ringtrain {
@@ -24,13 +25,16 @@ struct RankStatus {
 /// What rank 0 knows of a rank.
 struct RankView {
   RankStatus status;
-  Account account{};       ///< so far
-  double silent_s = 0;     ///< since it was last heard
-  bool connected = false;  ///< it has been heard at least once
-  bool ended = false;      ///< its connection closed without a goodbye: the process is gone
-  double ended_s = 0;      ///< since when
-  bool left = false;       ///< it has said goodbye
-  std::string stack{};     ///< of its main thread, once it was told that the job ends
+  Account account{};    ///< so far
+  double silent_s = 0;  ///< since it was last heard
+  double late_s = 0;    ///< a tick of its watchdog was lately, as it said itself
+  ProcessState process = ProcessState::unknown;  ///< now that it is silent, where it can be seen
+  bool acknowledged = true;                      ///< its host's kernel answers
+  bool connected = false;                        ///< it has been heard at least once
+  bool ended = false;   ///< its connection closed without a goodbye: the process is gone
+  double ended_s = 0;   ///< since when
+  bool left = false;    ///< it has said goodbye
+  std::string stack{};  ///< of its main thread, once it was told that the job ends
 };
 
 /// Why a job cannot go on, and who is to blame.
@@ -44,18 +48,23 @@ struct Verdict {
   Exit code() const { return kind == Kind::stuck ? Exit::stuck : Exit::rank_lost; }
 };
 
-/// A rank is lost when it has ended or is silent for longer than `silence_s`, and stuck when it is
+/// For how long a rank may be silent: `silence_s`, and more where it is rather not scheduled than
+/// stopped. One that is seen to want a CPU may for five minutes. One that cannot be seen, but whose
+/// host answers, may for longer the later its own ticks were before, up to six times.
+double patience_s(const RankView& rank, double silence_s);
+
+/// A rank is lost when it has ended or is silent for longer than patience_s(), and stuck when it is
 /// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
 /// wait: then those that are behind are, or nobody. While there are ranks that were never heard,
 /// they may wait for 900 s.
 /// Nothing but a rank that has ended is judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
 
-/// How long a rank may be in `activity` without moving: 30 s or ten steps of `median_step_s`,
-/// whichever is longer. More for what happens once, and for the first steps, which nothing is known
-/// of (median 0). `last_save_s`: what the user allows the last checkpoint. While a job starts,
-/// files and plans tell of each bit of progress: a minute without any is a disk that does not
-/// answer.
+/// How long a rank may be in `activity` without moving: so long that the job ends after 30 s or
+/// ten steps of `median_step_s`, whichever is longer. More for what happens once, and for the first
+/// steps, which nothing is known of (median 0). `last_save_s`: what the user allows the last
+/// checkpoint. While a job starts, files and plans tell of each bit of progress: a minute without
+/// any is a disk that does not answer.
 double limit_s(Activity activity, double median_step_s, double last_save_s);
 
 /// What to tell when a rank works within its limit, but others have waited for it for longer than

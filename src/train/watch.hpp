@@ -18,8 +18,11 @@
 
 namespace ringtrain {
 
-/// For all that a rank does to end the job.
-inline constexpr std::chrono::seconds end_patience{15};
+/// For all that a rank does to end the job. A job that has lost a rank ends within 15 s, of which
+/// silence takes ten.
+constexpr std::chrono::seconds end_patience(Exit code) {
+  return std::chrono::seconds(code == Exit::rank_lost ? 4 : 15);
+}
 
 /// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
 /// judged for 10 s of ticks.
@@ -27,12 +30,16 @@ class Pauses {
  public:
   /// Called every tick: whether this one was so late.
   bool look(double tick_s) {
+    constexpr double remembered_s = 30;
     const double late_s = watch_.lap() - tick_s;
+    lately_s_ = std::max(late_s, lately_s_ * (1 - tick_s / remembered_s));
     if (late_s > noticed_s) still_s_ += late_s;
     left_s_ = late_s > 3 ? 10 : std::max(0.0, left_s_ - tick_s);
     return late_s > 3;
   }
   bool lenient() const { return left_s_ > 0; }
+  /// The latest that a tick was in the last half minute; less the longer ago.
+  double lately_s() const { return lately_s_; }
   /// For how long the process has stood still, as far as that made ticks late.
   double still_s() const { return still_s_; }
 
@@ -40,7 +47,7 @@ class Pauses {
   static constexpr double noticed_s = 0.02;  // less is what waking up may take
 
   Stopwatch watch_;
-  double left_s_ = 0, still_s_ = 0;
+  double left_s_ = 0, still_s_ = 0, lately_s_ = 0;
 };
 
 /// What the watchdog's thread does on one rank. It tells where the main thread is, hears of the
@@ -74,7 +81,8 @@ class Watch {
   virtual void say_goodbye() = 0;
 
   static constexpr std::chrono::milliseconds tick{100};
-  static constexpr double tick_s = 0.1, silence_s = 10;  // longer, and a rank is lost
+  static constexpr double tick_s = 0.1;
+  static constexpr double looked_at_s = 3;  // of silence; then it is looked at why
 
   const MpiSession& session() const { return session_; }
   const Options& options() const { return options_; }
@@ -91,6 +99,9 @@ class Watch {
   /// Of this rank, up to now.
   Account account() { return {progress_.spent(), vital_signs_.look(pauses_.still_s())}; }
   bool lenient() const { return pauses_.lenient(); }
+  double late_s() const { return pauses_.lately_s(); }
+  /// Longer, and a rank is lost.
+  double silence_s() const { return options_.watchdog_silence_s; }
 
  private:
   bool over(Until until) { return until == Until::now || (until == Until::alone && alone()); }

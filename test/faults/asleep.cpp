@@ -1,12 +1,15 @@
 // The whole program, in which a rank falls asleep for ever, or takes all memory there is; the
 // linker puts these functions in the place of the program's (--wrap, see CMakeLists.txt).
-//   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save
+//   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save; when, is in
+//                             $FOLDER/fault
 //   START_LIMIT_S="SECONDS"   without progress at the start are too long
 //   HUNGRY="RANK CALL"        from its CALLth batch on, 16 MiB a batch
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -39,6 +42,15 @@ double shorter_limit_s(Activity, double,
 
 namespace {
 
+// As `date +%s.%N` writes it, where lost_ranks.sh looks for it.
+void tell_when() {
+  const char* folder = std::getenv("FOLDER");
+  if (folder == nullptr) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::ofstream(std::string(folder) + "/fault")
+      << std::fixed << std::chrono::duration<double>(now).count() << "\n";
+}
+
 void maybe_sleep(const std::string& here) {
   static int calls = 0;
   const char* text = std::getenv("ASLEEP");
@@ -47,6 +59,7 @@ void maybe_sleep(const std::string& here) {
   std::string where;
   words >> rank >> where >> call;
   if (where != here || rank != launch_from_environment().rank) return;
+  if (calls + 1 == call) tell_when();
   while (calls + 1 == call) ::pause();
   ++calls;
 }

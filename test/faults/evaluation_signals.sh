@@ -19,10 +19,10 @@ wrong() { # NAME WHAT
   tail -n 30 "$work/$1/log"
   bad=1
 }
-# Four steps an epoch on any number of ranks, and an evaluation of some ten seconds and hundreds of batches behind each.
+# Four steps an epoch on any number of ranks, and an evaluation of some ten seconds and more than a thousand batches behind each.
 mkdir "$work/cifar10"
 head -c $((64 * 3073)) /dev/zero >"$work/cifar10/data_batch_1.bin"
-head -c $((${IMAGES:-4000} * 3073)) /dev/urandom >"$work/cifar10/random"
+head -c $((${IMAGES:-24000} * 3073)) /dev/urandom >"$work/cifar10/random"
 python3 - "$work/cifar10" <<'PYTHON'
 import sys
 folder = sys.argv[1]

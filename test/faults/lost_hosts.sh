@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job, named (within 15 s; waits for 60); a link that
+# lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job, named, within 15 s; a link that
 # heals after 3 s ends nothing. Once with settings for mpirun by which it notices itself, and once as a user types it: then a rank
 # ends mpirun. Each job has hosts of its own, and two run at once: they mostly wait.
 set -u
@@ -64,19 +64,19 @@ says() { # NAME TEXT: mpirun, or a rank in its report
 power_of_a_worker() {
   start
   "$hosts" power "$last"
-  ends "power loss of a worker's host, $how" 60
+  ends "power loss of a worker's host, $how" 15
   says "power loss, $how" "$lost"
 }
 power_of_rank_0() {
   start
   "$hosts" power 0
-  ends "power loss of rank 0's host, $how" 60
+  ends "power loss of rank 0's host, $how" 15
   [[ $MPIRUN_FLAGS ]] || says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
 }
 cut_link() {
   start
   "$hosts" cut "$last"
-  ends "cut link, $how" 60
+  ends "cut link, $how" 15
   says "cut link, $how" "$lost"
   [[ $MPIRUN_FLAGS ]] || says "cut link, the rank cut off" 'rank 0 has not been heard'
 }

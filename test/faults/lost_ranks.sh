@@ -52,14 +52,22 @@ wrong() { # NAME WHAT
   cat "$work/$1/log"
   bad=1
 }
-# ends NAME SECONDS CODE TEXT: within that time of the fault, with this code and this text once
+# Whether other work makes a wall clock measure that instead.
+crowded() { (($(bc <<<"$(cut -d' ' -f1 /proc/loadavg) > 4 * $(nproc)"))); }
+# ends NAME SECONDS CODE TEXT: within that time of the fault, with this code and this text once. On a crowded machine it is the time
+# that the verdict tells, which counts ticks of the rank that judges.
 ends() {
-  local name=$1 code seconds
+  local name=$1 code seconds told
   wait "$(cat "$work/$name/mpirun")"
   code=$?
   seconds=$(bc <<<"$(cat "$work/$name/end") - $(cat "$work/$name/fault")")
   echo "$name: ended $seconds s after the fault with $code"
-  (($(bc <<<"$seconds <= $2"))) || wrong "$name" "took longer than $2 s"
+  if crowded; then
+    told=$(grep -oE ' for [0-9]+ s' "$work/$name/log" | head -n 1 | tr -dc 0-9)
+    ((${told:-0} <= $2)) || wrong "$name" "was told after $told s, more than $2"
+  else
+    (($(bc <<<"$seconds <= $2"))) || wrong "$name" "took longer than $2 s"
+  fi
   [[ " $3 " == *" $code "* ]] || wrong "$name" "ended with $code, not $3"
   (($(grep -cE "$4" "$work/$name/log") == 1)) || wrong "$name" "does not say once: $4"
 }
@@ -83,7 +91,7 @@ killed_for_memory() {
     sleep 0.05
   done
   date +%s.%N >"$work/hungry/fault"
-  ends hungry 30 "71 137" "$(died 2)"
+  ends hungry 5 "71 137" "$(died 2)"
   grep -qs '^oom_kill [1-9]' "$GROUP"/memory.oom_control "$GROUP"/memory.events || wrong hungry "was not out of memory"
 }
 
@@ -99,7 +107,8 @@ held_in_a_call() {
   # Rank 0 ends by itself. Open MPI 5's mpirun waits for rank 1 too, whose end strace also holds up.
   timeout 120 tail --pid="$(cat "$work/hung/0")" -f /dev/null || wrong hung "rank 0 is still there"
   kill "$tracer"
-  ends hung 120 72 'rank 1 on .* has been in .* its limit is'
+  # What strace holds is not gone before strace is: three seconds more.
+  ends hung 33 72 'rank 1 on .* has been in .* its limit is'
   grep -q 'report: ' "$work/hung/log" || wrong hung "names no report"
 }
 
@@ -112,12 +121,12 @@ start killed 3
 trains killed
 fault killed KILL 2
 # mpirun may notice first, too
-ends killed 30 "71 137" "$(died 2)"
+ends killed 5 "71 137" "$(died 2)"
 
 start first_killed 3
 trains first_killed
 fault first_killed KILL 0
-ends first_killed 30 "71 137" 'rank 0 .*has ended without a word|noticed that process rank 0 '
+ends first_killed 5 "71 137" 'rank 0 .*has ended without a word|noticed that process rank 0 '
 
 start stopped 3
 start first_stopped 3
@@ -132,14 +141,13 @@ sleepy in_data "1 data 300" --seed 2
 sleepy in_sums "1 all-reduce 300" --seed 3
 sleepy in_save "0 save 1" --steps 300 --checkpoint-dir "$work/in_save_checkpoints" --checkpoint-every 100 --final-save-timeout 1s
 for name in stopped first_stopped paused in_data in_sums in_save; do trains $name; done
-for name in in_data in_sums in_save; do date +%s.%N >"$work/$name/fault"; done
 fault stopped STOP 1
 fault first_stopped STOP 0
 fault paused STOP 0 1
 sleep 14
 fault paused CONT 0 1
-ends stopped 60 71 'rank 1 on .* has not been heard for [1-9][0-9] s'
-ends first_stopped 60 71 'rank 0 has not been heard for [1-9][0-9] s'
+ends stopped 15 71 'rank 1 on .* has not been heard for [1-9][0-9] s: its process is stopped'
+ends first_stopped 15 71 'rank 0 has not been heard for [1-9][0-9] s'
 tells stopped 'kind=rank_lost code=71 rank=0 host=[^ ]+ step=[1-9][0-9]* resume=none how=silent ranks=1 hosts=[^ ]+$'
 tells first_stopped 'kind=rank_lost code=71 rank=[12] host=[^ ]+ step=[1-9][0-9]* resume=none how=silent ranks=0$'
 steps() { grep -c '"kind":"step"' "$work/paused/metrics"; }
@@ -149,11 +157,11 @@ sleep 12
 kill -TERM "$(cat "$work/paused/0")"
 wait "$(cat "$work/paused/mpirun")"
 grep -q 'the job cannot go on' "$work/paused/log" && wrong paused "was ended by the watchdog"
-ends in_data 120 72 'rank 1 on .* has been in data of step 300 for .* its limit is 30 s'
-ends in_sums 120 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 30 s'
+ends in_data 30 72 'rank 1 on .* has been in data of step 300 for .* its limit is 27 s'
+ends in_sums 30 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 27 s'
 for name in in_data in_sums; do tells $name 'kind=stuck code=72 rank=0 .* how=stuck ranks=1 hosts=[^ ]+$'; done
 grep -q 'pause' "$work/in_sums/log" || wrong in_sums "does not show where rank 1 sleeps"
-ends in_save 120 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'
+ends in_save 34 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'
 grep -q 'the last durable checkpoint in .*in_save_checkpoints is of step [23]00; to go on from it, start all ranks again' "$work/in_save/log" ||
   wrong in_save "does not say how to go on"
 grep -q 'sleepy_train --model mlp --data shapes .*--checkpoint-every 100' "$work/in_save/log" || wrong in_save "does not name the command"

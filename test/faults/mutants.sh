@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# mutants.sh all|two BUILD [PATCH...] | check: proves that faultrun can fail. Each patch of mutants/ breaks one promise; the faults
-# that its second line names, put into the program so broken, must make the campaign fail. A patch that no longer applies or
+# mutants.sh all|two BUILD [PATCH...] | check: proves that faultrun can fail, and some scripts beside it. Each patch of mutants/ breaks
+# one promise; the faults that its line `Faultrun:` names, put into the program so broken, must make the campaign fail. A line
+# `Test:` names a script here that must fail instead, and `Program:` what that is given as $train if it is not watched_train. A patch that no longer applies or
 # builds fails, too: mend it with what it breaks. BUILD is a build folder with watched_train, of which only what a patch touches
 # is compiled and linked anew, elsewhere. `two`: two of them, others at each commit. `check`: whether all patches still apply.
 set -u
@@ -27,11 +28,11 @@ export GIT_CEILING_DIRECTORIES=$folder
 name() { basename "$1" .patch; }
 said() { sed -n "s/^$1: //p" "$2" | head -n 1; }
 
-# compile SOURCES BUILD OBJECTS FILE...: the objects of watched_train that come from one of these files of src/, from SOURCES instead.
+# compile TARGET SOURCES BUILD OBJECTS FILE...: the objects of TARGET that come from one of these files of src/, from SOURCES instead.
 compile() {
   python3 - "$root" "$@" <<'PYTHON'
 import json, os, re, shlex, subprocess, sys
-root, sources, build, objects, *touched = sys.argv[1:]
+root, target, sources, build, objects, *touched = sys.argv[1:]
 touched = {os.path.join(root, file) for file in touched}
 
 def of_sources(text):
@@ -40,8 +41,8 @@ def of_sources(text):
 def ninja(*words):
     return subprocess.run(["ninja", "-C", build, "-t", *words], check=True, capture_output=True, text=True).stdout
 
-needed = dict.fromkeys(re.findall(r" -o (\S+\.o) -c ", ninja("commands", "watched_train")))
-link = ninja("commands", "watched_train").strip().splitlines()[-1]
+needed = dict.fromkeys(re.findall(r" -o (\S+\.o) -c ", ninja("commands", target)))
+link = ninja("commands", target).strip().splitlines()[-1]
 made = []
 for command in json.load(open(f"{build}/compile_commands.json")):
     words = [word for word in shlex.split(of_sources(command["command"])) if word != "-Werror"]
@@ -66,26 +67,44 @@ if not made:
 own = [path for output, path in made if output in link]
 for output, path in made:
     link = link.replace(output, path)
-link = re.sub(r"-o \S*watched_train", lambda _: " ".join(path for _, path in made if path not in own) + f" -o {objects}/train", link, 1)
+link = re.sub(rf"-o (\S*/)?{target}(?=\s)", lambda _: " ".join(path for _, path in made if path not in own) + f" -o {objects}/train", link, 1)
 subprocess.run(link, check=True, cwd=build, shell=True)
 PYTHON
 }
 
 # The program with this patch, as $folder/built/train.
 build_mutant() { # PATCH
-  local touched
+  local touched target
+  target=$(said Program "$1")
   rm -rf "$folder/tree" "$folder/built" && mkdir "$folder/tree" "$folder/built"
   cp -r "$root/src" "$root/include" "$folder/tree"
   git -C "$folder/tree" apply "$1" 2>"$folder/log" || { echo "NO LONGER APPLIES: $(head -n 1 "$folder/log")"; return 1; }
   mapfile -t touched < <(sed -n 's|^+++ b/||p' "$1")
-  compile "$folder/tree" "$build" "$folder/built" "${touched[@]}" >"$folder/log" 2>&1 ||
+  compile "${target:-watched_train}" "$folder/tree" "$build" "$folder/built" "${touched[@]}" >"$folder/log" 2>&1 ||
     { echo "DOES NOT BUILD: $(grep -m 1 -i error "$folder/log")"; return 1; }
+}
+
+# Likewise, where its test is a script: $mpirun, $train, $slowfs and $data are for it.
+judge_by_test() { # PATCH
+  local arguments code
+  # shellcheck disable=SC2034
+  local mpirun=${MPIRUN:-mpirun} train=$folder/built/train slowfs=$build/test/support/slowfs/slowfs data=$root/test/data
+  eval "arguments=($(said Test "$1"))"
+  "$here/${arguments[0]}" "${arguments[@]:1}" >"$folder/log" 2>&1
+  code=$?
+  [ $code -ne 77 ] || { tail -n 1 "$folder/log"; return; }
+  [ $code -ne 0 ] || { echo "NOT CAUGHT"; return 1; }
+  grep -m 1 -E ": (ended with|took|does not say|other|saves nothing)|was lost" "$folder/log" || { echo "THE TEST FAILED: $(tail -n 1 "$folder/log")"; return 1; }
 }
 
 # How this mutant was caught, or what is wrong with it.
 judge() { # PATCH
   local arguments code
   build_mutant "$1" || return
+  if [ "$(said Test "$1")" ]; then
+    judge_by_test "$1"
+    return
+  fi
   eval "arguments=($(said Faultrun "$1"))"
   "$here/faultrun" --train "$folder/built/train" --stop-at-failure --folder "$folder/trials" "${arguments[@]}" >"$folder/log" 2>&1
   code=$?

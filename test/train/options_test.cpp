@@ -79,6 +79,7 @@ const std::vector<std::string> valid = {"--model resnet50",
                                         "--tuning sums=2,start=early",
                                         "--interface eth0",
                                         "--watchdog off",
+                                        "--watchdog-silence 40s",
                                         "--checkpoint-dir d",
                                         "--checkpoint-dir d --checkpoint-every 100",
                                         "--checkpoint-dir d --keep 2",
@@ -442,9 +443,9 @@ TEST_CASE("options: a value with quotes or spaces survives the printed configura
 TEST_CASE("options: the canonical configuration has what changes the numbers and nothing else") {
   const std::string base = canonical_config(options(""));
 
-  CHECK(canonical_config(options(
-            "--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
-            "--data-threads 3 --max-time 9s --metrics m --interface e --watchdog off")) == base);
+  CHECK(canonical_config(options("--threads 7 --log-every 3 --quiet --checkpoint-dir d --keep 9 "
+                                 "--data-threads 3 --max-time 9s --metrics m --interface e "
+                                 "--watchdog off --watchdog-silence 30s")) == base);
   for (const char* line : {"--lr 0.1", "--seed 2", "--batch 3", "--optimizer adam", "--ema 0.9",
                            "--gradient-dtype fp16", "--compress topk:0.5"})
     CHECK(canonical_config(options(line)) != base);

@@ -27,7 +27,7 @@ TEST_CASE("progress: an item is that of the activity it was entered with") {
 
 TEST_CASE("progress: it moves with each activity and each advance, and else not") {
   Progress progress;
-  const auto moved = [&, last = progress.now().moved]() mutable {
+  auto moved = [&, last = progress.now().moved]() mutable {
     return std::exchange(last, progress.now().moved) != progress.now().moved;
   };
   CHECK_FALSE(moved());

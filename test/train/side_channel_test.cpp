@@ -1,8 +1,11 @@
+#include <unistd.h>
+
 #include <thread>
 
 #include "ringtrain/train/stopwatch.hpp"
 #include "support/catch.hpp"
 #include "train/job_token.hpp"
+#include "train/process_state.hpp"
 #include "train/side_asio.hpp"
 #include "train/side_client.hpp"
 #include "train/side_server.hpp"
@@ -67,6 +70,28 @@ TEST_CASE(
   REQUIRE(run_until(server, rank, [&] { return rank.connected() && server.ranks()[1].connected; }));
 
   CHECK(server.ranks()[1].silent_s < 0.1);
+}
+
+TEST_CASE("side channel: both ends hear how late the other's ticks were") {
+  SideServer server(job_token, 2);
+  SideClient rank = client(server, 1);
+  server.set_late(2.5);
+  rank.send({.late_s = 1.25});
+  CHECK(run_until(server, rank,
+                  [&] { return server.ranks()[1].late_s == 1.25 && rank.rank_0_late_s() == 2.5; }));
+  CHECK(server.process(1).id == ::getpid());
+  CHECK(server.process(1).of == own_process().of);
+}
+
+TEST_CASE("side channel: the host of a rank that says nothing still answers") {
+  SideServer server(job_token, 2);
+  SideClient rank = client(server, 1);
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected; }));
+  for (int i = 0; i < 60; ++i) server.run_for(100ms);
+  CHECK(server.ranks()[1].silent_s > 5);
+  CHECK(server.ranks()[1].acknowledged);
+  rank.run_for(50ms);  // which has heard the questions, and takes them for answers
+  CHECK(rank.silent_s() < 1);
 }
 
 TEST_CASE("side channel: who does not know the token is nobody") {

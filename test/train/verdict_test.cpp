@@ -61,6 +61,37 @@ TEST_CASE("verdict: a silent rank is lost, but for one that was never heard or h
   CHECK_FALSE(judged(ranks));
 }
 
+TEST_CASE("verdict: a silent rank that is seen to want a CPU is not lost, one that is stopped is") {
+  auto ranks = training();
+  ranks[3].silent_s = 11;
+  ranks[3].process = ProcessState::runs;
+  CHECK_FALSE(judged(ranks));
+  ranks[3].silent_s = 299;
+  CHECK_FALSE(judged(ranks));
+  ranks[3].silent_s = 301;
+  CHECK(judged(ranks)->culprits == std::vector{3});
+  ranks[3].silent_s = 11;
+  ranks[3].late_s = 20;  // before it was stopped
+  for (const ProcessState state : {ProcessState::stopped, ProcessState::waits}) {
+    ranks[3].process = state;
+    CHECK(judged(ranks)->kind == Kind::silent);
+  }
+}
+
+TEST_CASE("verdict: a rank on a host that answers has longer the later its ticks were") {
+  RankView rank;
+  CHECK(patience_s(rank, 10) == 10);
+  rank.late_s = 0.4;  // as on any busy host
+  CHECK(patience_s(rank, 10) == 10);
+  rank.late_s = 1;
+  CHECK(patience_s(rank, 10) == 20);
+  CHECK(patience_s(rank, 40) == 80);
+  rank.late_s = 100;
+  CHECK(patience_s(rank, 10) == 60);
+  rank.acknowledged = false;
+  CHECK(patience_s(rank, 10) == 10);
+}
+
 TEST_CASE("verdict: the rank that works too long is to blame, not those that wait for it") {
   const Activity activity =
       GENERATE(Activity::data, Activity::forward, Activity::backward, Activity::update);
@@ -122,15 +153,15 @@ TEST_CASE("verdict: a rank that others wait for long is told before its limit") 
 }
 
 TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known") {
-  CHECK(limit_s(Activity::data, 0.01, 120) == 30);
-  CHECK(limit_s(Activity::backward, 12, 120) == 120);
+  CHECK(limit_s(Activity::data, 0.01, 120) == 27);
+  CHECK(limit_s(Activity::backward, 12, 120) == 117);
   CHECK(limit_s(Activity::forward, 0, 120) >= 300);
   CHECK(limit_s(Activity::init, 0.01, 120) == 300);
   for (const Activity start :
        {Activity::open, Activity::list, Activity::index, Activity::plan, Activity::resume})
     CHECK(limit_s(start, 0, 120) == 60);
   CHECK(limit_s(Activity::gpu, 0, 120) == 300);
-  CHECK(limit_s(Activity::gpu, 12, 120) == 120);
+  CHECK(limit_s(Activity::gpu, 12, 120) == 117);
   CHECK(limit_s(Activity::exit, 0, 120) == 60);
   CHECK(limit_s(Activity::save, 0.01, 120) > 120);
 }
@@ -161,6 +192,12 @@ TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   ranks[1].silent_s = 12;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),
              Contains("rank 1 on b has not been heard for 12 s"));
+  ranks[1].process = ProcessState::stopped;
+  CHECK_THAT(describe(*judged(ranks), ranks, hosts), Contains("12 s: its process is stopped"));
+  ranks[1].process = ProcessState::unknown;
+  ranks[1].acknowledged = false;
+  CHECK_THAT(describe(*judged(ranks), ranks, hosts),
+             Contains("12 s: its host is down or the network is cut"));
   ranks[2].ended = true;
   ranks[2].ended_s = 1;
   CHECK_THAT(describe(*judged(ranks), ranks, hosts),

@@ -102,6 +102,7 @@ struct Options {
   Tune tune;
   std::string interface;  ///< empty: any
   Watching watchdog = Watching::on;
+  double watchdog_silence_s = 10;
 
   int restarts = 0;  ///< for the supervisor, which runs without MPI and without this program
   bool without_lost_hosts = false;

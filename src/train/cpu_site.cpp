@@ -325,6 +325,7 @@ std::optional<Shards> CpuSite::make_shards_if_any() {
 TrainingState CpuSite::make_state() {
   TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
                       averaged_statistics_, shards_ ? &*shards_ : nullptr);
+  if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
   if (!kept_by_ranks_) return state;
   const auto refresh = [this] { communicator_->read_kept(kept_.view().host()); };
   refresh();

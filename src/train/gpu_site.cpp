@@ -196,6 +196,8 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
                  averaged_statistics_);
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
+  else if (plan.counts_skipped())
+    state_->add("optimizer/skipped", training_->loss_scale().slice(2, 1));
   const bool saves = session.rank() == 0 && !plan.options.checkpoint_dir.empty();
   copy_.emplace(saves ? backend_->make_snapshot(state_->buffers()) : nullptr);
   const std::string mine = backend_->engines().fingerprint;

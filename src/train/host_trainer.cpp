@@ -61,11 +61,12 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
     update();
     parts_.reducer.accept();
     outcome.loss += parts_.optimizer.l2_loss();
-  } else if (parts_.optimizer.revertible()) {
-    parts_.optimizer.revert();
+  } else {
+    if (parts_.optimizer.revertible()) parts_.optimizer.revert();
+    if (settings().leaves_out) parts_.optimizer.skip();
   }
   advance();
-  if (!outcome.not_finite) parts_.last_step.position = position();
+  if (!outcome.not_finite || settings().leaves_out) parts_.last_step.position = position();
   updating.unlock();
   seconds_.update = watch.lap();
   record(Doing::update, update_began, seconds_.update);

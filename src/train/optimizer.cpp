@@ -83,7 +83,8 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
       covered_(segments_.size()),
       ratios_(segments_.size(), 1.0),
       squares_(chunks_of(parameters.size())),
-      norms_(squares_.size()) {
+      norms_(squares_.size()),
+      skipped_(memory.allocate(1)) {
   expects(parameters.size() == gradients.size(), "Optimizer: a gradient for each parameter");
   expects(!part_ || settings.kind != OptimizerKind::lars, "Optimizer: lars has all parameters");
   add_rule_slots(memory);
@@ -156,6 +157,7 @@ void Optimizer::reset() {
   for (std::size_t slot = 0; slot < rule_slots(); ++slot)
     std::ranges::fill(slots_[slot].values.host(), starts_[slot]);
   if (const auto ema = average()) std::ranges::copy(parameters_.host(), ema->data());
+  *skipped_.view().data() = 0;
 }
 
 std::optional<View> Optimizer::average() const {
@@ -163,11 +165,12 @@ std::optional<View> Optimizer::average() const {
   return slots_.back().values;
 }
 
-double Optimizer::average_decay() const { return ema_decay(settings_.ema, now_.step); }
+double Optimizer::average_decay() const { return ema_decay(settings_.ema, updates_); }
 
 void Optimizer::begin(const UpdateScalars& scalars) {
   now_ = scalars;
-  const double updates = static_cast<double>(now_.step) + 1;
+  updates_ = now_.step - static_cast<std::int64_t>(*skipped_.view().data());
+  const double updates = static_cast<double>(updates_) + 1;
   bias1_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta1, updates) : 1;
   bias2_ = is_adam(settings_.kind) ? 1 - std::pow(settings_.beta2, updates) : 1;
   std::ranges::fill(squares_, 0.0);

@@ -201,7 +201,13 @@ bool Plan::evaluation_due(const Position& position) const {
 }
 
 TrainerSettings Plan::trainer() const {
-  return {options.accumulate, micro_batch, share.count, training->size(), learning_rate};
+  return {options.accumulate, micro_batch,   share.count,
+          training->size(),   learning_rate, options.on_nan == OnNan::skip};
+}
+
+bool Plan::counts_updates() const {
+  const bool adam = optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
+  return adam || optimizer.ema > 0;
 }
 
 std::size_t Plan::bucket_bytes() const {

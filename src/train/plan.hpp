@@ -24,11 +24,12 @@ struct Plan {
   std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int hosts = 1;
-  int global_batch = 0;       ///< samples of all ranks and micro-steps in one step
-  int micro_batch = 0;        ///< of all ranks in one micro-step
-  std::vector<int> shares;    ///< of a micro-step, of each rank
-  Share share;                ///< this rank's
-  bool keeps_shares = false;  ///< checkpoints say them, also where they are equal
+  int global_batch = 0;        ///< samples of all ranks and micro-steps in one step
+  int micro_batch = 0;         ///< of all ranks in one micro-step
+  std::vector<int> shares;     ///< of a micro-step, of each rank
+  Share share;                 ///< this rank's
+  bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
+  bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   OptimizerSettings optimizer;
@@ -40,6 +41,13 @@ struct Plan {
   /// Whether the ranks share the optimizer's work and state.
   bool shards_optimizer() const {
     return options.shard_optimizer && ranks > 1 && !options.eval_only;
+  }
+  /// Whether the optimizer's arithmetic depends on the number of updates.
+  bool counts_updates() const;
+  /// Whether checkpoints have to say how many steps were left out: where that matters, and steps
+  /// may be, or were.
+  bool counts_skipped() const {
+    return counts_updates() && (options.on_nan == OnNan::skip || keeps_skipped);
   }
   /// Whether they are what they are without --shares.
   bool shares_are_equal() const;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "ringtrain/base/error.hpp"
@@ -26,13 +27,17 @@ std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::pat
   return std::move(latest.file);
 }
 
-// Training in another precision keeps none, or starts anew.
-constexpr std::string_view loss_scale = "optimizer/loss_scale";
+// Training in another precision keeps none, or starts anew. Its third number counts the steps that
+// were left out, which `skipped` does in other precisions.
+constexpr std::string_view loss_scale = "optimizer/loss_scale", skipped = "optimizer/skipped";
+constexpr std::size_t skipped_in_scale = 2;
 // What compression keeps begins anew where it does not fit.
 constexpr std::string_view kept_folder = "compression/";
 
 bool is_kept(const TensorInfo& info) { return info.name.starts_with(kept_folder); }
-bool is_needed(const TensorInfo& info) { return info.name != loss_scale && !is_kept(info); }
+bool is_needed(const TensorInfo& info) {
+  return info.name != loss_scale && info.name != skipped && !is_kept(info);
+}
 
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
@@ -52,7 +57,7 @@ bool has_averaged_statistics(const TrainingState& state) {
   return std::ranges::any_of(state.layout().tensors, is_averaged_statistic, &TensorPlace::info);
 }
 
-// What `file` must hold: the state's tensors, with or without a loss scale.
+// What `file` must hold: the state's tensors, with or without a loss scale and a count of steps.
 std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFile& file) {
   const bool lacks = lacks_averaged_statistics(file);
   std::vector<TensorInfo> result;
@@ -74,6 +79,35 @@ std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInf
   return file.find(info);
 }
 
+// How many steps were left out: none of files that do not say, or that say nonsense.
+float read_skipped(const CheckpointFile& file) {
+  std::array<float, skipped_in_scale + 1> scale{};
+  float count = 0;
+  if (const auto tensor = file.find({std::string(loss_scale), {scale.size()}})) {
+    file.read(*tensor, scale);
+    count = scale[skipped_in_scale];
+  } else if (const auto other = file.find({std::string(skipped), {1}})) {
+    file.read(*other, std::span(&count, 1));
+  }
+  return count > 0 && count <= static_cast<float>(file.metadata().step) ? count : 0;
+}
+
+bool has(const TrainingState& state, std::string_view start) {
+  return std::ranges::any_of(state.layout().tensors, [start](const TensorPlace& place) {
+    return place.info.name.starts_with(start);
+  });
+}
+
+// The state was made for the checkpoint that was the newest then.
+void require_place_for_skipped(const CheckpointFile& file, const TrainingState& state) {
+  const bool counts = has(state, "optimizer/adam_m/") || has(state, "ema/");
+  if (!counts || has(state, skipped) || has(state, loss_scale) || read_skipped(file) == 0) return;
+  throw Error(Exit::locked, "resume",
+              file.path().filename().string() +
+                  " counts steps that were left out, which the newest checkpoint did not when this "
+                  "job started; start the job again");
+}
+
 // The whole state as `file`, verified, has it; with what it need not have as it is.
 std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
                                             Wanted wanted) {
@@ -88,6 +122,9 @@ std::vector<std::vector<float>> read_values(const CheckpointFile& file, const Tr
     if (source)
       file.read(*source,
                 std::span(values[place.buffer]).subspan(place.offset, element_count(info)));
+    if (info.name == loss_scale && info.shape == std::vector<std::uint64_t>{skipped_in_scale + 1})
+      values[place.buffer].at(place.offset + skipped_in_scale) = read_skipped(file);
+    if (info.name == skipped) values[place.buffer].at(place.offset) = read_skipped(file);
   }
   return values;
 }
@@ -131,16 +168,29 @@ Resumed resumed_from_text(const std::string& text) {
   return resumed;
 }
 
+// The file that resume() would take; only its index is looked at.
+std::optional<CheckpointFile> peek(const Resume& how, const std::filesystem::path& directory,
+                                   WorkProgress* progress) {
+  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress);
+  if (how.from == Resume::From::scratch || directory.empty()) return std::nullopt;
+  return peek_latest(directory, progress);
+}
+
 }  // namespace
 
 std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
                                                  const std::filesystem::path& directory,
                                                  WorkProgress* progress) {
-  if (how.from == Resume::From::scratch) return std::nullopt;
-  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress).metadata();
-  if (directory.empty()) return std::nullopt;
-  const auto file = peek_latest(directory, progress);
+  const auto file = peek(how, directory, progress);
   return file ? std::optional(file->metadata()) : std::nullopt;
+}
+
+bool saves_skipped(const Resume& how, const std::filesystem::path& directory,
+                   WorkProgress* progress) {
+  const auto file = peek(how, directory, progress);
+  return file && std::ranges::any_of(file->tensors(), [](const TensorInfo& info) {
+           return info.name == loss_scale || info.name == skipped;
+         });
 }
 
 std::optional<Resumed> resume(const Resume& how, Wanted wanted,
@@ -160,6 +210,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 brief(file->metadata().model)));
       if (how.from == Resume::From::file) file->verify();  // the newest one is
+      if (wanted == Wanted::everything) require_place_for_skipped(*file, state);
       values = read_values(*file, state, wanted);
       text = to_text(file->metadata(), why_dropped(*file, state, values));
       name = file->path().filename().string();

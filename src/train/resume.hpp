@@ -35,6 +35,10 @@ std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
                                                  const std::filesystem::path& directory,
                                                  WorkProgress* progress = nullptr);
 
+/// Whether that checkpoint says how many steps were left out; likewise by its index alone.
+bool saves_skipped(const Resume& how, const std::filesystem::path& directory,
+                   WorkProgress* progress = nullptr);
+
 /// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
 /// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
 /// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.

@@ -17,6 +17,7 @@
 #include "train/identity.hpp"
 #include "train/job.hpp"
 #include "train/option_values.hpp"
+#include "train/resume.hpp"
 #include "train/save_timeline.hpp"
 #include "train/watchdog.hpp"
 #include "train/watched_output.hpp"
@@ -123,6 +124,15 @@ LegEnd train_leg(const Leg& leg, Plan& plan,
   return job.end();
 }
 
+// Whether the checkpoint that rank 0 would go on from counts steps that were left out.
+bool finds_skipped(const Plan& plan, const MpiSession& session, Progress& progress) {
+  if (!plan.counts_updates() || plan.options.eval_only) return false;
+  progress.enter(Activity::resume);
+  const bool mine = session.rank() == 0 &&
+                    saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &progress);
+  return !session.broadcast(mine ? "yes" : "").empty();
+}
+
 }  // namespace
 
 int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
@@ -177,6 +187,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
       doctor ? nullptr : std::function(make_site);
   settle_gradient_format(plan, trial_site, session, tell, progress);
   settle_shares(plan, trial_site, session, tell, progress);
+  plan.keeps_skipped = finds_skipped(plan, session, progress);
   progress.enter(Activity::init);
   if (plan.options.verify_resume && !doctor)
     return verify_resume(

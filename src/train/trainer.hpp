@@ -44,6 +44,7 @@ struct TrainerSettings {
   int share = 0;                    ///< this rank's of them
   std::uint64_t epoch_samples = 1;  ///< of the data set
   LearningRate learning_rate;
+  bool leaves_out = false;  ///< steps that are not finite, and goes on behind them
 
   /// Of one sample's gradient in the step's mean.
   double sample_weight() const { return 1.0 / (double(accumulate) * micro_batch); }

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# mutants.sh all|two BUILD [PATCH...] | check: proves that faultrun can fail, and some scripts beside it. Each patch of mutants/ breaks
-# one promise; the faults that its line `Faultrun:` names, put into the program so broken, must make the campaign fail. A line
-# `Test:` names a script here that must fail instead, and `Program:` what that is given as $train if it is not watched_train. A patch that no longer applies or
-# builds fails, too: mend it with what it breaks. BUILD is a build folder with watched_train, of which only what a patch touches
-# is compiled and linked anew, elsewhere. `two`: two of them, others at each commit. `check`: whether all patches still apply.
+# mutants.sh all|two BUILD [PATCH...] | check: proves that tests can fail. Each patch of mutants/ breaks one promise; the faults that
+# its line `Faultrun:` names, put into the program so broken, must make the campaign fail. A line `Test:` names what must fail
+# instead: a script here (`Test: starved.sh "$mpirun" "$train"`; `Program:` is what it is given as $train if not watched_train), or
+# cases of a unit test (`Test: test_io 'a name*'`). A patch that no longer applies or builds fails, too: mend it with what it
+# breaks. BUILD is a build folder with watched_train, of which only what a patch touches is compiled and linked anew, elsewhere.
+# `two`: two of them, others at each commit. `check`: whether all patches still apply.
 set -u
 here=$(dirname "$(readlink -f "$0")") root=$(realpath "$(dirname "$(readlink -f "$0")")/../..") bad=0
 command -v git >/dev/null || { echo "skipped: git, which applies the patches, is not installed"; exit 77; }
@@ -74,8 +75,9 @@ PYTHON
 
 # The program with this patch, as $folder/built/train.
 build_mutant() { # PATCH
-  local touched target
-  target=$(said Program "$1")
+  local touched target test
+  target=$(said Program "$1") test=$(said Test "$1")
+  [[ -z $test || ${test%% *} = *.sh ]] || target=${test%% *}
   rm -rf "$folder/tree" "$folder/built" && mkdir "$folder/tree" "$folder/built"
   cp -r "$root/src" "$root/include" "$folder/tree"
   git -C "$folder/tree" apply "$1" 2>"$folder/log" || { echo "NO LONGER APPLIES: $(head -n 1 "$folder/log")"; return 1; }
@@ -84,12 +86,17 @@ build_mutant() { # PATCH
     { echo "DOES NOT BUILD: $(grep -m 1 -i error "$folder/log")"; return 1; }
 }
 
-# Likewise, where its test is a script: $mpirun, $train, $slowfs and $data are for it.
+# Likewise, where it names a test: $mpirun, $train, $slowfs and $data are for scripts.
 judge_by_test() { # PATCH
   local arguments code
   # shellcheck disable=SC2034
   local mpirun=${MPIRUN:-mpirun} train=$folder/built/train slowfs=$build/test/support/slowfs/slowfs data=$root/test/data
   eval "arguments=($(said Test "$1"))"
+  if [[ ${arguments[0]} != *.sh ]]; then
+    (cd "$folder" && timeout 300 "$train" "${arguments[@]:1}") >"$folder/log" 2>&1 && { echo "NOT CAUGHT"; return 1; }
+    grep -m 1 -E "^[^ ].*: FAILED:" "$folder/log" || { echo "THE TEST FAILED: $(tail -n 1 "$folder/log")"; return 1; }
+    return
+  fi
   "$here/${arguments[0]}" "${arguments[@]:1}" >"$folder/log" 2>&1
   code=$?
   [ $code -ne 77 ] || { tail -n 1 "$folder/log"; return; }

@@ -1,6 +1,7 @@
 // The whole program with a site that watches or harms training; the linker puts it in the place of
 // make_cpu_site() and Loader::next() (--wrap, see CMakeLists.txt). What it does is said by
 //   FAULT="flip RANK STEP TENSOR"  after STEP, one bit of RANK's TENSOR is another
+//   FAULT="nan STEP TENSOR"        in STEP, and in no other, one number of TENSOR is none
 //   FAULT="forget TENSOR"          a resume leaves TENSOR zero
 //   FAULT="shift SAMPLES"          a resume goes on so many samples later
 //   SAMPLES=FILE                   FILE.RANK gets "STEP EPOCH SAMPLE" for each sample trained on
@@ -8,6 +9,7 @@
 #include <bit>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "train/site.hpp"
@@ -41,7 +43,8 @@ Fault fault() {
   std::istringstream text(variable("FAULT"));
   Fault fault;
   text >> fault.kind;
-  if (fault.kind == "flip") text >> fault.rank >> fault.step;
+  if (fault.kind == "flip") text >> fault.rank;
+  if (fault.kind == "flip" || fault.kind == "nan") text >> fault.step;
   if (fault.kind == "shift")
     text >> fault.samples;
   else
@@ -70,7 +73,12 @@ class WatchedTrainer final : public Trainer {
 
   std::optional<StepReport> step(Loader& loader, const Wish& wish) override {
     step_under_way = position().step + 1;
+    const bool spoils = fault_.kind == "nan" && fault_.step == position().step + 1;
+    float* const number = spoils ? &values_of(state_, fault_.tensor).back() : nullptr;
+    const float before = spoils ? *number : 0;
+    if (spoils) *number = std::numeric_limits<float>::quiet_NaN();
     auto report = trainer_->step(loader, wish);
+    if (spoils) *number = before;
     step_under_way = 0;
     advance();
     if (fault_.kind == "flip" && fault_.rank == rank_ && fault_.step == position().step) flip();

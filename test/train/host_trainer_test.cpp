@@ -42,7 +42,8 @@ struct Alone final : Communicator {
 
 // One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
 struct HostTraining {
-  HostTraining(int micro_batch, int accumulate, const OptimizerSettings& settings = {})
+  HostTraining(int micro_batch, int accumulate, const OptimizerSettings& settings = {},
+               bool leaves_out = false)
       : graph(small_convnet()),
         data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
         parameters(memory.allocate(graph.parameter_count())),
@@ -60,7 +61,8 @@ struct HostTraining {
     trainer.emplace(
         HostTrainer::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
                            graph.statistics, reducer, *optimizer, progress, last_step},
-        TrainerSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}},
+        TrainerSettings{
+            accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
         Position{});
     LoaderOptions options;
     options.global_batch = micro_batch;
@@ -139,6 +141,21 @@ TEST_CASE("Trainer: a step that is left out leaves the state that of the step be
   REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
   CHECK(rig.trainer->position().step == 2);
   CHECK(rig.last_step.position.step == 1);
+}
+
+TEST_CASE("Trainer: a step that is left out is counted with the state, where training goes on") {
+  HostTraining rig(4, 1, {.kind = OptimizerKind::adam, .ema = 0.5}, true);
+  rig.trainer->step(*rig.loader, {});
+  float& parameter = rig.parameters.view().host()[0];
+  const float before = std::exchange(parameter, std::numeric_limits<float>::quiet_NaN());
+
+  REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.last_step.position.step == 2);
+  CHECK(*rig.optimizer->skipped().data() == 1);
+  parameter = before;
+  CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.optimizer->average_decay() == ema_decay(0.5, 1));
+  CHECK(rig.trainer->position().step == 3);
 }
 
 TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {

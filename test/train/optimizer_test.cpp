@@ -308,6 +308,39 @@ TEST_CASE("optimizer: shared work that is not finite is seen, and undone") {
   }
 }
 
+TEST_CASE("optimizer: a step that was left out is none for bias corrections and warm-up") {
+  const auto kind = GENERATE(adam, adamw, momentum);
+  const std::size_t n = 5'001;
+  OptimizerRun three(settings_for(kind, n), n), five(settings_for(kind, n), n);
+  const auto gradients = [&](OptimizerRun& run, int seed) {
+    for (std::size_t i = 0; i < n; ++i) run.g.view().host()[i] = gradient_of(i, seed);
+  };
+  const auto begin = [](OptimizerRun& run, std::int64_t step) {
+    run.optimizer.begin({.step = step, .learning_rate = lr, .gradient_scale = gradient_scale});
+  };
+
+  for (int update = 0; update < 3; ++update) {
+    gradients(three, update);
+    begin(three, update);
+    three.optimizer.update({0, n});
+  }
+  for (int step = 0, update = 0; step < 5; ++step) {
+    begin(five, step);
+    if (step == 0 || step == 2) {
+      five.optimizer.skip();
+      continue;
+    }
+    gradients(five, update++);
+    five.optimizer.update({0, n});
+  }
+
+  CHECK(same_bits(five.state(), three.state()));
+  CHECK(five.optimizer.average_decay() == three.optimizer.average_decay());
+  CHECK(*five.optimizer.skipped().data() == 2);
+  five.optimizer.reset();
+  CHECK(*five.optimizer.skipped().data() == 0);
+}
+
 TEST_CASE("optimizer: a part is updated in its ranges only") {
   OptimizerRun run(settings_for(momentum, 100), 100, Part{{{10, 20}, {30, 5}}});
 

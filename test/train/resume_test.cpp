@@ -74,6 +74,51 @@ TEST_CASE("resume: averages of statistics start from the statistics of a file wi
   CHECK(fresh.state.copy() == expected);
 }
 
+TEST_CASE("resume: how many steps were left out comes back, in any precision") {
+  const TemporaryDirectory directory;
+  // As files have it: not at all, of fp16, of another precision; or nonsense (the step is 7).
+  struct Case {
+    const char* name;
+    std::vector<float> saved;
+    float expected;
+  };
+  const auto [name, saved, expected] =
+      GENERATE(values<Case>({{"", {}, 0},
+                             {"optimizer/loss_scale", {512, 9, 3}, 3},
+                             {"optimizer/skipped", {2}, 2},
+                             {"optimizer/skipped", {8}, 0},
+                             {"optimizer/skipped", {-1}, 0}}));
+  const bool fp16 = GENERATE(false, true);
+  CAPTURE(name, saved, fp16);
+  SmallTraining old(network(2, 3), 0.9), fresh(network(2, 3), 0.9);
+  const Buffer of_file = old.memory.allocate(saved.size()), scale = fresh.memory.allocate(3);
+  std::ranges::copy(saved, of_file.view().data());
+  if (!saved.empty()) old.state.add(name, of_file);
+  scale.view().data()[0] = 1024;
+  if (fp16)
+    fresh.state.add("optimizer/loss_scale", scale);
+  else
+    fresh.state.add("optimizer/skipped", scale.view().slice(2, 1));
+
+  go_on(fresh, old.save(directory));
+
+  CHECK(scale.view().data()[2] == expected);
+  CHECK(scale.view().data()[0] == (fp16 && saved.size() == 3 ? 512 : 1024));
+  const bool says = !saved.empty();
+  CHECK(saves_skipped({Resume::From::newest}, directory) == says);
+  CHECK_FALSE(saves_skipped({Resume::From::scratch}, directory));
+}
+
+TEST_CASE("resume: a count of steps left out that has no place ends it") {
+  const TemporaryDirectory directory;
+  SmallTraining old(network(2, 3), 0.9), fresh(network(2, 3), 0.9);
+  const Buffer count = old.memory.allocate(1);
+  *count.view().data() = 2;
+  old.state.add("optimizer/skipped", count);
+
+  CHECK_THROWS_WITH(go_on(fresh, old.save(directory)), Contains("start the job again"));
+}
+
 TEST_CASE("resume: another --ema is told apart from another model, and nothing is changed") {
   const TemporaryDirectory directory;
   const SmallTraining plain(network(2, 3), 0), wide(network(5, 3), 0.9);

@@ -115,7 +115,8 @@ class GpuTraining {
   /// The optimizer's state, by its names in checkpoints.
   virtual std::vector<std::pair<std::string, View>> slots() const = 0;
   /// {loss scale, good steps since it changed, steps skipped}; saved, they make a resumed run the
-  /// same to the bit.
+  /// same to the bit. Adam's bias corrections and the moving average's warm-up do not count steps
+  /// that were skipped.
   virtual View loss_scale() const = 0;
   /// Optimizer state as at the start of training, for the parameters as they are.
   virtual void reset() = 0;

@@ -37,7 +37,7 @@ struct OptimizerSettings {
 
 /// What one update depends on besides the buffers.
 struct UpdateScalars {
-  std::int64_t step = 0;  ///< updates made before this one
+  std::int64_t step = 0;  ///< steps before this one, with those that were left out
   double learning_rate = 0;
   double gradient_scale = 1;
 };
@@ -67,7 +67,8 @@ class Optimizer {
   Optimizer(const OptimizerSettings& settings, View parameters, View gradients, Memory& memory,
             std::optional<Part> part = std::nullopt);
 
-  /// Slots at their starting values; the moving average starts as the parameters are now.
+  /// Slots at their starting values, no step left out; the moving average starts as the parameters
+  /// are now.
   void reset();
   /// Starts a step: update() covers each parameter once before the next begin().
   void begin(const UpdateScalars& scalars);
@@ -83,6 +84,12 @@ class Optimizer {
   void adopt();
   /// Instead, where it is revertible(): the slots are what they were before this step.
   void revert();
+  /// The step that begin() started was left out: adam's bias corrections and the moving average's
+  /// warm-up do not count it. So they count the steps that were updates, as PyTorch does where a
+  /// GradScaler skips step().
+  void skip() { *skipped_.view().data() += 1; }
+  /// How many steps were left out: one number, part of what a checkpoint keeps.
+  View skipped() const { return skipped_; }
   bool has_part() const { return part_.has_value(); }
   bool revertible() const { return part_ && part_->revertible; }
   /// weight_decay / 2 * sum of factor * w^2 over what update() or adopt() covered in this step, as
@@ -129,7 +136,9 @@ class Optimizer {
   std::vector<double> ratios_;        // of each segment, in this step: 1 but for lars
   std::vector<double> squares_;       // factor * w^2 of each chunk, in this step
   std::vector<double> norms_;         // of each chunk, for one norm after the other
+  Buffer skipped_;
   UpdateScalars now_;
+  std::int64_t updates_ = 0;      // before this step
   double bias1_ = 1, bias2_ = 1;  // adam's corrections for moments that start at zero
 };
 

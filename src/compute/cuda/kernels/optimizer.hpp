@@ -31,7 +31,7 @@ struct UpdateFactors {
 struct UpdateState {
   float loss_scale;         ///< what the losses of the next step are multiplied by
   float good_steps;         ///< since the scale last changed; a whole number
-  float skipped;            ///< steps that overflowed, where the scale follows; a whole number
+  float skipped;            ///< steps that were not finite, and so no updates; a whole number
   std::int32_t not_finite;  ///< this step has a gradient that is infinite or no number
   std::int32_t hopeless;    ///< and no lower scale is left to try
   double squares;           ///< sum of decay * w^2 over this step's updates, before them

@@ -134,8 +134,8 @@ struct FinishUpdate {
   constexpr void operator()(std::uint32_t) const {
     const bool lowest = settings.interval == 0 || state->loss_scale <= settings.least;
     state->hopeless = state->not_finite && lowest;
-    if (settings.interval == 0) return;  // as on the host: such steps count
     state->skipped += static_cast<float>(state->not_finite);
+    if (settings.interval == 0) return;
     state->good_steps = state->not_finite ? 0 : state->good_steps + 1;
     if (state->not_finite) change_scale(settings.backoff);
     if (state->good_steps < static_cast<float>(settings.interval)) return;

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <streambuf>
 #include <system_error>
 
 #include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/random_token.hpp"
 
 namespace ringtrain {
 namespace {
@@ -24,12 +24,9 @@ std::string reason_of(int error) { return std::generic_category().message(error)
 // A new file beside another, which goes unless it takes that one's name.
 class Temporary {
  public:
-  // No living process has the name: the host, the process and the number of the file in it are in
-  // it. A dead one may have left it.
+  // Nobody else has the name, on this host or another. The process in it is for people.
   explicit Temporary(const fs::path& path)
-      : name_(fmt::format("{}.{:x}-{}-{}.part", path.native(), ::gethostid(), ::getpid(),
-                          number_of_file())) {
-    ::unlink(name_.c_str());
+      : name_(fmt::format("{}.{}-{}.part", path.native(), random_token(), ::getpid())) {
     file_ = FileDescriptor(
         ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
     made_ = file_.get() >= 0;
@@ -48,12 +45,6 @@ class Temporary {
   }
 
  private:
-  // Threads of a process may write at once.
-  static unsigned number_of_file() {
-    static std::atomic<unsigned> files{0};
-    return files++;
-  }
-
   const fs::path name_;
   FileDescriptor file_;
   bool made_ = false, renamed_ = false;

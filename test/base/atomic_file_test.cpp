@@ -7,6 +7,8 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -27,6 +29,12 @@ std::string content(const fs::path& path) {
 std::size_t files_in(const fs::path& folder) {
   return static_cast<std::size_t>(
       std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+std::string hex_of(long number) {
+  std::ostringstream text;
+  text << std::hex << number;
+  return text.str();
 }
 
 std::string write_text(const fs::path& path, const std::string& text,
@@ -83,6 +91,21 @@ TEST_CASE("atomic file: a link in its place is replaced, not followed") {
   CHECK(content(other) == "of somebody else");
   CHECK(content(path) == "mine");
   CHECK_FALSE(fs::is_symlink(path));
+}
+
+// Hosts may have the same gethostid(), and processes on two hosts the same number.
+TEST_CASE("atomic file: what a process of the same number writes on another host is left alone") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  const auto of_another = [&](int file) {
+    return path.string() + "." + hex_of(::gethostid()) + "-" + std::to_string(::getpid()) + "-" +
+           std::to_string(file) + ".part";
+  };
+  for (int file = 0; file < 1000; ++file) std::ofstream(of_another(file)) << "half of it";
+
+  for (int i = 0; i < 10; ++i) CHECK(write_text(path, "mine", Durable::in_a_while).empty());
+
+  CHECK(files_in(folder.path()) == 1001);
 }
 
 TEST_CASE("atomic file: where it cannot be written, what was there stays, and nothing is left") {

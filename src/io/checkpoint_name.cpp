@@ -35,11 +35,20 @@ std::optional<std::uint64_t> checkpoint_step(std::string_view name) {
   return step;
 }
 
-std::string temporary_name(std::string_view name) { return fmt::format(".{}{}", name, unfinished); }
+std::string temporary_name(std::string_view name, std::string_view maker) {
+  return fmt::format(".{}.{}{}", name, maker, unfinished);
+}
 
 bool is_temporary_name(std::string_view name) {
-  return name.size() > 1 + unfinished.size() && name.front() == '.' && name.ends_with(unfinished) &&
-         checkpoint_step(name.substr(1, name.size() - 1 - unfinished.size()));
+  if (!name.starts_with('.') || !name.ends_with(unfinished)) return false;
+  name.remove_prefix(1);
+  name.remove_suffix(std::min(unfinished.size(), name.size()));
+  if (checkpoint_step(name)) return true;
+  const auto dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  const std::string_view of = name.substr(0, dot), maker = name.substr(dot + 1);
+  return (checkpoint_step(of) || of == "lock" || of == "last-save.txt") && !maker.empty() &&
+         maker.find_first_not_of("0123456789abcdef-") == std::string_view::npos;
 }
 
 std::vector<std::string> names_in(int directory) {

@@ -110,12 +110,6 @@ constexpr std::chrono::minutes death_window{10};
 // The socket closes before the kernel knows how a process ended.
 constexpr std::chrono::seconds ending_patience{1};
 
-std::string owner_text(const std::string& run_id) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("run {} on host {}, process {}", run_id, host.data(), ::getpid());
-}
-
 void require_sound(const StateLayout& layout) {
   for (const TensorPlace& place : layout.tensors)
     expects(place.buffer < layout.buffers.size() && place.offset <= layout.buffers[place.buffer] &&
@@ -159,8 +153,7 @@ CheckpointWriter::Impl::Impl(WriterProcess& process, const std::filesystem::path
 }
 
 void CheckpointWriter::Impl::open(const StateLayout& layout) {
-  setup_ = {.run_id = options_.run_id,
-            .owner = owner_text(options_.run_id),
+  setup_ = {.owner = this_process(options_.run_id),
             .keep = options_.keep,
             .last_save_timeout_s = options_.last_save_timeout_s,
             .layout = layout};
@@ -329,6 +322,8 @@ void CheckpointWriter::Impl::take(const Message& message) {
     case Message::Kind::closed:
       closed_ = true;
       return;
+    case Message::Kind::displaced:
+      return lose_writer({Exit::locked, "checkpoints", message.text()});
     case Message::Kind::opened:
       return report_takeover();
     case Message::Kind::refused:
@@ -339,15 +334,16 @@ void CheckpointWriter::Impl::take(const Message& message) {
 }
 
 void CheckpointWriter::Impl::finish(const Message& message) {
-  slots_.at(message.slot).busy = false;
+  const auto code = static_cast<Exit>(message.code);
   const bool good = message.kind == Message::Kind::saved;
+  if (!good && code == Exit::locked) return lose_writer({code, "checkpoints", message.text()});
+  slots_.at(message.slot).busy = false;
   ++(good ? saved : failed);
   events_.push_back(event(good ? SaveEvent::Kind::saved : SaveEvent::Kind::failed, message));
   if (!good) {
     std::string& text = events_.back().text;
     text = fmt::format("checkpoint of step {} in {} not saved: {}", message.step, directory_, text);
-    if (message.step == last_step_)
-      set_failure({static_cast<Exit>(message.code), "final checkpoint", text});
+    if (message.step == last_step_) set_failure({code, "final checkpoint", text});
   }
 }
 
@@ -434,7 +430,7 @@ void CheckpointWriter::Impl::refused(const Message& message) {
 }
 
 void CheckpointWriter::Impl::lose_writer(Error failure) {
-  lost_ = true;
+  if (std::exchange(lost_, true)) return;  // both threads of a writer tell that it is displaced
   gone_ = opening_ = false;
   for (Slot& slot : slots_) failed += std::exchange(slot.busy, false);
   events_.push_back({.kind = SaveEvent::Kind::lost, .step = last_step_, .text = failure.what()});

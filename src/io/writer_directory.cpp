@@ -2,19 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <system_error>
-#include <thread>
+#include <utility>
 
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
@@ -25,10 +26,7 @@
 namespace ringtrain {
 namespace {
 
-constexpr const char *lock_name = "lock", *last_save_name = "last-save.txt";
-// A dead trainer's writer lets go only once its last system call returns.
-constexpr std::chrono::milliseconds lock_patience{2000}, lock_pause{20};
-constexpr std::chrono::seconds notice_interval{10};
+constexpr const char* last_save_name = "last-save.txt";
 
 std::string last_error() { return std::generic_category().message(errno); }
 
@@ -44,53 +42,6 @@ FileDescriptor open_directory(const std::string& path) {
   throw Error(Exit::storage, "checkpoint directory " + path,
               fmt::format("{}; name one that exists or can be created with --checkpoint-dir",
                           failure.empty() ? last_error() : failure));
-}
-
-bool try_lock(int fd) {
-  struct flock whole {};
-  whole.l_type = F_WRLCK;
-  whole.l_whence = SEEK_SET;
-  return uninterrupted([&] { return ::fcntl(fd, F_OFD_SETLK, &whole); }) == 0;
-}
-
-std::string printable_content(int fd) {
-  char text[512];
-  const ssize_t got = ::pread(fd, text, sizeof text, 0);
-  std::string content(text, got > 0 ? static_cast<std::size_t>(got) : 0);
-  std::erase_if(content, [](char c) { return c < ' ' || c > '~'; });
-  return content.empty() ? "an unnamed job" : content;
-}
-
-// False with errno, where another process holds it for too long or there are no locks.
-bool lock_in_time(int fd, const std::string& path, const LockWait& wait) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point deadline = Clock::now() + lock_patience, next_notice;
-  bool waits = false;
-  while (!try_lock(fd)) {
-    const int failure = errno;
-    const auto now = Clock::now();
-    const std::string holder = printable_content(fd);
-    const bool finishing = holder.starts_with(finishing_text(""));
-    if (std::exchange(waits, finishing) != finishing)
-      deadline = now + lock_patience +
-                 std::chrono::ceil<std::chrono::milliseconds>(
-                     std::chrono::duration<double>(finishing ? wait.timeout_s : 0));
-    errno = failure;
-    if ((errno != EAGAIN && errno != EACCES) || now > deadline) return false;
-    if (finishing && wait.tell && now >= next_notice) {
-      wait.tell(fmt::format("{} is {}: waiting for that", path, holder));
-      next_notice = now + notice_interval;
-    }
-    std::this_thread::sleep_for(lock_pause);
-  }
-  return true;
-}
-
-// Its content will be replaced: it must be a file of this name only, not a way to another.
-bool is_file_of_one_name(int fd) {
-  struct stat status {};
-  check_storage(::fstat(fd, &status), "fstat of the lock file");
-  return S_ISREG(status.st_mode) && status.st_nlink <= 1;
 }
 
 bool is_directory(int directory, const std::string& name) {
@@ -153,15 +104,12 @@ std::optional<std::uint64_t> free_bytes(int directory) {
 
 }  // namespace
 
-std::string finishing_text(const std::string& owner) {
-  return "held for the last save of " + owner;
-}
-
-CheckpointDirectory::CheckpointDirectory(const std::string& path, const std::string& owner,
-                                         std::uint64_t needed_bytes, const LockWait& wait)
+CheckpointDirectory::CheckpointDirectory(const std::string& path, const LeaseHolder& owner,
+                                         std::uint64_t needed_bytes, const LeaseCalls& calls,
+                                         const LeaseTerms& terms)
     : path_(path), directory_(open_directory(path)) {
   warn_of_others();
-  lock(owner, wait);
+  lease_.emplace(directory_.get(), path_, owner, file_system_of(directory_.get()), calls, terms);
   ::unlinkat(directory_.get(), last_save_name, 0);  // it tells of an earlier run
   remove_temporaries();
   require_space(needed_bytes);
@@ -175,43 +123,38 @@ void CheckpointDirectory::warn_of_others() {
         "everybody may write in {} and so change checkpoints unseen: chmod o-w it", path_));
 }
 
-void CheckpointDirectory::lock(const std::string& owner, const LockWait& wait) {
-  const int fd = uninterrupted([&] {
-    return open_beneath(directory_.get(), lock_name,
-                        O_RDWR | O_CREAT | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
-  });
-  lock_ = FileDescriptor(fd);
-  if (fd < 0 ? errno == ELOOP || errno == EISDIR || errno == ENXIO : !is_file_of_one_name(fd))
-    throw Error(Exit::storage, "checkpoint directory " + path_,
-                "its 'lock' is not a file of one name, as this program makes it; remove it");
-  if (fd < 0)
-    throw Error(Exit::storage, "checkpoint directory " + path_,
-                fmt::format("cannot write in it: {}", last_error()));
-  if (!lock_in_time(fd, path_, wait)) {
-    if (errno == EAGAIN || errno == EACCES)
-      throw Error(Exit::locked, "checkpoint directory " + path_,
-                  fmt::format("in use by {}; give each job its own --checkpoint-dir",
-                              printable_content(fd)));
-    if (errno != ENOLCK && !unsupported()) check_storage(-1, "lock of the checkpoint directory");
-    notes_.push_back(fmt::format("{} has no file locks ({}): keep other jobs away from it yourself",
-                                 path_, last_error()));
-    lock_ = {};
-    return;
-  }
-  check_storage(uninterrupted([&] { return ::ftruncate(fd, 0); }), "ftruncate of the lock file");
-  check_storage(
-      uninterrupted([&] { return static_cast<int>(::pwrite(fd, owner.data(), owner.size(), 0)); }),
-      "write of the lock file");
-}
-
 void CheckpointDirectory::remove_temporaries() {
-  if (lock_.get() < 0) return;  // they may belong to a running job
+  std::erase_if(perhaps_alive_,
+                [&](const auto& entry) { return !exists(directory_.get(), entry.first.c_str()); });
   for (const std::string& name : names_in(directory_.get())) {
-    if (!is_temporary_name(name)) continue;
+    if (!is_temporary_name(name) || !is_dead(name)) continue;
     notes_.push_back(::unlinkat(directory_.get(), name.c_str(), 0) == 0
                          ? fmt::format("removed {}: left unfinished by a run that died", name)
                          : fmt::format("could not remove {}: {}", name, last_error()));
+    perhaps_alive_.erase(name);
   }
+}
+
+// Its writer locks it. Where locks do not tell, it is dead when it has not changed for as long as a
+// holder may be silent.
+bool CheckpointDirectory::is_dead(const std::string& name) {
+  struct stat status {};
+  if (::fstatat(directory_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return false;
+  if (!S_ISREG(status.st_mode)) return true;  // no writer's
+  const FileDescriptor file(
+      open_beneath(directory_.get(), name.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC));
+  if (file.get() >= 0 && !try_lock(file.get()) && is_lock_taken(errno)) {
+    perhaps_alive_[name];
+    return false;
+  }
+  if (lease_->trusts_locks()) return true;
+  const auto now = std::chrono::steady_clock::now();
+  const Sighting seen{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, now};
+  Sighting& before = perhaps_alive_.try_emplace(name, seen).first->second;
+  if (before.size != seen.size || before.changed_s != seen.changed_s ||
+      before.changed_ns != seen.changed_ns)
+    before = seen;
+  return now - before.since >= lease_->terms().silence;
 }
 
 void CheckpointDirectory::require_space(std::uint64_t needed_bytes) const {
@@ -227,27 +170,29 @@ std::string CheckpointDirectory::free_space() const {
   return free ? fmt::format("{} bytes are free", *free) : "free space unknown";
 }
 
+// Nobody else has the token. The process is for people; saves of this one are numbered.
+std::string CheckpointDirectory::new_name(std::string_view name) {
+  return temporary_name(name, fmt::format("{}-{}-{}", lease_->token(), ::getpid(), files_++));
+}
+
 FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
   int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_DIRECT;
   for (;;) {
-    // What bears this name was put there by no one who holds the lock, or by an open() below: some
-    // file systems make the file before they refuse the flags.
+    FileDescriptor file(::openat(directory_.get(), temporary.c_str(), flags, 0600));
+    if (file.get() >= 0) {
+      try_lock(file.get());  // so that it is known to be written; not all file systems can
+      return file;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EINVAL || (flags & O_DIRECT) == 0) check_storage(-1, "create a temporary");
+    flags &= ~O_DIRECT;
+    // Some file systems make the file before they refuse the flags.
     ::unlinkat(directory_.get(), temporary.c_str(), 0);
-    const int fd = ::openat(directory_.get(), temporary.c_str(), flags, 0600);
-    if (fd >= 0) return FileDescriptor(fd);
-    if (errno == EEXIST && is_directory(directory_.get(), temporary))
-      throw Error(Exit::storage, "create " + temporary,
-                  "a directory has this name and is in the way; remove it");
-    if (errno == EINVAL && (flags & O_DIRECT) != 0)
-      flags &= ~O_DIRECT;
-    else if (errno != EINTR)
-      check_storage(fd, "create a temporary");
   }
 }
 
 std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
-  const std::string name = checkpoint_name(snapshot.metadata.step),
-                    unfinished = temporary_name(name);
+  const std::string name = checkpoint_name(snapshot.metadata.step), unfinished = new_name(name);
   const Temporary guard(directory_.get(), unfinished);
   FileDescriptor file = create(unfinished);
   const WrittenCheckpoint written = writer.write(file.get(), snapshot);
@@ -260,6 +205,7 @@ std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& wr
 
 void CheckpointDirectory::publish(const std::string& temporary, const std::string& name,
                                   const std::string& lineage, std::uint64_t state_hash) {
+  lease_->require();
   if (!rename_to_free_name(directory_.get(), temporary.c_str(), name.c_str()))
     replace_unless_equal(temporary, name, lineage, state_hash);
   // an equal file's name too: who put it there may have died before this call
@@ -283,6 +229,7 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
   if (is_directory(directory_.get(), name))
     throw Error(Exit::storage, "rename to " + name,
                 "a directory has this name and is in the way; remove it");
+  lease_->require();  // to verify the old one may have taken long
   check_storage(uninterrupted([&] {
                   return ::renameat(directory_.get(), temporary.c_str(), directory_.get(),
                                     name.c_str());
@@ -306,10 +253,12 @@ bool CheckpointDirectory::is_intact(const std::string& name) {
 // delete, and no reason to delete ours.
 void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint64_t newest_step) {
   int kept = 0;
+  if (!perhaps_alive_.empty()) remove_temporaries();
   for (const std::string& name : checkpoint_names(directory_.get())) {
     if (checkpoint_step(name) > newest_step) continue;
     if (!intact_.contains(name) && lineage_at(directory_.get(), name) != lineage) continue;
     if (kept >= keep && name != protected_) {
+      lease_->require();
       if (::unlinkat(directory_.get(), name.c_str(), 0) != 0)
         notes_.push_back(fmt::format("could not delete {}: {}", name, last_error()));
       intact_.erase(name);
@@ -319,17 +268,24 @@ void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint
   }
 }
 
-void CheckpointDirectory::write_last_save(const std::string& text) {
-  constexpr const char* unfinished = "last-save.txt.new";
-  ::unlinkat(directory_.get(), unfinished, 0);
-  const FileDescriptor file(::openat(directory_.get(), unfinished,
+void CheckpointDirectory::write_last_save(const std::string& text) try {
+  const std::string unfinished = new_name(last_save_name);
+  const FileDescriptor file(::openat(directory_.get(), unfinished.c_str(),
                                      O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Temporary guard(directory_.get(), unfinished);
   const auto size = static_cast<ssize_t>(text.size());
-  if (file.get() >= 0 && ::write(file.get(), text.data(), text.size()) == size &&
-      ::fsync(file.get()) == 0)
-    ::renameat(directory_.get(), unfinished, directory_.get(), last_save_name);
+  if (file.get() < 0 || ::write(file.get(), text.data(), text.size()) != size ||
+      ::fsync(file.get()) != 0)
+    return;
+  lease_->require();
+  ::renameat(directory_.get(), unfinished.c_str(), directory_.get(), last_save_name);
+} catch (const Error&) {
 }
 
-std::vector<std::string> CheckpointDirectory::take_notes() { return std::exchange(notes_, {}); }
+std::vector<std::string> CheckpointDirectory::take_notes() {
+  std::vector<std::string> notes = lease_->take_notes();
+  std::ranges::move(std::exchange(notes_, {}), std::back_inserter(notes));
+  return notes;
+}
 
 }  // namespace ringtrain

@@ -1,37 +1,30 @@
 #pragma once
 #include <cstdint>
-#include <functional>
+#include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "io/folder_lease.hpp"
 #include "io/writer_file.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 
 namespace ringtrain {
 
-/// For the lock of a directory that the writer of a killed run still holds for its last save.
-struct LockWait {
-  double timeout_s = 0;
-  std::function<void(const std::string&)> tell;  ///< what is waited for; every ten seconds
-};
-
-/// What the lock file says while the writer of a killed run finishes its last save.
-std::string finishing_text(const std::string& owner);
-
-/// A checkpoint directory owned by this process: opened once, locked until destruction. Used by the
-/// writer process only.
+/// A checkpoint directory owned by this process: opened once, held until destruction or until
+/// another run takes it over (FolderLease). Used by the writer process only.
 class CheckpointDirectory {
  public:
-  /// Creates the directory if it is missing, locks it, removes temporaries of dead runs and checks
+  /// Creates the directory if it is missing, takes it, removes temporaries of dead runs and checks
   /// that `needed_bytes` are free. `owner` is what a second job is told. Throws Error with
   /// Exit::locked or Exit::storage.
-  CheckpointDirectory(const std::string& path, const std::string& owner, std::uint64_t needed_bytes,
-                      const LockWait& wait = {});
+  CheckpointDirectory(const std::string& path, const LeaseHolder& owner, std::uint64_t needed_bytes,
+                      const LeaseCalls& calls = {}, const LeaseTerms& terms = {});
 
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary; a file of another lineage that has the name is
-  /// one. Returns the size of the file.
+  /// one, and with Exit::locked that another run has the directory. Returns the size of the file.
   std::uint64_t save(const Snapshot& snapshot, FileWriter& writer);
   /// Deletes all but the newest `keep` intact checkpoints of `lineage` up to `newest_step`. A file
   /// is known to be intact because it was written here, or is verified once. Files of other
@@ -41,8 +34,7 @@ class CheckpointDirectory {
 
   /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.
   void write_last_save(const std::string& text);
-  /// -1: the file system has no locks.
-  int lock_file() const { return lock_.get(); }
+  int lock_file() const { return lease_->file(); }
 
   /// Bytes a user may still write here, in words, for messages.
   std::string free_space() const;
@@ -50,10 +42,16 @@ class CheckpointDirectory {
   std::vector<std::string> take_notes();
 
  private:
+  /// As a temporary was when it was seen for the first time, or last changed.
+  struct Sighting {
+    std::int64_t size = 0, changed_s = 0, changed_ns = 0;
+    std::chrono::steady_clock::time_point since;
+  };
   void warn_of_others();
-  void lock(const std::string& owner, const LockWait& wait);
   void remove_temporaries();
+  bool is_dead(const std::string& name);
   void require_space(std::uint64_t needed_bytes) const;
+  std::string new_name(std::string_view name);
   FileDescriptor create(const std::string& temporary);
   void publish(const std::string& temporary, const std::string& name, const std::string& lineage,
                std::uint64_t state_hash);
@@ -62,7 +60,10 @@ class CheckpointDirectory {
   bool is_intact(const std::string& name);
 
   std::string path_;
-  FileDescriptor directory_, lock_;
+  FileDescriptor directory_;
+  std::optional<FolderLease> lease_;
+  std::uint64_t files_ = 0;                        // made so far: part of their names
+  std::map<std::string, Sighting> perhaps_alive_;  // temporaries of others
   std::string protected_;
   std::set<std::string> intact_;
   std::vector<std::string> notes_;

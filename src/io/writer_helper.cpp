@@ -79,15 +79,13 @@ class Helper {
       directory_.reset();
       // amid a training, a disk that is too full is trouble of the next save
       const std::uint64_t needed = setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout);
-      directory_ = std::make_unique<CheckpointDirectory>(
-          request.message.text(), setup_.owner, needed,
-          LockWait{setup_.last_save_timeout_s, [this](const std::string& text) {
-                     send(Message{.kind = Message::Kind::waiting}.with_text(text));
-                   }});
+      directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
+                                                         needed, lease_calls());
       last_.reset();
       kept_.reset();
       lineage_.clear();
-      prepare_({setup_.last_save_timeout_s, directory_->lock_file(), finishing_text(setup_.owner)});
+      prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
+                lease_head(Lease::State::finishing)});
     } catch (const Error& failure) {
       reply.kind = Message::Kind::refused;
       reply.code = static_cast<std::int32_t>(failure.code());
@@ -101,6 +99,19 @@ class Helper {
   // For reading: whatever becomes of this process, another one finds the states whole.
   static MappedMemory map(FileDescriptor& memory) {
     return MappedMemory::map(std::move(memory), MappedMemory::Access::read);
+  }
+
+  LeaseCalls lease_calls() {
+    return {.last_save_timeout_s = setup_.last_save_timeout_s,
+            .tell =
+                [this](const std::string& text) {
+                  send(Message{.kind = Message::Kind::waiting}.with_text(text));
+                },
+            .lost =
+                [socket = socket_](const std::string& text) {
+                  const auto message = Message{.kind = Message::Kind::displaced}.with_text(text);
+                  return send_message(socket, message, Wait::no);
+                }};
   }
 
   void save(const Message& request) {
@@ -129,6 +140,8 @@ class Helper {
     try {
       directory_->retain(lineage_, setup_.keep, step);
     } catch (const Error& failure) {
+      if (failure.code() == Exit::locked)
+        return send(Message{.kind = Message::Kind::displaced}.with_text(failure.what()));
       send(Message{.kind = Message::Kind::note}.with_text(
           fmt::format("old checkpoints stay: {}", failure.what())));
     }
@@ -141,7 +154,7 @@ class Helper {
     const std::span<const std::byte> slot = slots_[request.slot].bytes();
     Snapshot snapshot{
         .metadata = metadata_from_json_text(as_text(slot.subspan(plan.text_offset, request.bytes))),
-        .run_id = setup_.run_id,
+        .run_id = setup_.owner.run,
         .lineage = lineage_,
         .buffers = {}};
     if (snapshot.metadata.step != request.step)
@@ -165,7 +178,7 @@ class Helper {
     const bool saved = save.kind == Message::Kind::saved;
     return fmt::format("step: {}\nresult: {}\n{}: {}\nof: {}\n", save.step,
                        saved ? "saved" : "failed", saved ? "file" : "why", save.text(),
-                       setup_.owner);
+                       setup_.owner.text());
   }
 
   void close() {

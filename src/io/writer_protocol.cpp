@@ -148,8 +148,12 @@ std::string to_json_text(const WriterSetup& setup) {
                        {"shape", place.info.shape},
                        {"buffer", place.buffer},
                        {"offset", place.offset}});
-  const Json json = {{"run_id", setup.run_id},
-                     {"owner", setup.owner},
+  const LeaseHolder& owner = setup.owner;
+  const Json json = {{"run", owner.run},
+                     {"host", owner.host},
+                     {"boot", owner.boot},
+                     {"job", owner.job},
+                     {"process", owner.process},
                      {"keep", setup.keep},
                      {"last_save_timeout_s", setup.last_save_timeout_s},
                      {"takes_over", setup.takes_over},
@@ -160,8 +164,11 @@ std::string to_json_text(const WriterSetup& setup) {
 
 WriterSetup setup_from_json_text(std::string_view text) {
   const Json json = Json::parse(text);
-  WriterSetup setup{.run_id = json.at("run_id"),
-                    .owner = json.at("owner"),
+  WriterSetup setup{.owner = {.run = json.at("run"),
+                              .host = json.at("host"),
+                              .boot = json.at("boot"),
+                              .job = json.at("job"),
+                              .process = json.at("process")},
                     .keep = json.at("keep"),
                     .last_save_timeout_s = json.at("last_save_timeout_s"),
                     .takes_over = json.at("takes_over"),

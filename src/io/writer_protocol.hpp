@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/lease.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 
@@ -30,11 +31,12 @@ struct Message {
     close,
     // writer to trainer
     opened,
-    refused,  ///< code, text: why open failed
-    saved,    ///< slot, step, bytes, seconds; text: file name
-    failed,   ///< slot, step, code, text
-    note,     ///< text
-    waiting,  ///< text: what `open` waits for; again every ten seconds
+    refused,    ///< code, text: why open failed
+    saved,      ///< slot, step, bytes, seconds; text: file name
+    failed,     ///< slot, step, code, text
+    note,       ///< text
+    waiting,    ///< text: what `open` waits for; again every ten seconds
+    displaced,  ///< text: another run has the directory
     closed,
     // trainer to fork server, and its answer
     start,    ///< descriptor: the socket of the writer that is to be started
@@ -99,7 +101,7 @@ class MappedMemory {
 
 /// What the writer must know before the first save, sent once as text.
 struct WriterSetup {
-  std::string run_id, owner;
+  LeaseHolder owner;
   int keep = 1;
   double last_save_timeout_s = 0;  ///< after the trainer's end
   bool takes_over = false;         ///< from a writer of the same trainer, that died

@@ -24,8 +24,9 @@ const WriterOptions keep_one{.run_id = "test", .keep = 1},
 
 // On the user's file system, as far as it can fail there.
 bool is_file_call(const SystemCall& call) {
-  static const std::set<long> by_name = {SYS_openat,       SYS_unlinkat,  SYS_io_submit,
-                                         SYS_io_getevents, SYS_renameat2, SYS_linkat};
+  static const std::set<long> by_name = {SYS_openat,    SYS_openat2,      SYS_unlinkat,
+                                         SYS_io_submit, SYS_io_getevents, SYS_renameat2,
+                                         SYS_linkat};
   static const std::set<long> by_file = {SYS_fallocate, SYS_pwrite64, SYS_ftruncate, SYS_fsync,
                                          SYS_close,     SYS_fstatfs,  SYS_getdents64};
   return by_name.contains(call.number) ||

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
+#include "io/lease.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 
@@ -241,7 +242,10 @@ TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is wai
   const State state(1);
   const FileDescriptor lock(
       ::open((directory / "lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  const std::string text = "held for the last save of run dead on host far";
+  const std::string text =
+      to_text({.state = Lease::State::finishing,
+               .holder = {.run = "dead", .host = "far", .boot = "", .job = "", .process = 7},
+               .token = "0123456789abcdef"});
   REQUIRE(::write(lock.get(), text.data(), text.size()) > 0);
   struct flock whole {};
   whole.l_type = F_WRLCK;
@@ -257,7 +261,9 @@ TEST_CASE("Checkpoint writer: what finishes the last save of a killed run is wai
   CHECK_NOTHROW(open_next(process, directory, state, told));
   holder.join();
   REQUIRE(told.size() == 1);
-  CHECK_THAT(told[0], Contains(text + ": waiting for that"));
+  CHECK_THAT(
+      told[0],
+      Contains("is held for the last save of run dead on host far, process 7: waiting for that"));
 }
 
 TEST_CASE("Checkpoint writer: a state that is kept is saved if the trainer is killed") {

@@ -65,9 +65,10 @@ class CheckpointWriter {
  public:
   /// Idle.
   CheckpointWriter();
-  /// Makes the helper lock `directory` (created if missing), remove temporaries of dead runs and
-  /// check that it can hold two more checkpoints; allocates the slots. Idle if `process`, which
-  /// must outlive it, is. Throws Error(Exit::locked) naming the owner, or Error(Exit::storage).
+  /// Makes the helper take `directory` (created if missing) and hold it, remove temporaries of dead
+  /// runs and check that it can hold two more checkpoints; allocates the slots. Waits for an owner
+  /// that finishes or gives no sign of life. Idle if `process`, which must outlive it, is. Throws
+  /// Error(Exit::locked) naming the owner, or Error(Exit::storage).
   CheckpointWriter(WriterProcess& process, const std::filesystem::path& directory,
                    const StateLayout& layout, WriterOptions options);
   CheckpointWriter(CheckpointWriter&&) noexcept;
@@ -113,8 +114,8 @@ class CheckpointWriter {
   /// Why the state handed over last is not durable, if so: the job should end with this error.
   std::optional<Error> failure() const;
 
-  /// Whether the helper process is gone for good: nothing can be saved any more, failure() says
-  /// why, and the job should end.
+  /// Whether the helper process is gone for good, or another run has taken the directory over
+  /// (Exit::locked): nothing can be saved any more, failure() says why, and the job should end.
   bool lost() const;
   std::uint64_t saved() const;
   /// With those that were not durable when close() gave up.

@@ -2,7 +2,7 @@
 its goals, and three more for an mpirun on a busy machine to end."""
 from dataclasses import dataclass
 
-INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, STORAGE = 65, 66, 71, 72, 75
+INCOMPATIBLE, RESUME_IMPOSSIBLE, RANK_LOST, STUCK, LOCKED, STORAGE = 65, 66, 71, 72, 73, 75
 TERM, INT = 128 + 15, 128 + 2
 
 DEAD = r"rank {rank} (on \S+ )?has ended without a word|noticed that process rank {rank} "
@@ -62,6 +62,7 @@ KINDS = {
     "EINTR in a save": Kind(3, needs_strace=True),
     "second job": Kind(3),
     "two jobs at once": Kind(3, lasts=True),
+    "another writer's temporaries": Kind(2),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -82,6 +83,7 @@ KINDS = {
     # mpirun hands it on and kills the ranks a second later, so they may not get to say it; what they finished is saved all the same
     # mpirun 4.1 itself may crash: -11
     "TERM to mpirun": Kind(3, (TERM, 1, -11), SAVED_AND_ENDED % 15, 60, ends=True, by_chance=True, loses_no_step=True),
+    "directory taken over": Kind(2, (LOCKED,), "run another on host far, process 7 has taken it over", 60, ends=True),
     # storage
     "ENOSPC in a save": call_fails("No space left on device"),
     "EIO in a save": call_fails("Input/output error"),

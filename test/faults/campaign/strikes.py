@@ -1,6 +1,8 @@
 """Faults put into a running job: STRIKES has what each kind does."""
 import contextlib
+import fcntl
 import os
+import pathlib
 import re
 import resource
 import shutil
@@ -179,6 +181,34 @@ def start_beside(scene, fault):
     if not refused and (second.returncode != 0 or scene.job.done_step() < STEPS):
         return f"ended with {second.returncode} and said:\n{said}"
     return ""
+def lock_temporaries(scene, fault):
+    """As another writer has them that writes the same steps: they stay, as it does not know that it has lost the directory."""
+    with all_stopped(scene):
+        if scene.job.done_step() >= STEPS or scene.job.writer() is None:
+            raise TooLate()
+        files = [open(scene.directory / f".step-{step:010}.h5.tmp", "w") for step in range(0, STEPS + 1, 10)]
+        for file in files:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        before = set(scene.directory.glob("step-*.h5"))
+    deadline = time.monotonic() + 20
+    while scene.job.alive() and time.monotonic() < deadline and before == set(scene.directory.glob("step-*.h5")):
+        time.sleep(0.05)
+    lost = [file.name for file in files if not os.path.exists(file.name)]
+    for file in files:
+        pathlib.Path(file.name).unlink(missing_ok=True)
+        file.close()
+    return f"{len(lost)} of them are gone" if lost else ""
+
+
+def take_over(scene, fault):
+    """As a run on another host does it that saw no heartbeat, and has ended since."""
+    with all_stopped(scene):
+        if scene.job.done_step() >= STEPS or scene.job.writer() is None:
+            raise TooLate()
+        new = scene.directory / "lock.new"
+        new.write_text("ringtrain lease 1 released \nbeat: 00000000000000000000\nrun: another\nhost: far\nprocess: 7\njob: \nboot: \n"
+                       "token: 0123456789abcdef\n")
+        new.rename(scene.directory / "lock")
 
 
 def hold(scene, fault):
@@ -264,6 +294,8 @@ STRIKES = {
     "EINTR in a save": in_calls(("fsync", "renameat2", "io_getevents", "fallocate"), "error=EINTR"),
     "second job": start_second_job,
     "two jobs at once": start_beside,
+    "another writer's temporaries": lock_temporaries,
+    "directory taken over": take_over,
     "kill of a rank": send(signal.SIGKILL, rank),
     "kill of rank 0": send(signal.SIGKILL, rank),
     "segv of a rank": send(signal.SIGSEGV, rank),

@@ -1,0 +1,16 @@
+#pragma once
+#include <string>
+
+namespace ringtrain {
+
+/// What a folder lies on.
+struct FileSystem {
+  std::string name;  ///< as mount(8) calls it, or its number
+  /// Whether this host's kernel alone writes there, so that its locks tell of every writer.
+  bool is_local = false;
+};
+
+/// Of the open file or folder `fd`. What is not known to be local counts as shared by hosts.
+FileSystem file_system_of(int fd);
+
+}  // namespace ringtrain

@@ -192,6 +192,7 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
 }
 
 std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
+  lease_->require();  // what is not published is not to fill another run's disk
   const std::string name = checkpoint_name(snapshot.metadata.step), unfinished = new_name(name);
   const Temporary guard(directory_.get(), unfinished);
   FileDescriptor file = create(unfinished);

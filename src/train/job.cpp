@@ -11,6 +11,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
 #include "train/batch_shares.hpp"
+#include "train/cache_folder.hpp"
 #include "train/evaluator.hpp"
 #include "train/gradient_format.hpp"
 #include "train/identity.hpp"
@@ -167,6 +168,7 @@ int Job::run(WriterProcess& writer) {
   const StartRecord start = start_record();
   hosts_ = start.hosts;
   output_.start(start);
+  progress_.enter(Activity::open, cache_folder());
   if (options().baseline)
     compare_with_one_rank();
   else if (!options().eval_only && most_steps_ == 0)

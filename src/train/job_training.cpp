@@ -46,13 +46,14 @@ bool Job::done(const Position& position) const {
 }
 
 int Job::train() {
-  progress_.enter(Activity::plan);
+  progress_.enter(Activity::open, cache_folder());
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_, session_.rank(),
                RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
   if (session_.rank() == 0 && most_steps_ == 0)
     earlier_runs_.emplace(cache_folder(), "run", run_configuration(plan_, site_.device(), hosts_));
   expect_earlier_speed();
+  progress_.enter(Activity::plan);
   ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
   last_save_s_ = guessed_save_s(site_.state().layout(), options());
   Checkpoints checkpoints = make_checkpoints();

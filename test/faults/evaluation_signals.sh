@@ -86,6 +86,14 @@ finishes undisturbed
 (($(evaluations undisturbed | wc -l) == 2)) || wrong undisturbed "has not two evaluations"
 
 cut_short rank_1_of_2 2 1
+# Again, amid the evaluation that the resumed run begins with.
+start rank_1_of_2 2
+for _ in {1..600}; do (($(grep -c '"kind":"start"' "$work/rank_1_of_2/metrics") == 2)) && break; sleep 0.1; done
+sleep 2
+strike rank_1_of_2 TERM 0
+finishes rank_1_of_2
+((code == 143)) || wrong rank_1_of_2 "its resumed run ended with $code, not 143"
+(($(grep -c '"what":"evaluation_cut_short"' "$work/rank_1_of_2/metrics") == 2)) || wrong rank_1_of_2 "does not say twice that it was cut short"
 start rank_1_of_2 2
 finishes rank_1_of_2
 ((code == 0)) || wrong rank_1_of_2 "its resumed run ended with $code"

@@ -35,19 +35,27 @@ start() { # a job on hosts of its own, until it trains
   done
   grep -q '"kind":"step"' "$HOSTS_RUN/metrics" 2>/dev/null || { wrong "does not train"; exit 1; }
   sleep 2
+  # Once: to list what runs on 16 hosts takes seconds.
+  mapfile -t rank_ids < <(ranks | awk '{print $1}')
+  mapfile -t launcher_ids < <(launchers | awk '{print $1}')
   fault=$(date +%s.%N)
 }
 since() { bc <<<"scale=1; ($(date +%s.%N) - $fault) / 1"; }
 all_pids() { for ((i = 0; i < count; i++)); do "$hosts" pids "$i"; done; }
 launchers() { all_pids | xargs -r ps -o pid=,comm= -p | grep -E ' (mpirun|orted|prterun|prted)$'; }
 ranks() { all_pids | xargs -r ps -o pid=,comm= -p | grep ' train$'; }
+alive() { # PID...: some of them
+  local pid
+  for pid; do [ ! -d "/proc/$pid" ] || return 0; done
+  return 1
+}
 # ends NAME SECONDS: within that time of the fault no rank is left on any host, nor mpirun or a daemon of it
 ends() {
   local took mpirun_took code
-  while [[ $(ranks) ]] && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
+  while alive "${rank_ids[@]}" && (($(bc <<<"$(since) < $2"))); do sleep 0.1; done
   took=$(since)
   [[ $(ranks) ]] && wrong "$1: still there after $2 s: $(ranks)"
-  while [[ $(launchers) ]] && (($(bc <<<"$(since) < $2"))); do sleep 0.2; done
+  while alive "${launcher_ids[@]}" && (($(bc <<<"$(since) < $2"))); do sleep 0.1; done
   mpirun_took=$(since)
   [[ $(launchers) ]] && wrong "$1: still there after $2 s: $(launchers)"
   [[ $(launchers) ]] && "$hosts" down

@@ -66,6 +66,7 @@ kill -0 "$job" 2>/dev/null || wrong "the job is over"
 grep -qE 'the job cannot go on|has not been heard' "$work/log" && wrong "a rank that got no CPU was lost"
 goes_on "afterwards"
 
+sleep 3
 begin=$(date +%s%N)
 kill -STOP "$rank"
 wait "$job"

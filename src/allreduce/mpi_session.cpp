@@ -343,15 +343,22 @@ int MpiSession::report(const std::exception& failure) const noexcept {
   if (mpi_) exit_after(8, code);
   const std::string_view kind = error != nullptr ? error->kind() : fault_kind(Exit::internal);
   const int host = host_of_[static_cast<std::size_t>(rank_)];
-  if (!mpi_ || wait_to_report(reported_.get(), host)) {
-    const std::string who =
-        size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
-    write_stderr(fmt::format("train: {}{}\n{}", who, failure.what(),
+  if (!mpi_ || wait_to_report(reported_.get(), host))
+    write_stderr(fmt::format("train: {}{}\n{}", who(), failure.what(),
                              fault_line(static_cast<Exit>(code), kind, rank_, context_,
                                         error != nullptr ? error->details() : "")));
-  }
   std::fflush(nullptr);
   return code;
+}
+
+std::string MpiSession::who() const {
+  return size() == 1 ? "" : fmt::format("rank {}/{} on {}: ", rank_, size(), host_);
+}
+
+std::function<void(const std::string&)> MpiSession::reporter() const {
+  return [who = who()](const std::string& line) {
+    write_stderr(fmt::format("train: {}{}\n", who, line));
+  };
 }
 
 void MpiSession::abort(const std::exception& failure) const noexcept {

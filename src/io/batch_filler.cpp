@@ -27,11 +27,13 @@ void note(std::uint64_t sample, std::string_view consequence, const UnreadableSa
 
 }  // namespace
 
-BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options)
+BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries)
     : dataset_(dataset),
       options_(options),
       order_(dataset.size(), options.seed),
-      reader_(dataset.reader()) {}
+      reader_(dataset.reader()) {
+  reader_->share(retries);
+}
 
 void BatchFiller::shape(Batch& batch) const {
   const auto places = static_cast<std::size_t>(options_.share.count);

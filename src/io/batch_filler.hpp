@@ -22,7 +22,7 @@ struct BatchReport {
 /// function of data set, options, batch number and place.
 class BatchFiller {
  public:
-  BatchFiller(const Dataset& dataset, const LoaderOptions& options);
+  BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries);
 
   /// Gives `batch` its sizes, keeping memory.
   void shape(Batch& batch) const;

@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 
 #include "io/file_bytes.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 namespace {
@@ -31,7 +31,7 @@ FileDescriptor open_to_read(const std::string& path) {
   if (file.get() < 0) {
     const int error = errno;
     check_open_files(error, "read " + printable(path));
-    throw std::system_error(error, std::generic_category());
+    throw ReadFailure(error, 0);
   }
   return file;
 }
@@ -44,7 +44,7 @@ std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<
     const auto got =
         ::pread(file.get(), into.data() + done, wanted, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw std::system_error(errno, std::generic_category());
+    if (got < 0) throw ReadFailure(errno, offset + done);
     if (got == 0) break;
     done += static_cast<std::size_t>(got);
     advance(progress);
@@ -52,16 +52,31 @@ std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<
   return done;
 }
 
-FileSource::FileSource(const std::string& path, WorkProgress* progress) try
-    : path_(path), progress_(progress), file_(open_to_read(path)) {
+std::size_t read_all_at(const FileDescriptor& file, std::uint64_t offset,
+                        std::span<std::uint8_t> into, WorkProgress* progress) {
+  const std::size_t got = read_at(file, offset, into, progress);
   struct stat status {};
-  if (::fstat(file_.get(), &status) < 0) throw std::system_error(errno, std::generic_category());
-  if (!S_ISREG(status.st_mode)) fail(path, "not a regular file");
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  if (got == into.size()) return got;
+  if (::fstat(file.get(), &status) < 0) throw ReadFailure(errno, offset + got);
+  if (static_cast<std::uint64_t>(status.st_size) > offset + got) throw ReadFailure(0, offset + got);
+  return got;
+}
+
+FileSource::FileSource(const std::string& path, WorkProgress* progress) try
+    : path_(path), progress_(progress) {
+  size_ = retries_.run(path_, [this](bool) { return open(); });
+} catch (const ReadFailure& failure) {
+  fail(path, failure.what());
+}
+
+std::uint64_t FileSource::open() {
+  file_ = open_to_read(path_);
+  struct stat status {};
+  if (::fstat(file_.get(), &status) < 0) throw ReadFailure(errno, 0);
+  if (!S_ISREG(status.st_mode)) fail(path_, "not a regular file");
   // Reading ahead would fetch the images in between. Only advice.
   static_cast<void>(::posix_fadvise(file_.get(), 0, 0, POSIX_FADV_RANDOM));
-} catch (const std::system_error& failure) {
-  fail(path, failure.what());
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 std::span<const std::uint8_t> FileSource::at(Part part) {
@@ -70,8 +85,11 @@ std::span<const std::uint8_t> FileSource::at(Part part) {
     start_ = part.offset;
     window_.resize(std::min(std::max(part.size, window_bytes), size_ - part.offset));
     try {
-      window_.resize(read_at(file_, start_, window_, progress_));
-    } catch (const std::system_error& failure) {
+      window_.resize(retries_.run(path_, [this](bool again) {
+        if (again) open();
+        return read_all_at(file_, start_, window_, progress_);
+      }));
+    } catch (const ReadFailure& failure) {
       fail(path_, fmt::format("{} at byte {}", failure.what(), start_));
     }
     if (window_.size() < part.size) fail(path_, "it became shorter while it was read");

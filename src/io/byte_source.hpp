@@ -6,6 +6,7 @@
 
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 
@@ -37,7 +38,7 @@ class MemorySource final : public ByteSource {
   std::span<const std::uint8_t> bytes_;
 };
 
-/// A regular file, of which a few KiB are kept in memory.
+/// A regular file, of which a few KiB are kept in memory. Reads that fail are tried again.
 class FileSource final : public ByteSource {
  public:
   /// Throws Error(Exit::data) with the path and the system's words, as at() does. `progress` hears
@@ -47,19 +48,25 @@ class FileSource final : public ByteSource {
   std::span<const std::uint8_t> at(Part part) override;
 
  private:
+  std::uint64_t open();
+
   std::string path_;
   WorkProgress* progress_;
+  ReadRetries retries_;
   FileDescriptor file_;
   std::uint64_t size_ = 0, start_ = 0;
   std::vector<std::uint8_t> window_;  // the file's bytes from start_ on
 };
 
-/// Opens a file to read from; a FIFO does not make it wait. Throws std::system_error, and as
+/// Opens a file to read from; a FIFO does not make it wait. Throws ReadFailure, and as
 /// check_open_files() does.
 FileDescriptor open_to_read(const std::string& path);
-/// Fills `into` from `offset` of a file and returns how much there was. Throws std::system_error.
-/// Of each MiB `progress` hears; null: nobody.
+/// Fills `into` from `offset` of a file and returns how much there was. Throws ReadFailure. Of each
+/// MiB `progress` hears, here and below; null: nobody.
 std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<std::uint8_t> into,
                     WorkProgress* progress = nullptr);
+/// As read_at(), but that reading ends before the file's size does is a ReadFailure, too.
+std::size_t read_all_at(const FileDescriptor& file, std::uint64_t offset,
+                        std::span<std::uint8_t> into, WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain

@@ -10,6 +10,7 @@ set(IO_DATA_SOURCES
   dataset_synthetic.cpp
   dataset_tfrecord.cpp
   each_shard.cpp
+  read_retries.cpp
   encoded_dataset.cpp
   example.cpp
   file_bytes.cpp

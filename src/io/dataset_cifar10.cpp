@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <sstream>
 #include <system_error>
 
 #include "io/datasets.hpp"
@@ -56,13 +56,18 @@ std::vector<fs::path> training_files(const fs::path& home) {
 
 std::vector<std::string> read_names(const fs::path& home) {
   const fs::path path = home / "batches.meta.txt";
-  std::ifstream file(path);
+  std::vector<std::uint8_t> bytes;
+  try {
+    read_file(path, bytes);
+  } catch (const UnreadableSample&) {
+    return {usual_names.begin(), usual_names.end()};
+  }
+  std::istringstream file(std::string(bytes.begin(), bytes.end()));
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line);) {
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty()) names.push_back(line);
   }
-  if (!file.is_open()) return {usual_names.begin(), usual_names.end()};
   if (names.size() != usual_names.size())
     fail_cifar10(path, fmt::format("{} class names, not {}", names.size(), usual_names.size()));
   return names;

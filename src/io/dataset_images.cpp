@@ -92,9 +92,9 @@ class Images final : public EncodedDataset {
   }
   std::uint64_t manifest_hash() const override { return manifest_; }
 
-  std::span<const std::uint8_t> encoded(std::uint64_t sample,
-                                        std::vector<std::uint8_t>& buffer) const override {
-    read_file(path(sample), buffer);
+  std::span<const std::uint8_t> encoded(std::uint64_t sample, std::vector<std::uint8_t>& buffer,
+                                        ReadRetries& retries) const override {
+    read_file(path(sample), buffer, retries);
     return buffer;
   }
   std::string place(std::uint64_t sample) const override { return printable(path(sample)); }
@@ -133,7 +133,9 @@ void Images::append(const fs::path& directory, int label, WorkProgress* progress
     labels_.push_back(label);
     manifest_ = hash_text(name, manifest_);
     std::error_code none;  // what has no size, as a broken link, is found unreadable later
-    manifest_ = hash_text(fmt::format("{} {}", label, file.file_size(none)), manifest_);
+    const auto bytes = file.file_size(none);
+    if (none && may_pass(none.value())) throw ReadFailure(none.value(), 0);
+    manifest_ = hash_text(fmt::format("{} {}", label, bytes), manifest_);
     advance(progress);
   }
   if (files_.size() == before)
@@ -144,15 +146,19 @@ void Images::append(const fs::path& directory, int label, WorkProgress* progress
 
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
                                             const DatasetOptions& options) {
-  try {
-    at(options.progress, Work::list, directory);
-    const fs::path training = training_home(directory);
-    const fs::path home = split == Split::training ? training : evaluation_home(directory);
-    if (home.empty()) return nullptr;
-    return std::make_unique<Images>(home, training, options);
-  } catch (const fs::filesystem_error& failure) {
-    fail_images(failure.path1(), failure.code().message());
-  }
+  const auto open = [&](bool) -> std::unique_ptr<EncodedDataset> {
+    try {
+      at(options.progress, Work::list, directory);
+      const fs::path training = training_home(directory);
+      const fs::path home = split == Split::training ? training : evaluation_home(directory);
+      if (home.empty()) return nullptr;
+      return std::make_unique<Images>(home, training, options);
+    } catch (const fs::filesystem_error& failure) {
+      if (may_pass(failure.code().value())) throw ReadFailure(failure.code().value(), 0);
+      fail_images(failure.path1(), failure.code().message());
+    }
+  };
+  return ReadRetries().run(directory, open);
 }
 
 }  // namespace ringtrain

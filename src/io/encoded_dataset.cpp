@@ -20,9 +20,10 @@ class EncodedReader final : public SampleReader {
   EncodedReader(const EncodedDataset& data, std::uint64_t max_pixels)
       : data_(data), decoder_(make_image_decoder(max_pixels)) {}
 
+  void share(ReadRetries& retries) override { retries_ = &retries; }
   Extent open(std::uint64_t sample) override {
     sample_ = sample;
-    const auto bytes = data_.encoded(sample, buffer_);
+    const auto bytes = data_.encoded(sample, buffer_, *retries_);
     return naming(data_, sample_, [&] { return decoder_->open(bytes); });
   }
   Portion pixels(const Need& need) override {
@@ -32,6 +33,8 @@ class EncodedReader final : public SampleReader {
  private:
   const EncodedDataset& data_;
   std::unique_ptr<Decoder> decoder_;
+  ReadRetries own_retries_;
+  ReadRetries* retries_ = &own_retries_;
   std::uint64_t sample_ = 0;
   std::vector<std::uint8_t> buffer_;
   Image image_;

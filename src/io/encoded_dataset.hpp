@@ -13,9 +13,10 @@ namespace ringtrain {
 class EncodedDataset : public Dataset {
  public:
   /// The encoded image of `sample`, never empty; lies in `buffer`, whose memory it uses again. On
-  /// any thread. Throws UnreadableSample.
+  /// any thread. Throws UnreadableSample, and as `retries` do, by which it reads.
   virtual std::span<const std::uint8_t> encoded(std::uint64_t sample,
-                                                std::vector<std::uint8_t>& buffer) const = 0;
+                                                std::vector<std::uint8_t>& buffer,
+                                                ReadRetries& retries) const = 0;
   /// Where the sample is, for messages.
   virtual std::string place(std::uint64_t sample) const = 0;
 

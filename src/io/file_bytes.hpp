@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 
@@ -12,9 +13,12 @@ namespace ringtrain {
 /// of a sample, and the next one would fail, too.
 void check_open_files(int error, std::string_view call);
 
-/// Reads a whole regular file, keeping the memory of `bytes` from file to file. Throws
-/// UnreadableSample with the path and the system's words, and as check_open_files() does. Of each
-/// MiB `progress` hears; null: nobody.
+/// Reads a whole regular file, keeping the memory of `bytes` from file to file. What may pass is
+/// tried again, and throws as `retries` do. Throws UnreadableSample with the path and the system's
+/// words where the file is none that can be read, and as check_open_files() does. Of each MiB
+/// `progress` hears; null: nobody.
+void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRetries& retries,
+               WorkProgress* progress = nullptr);
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes,
                WorkProgress* progress = nullptr);
 

@@ -57,6 +57,7 @@ class Loader::Impl {
   Impl& operator=(const Impl&) = delete;
   // all at once: stopped one by one as they are joined, each would finish another sample first
   ~Impl() {
+    retries_.end();
     for (std::jthread& thread : threads_) thread.request_stop();
   }
 
@@ -86,6 +87,8 @@ class Loader::Impl {
   const std::uint64_t batches_;
   const int places_;
   const std::function<void(int, const TimeSpan&)> on_batch_;
+  const std::function<void()> on_retry_;
+  ReadRetries retries_;
 
   std::mutex mutex_;
   std::condition_variable_any recycled_;
@@ -108,9 +111,11 @@ Loader::Impl::Impl(const Dataset& dataset, const LoaderOptions& options)
       batches_(batches_of(dataset, options)),
       places_(options.share.count),
       on_batch_(options.on_batch),
+      on_retry_(options.on_retry),
+      retries_(options.report ? options.report : ReadRetries::report_on_stderr),
       slots_(options.slots > 0 ? options.slots : options.threads + 2) {
   for (int t = 0; t < options.threads; ++t) {
-    BatchFiller& filler = fillers_.emplace_back(dataset, options);
+    BatchFiller& filler = fillers_.emplace_back(dataset, options, retries_);
     threads_.emplace_back(
         [this, t, &filler](const std::stop_token& stop) { work(stop, t, filler); });
   }
@@ -169,7 +174,10 @@ void Loader::Impl::recycle() {
 void Loader::Impl::wait_for(const Slot& slot) {
   const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
-  filled_.wait(lock, [&] { return slot.ready; });
+  for (std::uint64_t seen = retries_.count();
+       !filled_.wait_for(lock, std::chrono::seconds(1), [&] { return slot.ready; });)
+    if (const std::uint64_t now = retries_.count(); std::exchange(seen, now) != now && on_retry_)
+      on_retry_();
   waited_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

@@ -108,6 +108,7 @@ class Packer {
   const EncodedDataset& data_;
   const std::string split_;
   const std::uint64_t per_file_, pack_id_;
+  ReadRetries retries_;
   std::atomic<std::uint64_t> images_ = 0, bytes_ = 0, unreadable_ = 0;
 };
 
@@ -198,7 +199,7 @@ void Packer::write(std::size_t file) {
 // What cannot be read keeps its place, so that the order of samples stays.
 Bytes Packer::read(std::uint64_t sample, Shrinker* shrinker,
                    std::vector<std::uint8_t>& buffer) try {
-  const Bytes image = data_.encoded(sample, buffer);
+  const Bytes image = data_.encoded(sample, buffer, retries_);
   return shrinker == nullptr ? image : shrinker->run(image);
 } catch (const Undecodable& failure) {
   count_unreadable(fmt::format("decode {}: {}", data_.place(sample), failure.what()));

@@ -15,6 +15,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 namespace {
@@ -25,6 +26,11 @@ constexpr unsigned most_shards = 1'000'000;
 
 [[noreturn]] void fail_shards(const fs::path& path, std::string_view reason) {
   throw Error(Exit::data, "read shards in " + printable(path.native()), reason);
+}
+
+[[noreturn]] void fail_call(const fs::path& path, int error) {
+  if (may_pass(error)) throw ReadFailure(error, 0);
+  fail_shards(path, std::generic_category().message(error));
 }
 
 bool skip(std::string_view& text, std::string_view start) {
@@ -84,10 +90,9 @@ void check_complete(const fs::path& directory, std::string_view split,
 
 ShardFile looked_up(const fs::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) < 0) fail_shards(path, std::generic_category().message(errno));
+  if (::stat(path.c_str(), &status) < 0) fail_call(path, errno);
   if (!S_ISREG(status.st_mode)) fail_shards(path, "not a regular file");
-  if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) < 0)
-    fail_shards(path, std::generic_category().message(errno));
+  if (::faccessat(AT_FDCWD, path.c_str(), R_OK, AT_EACCESS) < 0) fail_call(path, errno);
   if (status.st_size == 0) fail_shards(path, "the file is empty (0 bytes); copy or make it again");
   return {path.filename(), static_cast<std::uint64_t>(status.st_size),
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
@@ -102,15 +107,13 @@ std::vector<std::string> names_in(const fs::path& directory, WorkProgress* progr
   }
   return names;
 } catch (const fs::filesystem_error& failure) {
-  fail_shards(directory, failure.code().message());
+  fail_call(directory, failure.code().value());
 }
 
-}  // namespace
-
-std::vector<ShardFile> find_shards(const std::string& directory,
-                                   std::span<const std::string_view> splits,
-                                   std::span<const std::string_view> endings,
-                                   WorkProgress* progress) {
+std::vector<ShardFile> find_once(const std::string& directory,
+                                 std::span<const std::string_view> splits,
+                                 std::span<const std::string_view> endings,
+                                 WorkProgress* progress) {
   const auto names = names_in(directory, progress);
   for (const std::string_view split : splits) {
     const auto shards = all_of(names, split, endings);
@@ -125,6 +128,16 @@ std::vector<ShardFile> find_shards(const std::string& directory,
     return files;
   }
   return {};
+}
+
+}  // namespace
+
+std::vector<ShardFile> find_shards(const std::string& directory,
+                                   std::span<const std::string_view> splits,
+                                   std::span<const std::string_view> endings,
+                                   WorkProgress* progress) {
+  return ReadRetries().run(
+      directory, [&](bool) { return find_once(directory, splits, endings, progress); });
 }
 
 }  // namespace ringtrain

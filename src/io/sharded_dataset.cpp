@@ -1,11 +1,12 @@
 #include "io/sharded_dataset.hpp"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
-#include <system_error>
 
 #include "io/byte_source.hpp"
 #include "io/decoder.hpp"
@@ -31,8 +32,8 @@ class ShardedDataset final : public EncodedDataset {
   int label(std::uint64_t sample) const override { return std::max(0, records()[sample].label); }
   std::string description() const override { return description_; }
   std::uint64_t manifest_hash() const override { return manifest_; }
-  std::span<const std::uint8_t> encoded(std::uint64_t sample,
-                                        std::vector<std::uint8_t>& buffer) const override;
+  std::span<const std::uint8_t> encoded(std::uint64_t sample, std::vector<std::uint8_t>& buffer,
+                                        ReadRetries& retries) const override;
   std::string place(std::uint64_t sample) const override {
     const std::size_t shard = shard_of(sample);
     return fmt::format("{}, record {} at byte {}", printable(path(shard)), sample - first_of(shard),
@@ -52,7 +53,8 @@ class ShardedDataset final : public EncodedDataset {
   }
   void check(std::size_t shard) const;
   void open_first();
-  void read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into) const;
+  void read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into,
+            bool again) const;
   std::string describe() const;
   std::uint64_t hash() const;
 
@@ -88,17 +90,21 @@ void ShardedDataset::check(std::size_t shard) const {
 
 void ShardedDataset::open_first() try {
   const std::size_t kept = std::min(data_.files.size(), files_to_keep_open());
-  for (std::size_t shard = 0; shard < kept; ++shard) open_.push_back(open_to_read(path(shard)));
-} catch (const std::system_error& failure) {
+  ReadRetries retries;
+  for (std::size_t shard = 0; shard < kept; ++shard)
+    open_.push_back(retries.run(path(shard), [&](bool) { return open_to_read(path(shard)); }));
+} catch (const ReadFailure& failure) {
   throw Error(Exit::data, "read " + printable(path(open_.size())), failure.what());
 }
 
 std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
-                                                      std::vector<std::uint8_t>& buffer) const {
+                                                      std::vector<std::uint8_t>& buffer,
+                                                      ReadRetries& retries) const {
   const Record& record = records()[sample];
+  const std::size_t shard = shard_of(sample);
   buffer.resize(record.bytes);
   try {
-    read(shard_of(sample), record.offset, buffer);
+    retries.run(path(shard), [&](bool again) { read(shard, record.offset, buffer, again); });
     const auto image = data_.unpack(buffer);
     if (image.empty()) throw Undecodable("the image is empty (0 bytes)");
     return image;
@@ -109,10 +115,14 @@ std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
   }
 }
 
-void ShardedDataset::read(std::size_t shard, std::uint64_t offset,
-                          std::span<std::uint8_t> into) const {
-  const FileDescriptor opened = shard < open_.size() ? FileDescriptor() : open_to_read(path(shard));
-  const std::size_t got = read_at(shard < open_.size() ? open_[shard] : opened, offset, into);
+// `again`: what is open may be of a file that the server has no more. A file opened anew takes its
+// number, which other threads are reading from: they see the one or the other.
+void ShardedDataset::read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into,
+                          bool again) const {
+  const bool kept = shard < open_.size();
+  const FileDescriptor anew = kept && !again ? FileDescriptor() : open_to_read(path(shard));
+  const std::size_t got = read_all_at(kept && !again ? open_[shard] : anew, offset, into);
+  if (kept && again) static_cast<void>(::dup3(anew.get(), open_[shard].get(), O_CLOEXEC));
   if (got < into.size())
     throw Undecodable(fmt::format("the file ends at byte {}: it became shorter", offset + got));
 }

@@ -60,7 +60,10 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
                     const std::function<void(const Wish&)>& grant, Progress& progress) {
   progress.pause();
   Stopwatch watch;
-  Loader loader(dataset, options);
+  LoaderOptions told = options;
+  told.on_retry = [&] { progress.enter(Activity::evaluation); };
+  told.report = session.reporter();
+  Loader loader(dataset, told);
   WishRounds rounds(session);
   bool stop = false;
   const auto look = [&](bool done) {

@@ -64,6 +64,8 @@ int Job::train() {
                            : nullptr;
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
+  loader_options.on_retry = [this] { progress_.enter(Activity::data); };
+  loader_options.report = session_.reporter();
   if (Timeline* const timeline = progress_.timeline())
     loader_options.on_batch = [timeline](int thread, const TimeSpan& batch) {
       timeline->add(Doing::batch, batch, Row::loader, thread);

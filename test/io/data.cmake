@@ -10,6 +10,7 @@ set(IO_DATA_TESTS
   encode_png.cpp
   framing_test.cpp
   loader_test.cpp
+  read_retries_test.cpp
   real_data_test.cpp
   records_test.cpp
   resize_test.cpp

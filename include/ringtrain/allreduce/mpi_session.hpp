@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -102,6 +103,9 @@ class MpiSession {
   /// even when several ranks fail, with the line for programs (base/fault.hpp), and ends every rank
   /// with its exit code. From any thread.
   [[noreturn]] void abort(const std::exception& failure) const noexcept;
+  /// Writes lines for the user to standard error, with rank and host. From any thread, also when
+  /// the session is gone.
+  std::function<void(const std::string&)> reporter() const;
   /// For a failure that all ranks found alike: rank 0 prints it, likewise, and all end with
   /// `code`. Collective.
   [[noreturn]] void fail_together(std::string_view message, Exit code) const;
@@ -116,6 +120,8 @@ class MpiSession {
   Guard guard_against_a_hang(std::chrono::seconds limit, const char* what, const char* why) const;
   /// Prints it, once in the job; returns the exit code. Not for long: this process ends soon.
   int report(const std::exception& failure) const noexcept;
+  /// "rank 1/4 on host: ", before a line of this rank's; empty in a job of one.
+  std::string who() const;
   void join();
   void find_hosts();
 

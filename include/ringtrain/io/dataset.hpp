@@ -9,11 +9,12 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/image.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 
-/// One sample that cannot be read. The loader replaces it and counts; any other failure ends the
-/// job.
+/// One sample that is not there or cannot be decoded. The loader replaces it and counts; any other
+/// failure ends the job, as a disk does that cannot be read.
 class UnreadableSample : public Error {
  public:
   UnreadableSample(std::string_view what, std::string_view reason)
@@ -25,6 +26,8 @@ class UnreadableSample : public Error {
 class SampleReader {
  public:
   virtual ~SampleReader() = default;
+  /// From here on it tries reads again by these, which outlive it, instead of by its own.
+  virtual void share(ReadRetries&) {}
   /// Makes `sample` the current one and returns its extent. Throws UnreadableSample.
   virtual Extent open(std::uint64_t sample) = 0;
   /// What is needed of the current sample, valid until the next open(). What is not needed may stay

@@ -35,6 +35,12 @@ struct LoaderOptions {
   /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
   /// asks.
   std::function<void(int thread, const TimeSpan& batch)> on_batch = {};
+  /// Is called by next() while it waits and reads are tried again: it does not hang. Empty: nobody
+  /// asks.
+  std::function<void()> on_retry = {};
+  /// Is given a line for the user where a read is tried again, on the thread that reads; empty:
+  /// standard error has it.
+  std::function<void(const std::string& line)> report = {};
 };
 
 /// Fills batches ahead of the trainer. Which samples, pixels and distortions a batch holds depends
@@ -47,7 +53,8 @@ class Loader {
   ~Loader();
 
   /// Waits for the next batch; null after the last of an evaluation. The batch is valid until the
-  /// next call, which recycles its memory. Rethrows what failed in a loader thread, and throws
+  /// next call, which recycles its memory. Rethrows what failed in a loader thread, such as a file
+  /// that the disk does not give, however often it is tried (see ReadRetries), and throws
   /// Error(Exit::data) when more than 0.1 % of the samples so far (and more than ten) were
   /// unreadable.
   const Batch* next();

@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# failing_reads.sh TRAIN SCRIPTS DATA FAILING_READS MPIRUN: reads of training data that fail. What passes is tried again, and the
+# bits are those of a training that nothing disturbed; what stays ends the job with 74, path, offset and errno; nothing takes the
+# place of a sample. FAILING_READS is the library of test/support; DATA and SCRIPTS as of pack.sh.
+set -u
+train=$(realpath "$1") scripts=$(realpath "$2") data=$(realpath "$3") library=$(realpath "$4") mpirun=$5 python=${RINGTRAIN_PYTHON:-python3}
+. "$(dirname "$0")/checks.sh"
+command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
+dir=$(realpath "$(mktemp -d)") && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export XDG_CACHE_HOME=$dir/cache
+LD_PRELOAD=$library "$train" --version >log 2>&1 || { echo "skipped: nothing can be preloaded here: $(tail -n 1 log)"; exit 77; }
+eio=5 eagain=11 timed_out=110 stale=116 short=0
+
+cp -r "$data" folder
+"$python" "$scripts/make_tfrecords.py" folder shards 2 >log 2>&1
+check "TFRecords are made: exit code $?" test $? -eq 0
+"$train" --pack folder packed >log 2>&1 </dev/null
+check "records are packed: exit code $?" test $? -eq 0
+mkdir cifar && "$python" - <<'PYTHON'
+import random
+random.seed(1)
+for name in "data_batch_1", "test_batch":
+    with open(f"cifar/{name}.bin", "wb") as file:
+        for i in range(30):
+            file.write(bytes([i % 10]) + random.randbytes(3072))
+PYTHON
+
+# run NAME DATA [OPTION...]: three steps and the evaluation; reads fail as $FAILING_READS says.
+run() {
+  rm -rf "$1"
+  LD_PRELOAD=$library timeout 100 "$train" --model cifar10_cnn --data "$2" --batch 2 --steps 3 --threads 1 --data-threads 1 \
+    --checkpoint-dir "$1" "${@:3}" >log 2>&1 </dev/null
+  code=$?
+}
+state() { "$train" --inspect "$1"/step-0000000003.h5 | tail -n 1; }
+undisturbed() { lacks "unreadable|takes its place"; }
+
+# passes WHAT DATA FIRST TIMES ERRNO
+passes() {
+  FAILING_READS="$dir/${2#*:} $3 $4 $5" run disturbed "$2" "${classes[@]}"
+  check "$1: exit code $code" test $code -eq 0
+  check "$1: said in a line, with path, byte and errno" has "train: read $dir/${2#*:}/.*\(errno $5\).*trying again|train: read ${2#*:}/.*\(errno $5\).*trying again"
+  check "$1: nothing is substituted" undisturbed
+  check "$1: the same bits" is "$(state disturbed)" "$(state "calm_${2%%:*}")"
+}
+# stays WHAT DATA FIRST
+stays() {
+  SECONDS=0
+  FAILING_READS="$dir/${2#*:} $3 1000000 $eio" run disturbed "$2" "${classes[@]}"
+  check "$1: exit code $code" test $code -eq 74
+  check "$1: took $SECONDS s" test $SECONDS -le 40
+  check "$1: path, byte, errno and what to do" has "train: read .*${2#*:}/.*: Input/output error \(errno 5\) at byte [0-9]+, 5 times in [0-9.]+ s; .*the disk or the mount"
+  check "$1: nothing is substituted" undisturbed
+}
+
+for kind in images:folder tfrecord:shards records:packed cifar10:cifar; do
+  classes=(--classes 2) && [ "${kind%%:*}" = cifar10 ] && classes=()
+  run "calm_${kind%%:*}" "$kind" "${classes[@]}"
+  check "$kind, calm: exit code $code" test $code -eq 0
+  passes "$kind, the first read" "$kind" 1 1 $eio
+done
+classes=(--classes 2)
+for kind in images:folder records:packed; do
+  passes "$kind, amid training, twice" $kind 6 2 $eio
+  passes "$kind, a time-out" $kind 7 1 $timed_out
+  passes "$kind, not now" $kind 7 1 $eagain
+  passes "$kind, nothing there" $kind 7 1 $short
+  passes "$kind, a stale handle" $kind 7 1 $stale
+done
+stays "images" images:folder 6
+stays "records, at the start" records:packed 1
+stays "records, amid training" records:packed 7
+stays "TFRecords" tfrecord:shards 9
+
+# What cannot be decoded is still replaced.
+broken=$(find folder/train -type f | sort | head -n 1)
+head -c 200 "$broken" >part && cat part >"$broken"
+run replaced images:folder
+check "a broken image: exit code $code" test $code -eq 0
+check "a broken image: replaced" has "unreadable sample .*the next one takes its place"
+cp -r "$data"/. folder
+
+# An ending need not wait for it, and the other rank learns of it.
+export FAILING_READS="$dir/folder 6 1000000 $eio"
+SECONDS=0
+"$mpirun" --timeout 100 -np 2 --oversubscribe -x FAILING_READS -x LD_PRELOAD="$library" "$train" --model cifar10_cnn --classes 2 --data images:folder \
+  --batch 1 --steps 30 --threads 1 --data-threads 1 >log 2>&1 </dev/null
+check "two ranks: exit code $?" test $? -ne 0
+check "two ranks: took $SECONDS s" test $SECONDS -le 60
+check "two ranks: who and what" has "train: rank [01]/2 on .*: read .*\(errno 5\) at byte"
+exit $bad

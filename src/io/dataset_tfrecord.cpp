@@ -73,6 +73,7 @@ std::vector<std::string> names_of(const std::vector<TfrecordShard>& shards,
   std::int32_t last = -1;
   for (const Record& record : records) last = std::max(last, record.label);
   std::vector<std::string> all;
+  all.reserve(static_cast<std::size_t>(last) + 1);  // one record may have the largest label
   for (std::int32_t label = 0; label <= last; ++label)
     all.push_back(names.contains(label) ? names[label] : std::to_string(label));
   return all;
@@ -157,7 +158,7 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
         "no shards there; they are named train-00000-of-01024 and so on, and for evaluation "
         "validation-00000-of-00128");
   const std::int32_t first = first_label(training.index);
-  auto names = training.index.table.class_names;
+  auto names = std::move(training.index.table.class_names);
   if (names.empty())
     throw Error(Exit::data, "read TFRecords in " + printable(directory),
                 "every record of training is damaged; copy the files again");

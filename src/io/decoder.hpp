@@ -39,5 +39,8 @@ std::unique_ptr<Decoder> make_image_decoder(std::uint64_t max_pixels);
 
 /// Throws Undecodable for an image of no pixels or more than `max_pixels`.
 void check_extent(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels);
+/// Throws Undecodable where an image needs more bytes of its format than its file has: so what a
+/// header says costs no memory that the file's size does not allow.
+void check_bytes(Extent image, std::uint64_t needed, std::uint64_t bytes);
 
 }  // namespace ringtrain

@@ -56,4 +56,10 @@ void check_extent(std::uint64_t height, std::uint64_t width, std::uint64_t max_p
   throw Undecodable(fmt::format("{} x {} pixels; 1 to {} are allowed", width, height, max_pixels));
 }
 
+void check_bytes(Extent image, std::uint64_t needed, std::uint64_t bytes) {
+  if (needed <= bytes) return;
+  throw Undecodable(fmt::format("{} x {} pixels cannot be in {} bytes: it is cut short",
+                                image.width, image.height, bytes));
+}
+
 }  // namespace ringtrain

@@ -18,6 +18,11 @@ namespace {
 // A progressive image of very many scans takes hours to decode; real ones have about ten.
 constexpr int most_scans = 100;
 
+// Huffman coding gives a bit at least to each block of 8 x 8 values, of which the finest component
+// has one for each block of pixels. Arithmetic coding may give less to large images of one colour,
+// which are refused. What is small costs little memory, however it is coded.
+constexpr std::uint64_t densest_pixels = 8 * 64, small_jpeg = std::uint64_t{1} << 20;
+
 /// Where libjpeg's callbacks, which may not return, leave to. The library's structs come first so
 /// that a pointer to them is one to this.
 struct Escape {
@@ -146,7 +151,9 @@ Extent JpegDecoder::open(std::span<const std::uint8_t> bytes) {
     jpeg_read_header(&info_, TRUE);
   });
   check_extent(info_.image_height, info_.image_width, max_pixels_);
-  return {static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+  const Extent full{static_cast<int>(info_.image_height), static_cast<int>(info_.image_width)};
+  if (full.pixels() > small_jpeg) check_bytes(full, full.pixels() / densest_pixels, bytes.size());
+  return full;
 }
 
 Portion JpegDecoder::pixels(const Need& need, Image& memory) {

@@ -12,6 +12,9 @@
 namespace ringtrain {
 namespace {
 
+// Deflate makes at most 1032 bytes of one. What is small costs little memory, however it is coded.
+constexpr std::uint64_t densest_bytes = 1032, small_png = 1 << 16;
+
 /// What libpng's callbacks see. They may not return, so they leave to `target`.
 struct Source {
   std::span<const std::uint8_t> rest;
@@ -87,6 +90,9 @@ Extent PngDecoder::open(std::span<const std::uint8_t> bytes) {
   });
   const Extent full = extent();
   check_extent(full.height, full.width, max_pixels_);
+  const std::uint64_t filtered =  // a byte more a row
+      std::uint64_t(full.height) * (1 + png_get_rowbytes(png_->read, png_->info));
+  if (filtered > small_png) check_bytes(full, filtered / densest_bytes, bytes.size());
   return full;
 }
 

@@ -1,5 +1,7 @@
 #include "io/record_table.hpp"
 
+#include <fmt/core.h>
+
 #include <bit>
 #include <cstring>
 
@@ -60,6 +62,9 @@ RecordTable decode_table(Bytes bytes) {
   const auto records = take_number<std::uint64_t>(bytes), names = take_number<std::uint64_t>(bytes);
   if (records > bytes.size() / sizeof(Record) || names > bytes.size() / sizeof(std::uint32_t))
     throw Undecodable("the table of samples is cut short");
+  if (names > most_classes)
+    throw Undecodable(fmt::format("the table of samples has {} classes, more than the {} allowed",
+                                  names, most_classes));
   RecordTable table{std::vector<Record>(records), std::vector<std::string>(names)};
   if (records > 0)
     std::memcpy(table.records.data(), take(bytes, records * sizeof(Record)).data(),

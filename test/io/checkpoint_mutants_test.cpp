@@ -19,6 +19,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/printable.hpp"
 #include "support/catch.hpp"
+#include "support/memory_limit.hpp"
 
 using namespace ringtrain;
 using ringtrain::test::Mutant;
@@ -26,11 +27,6 @@ using ringtrain::test::Mutants;
 
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
-constexpr bool memory_is_limited = false;  // shadow memory has no such limits
-#else
-constexpr bool memory_is_limited = true;
-#endif
 constexpr rlim_t most_memory = 64 << 20;
 constexpr std::chrono::seconds most_time{5};
 constexpr std::size_t longest_message = 16 << 10;
@@ -85,25 +81,6 @@ void write_mutant(int file, const Mutant& mutant) {
           static_cast<ssize_t>(mutant.bytes.size()));
   REQUIRE(::ftruncate(file, static_cast<off_t>(mutant.length)) == 0);
 }
-
-/// While it lives, this process may have `more` bytes of memory more than it has.
-class MemoryLimit {
- public:
-  explicit MemoryLimit(rlim_t more) {
-    ::getrlimit(RLIMIT_AS, &before_);
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    rlimit limit = before_;
-    limit.rlim_cur = pages * static_cast<rlim_t>(::getpagesize()) + more;
-    if (memory_is_limited) ::setrlimit(RLIMIT_AS, &limit);
-  }
-  ~MemoryLimit() { ::setrlimit(RLIMIT_AS, &before_); }
-  MemoryLimit(const MemoryLimit&) = delete;
-  MemoryLimit& operator=(const MemoryLimit&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 /// Seconds of processor time that `mutant` took.
 double judge_in_limits(const std::filesystem::path& path, const State& state, const Mutant& mutant,

@@ -9,6 +9,7 @@ set(IO_DATA_TESTS
   encode_jpeg.cpp
   encode_png.cpp
   framing_test.cpp
+  hostile_files_test.cpp
   loader_test.cpp
   read_retries_test.cpp
   real_data_test.cpp

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int format = 1;
-constexpr std::uintmax_t most_bytes = 64 << 20;
+constexpr std::uintmax_t most_bytes = 16 << 20;
 
 // Of a device's name, what every file system takes.
 std::string file_name(const EngineScope& scope) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "support/catch.hpp"
+#include "support/memory_limit.hpp"
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
@@ -171,4 +172,19 @@ TEST_CASE("engine cache: what has the file's name and is none is passed over") {
   const EngineCache cache(folder.path(), scope);
 
   CHECK(cache.notes().size() == 1);
+}
+
+TEST_CASE("engine cache: a hostile text of 1 KB costs no more than such a text may") {
+  if (!memory_is_limited) skip_test("a sanitizer's memory cannot be limited");
+  const TemporaryFolder folder;
+  save(folder.path(), first, 3);
+  const fs::path file = fs::directory_iterator(folder.path())->path();
+  for (const std::string& text :
+       {std::string(1000, '['), std::string("{\"choices\":") + std::string(900, '[')}) {
+    write(file, text);
+    CHECK(in_limited_memory([&] {
+            const EngineCache cache(folder.path(), scope);
+            return std::string(cache.notes().empty() ? "silent" : "passed over");
+          }) == "passed over");
+  }
 }

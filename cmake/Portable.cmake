@@ -9,11 +9,15 @@ find_package(JPEG REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+set(OPENSSL_USE_STATIC_LIBS ON)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
 find_library(RINGTRAIN_STATIC_HDF5 NAMES hdf5_serial hdf5 REQUIRED)
 find_library(RINGTRAIN_STATIC_SZ sz REQUIRED)
 find_library(RINGTRAIN_STATIC_AEC aec REQUIRED)
 set(CMAKE_FIND_LIBRARY_SUFFIXES ${before})
 
+# libcrypto's functions stay the program's own: another copy of it that some library brings keeps to itself.
+add_link_options(-Wl,--exclude-libs,libcrypto.a)
 # Only HDF5's driver for files in S3 wants curl and OpenSSL. Nobody calls it, so the linker leaves it in the archive.
 find_path(RINGTRAIN_HDF5_INCLUDE_DIR hdf5.h PATH_SUFFIXES hdf5/serial REQUIRED)
 add_library(hdf5::hdf5 INTERFACE IMPORTED)

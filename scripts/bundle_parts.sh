@@ -23,7 +23,8 @@ copy_open_mpi() {
 }
 
 # stand_in SONAME VERSION: a library with the functions of that version that libhdf5 names; all return 0. Only HDF5's
-# driver for files in S3 calls them, which is never used; the real ones bring 13 MiB.
+# driver for files in S3 calls them, which is never used; the real one brings 9 MiB. libcrypto is the real one: ranks prove by
+# it who they are.
 stand_in() {
   local work names name
   work=$(mktemp -d)
@@ -38,7 +39,6 @@ stand_in() {
 copy_libraries() {
   local file
   stand_in libcurl.so.4 CURL_OPENSSL_4
-  stand_in libcrypto.so.3 OPENSSL_3.0.0
   find "$bundle" -type f \( -name '*.so*' -o -path '*/bin/*' -o -path '*/build/*' \) -exec env LD_LIBRARY_PATH="$libraries" ldd {} + |
     awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u | while read -r file; do
       [[ $(basename "$file") =~ $1 ]] || cp -Ln "$file" "$libraries/"

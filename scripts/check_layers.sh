@@ -17,7 +17,7 @@ declare -A vendor_home=(
   [jpeglib.h]="src/io/" [png.h]="src/io/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
   ["cuda[a-z0-9_]*.h"]="src/compute/cuda/" ["cublas[A-Za-z_]*.h"]="src/compute/cuda/"
   [dnnl.hpp]="src/compute/onednn/" ["oneapi/dnnl/dnnl.hpp"]="src/compute/onednn/"
-  [CLI/CLI.hpp]="src/train/options.cpp" [xxhash.h]="src/base/hash.cpp" [asio.hpp]="src/train/side_"
+  [CLI/CLI.hpp]="src/train/options.cpp" [xxhash.h]="src/base/hash.cpp" ["openssl/[a-z0-9]*.h"]="src/base/hmac.cpp" [asio.hpp]="src/train/side_"
 )
 bad=0
 for folder in "${!may_use[@]}"; do

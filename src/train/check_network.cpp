@@ -6,6 +6,7 @@
 
 #include "train/check_ranks.hpp"
 #include "train/checks.hpp"
+#include "train/meeting.hpp"
 #include "train/text.hpp"
 
 namespace ringtrain {
@@ -102,10 +103,30 @@ void find_cut_off_hosts(std::span<const Facts> ranks, std::vector<Finding>& find
   }
 }
 
+// Where the watchdog of rank 0 listens for the others.
+void find_doors(std::span<const Facts> ranks, Examined& e) {
+  if (ranks.size() < 2) return;
+  const auto here =
+      std::ranges::count(ranks, ranks[0].network_of_meeting, &Facts::network_of_meeting);
+  const bool elsewhere = here < static_cast<std::ptrdiff_t>(ranks.size());
+  const auto addresses = listening_addresses(here > 1, elsewhere, ranks[0].addresses);
+  e.seen += fmt::format(
+      "; rank 0 listens on {}",
+      addresses.empty() ? "all interfaces" : fmt::format("{}", fmt::join(addresses, " ")));
+  if (addresses.empty())
+    e.findings.push_back(
+        {.weight = note,
+         .what = "rank 0 listens on all interfaces for the other ranks: it knows no address of its "
+                 "own for them. Who does not know the job's token is turned away all the same",
+         .advice = "name the network with --interface NAME",
+         .ranks = {0}});
+}
+
 }  // namespace
 
 Examined check_network(std::span<const Facts> ranks) {
   Examined e{"network", seen_of(ranks[0]), {}};
+  find_doors(ranks, e);
   if (ranks_by_host(ranks).size() < 2) return e;
   find_cut_off_hosts(ranks, e.findings);
   find_shared_addresses(ranks, e.findings);

@@ -29,6 +29,8 @@ struct Facts {
 
   std::string network;                       ///< what no two network namespaces share
   std::vector<NetworkInterface> interfaces;  ///< those of --interface, or all
+  std::string network_of_meeting = {};       ///< network_name()
+  std::vector<std::string> addresses = {};   ///< job_addresses()
   int efa_devices = 0;
   bool efa_plugin = false;  ///< NCCL would find its way to them
   int fast_fabric = 0;      ///< devices of InfiniBand's kind, EFA's among them

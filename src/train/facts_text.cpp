@@ -8,10 +8,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkInterface, name, up, bridge, mbit, add
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, host, machine, host_number, clock_s, threads, cpus,
                                    cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
-                                   network, interfaces, efa_devices, efa_plugin, fast_fabric,
-                                   threads_share_mpi, planned, available, shm_free, files, lockable,
-                                   data, unreadable, checkpoint_dir, checkpoint, checkpoint_room,
-                                   checkpoints_there, keep, failure, failure_code)
+                                   network, interfaces, network_of_meeting, addresses, efa_devices,
+                                   efa_plugin, fast_fabric, threads_share_mpi, planned, available,
+                                   shm_free, files, lockable, data, unreadable, checkpoint_dir,
+                                   checkpoint, checkpoint_room, checkpoints_there, keep, failure,
+                                   failure_code)
 
 std::string to_text(const Facts& facts) {
   return nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

@@ -150,6 +150,8 @@ void find_network(Facts& facts, const Options& options) {
   std::error_code unknown;
   facts.network = facts.machine + fs::read_symlink("/proc/self/ns/net", unknown).string();
   facts.interfaces = network_interfaces(options.interface);
+  facts.network_of_meeting = network_name();
+  facts.addresses = job_addresses(options.interface);
   facts.efa_devices = devices_in("/sys/class/infiniband", "efa");
   facts.fast_fabric = devices_in("/sys/class/infiniband", "");
   facts.efa_plugin = facts.efa_devices > 0 && finds_nccl_plugin();

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,20 +28,17 @@ constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 class FirstWatch final : public Watch {
  public:
   FirstWatch(const MpiSession& session, const Progress& progress, const Options& options,
-             VitalSigns& vital_signs, std::vector<std::string> hosts, Notices& notices,
-             Accounts& accounts)
+             VitalSigns& vital_signs, std::vector<std::string> hosts,
+             const std::vector<std::string>& addresses, Notices& notices, Accounts& accounts)
       : Watch(session, progress, options, vital_signs),
-        server_(token_, session.size()),
+        server_(token_, session.size(), addresses,
+                [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
         stragglers_(session.size()),
         hosts_(std::move(hosts)),
         notices_(notices),
         accounts_(accounts) {}
 
-  Meeting meeting() const {
-    const bool met = session().size() > 1;
-    return {token_, server_.port(),
-            met ? own_addresses(options().interface) : std::vector<std::string>(), own_process()};
-  }
+  Meeting meeting() const { return {token_, network_name(), server_.doors(), own_process()}; }
 
  private:
   void forgive() override { server_.forgive_silence(); }
@@ -123,10 +120,13 @@ class FirstWatch final : public Watch {
   void tell_unwatched() {
     for (std::size_t r = 1; r < hosts_.size(); ++r)
       if (!server_.ranks()[r].connected)
-        notices_.add(
-            fmt::format("rank {} on {} is not watched: it has not reached port {} of rank "
-                        "0's host",
-                        r, hosts_[r], server_.port()));
+        notices_.add(fmt::format("rank {} on {} is not watched: it has not reached rank 0 at {}", r,
+                                 hosts_[r], fmt::join(door_texts(), " or ")));
+  }
+  std::vector<std::string> door_texts() const {
+    std::vector<std::string> texts;
+    for (const Door& door : server_.doors()) texts.push_back(to_text(door));
+    return texts;
   }
   bool alone() override {
     const auto present = [](const RankView& r) { return r.connected && !r.left; };
@@ -153,8 +153,10 @@ class FirstWatch final : public Watch {
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
                                         const Options& options, VitalSigns& vital_signs,
                                         Notices& notices, Accounts& accounts) {
+  std::vector<std::string> hosts = session.gather(session.host());
+  const std::vector<std::string> addresses = listening_addresses(session, options.interface);
   auto watch = std::make_unique<FirstWatch>(session, progress, options, vital_signs,
-                                            session.gather(session.host()), notices, accounts);
+                                            std::move(hosts), addresses, notices, accounts);
   session.broadcast(to_text(watch->meeting()));
   return watch;
 }

@@ -1,42 +1,76 @@
 #include "train/meeting.hpp"
 
-#include <fmt/ranges.h>
-#include <sys/random.h>
+#include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <sstream>
 
-#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hmac.hpp"
+#include "train/own_addresses.hpp"
 
 namespace ringtrain {
+namespace {
+
+bool is_loopback(const Door& door) {
+  return door.address.starts_with("127.") || door.address == "::1";
+}
+
+}  // namespace
 
 JobToken new_token() {
   JobToken token;
-  if (::getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size()))
-    throw Error("getrandom", "gave no random bits");
+  fill_randomly(token);
   return token;
 }
 
-bool same(const JobToken& a, const JobToken& b) {
-  std::byte difference{};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{};
-}
+std::string to_text(const Door& door) { return fmt::format("{} port {}", door.address, door.port); }
 
 std::string to_text(const Meeting& meeting) {
   std::string text(sizeof meeting.token, '\0');
   std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);
-  return text + fmt::format("{} {} {} {}", meeting.port, meeting.process.of, meeting.process.id,
-                            fmt::join(meeting.addresses, " "));
+  text += meeting.network.empty() ? "?" : meeting.network;
+  text += fmt::format(" {} {}", meeting.process.of, meeting.process.id);
+  for (const Door& door : meeting.doors) text += fmt::format(" {} {}", door.address, door.port);
+  return text;
 }
 
 Meeting meeting_from_text(const std::string& text) {
   Meeting meeting;
   std::memcpy(meeting.token.data(), text.data(), sizeof meeting.token);
   std::istringstream words(text.substr(sizeof meeting.token));
-  words >> meeting.port >> meeting.process.of >> meeting.process.id;
-  for (std::string address; words >> address;) meeting.addresses.push_back(address);
+  words >> meeting.network >> meeting.process.of >> meeting.process.id;
+  for (Door door; words >> door.address >> door.port;) meeting.doors.push_back(door);
   return meeting;
+}
+
+std::vector<Door> doors_from_here(const Meeting& meeting) {
+  std::vector<Door> doors = meeting.doors;
+  if (meeting.network == network_name())
+    std::ranges::stable_partition(doors, is_loopback);
+  else
+    std::erase_if(doors, is_loopback);
+  return doors;
+}
+
+std::vector<std::string> listening_addresses(bool ranks_here, bool ranks_elsewhere,
+                                             const std::vector<std::string>& own) {
+  std::vector<std::string> addresses;
+  if (ranks_elsewhere && own.empty()) return addresses;
+  if (ranks_here) addresses.emplace_back("127.0.0.1");
+  if (ranks_elsewhere) addresses.insert(addresses.end(), own.begin(), own.end());
+  return addresses;
+}
+
+std::vector<std::string> listening_addresses(const MpiSession& session,
+                                             const std::string& interfaces) {
+  const std::string here = network_name();
+  const std::vector<std::string> networks = session.gather(here);
+  if (session.rank() > 0) return {};
+  const auto same = std::ranges::count(networks, here);  // this rank is one of them
+  const bool elsewhere = same < static_cast<std::ptrdiff_t>(networks.size());
+  return listening_addresses(same > 1, elsewhere,
+                             elsewhere ? job_addresses(interfaces) : std::vector<std::string>());
 }
 
 }  // namespace ringtrain

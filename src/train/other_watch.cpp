@@ -18,8 +18,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int ticks_a_beat = 10;
-constexpr double death_s = 5;       // in which mpirun ends the job after rank 0's death
-constexpr double unheard_s = 3600;  // as long as rank 0 may take for its data
+constexpr int ticks_to_report = 300;  // that rank 0 is not reached, as rank 0 does
+constexpr double death_s = 5;         // in which mpirun ends the job after rank 0's death
+constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 
 class OtherWatch final : public Watch {
  public:
@@ -27,7 +28,7 @@ class OtherWatch final : public Watch {
              VitalSigns& vital_signs, const Meeting& meeting)
       : Watch(session, progress, options, vital_signs),
         rank_0_(meeting.process),
-        client_(meeting.token, session.rank(), meeting.addresses, meeting.port) {}
+        client_(meeting.token, session.rank(), doors_from_here(meeting)) {}
 
  private:
   void forgive() override { client_.forgive_silence(); }
@@ -35,6 +36,9 @@ class OtherWatch final : public Watch {
   void judge() override {
     if (++ticks_ % ticks_a_beat == 0) client_.send(beat(), own().item);
     if (const auto& ending = client_.ending()) await_end(*ending);
+    if (const std::string warning = client_.take_warning(); !warning.empty()) tell(warning);
+    if (ticks_ == ticks_to_report && !client_.connected())
+      tell("does not reach rank 0: " + client_.trouble());
     if (client_.rank_0_left()) return;
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
     if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
@@ -48,9 +52,13 @@ class OtherWatch final : public Watch {
     // whom it may wait.
     const double most_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
     if (!client_.connected() && own().in_phase_s > most_s)
-      end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s",
-                      to_text(own().activity), own().in_phase_s),
+      end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s; {}",
+                      to_text(own().activity), own().in_phase_s, client_.trouble()),
           "unheard");
+  }
+  void tell(const std::string& text) const {
+    write_stderr(
+        fmt::format("train: rank {} on {}: {}\n", session().rank(), session().host(), text));
   }
   double patience_with_rank_0_s() {
     RankView rank_0;
@@ -70,7 +78,8 @@ class OtherWatch final : public Watch {
             .in_phase_s = own().in_phase_s,
             .limit_s = own().limit_s,
             .late_s = late_s(),
-            .activity = static_cast<std::uint32_t>(own().activity)};
+            .activity = static_cast<std::uint32_t>(own().activity),
+            .process = own_process()};
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
@@ -110,10 +119,8 @@ class OtherWatch final : public Watch {
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
                                         const Options& options, VitalSigns& vital_signs) {
   session.gather(session.host());
-  Meeting meeting = meeting_from_text(session.broadcast(""));
-  const auto& host_of = session.host_of();
-  if (host_of[static_cast<std::size_t>(session.rank())] == host_of[0])
-    meeting.addresses.insert(meeting.addresses.begin(), "127.0.0.1");
+  listening_addresses(session, options.interface);
+  const Meeting meeting = meeting_from_text(session.broadcast(""));
   return std::make_unique<OtherWatch>(session, progress, options, vital_signs, meeting);
 }
 

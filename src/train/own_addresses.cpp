@@ -4,13 +4,16 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <system_error>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
@@ -73,6 +76,11 @@ InterfaceList all_interfaces() {
   return InterfaceList(raw);
 }
 
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 // Without its addresses.
 NetworkInterface described(const ifaddrs& one) {
   const std::string folder = std::string("/sys/class/net/") + one.ifa_name;
@@ -97,6 +105,28 @@ std::vector<std::string> own_addresses(const std::string& interfaces) {
       addresses.push_back(std::move(text));
   }
   return addresses;
+}
+
+std::vector<std::string> job_addresses(const std::string& interfaces) {
+  const std::string include =
+      interfaces.empty() ? environment("OMPI_MCA_btl_tcp_if_include") : interfaces;
+  const std::string exclude =
+      include.empty() ? environment("OMPI_MCA_btl_tcp_if_exclude") : std::string();
+  std::vector<std::string> addresses = own_addresses(include);
+  if (!exclude.empty())
+    for (const std::string& excluded : own_addresses(exclude)) std::erase(addresses, excluded);
+  return addresses.empty() ? own_addresses() : addresses;
+}
+
+// Machines made from one image of a running one have its boot_id: so the host's name is part of it.
+std::string network_name() {
+  std::array<char, 256> host{};
+  check_errno(::gethostname(host.data(), host.size() - 1), "gethostname");
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code unknown;
+  const auto link = std::filesystem::read_symlink("/proc/self/ns/net", unknown);
+  return std::string(host.data()) + "/" + boot + "/" + link.string();
 }
 
 std::vector<NetworkInterface> network_interfaces(const std::string& interfaces) {

@@ -9,6 +9,14 @@ namespace ringtrain {
 /// use, or their subnets: "eth0,10.0.0.0/16". Throws Error when the system does not say.
 std::vector<std::string> own_addresses(const std::string& interfaces = {});
 
+/// Those of own_addresses() that the job uses: of `interfaces`, where it names some; else as Open
+/// MPI's btl_tcp_if_include and btl_tcp_if_exclude are in the environment, where mpirun puts them;
+/// all, where these leave none. Throws Error as it does.
+std::vector<std::string> job_addresses(const std::string& interfaces);
+
+/// What no two hosts or network namespaces share: a word.
+std::string network_name();
+
 /// A network interface of this host.
 struct NetworkInterface {
   std::string name = {};

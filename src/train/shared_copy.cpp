@@ -11,31 +11,26 @@
 #include "train/stream_copy.hpp"
 
 namespace ringtrain {
-namespace {
-
-// Ranks of rank 0's host need no network.
-std::vector<std::string> addresses_for(const MpiSession& session, Meeting meeting) {
-  const std::vector<int>& hosts = session.host_of();
-  if (hosts[static_cast<std::size_t>(session.rank())] == hosts.front()) return {"127.0.0.1"};
-  return std::move(meeting.addresses);
-}
-
-}  // namespace
-
 SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const MpiSession& session,
                        bool saves, const std::string& interface)
     : state_(state), last_step_(last_step), session_(session) {
+  const std::vector<std::string> addresses = listening_addresses(session, interface);
   std::string text;
   if (session.rank() == 0 && saves) {
     const JobToken token = new_token();
-    server_ = std::make_unique<SliceServer>(token);
-    text = to_text({token, server_->port(), own_addresses(interface)});
+    server_ = std::make_unique<SliceServer>(
+        token, session.size(), addresses,
+        [](const std::string& strangers) { write_stderr("train: " + strangers + "\n"); });
+    text = to_text({token, network_name(), server_->doors()});
   }
   text = session.broadcast(text);
   if (session.rank() == 0 || text.empty()) return;
   const Meeting meeting = meeting_from_text(text);
-  sender_ = std::make_unique<SliceSender>(meeting.token, session.rank(),
-                                          addresses_for(session, meeting), meeting.port);
+  sender_ = std::make_unique<SliceSender>(
+      meeting.token, session.rank(), doors_from_here(meeting),
+      [rank = session.rank()](const std::string& warning) {
+        write_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
+      });
 }
 
 void SharedCopy::start(std::span<const std::span<float>> targets) {

@@ -14,11 +14,8 @@ using asio::ip::tcp;
 
 class SideClient::Impl {
  public:
-  Impl(const JobToken& token, int rank, std::vector<std::string> addresses, std::uint16_t port)
-      : socket(context),
-        hello_{.rank = static_cast<std::uint32_t>(rank), .token = token, .process = own_process()},
-        addresses_(std::move(addresses)),
-        port_(port) {
+  Impl(const JobToken& token, int rank, std::vector<Door> doors)
+      : socket(context), way(token, Service::watchdog, rank, std::move(doors)) {
     asio::co_spawn(context, talk(), asio::detached);
   }
 
@@ -40,6 +37,7 @@ class SideClient::Impl {
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
   tcp::socket socket;
+  WayToRank0 way;
   bool connected = false, left = false, ended = false;
   double silent_s = 0, late_s = 0;
   std::optional<Ending> ending;
@@ -47,7 +45,7 @@ class SideClient::Impl {
  private:
   asio::awaitable<void> talk() {
     while (!ended && !left) {
-      while (!co_await introduce()) co_await pause();
+      while (!co_await way.connect(socket)) co_await pause();
       ready_ = true;
       answered_ = false;
       if (next_) start_sending();
@@ -60,14 +58,6 @@ class SideClient::Impl {
     }
   }
 
-  asio::awaitable<bool> introduce() {
-    if (!co_await connect_to_any(socket, addresses_, port_)) co_return false;
-    asio::error_code failure;
-    co_await asio::async_write(socket, asio::buffer(&hello_, sizeof hello_),
-                               asio::redirect_error(use_awaitable, failure));
-    co_return !failure;
-  }
-
   asio::awaitable<void> pause() {
     asio::steady_timer timer(context, std::chrono::seconds(1));
     co_await timer.async_wait(use_awaitable);
@@ -77,8 +67,9 @@ class SideClient::Impl {
     Answer answer;
     co_await asio::async_read(socket, asio::buffer(&answer, sizeof answer),
                               asio::redirect_error(use_awaitable, failure));
+    if (!failure && answer.text_bytes > most_answer) failure = asio::error::message_size;
     if (failure) co_return;
-    std::string text(std::min<std::uint32_t>(answer.text_bytes, 1 << 20), '\0');
+    std::string text(answer.text_bytes, '\0');
     co_await asio::async_read(socket, asio::buffer(text),
                               asio::redirect_error(use_awaitable, failure));
     if (failure) co_return;
@@ -101,19 +92,17 @@ class SideClient::Impl {
     sending_ = false;
   }
 
-  const Hello hello_;
-  const std::vector<std::string> addresses_;
-  const std::uint16_t port_;
+  static constexpr std::uint32_t most_answer = 1 << 20;
+
   std::optional<Beat> next_;
   std::string text_;       // behind it
-  bool ready_ = false;     // the connection is there and has said who this is
+  bool ready_ = false;     // the connection is there, and both ends have proved who they are
   bool answered_ = false;  // by rank 0, on this connection
   bool sending_ = false;
 };
 
-SideClient::SideClient(const JobToken& token, int rank, std::vector<std::string> addresses,
-                       std::uint16_t port)
-    : impl_(std::make_unique<Impl>(token, rank, std::move(addresses), port)) {}
+SideClient::SideClient(const JobToken& token, int rank, std::vector<Door> doors)
+    : impl_(std::make_unique<Impl>(token, rank, std::move(doors))) {}
 SideClient::SideClient(SideClient&&) noexcept = default;
 SideClient::~SideClient() = default;
 
@@ -128,6 +117,8 @@ void SideClient::send_stack(const Beat& beat, const std::string& item, const std
   impl_->send(beat, item, stack);
 }
 bool SideClient::connected() const { return impl_->connected; }
+const std::string& SideClient::trouble() const { return impl_->way.trouble(); }
+std::string SideClient::take_warning() { return impl_->way.take_warning(); }
 bool SideClient::rank_0_left() const { return impl_->left; }
 bool SideClient::rank_0_ended() const { return impl_->ended; }
 double SideClient::silent_s() const { return impl_->silent_s; }

@@ -1,11 +1,11 @@
 #pragma once
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "train/meeting.hpp"
 #include "train/side_messages.hpp"
 
 namespace ringtrain {
@@ -13,9 +13,8 @@ namespace ringtrain {
 /// Another rank's end of the side channel. For one thread; throws nothing.
 class SideClient {
  public:
-  /// `addresses`: rank 0's, as text; tried in turn until rank 0 answers.
-  SideClient(const JobToken& token, int rank, std::vector<std::string> addresses,
-             std::uint16_t port);
+  /// `doors` are tried in turn until rank 0 answers.
+  SideClient(const JobToken& token, int rank, std::vector<Door> doors);
   SideClient(SideClient&&) noexcept;
   ~SideClient();
 
@@ -28,6 +27,9 @@ class SideClient {
   void send_stack(const Beat& beat, const std::string& item, const std::string& stack);
 
   bool connected() const;
+  /// As WayToRank0 has them.
+  const std::string& trouble() const;
+  std::string take_warning();
   /// Rank 0 has said goodbye.
   bool rank_0_left() const;
   /// Rank 0 has ended without a word.

@@ -16,8 +16,8 @@ struct ProcessName {
   std::int64_t id = 0;   ///< 0: not known
 };
 
-// What goes over the side channel, as it lies in memory: all ranks run one build. Ranks send a
-// Hello, then Beats; rank 0 answers each with an Answer.
+// What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
+// who they are (side_proof.hpp); then ranks send Beats, and rank 0 answers each with an Answer.
 
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
@@ -30,23 +30,15 @@ struct Beat {
   std::uint32_t leaving = 0;     // the last one: what comes after is no failure
   std::uint32_t text_bytes = 0;  // that follow: the item that the main thread is at, then its stack
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
+  ProcessName process{};
 };
-static_assert(sizeof(Beat) == 280,
+static_assert(sizeof(Beat) == 296,
               "docs/reliability.md and docs/speed.md say how many bytes it has");
 
 struct Answer {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over
   std::uint16_t late_ds = 0;     // as Beat::late_s, of rank 0, in tenths of a second
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
-};
-
-struct Hello {
-  static constexpr std::uint32_t magic_number =
-      0x72770000 + sizeof(Beat);  // not so in other builds
-  std::uint32_t magic = magic_number;
-  std::uint32_t rank = 0;
-  JobToken token{};
-  ProcessName process{};
 };
 
 }  // namespace ringtrain

@@ -1,14 +1,15 @@
 #include "train/side_server.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
-#include "train/meeting.hpp"
+#include "ringtrain/base/error.hpp"
 #include "train/side_asio.hpp"
-#include "train/side_socket.hpp"
 
 namespace ringtrain {
 namespace {
@@ -33,15 +34,21 @@ std::string message(int exit_code, double late_s, std::string_view text) {
   return bytes.append(text);
 }
 
-// Another rank, once it has shown the token.
+// Another rank. One that never reads what is sent is given up.
 struct Peer {
   explicit Peer(tcp::socket connection) : socket(std::move(connection)) {}
   tcp::socket socket;
   ProcessName process{};
   std::string outbox;
+  static constexpr std::size_t most_in_outbox = std::size_t{4} << 20;
   bool sending = false;
 };
 using PeerPointer = std::shared_ptr<Peer>;
+
+void close(const PeerPointer& peer) {
+  asio::error_code ignored;
+  peer->socket.close(ignored);
+}
 
 asio::awaitable<void> send_outbox(PeerPointer peer) {
   asio::error_code failure;  // is what the reader finds, too
@@ -54,6 +61,7 @@ asio::awaitable<void> send_outbox(PeerPointer peer) {
 }
 
 void send(const PeerPointer& peer, std::string_view bytes) {
+  if (peer->outbox.size() + bytes.size() > Peer::most_in_outbox) return close(peer);
   peer->outbox += bytes;
   if (!std::exchange(peer->sending, true))
     asio::co_spawn(peer->socket.get_executor(), send_outbox(peer), asio::detached);
@@ -63,13 +71,17 @@ void send(const PeerPointer& peer, std::string_view bytes) {
 
 class SideServer::Impl {
  public:
-  Impl(const JobToken& token, int ranks)
-      : acceptor(ranks > 1 ? listen(context) : tcp::acceptor(context)),
-        views(static_cast<std::size_t>(ranks)),
-        peers(views.size()),
-        token_(token),
-        most_strangers_(2 * ranks + 64) {
-    if (ranks > 1) asio::co_spawn(context, accept_all(), asio::detached);
+  Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+       SideDoor::Tell tell)
+      : views(static_cast<std::size_t>(ranks)), peers(views.size()) {
+    if (ranks > 1)
+      door.emplace(
+          context, SideDoor::Sign{token, Service::watchdog, ranks}, addresses,
+          [this](tcp::socket socket, std::size_t rank) {
+            asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket)), rank),
+                           asio::detached);
+          },
+          std::move(tell));
   }
 
   // A kernel has something to acknowledge only when something is sent.
@@ -94,62 +106,25 @@ class SideServer::Impl {
   asio::io_context context{1};
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
-  tcp::acceptor acceptor;
+  std::optional<SideDoor> door;
   std::vector<RankView> views;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
   double late_s = 0;               // of this rank
 
  private:
-  asio::awaitable<void> accept_all() {
-    asio::error_code failure;
-    while (failure != asio::error::operation_aborted) {
-      tcp::socket socket =
-          co_await acceptor.async_accept(asio::redirect_error(use_awaitable, failure));
-      if (failure) co_await pause();  // out of descriptors, say
-      if (!failure && strangers_ < most_strangers_)
-        asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket))), asio::detached);
-    }
-  }
-
-  asio::awaitable<void> pause() {
-    asio::steady_timer timer(context, std::chrono::milliseconds(100));
-    co_await timer.async_wait(use_awaitable);
-  }
-
-  asio::awaitable<void> serve(PeerPointer peer) {
-    ++strangers_;
-    const std::optional<std::size_t> rank = co_await greet(peer);
-    --strangers_;
-    if (!rank) co_return;
-    RankView& view = views[*rank];
+  asio::awaitable<void> serve(PeerPointer peer, std::size_t rank) {
+    RankView& view = views[rank];
     view.connected = true;
     view.silent_s = 0;
-    peers[*rank] = peer;
-    send(peer,
-         message(0, late_s, ""));  // at once: from here on it notices when this rank falls silent
+    if (const PeerPointer before = std::exchange(peers[rank], peer)) close(before);
+    // at once: from here on it notices when this rank falls silent
+    send(peer, message(0, late_s, ""));
     const asio::error_code failure = co_await listen_to(peer, view);
-    if (peers[*rank] != peer) co_return;  // it has connected anew
-    peers[*rank] = nullptr;
+    if (peers[rank] != peer) co_return;  // it has connected anew
+    peers[rank] = nullptr;
     // What a network in trouble reports is no death: such a rank is just not heard any more.
     view.ended =
         !view.left && (failure == asio::error::eof || failure == asio::error::connection_reset);
-  }
-
-  // Who it is; nothing for those that do not belong to the job or take their time.
-  asio::awaitable<std::optional<std::size_t>> greet(PeerPointer peer) {
-    asio::steady_timer patience(context, std::chrono::seconds(10));
-    patience.async_wait([peer](const asio::error_code& cancelled) {
-      if (!cancelled) peer->socket.close();
-    });
-    Hello hello;
-    asio::error_code failure;
-    co_await asio::async_read(peer->socket, asio::buffer(&hello, sizeof hello),
-                              asio::redirect_error(use_awaitable, failure));
-    const bool known = !failure && hello.magic == Hello::magic_number &&
-                       same(hello.token, token_) && hello.rank < views.size();
-    if (!known) co_return std::nullopt;
-    peer->process = hello.process;
-    co_return hello.rank;
   }
 
   // Until the connection ends: why.
@@ -172,25 +147,28 @@ class SideServer::Impl {
       view.left = beat.leaving != 0;
       view.silent_s = 0;
       view.late_s = beat.late_s;
+      peer->process = beat.process;
       send(peer, message(0, late_s, ""));
     }
   }
 
-  const JobToken token_;
-  int strangers_ = 0;
   double since_asked_s_ = 0;
-  const int most_strangers_;
 };
 
-SideServer::SideServer(const JobToken& token, int ranks) try
-    : impl_(std::make_unique<Impl>(token, ranks)) {
+SideServer::SideServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+                       SideDoor::Tell tell) try
+    : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
 } catch (const std::system_error& failure) {
   throw Error("listen for the other ranks", failure.what());
 }
 SideServer::~SideServer() = default;
 
-std::uint16_t SideServer::port() const {
-  return impl_->acceptor.is_open() ? impl_->acceptor.local_endpoint().port() : 0;
+std::vector<Door> SideServer::doors() const {
+  return impl_->door ? impl_->door->doors() : std::vector<Door>();
+}
+
+Strangers SideServer::strangers() const {
+  return impl_->door ? impl_->door->strangers() : Strangers();
 }
 
 void SideServer::run_for(std::chrono::milliseconds time) {

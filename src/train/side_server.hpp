@@ -1,24 +1,28 @@
 #pragma once
 #include <chrono>
-#include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "train/side_door.hpp"
 #include "train/side_messages.hpp"
 #include "train/verdict.hpp"
 
 namespace ringtrain {
 
-/// Rank 0's end of the side channel: listens on all interfaces for the other ranks. Who does not
-/// know the token is not answered. With one rank it listens for nobody. For one thread; throws
-/// Error only from the constructor.
+/// Rank 0's end of the side channel: a SideDoor, and the ranks that have come in. With one rank it
+/// listens for nobody. For one thread; throws Error only from the constructor.
 class SideServer {
  public:
-  SideServer(const JobToken& token, int ranks);
+  /// `addresses` and `tell` as SideDoor has them.
+  SideServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+             SideDoor::Tell tell = {});
   ~SideServer();
 
-  std::uint16_t port() const;
+  std::vector<Door> doors() const;
+  Strangers strangers() const;
   /// Serves the ranks for this long; their silence grows by as much. Whether the host of a silent
   /// one answers is asked once a second.
   void run_for(std::chrono::milliseconds time);

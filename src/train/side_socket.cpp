@@ -1,46 +1,109 @@
 #include "train/side_socket.hpp"
 
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include <chrono>
+#include <utility>
 
 namespace ringtrain {
 
+using asio::use_awaitable;
 using asio::ip::tcp;
 
-tcp::acceptor listen(asio::io_context& context) {
-  tcp::acceptor acceptor(context);
-  asio::error_code none;
-  acceptor.open(tcp::v6(), none);
-  if (!none) acceptor.set_option(asio::ip::v6_only(false), none);
-  if (!none) acceptor.bind({tcp::v6(), 0}, none);
-  if (none) acceptor = tcp::acceptor(context, {tcp::v4(), 0});
-  acceptor.listen();
-  return acceptor;
+namespace {
+
+constexpr std::chrono::seconds time_a_door{2};
+
+}  // namespace
+
+TimeLimit::TimeLimit(tcp::socket& socket, std::chrono::milliseconds time)
+    : state_(std::make_shared<State>(State{&socket})), timer_(socket.get_executor(), time) {
+  timer_.async_wait([state = state_](const asio::error_code& cancelled) {
+    if (cancelled || state->socket == nullptr) return;
+    asio::error_code ignored;
+    state->over = true;
+    state->socket->close(ignored);
+  });
 }
 
-asio::awaitable<bool> connect_to_any(tcp::socket& socket, std::span<const std::string> addresses,
-                                     std::uint16_t port) {
-  const auto executor = socket.get_executor();
-  for (const std::string& address : addresses) {
-    asio::error_code failure;
-    const auto parsed = asio::ip::make_address(address, failure);
-    if (failure) continue;
-    socket = tcp::socket(executor);
-    asio::steady_timer patience(executor, std::chrono::seconds(3));
-    patience.async_wait([&socket](const asio::error_code& cancelled) {
-      if (!cancelled) socket.close();
-    });
-    co_await socket.async_connect({parsed, port},
-                                  asio::redirect_error(asio::use_awaitable, failure));
-    patience.cancel();
-    if (failure) continue;
-    socket.set_option(tcp::no_delay(true), failure);
-    co_return true;
+// The timer may have expired while what it is to end has come to its own end.
+TimeLimit::~TimeLimit() { state_->socket = nullptr; }
+
+asio::awaitable<bool> WayToRank0::connect(tcp::socket& socket) {
+  std::string trouble = doors_.empty() ? "rank 0 has told no address" : "";
+  for (std::size_t i = 0; i < doors_.size(); ++i) {
+    const std::size_t d = (first_ + i) % doors_.size();
+    const std::string why_not = co_await try_door(socket, doors_[d]);
+    if (why_not.empty()) {
+      first_ = d;
+      trouble_.clear();
+      co_return true;
+    }
+    trouble += fmt::format("{}{} {}", i == 0 ? "" : "; ", to_text(doors_[d]), why_not);
   }
+  trouble_ = std::move(trouble);
   co_return false;
+}
+
+// Why it does not lead to rank 0; empty: it does.
+asio::awaitable<std::string> WayToRank0::try_door(tcp::socket& socket, const Door& door) {
+  asio::error_code failure;
+  const auto address = asio::ip::make_address(door.address, failure);
+  if (failure) co_return "is no address";
+  socket = tcp::socket(socket.get_executor());
+  const TimeLimit limit(socket, time_a_door);
+  const tcp::endpoint there(address, door.port);
+  co_await socket.async_connect(there, asio::redirect_error(use_awaitable, failure));
+  if (failure)
+    co_return limit.over() ? "does not answer within 2 s" : "fails: " + failure.message();
+  socket.set_option(tcp::no_delay(true), failure);
+  std::string why_not = co_await introduce(socket, door, failure);
+  if (limit.over()) co_return "takes the connection, but says nothing for 2 s";
+  if (failure) co_return "ends the connection: " + failure.message();
+  co_return why_not;
+}
+
+asio::awaitable<std::string> WayToRank0::introduce(tcp::socket& socket, const Door& door,
+                                                   asio::error_code& failure) {
+  const Call call = make_call(service_, rank_);
+  Challenge challenge;
+  co_await asio::async_write(socket, asio::buffer(&call, sizeof call),
+                             asio::redirect_error(use_awaitable, failure));
+  if (failure) co_return "";
+  co_await asio::async_read(socket, asio::buffer(&challenge, 8),
+                            asio::redirect_error(use_awaitable, failure));
+  if (failure) co_return "";
+  if (challenge.magic != Challenge::magic_number) {
+    warn(door);
+    co_return "is not rank 0 of a training: something else answers";
+  }
+  if (challenge.version != call.version)
+    co_return fmt::format(
+        "is of another build: it has version {:#x} of the messages, this rank {:#x}",
+        challenge.version, call.version);
+  co_await asio::async_read(
+      socket, asio::buffer(reinterpret_cast<std::byte*>(&challenge) + 8, sizeof challenge - 8),
+      asio::redirect_error(use_awaitable, failure));
+  if (failure) co_return "";
+  if (!proves_rank_0(token_, call, challenge)) {
+    warn(door);
+    co_return "is not rank 0 of this job: who answers does not know its token";
+  }
+  const Proof proof = prove_rank(token_, call, challenge);
+  co_await asio::async_write(socket, asio::buffer(proof),
+                             asio::redirect_error(use_awaitable, failure));
+  co_return "";
+}
+
+void WayToRank0::warn(const Door& door) {
+  const std::string where = to_text(door);
+  if (warned_.insert(where).second)
+    warning_ = fmt::format(
+        "who answers at {} is not rank 0 of this job: it does not know the job's token. It is told "
+        "nothing, and rank 0's other addresses are tried",
+        where);
 }
 
 bool is_acknowledged(tcp::socket& socket) {

@@ -1,20 +1,68 @@
 #pragma once
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
+#include "train/meeting.hpp"
 #include "train/side_asio.hpp"
+#include "train/side_proof.hpp"
 
 namespace ringtrain {
 
-/// Listens on a free port of all interfaces, for IPv4 and IPv6, where there is IPv6. Throws
-/// std::system_error.
-asio::ip::tcp::acceptor listen(asio::io_context& context);
+/// Closes `socket`, which outlives it, once the time is over. For coroutines of one thread.
+class TimeLimit {
+ public:
+  TimeLimit(asio::ip::tcp::socket& socket, std::chrono::milliseconds time);
+  ~TimeLimit();
+  TimeLimit(const TimeLimit&) = delete;
 
-/// Connects `socket` to the first of `addresses`, as text, that answers within three seconds:
-/// whether one did. All that is passed outlives it.
-asio::awaitable<bool> connect_to_any(asio::ip::tcp::socket& socket,
-                                     std::span<const std::string> addresses, std::uint16_t port);
+  bool over() const { return state_->over; }
+
+ private:
+  struct State {
+    asio::ip::tcp::socket* socket;
+    bool over = false;
+  };
+  std::shared_ptr<State> state_;
+  asio::steady_timer timer_;
+};
+
+/// A rank's way to rank 0: through the first of its doors behind which somebody proves to be rank 0
+/// of this job. For one thread.
+class WayToRank0 {
+ public:
+  WayToRank0(const JobToken& token, Service service, int rank, std::vector<Door> doors)
+      : token_(token),
+        service_(service),
+        rank_(static_cast<std::uint32_t>(rank)),
+        doors_(std::move(doors)) {}
+
+  /// Connects `socket`, on which both ends have then proved who they are: whether a door led to
+  /// rank 0. Each has two seconds; the one that did last comes first.
+  asio::awaitable<bool> connect(asio::ip::tcp::socket& socket);
+  /// The doors tried in vain the last time, each with its reason; empty after a success.
+  const std::string& trouble() const { return trouble_; }
+  /// A sentence for the user where somebody else has answered; once for each door.
+  std::string take_warning() { return std::exchange(warning_, {}); }
+
+ private:
+  asio::awaitable<std::string> try_door(asio::ip::tcp::socket& socket, const Door& door);
+  asio::awaitable<std::string> introduce(asio::ip::tcp::socket& socket, const Door& door,
+                                         asio::error_code& failure);
+  void warn(const Door& door);
+
+  const JobToken token_;
+  const Service service_;
+  const std::uint32_t rank_;
+  const std::vector<Door> doors_;
+  std::size_t first_ = 0;  // door to try
+  std::string trouble_, warning_;
+  std::set<std::string> warned_;
+};
 
 /// Whether the other end's host has acknowledged something within the last seconds; true where that
 /// cannot be known. A stopped process's host does.

@@ -6,14 +6,10 @@
 namespace ringtrain {
 
 // What goes over a connection that brings a rank's slice of a save to rank 0, as it lies in memory:
-// a SliceHello, rank 0's SliceAnswer, then, where it is `wanted`, the numbers, and `taken` once
-// they are all there. One connection brings one slice.
+// both ends' proofs (side_proof.hpp), a SliceHello, rank 0's SliceAnswer, then, where it is
+// `wanted`, the numbers, and `taken` once they are all there. One connection brings one slice.
 
 struct SliceHello {
-  static constexpr std::uint32_t magic_number = 0x72780001;
-  std::uint32_t magic = magic_number;
-  std::uint32_t rank = 0;
-  JobToken token{};
   std::uint64_t save = 0;   ///< numbered from 1, alike on all ranks
   std::uint64_t count = 0;  ///< numbers that follow
 };

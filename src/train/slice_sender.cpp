@@ -23,10 +23,10 @@ using namespace std::chrono_literals;
 // All but `busy` belongs to the thread.
 class SliceSender::Impl {
  public:
-  Impl(const JobToken& token, int rank, std::vector<std::string> addresses, std::uint16_t port)
-      : hello_{.rank = static_cast<std::uint32_t>(rank), .token = token},
-        addresses_(std::move(addresses)),
-        port_(port),
+  Impl(const JobToken& token, int rank, std::vector<Door> doors,
+       std::function<void(const std::string&)> warn)
+      : way_(token, Service::slices, rank, std::move(doors)),
+        warn_(std::move(warn)),
         thread_([this] {
           ::prctl(PR_SET_NAME, "slices");
           context.run();
@@ -69,8 +69,9 @@ class SliceSender::Impl {
   }
 
   asio::awaitable<Said> try_once(Socket socket, std::uint64_t save, std::span<const float> values) {
-    if (!co_await connect_to_any(*socket, addresses_, port_) || hello_.save != save)
-      co_return Said();
+    const bool there = co_await way_.connect(*socket);
+    if (const std::string warning = way_.take_warning(); warn_ && !warning.empty()) warn_(warning);
+    if (!there || hello_.save != save) co_return Said();
     asio::error_code failure;
     co_await asio::async_write(*socket, asio::buffer(&hello_, sizeof hello_),
                                asio::redirect_error(use_awaitable, failure));
@@ -93,14 +94,14 @@ class SliceSender::Impl {
       context.get_executor()};
   Socket socket_;     // of the save under way
   SliceHello hello_;  // of it, too
-  const std::vector<std::string> addresses_;
-  const std::uint16_t port_;
+  WayToRank0 way_;
+  const std::function<void(const std::string&)> warn_;
   std::thread thread_;
 };
 
-SliceSender::SliceSender(const JobToken& token, int rank, std::vector<std::string> addresses,
-                         std::uint16_t port)
-    : impl_(std::make_unique<Impl>(token, rank, std::move(addresses), port)) {}
+SliceSender::SliceSender(const JobToken& token, int rank, std::vector<Door> doors,
+                         std::function<void(const std::string&)> warn)
+    : impl_(std::make_unique<Impl>(token, rank, std::move(doors), std::move(warn))) {}
 SliceSender::~SliceSender() = default;
 
 void SliceSender::send(std::uint64_t save, std::span<const float> values) {

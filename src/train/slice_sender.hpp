@@ -1,10 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "train/meeting.hpp"
 #include "train/side_messages.hpp"
 
 namespace ringtrain {
@@ -14,9 +16,9 @@ namespace ringtrain {
 /// nothing.
 class SliceSender {
  public:
-  /// `addresses`: rank 0's, as text; tried in turn.
-  SliceSender(const JobToken& token, int rank, std::vector<std::string> addresses,
-              std::uint16_t port);
+  /// `doors` are tried in turn. `warn`, on that thread, gets WayToRank0's warnings.
+  SliceSender(const JobToken& token, int rank, std::vector<Door> doors,
+              std::function<void(const std::string&)> warn = {});
   ~SliceSender();
 
   /// Sends `values`, which stay until drop().

@@ -11,8 +11,7 @@
 #include <utility>
 
 #include "ringtrain/base/error.hpp"
-#include "train/meeting.hpp"
-#include "train/side_socket.hpp"
+#include "train/side_asio.hpp"
 #include "train/slice_messages.hpp"
 
 namespace ringtrain {
@@ -23,8 +22,15 @@ using asio::ip::tcp;
 // All but `missing` belongs to the thread.
 class SliceServer::Impl {
  public:
-  explicit Impl(const JobToken& token) : acceptor(listen(context)), token_(token) {
-    asio::co_spawn(context, accept_all(), asio::detached);
+  Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+       SideDoor::Tell tell)
+      : door(
+            context, SideDoor::Sign{token, Service::slices, ranks}, addresses,
+            [this](tcp::socket socket, std::size_t rank) {
+              asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket)), rank),
+                             asio::detached);
+            },
+            std::move(tell)) {
     thread_ = std::thread([this] {
       ::prctl(PR_SET_NAME, "slices");
       context.run();
@@ -76,7 +82,7 @@ class SliceServer::Impl {
   }
 
   asio::io_context context{1};
-  tcp::acceptor acceptor;
+  SideDoor door;
   std::atomic<std::size_t> left{0};  // slices that are to come
 
  private:
@@ -87,53 +93,23 @@ class SliceServer::Impl {
     if (socket != nullptr) socket->close(ignored);
   }
 
-  asio::awaitable<void> accept_all() {
-    for (;;) {
-      asio::error_code failure;
-      tcp::socket socket =
-          co_await acceptor.async_accept(asio::redirect_error(use_awaitable, failure));
-      if (failure) co_await pause();  // out of descriptors, say
-      if (!failure && strangers_ < most_strangers)
-        asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket))),
-                       asio::detached);
-    }
-  }
-
-  asio::awaitable<void> pause() {
-    asio::steady_timer timer(context, std::chrono::milliseconds(100));
-    co_await timer.async_wait(use_awaitable);
-  }
-
-  asio::awaitable<void> serve(Socket socket) {
-    ++strangers_;
+  asio::awaitable<void> serve(Socket socket, std::size_t rank) {
     SliceHello hello;
-    const bool known = co_await greet(socket, hello);
-    --strangers_;
-    if (!known) co_return;
-    const SliceAnswer first = answer_to(hello);
-    if (!co_await send(socket, first) || first != SliceAnswer::wanted) co_return;
-    if (co_await take(socket, hello)) co_await send(socket, SliceAnswer::taken);
-  }
-
-  // Whether it belongs to the job, and says so in time.
-  asio::awaitable<bool> greet(const Socket& socket, SliceHello& hello) {
-    asio::steady_timer patience(context, std::chrono::seconds(10));
-    patience.async_wait([socket](const asio::error_code& cancelled) {
-      if (!cancelled) close(socket);
-    });
     asio::error_code failure;
     co_await asio::async_read(*socket, asio::buffer(&hello, sizeof hello),
                               asio::redirect_error(use_awaitable, failure));
-    co_return !failure && hello.magic == SliceHello::magic_number && same(hello.token, token_);
+    if (failure) co_return;
+    const SliceAnswer first = answer_to(hello, rank);
+    if (!co_await send(socket, first) || first != SliceAnswer::wanted) co_return;
+    if (co_await take(socket, hello, rank)) co_await send(socket, SliceAnswer::taken);
   }
 
-  SliceAnswer answer_to(const SliceHello& hello) const {
+  SliceAnswer answer_to(const SliceHello& hello, std::size_t rank) const {
     if (hello.save > save_) return SliceAnswer::early;
-    const bool wanted =
-        hello.save == save_ && hello.rank < places_.size() && !places_[hello.rank].empty();
+    const bool wanted = hello.save == save_ && rank < places_.size() && !places_[rank].empty();
     if (!wanted) return SliceAnswer::unwanted;
     std::size_t count = 0;
-    for (const std::span<float> place : places_[hello.rank]) count += place.size();
+    for (const std::span<float> place : places_[rank]) count += place.size();
     return count == hello.count ? SliceAnswer::wanted : SliceAnswer::unwanted;
   }
 
@@ -145,39 +121,37 @@ class SliceServer::Impl {
   }
 
   // Whether all of it came. One that tries again is taken for lost where it was before.
-  asio::awaitable<bool> take(const Socket& socket, const SliceHello& hello) {
-    if (answer_to(hello) != SliceAnswer::wanted) co_return false;  // no longer
-    close(std::exchange(under_way_[hello.rank], socket));
+  asio::awaitable<bool> take(Socket socket, SliceHello hello, std::size_t rank) {
+    if (answer_to(hello, rank) != SliceAnswer::wanted) co_return false;  // no longer
+    close(std::exchange(under_way_[rank], socket));
     std::vector<asio::mutable_buffer> places;
-    for (const std::span<float> place : places_[hello.rank])
+    for (const std::span<float> place : places_[rank])
       places.push_back(asio::buffer(place.data(), place.size_bytes()));
     asio::error_code failure;
     co_await asio::async_read(*socket, places, asio::redirect_error(use_awaitable, failure));
-    if (save_ != hello.save || under_way_[hello.rank] != socket) co_return false;
-    under_way_[hello.rank] = nullptr;
+    if (save_ != hello.save || under_way_[rank] != socket) co_return false;
+    under_way_[rank] = nullptr;
     if (failure) co_return false;
-    places_[hello.rank].clear();
+    places_[rank].clear();
     --left;
     co_return true;
   }
 
-  static constexpr int most_strangers = 1024;
-
-  const JobToken token_;
-  int strangers_ = 0;
   std::uint64_t save_ = 0;
   std::vector<SlicePlaces> places_;  // by rank; empty: nothing is to come
   std::vector<Socket> under_way_;    // by rank; null: none
   std::thread thread_;
 };
 
-SliceServer::SliceServer(const JobToken& token) try : impl_(std::make_unique<Impl>(token)) {
+SliceServer::SliceServer(const JobToken& token, int ranks,
+                         const std::vector<std::string>& addresses, SideDoor::Tell tell) try
+    : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
 } catch (const std::system_error& failure) {
   throw Error("listen for the other ranks", failure.what());
 }
 SliceServer::~SliceServer() = default;
 
-std::uint16_t SliceServer::port() const { return impl_->acceptor.local_endpoint().port(); }
+std::vector<Door> SliceServer::doors() const { return impl_->door.doors(); }
 void SliceServer::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
   impl_->expect(save, std::move(places));
 }

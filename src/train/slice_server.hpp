@@ -2,8 +2,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "train/side_door.hpp"
 #include "train/side_messages.hpp"
 
 namespace ringtrain {
@@ -12,15 +14,17 @@ namespace ringtrain {
 using SlicePlaces = std::vector<std::span<float>>;
 
 /// Rank 0's end of the connections on which the other ranks' slices of the training state come for
-/// a checkpoint, while training goes on: a thread of its own puts them where they belong. Who does
-/// not know the token is not answered. For one thread.
+/// a checkpoint, while training goes on: a thread of its own has a SideDoor for them and puts them
+/// where they belong. For one thread.
 class SliceServer {
  public:
-  /// Throws Error where the system gives no port.
-  explicit SliceServer(const JobToken& token);
+  /// `addresses` and `tell`, which is called on that thread, as SideDoor has them. Throws Error
+  /// where the system gives no port.
+  SliceServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+              SideDoor::Tell tell = {});
   ~SliceServer();
 
-  std::uint16_t port() const;
+  std::vector<Door> doors() const;
   /// From now on the slices of save `save` are taken, and of none before it: that of rank r goes to
   /// `places[r]`; a rank without places has none. Places stay until all slices are there, or
   /// forget(). Does not wait.

@@ -16,6 +16,8 @@ Facts well(int host = 0) {
   f.machine = "kernel" + std::to_string(host);
   f.network = f.machine + "net";
   f.host_number = host;
+  f.network_of_meeting = f.network;
+  f.addresses = {"10.0.0." + std::to_string(host + 1)};
   f.cpus = {0};
   f.cpus_of_job = 8;
   f.interfaces = {{.name = "eth0",
@@ -186,6 +188,21 @@ TEST_CASE("doctor: a host without a network that is up") {
 
   CHECK_THAT(finding(ranks).what, Contains("(eth0)"));
   CHECK(finding(ranks).ranks == std::vector{1});
+}
+
+TEST_CASE(
+    "doctor: where rank 0 listens, and that it does so everywhere where it knows no address") {
+  std::vector<Facts> ranks{well(0), well(1), well(0)};
+  ranks[2].cpus = {1};
+  CHECK_THAT(check_network(ranks).seen, Contains("rank 0 listens on 127.0.0.1 10.0.0.1"));
+  CHECK_THAT(check_network(std::vector{ranks[0], ranks[1]}).seen, Contains("listens on 10.0.0.1"));
+  CHECK_THAT(check_network(std::vector{ranks[0], ranks[2]}).seen, Contains("listens on 127.0.0.1"));
+  CHECK_THAT(check_network(std::vector{ranks[0]}).seen, !Contains("listens"));
+
+  ranks[0].addresses.clear();
+  CHECK_THAT(check_network(ranks).seen, Contains("rank 0 listens on all interfaces"));
+  CHECK_THAT(finding(ranks).what, Contains("knows no address of its own"));
+  CHECK(finding(ranks).weight == Weight::note);
 }
 
 TEST_CASE("doctor: EFA wants NCCL's plugin, where GPUs train") {

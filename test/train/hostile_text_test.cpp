@@ -19,6 +19,7 @@
 #include "train/kept_speed.hpp"
 #include "train/side_asio.hpp"
 #include "train/side_messages.hpp"
+#include "train/side_proof.hpp"
 #include "train/side_server.hpp"
 #include "train/slice_messages.hpp"
 #include "train/slice_server.hpp"
@@ -114,6 +115,20 @@ std::string_view as_bytes(const T& message) {
   return {reinterpret_cast<const char*>(&message), sizeof message};
 }
 
+// Rank 1's connection, which knows the token; `serve` lets rank 0 answer.
+template <class Serve>
+FileDescriptor proven(std::uint16_t port, Service service, Serve serve) {
+  const Call call = make_call(service, 1);
+  FileDescriptor socket = connected(port, as_bytes(call));
+  Challenge challenge;
+  while (::recv(socket.get(), &challenge, sizeof challenge, MSG_DONTWAIT | MSG_PEEK) <
+         static_cast<ssize_t>(sizeof challenge))
+    serve();
+  ::recv(socket.get(), &challenge, sizeof challenge, 0);
+  write_all(socket.get(), as_bytes(prove_rank(job_token, call, challenge)));
+  return socket;
+}
+
 }  // namespace
 
 TEST_CASE("hostile text: a message of the watchdog's says no longer text than is allowed") {
@@ -121,12 +136,12 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
   const std::uint32_t text_bytes = GENERATE(std::uint32_t(most_text) + 1, 1u << 30, ~0u);
 
   CHECK(in_limited_memory([&] {
-          SideServer server(job_token, 2);
-          Hello hello{.rank = 1, .token = job_token};
+          SideServer server(job_token, 2, {"127.0.0.1"});
           Beat beat;
           beat.text_bytes = text_bytes;
-          const FileDescriptor rank =
-              connected(server.port(), std::string(as_bytes(hello)) + std::string(as_bytes(beat)));
+          const FileDescriptor rank = proven(server.doors().front().port, Service::watchdog,
+                                             [&] { server.run_for(5ms); });
+          write_all(rank.get(), as_bytes(beat));
           char answer[64];
           for (int i = 0; i < 400; ++i) {
             server.run_for(5ms);
@@ -138,13 +153,15 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
 }
 
 TEST_CASE("hostile text: a slice of another length than is expected is not taken") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 2, {"127.0.0.1"});
   std::vector<float> target(10);
   server.expect(1, {{}, {target}});
   const std::uint64_t count = GENERATE(0, 9, 11, std::uint64_t(1) << 60, ~std::uint64_t(0));
-  const SliceHello hello{.rank = 1, .token = job_token, .save = 1, .count = count};
+  const SliceHello hello{.save = 1, .count = count};
 
-  const FileDescriptor rank = connected(server.port(), as_bytes(hello));
+  const FileDescriptor rank = proven(server.doors().front().port, Service::slices,
+                                     [] { std::this_thread::sleep_for(1ms); });
+  write_all(rank.get(), as_bytes(hello));
   SliceAnswer answer{};
 
   REQUIRE(::recv(rank.get(), &answer, sizeof answer, MSG_WAITALL) == sizeof answer);

@@ -16,8 +16,10 @@ using namespace std::chrono_literals;
 namespace {
 
 SideClient client(const SideServer& server, int rank, JobToken with = job_token) {
-  return {with, rank, {"127.0.0.1"}, server.port()};
+  return {with, rank, server.doors()};
 }
+
+const std::vector<std::string> loopback{"127.0.0.1"};
 
 // Both ends in turn, until `done` or for two seconds.
 template <class Done>
@@ -36,7 +38,7 @@ bool run_until(SideServer& server, SideClient& one, auto done) {
 }  // namespace
 
 TEST_CASE("side channel: rank 0 learns where each rank is") {
-  SideServer server(job_token, 3);
+  SideServer server(job_token, 3, loopback);
   std::vector<SideClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
   const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
@@ -63,7 +65,7 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
 
 TEST_CASE(
     "side channel: both ends know each other before the first beat, and silence counts from then") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   server.run_for(100ms);
   SideClient rank = client(server, 1);
 
@@ -95,7 +97,7 @@ TEST_CASE("side channel: the host of a rank that says nothing still answers") {
 }
 
 TEST_CASE("side channel: who does not know the token is nobody") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   JobToken wrong = job_token;
   wrong.back() = std::byte{1};
   SideClient stranger = client(server, 1, wrong), beyond = client(server, 2);
@@ -108,7 +110,7 @@ TEST_CASE("side channel: who does not know the token is nobody") {
 }
 
 TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
-  SideServer server(job_token, 3);
+  SideServer server(job_token, 3, loopback);
   std::vector<SideClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
   for (SideClient& one : ranks) one.send({.step = 1});
@@ -122,7 +124,7 @@ TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
 }
 
 TEST_CASE("side channel: silence is counted on both ends until something is heard") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   SideClient rank = client(server, 1);
   rank.send({});
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected && rank.connected(); }));
@@ -138,7 +140,7 @@ TEST_CASE("side channel: silence is counted on both ends until something is hear
 }
 
 TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
-  std::optional<SideServer> server(std::in_place, job_token, 2);
+  std::optional<SideServer> server(std::in_place, job_token, 2, loopback);
   SideClient rank = client(*server, 1);
   rank.send({});
   REQUIRE(run_until(*server, rank, [&] { return rank.connected(); }));
@@ -167,13 +169,13 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
 }
 
 TEST_CASE("side channel: noise on the port disturbs nobody") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   SideClient rank = client(server, 1);
   asio::io_context context;
   std::vector<asio::ip::tcp::socket> strangers;
   for (int i = 0; i < 30; ++i) {
     auto& socket = strangers.emplace_back(context);
-    socket.connect({asio::ip::make_address("127.0.0.1"), server.port()});
+    socket.connect({asio::ip::make_address("127.0.0.1"), server.doors().front().port});
     asio::write(socket, asio::buffer(std::string(static_cast<std::size_t>(i) * 7, 'x')));
   }
   rank.send({.step = 5});
@@ -183,7 +185,7 @@ TEST_CASE("side channel: noise on the port disturbs nobody") {
 TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its end") {
   asio::io_context context;
   asio::ip::tcp::acceptor other(context, {asio::ip::address_v4::loopback(), 0});
-  SideClient rank(job_token, 1, {"127.0.0.1"}, other.local_endpoint().port());
+  SideClient rank(job_token, 1, {{"127.0.0.1", other.local_endpoint().port()}});
   std::thread accepting([&] { other.accept().close(); });
   rank.send({});
   for (int i = 0; i < 10; ++i) rank.run_for(20ms);

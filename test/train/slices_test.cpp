@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 #include "train/job_token.hpp"
 #include "train/side_asio.hpp"
+#include "train/side_proof.hpp"
 #include "train/slice_messages.hpp"
 #include "train/slice_sender.hpp"
 #include "train/slice_server.hpp"
@@ -15,7 +16,7 @@ using namespace std::chrono_literals;
 namespace {
 
 SliceSender sender(const SliceServer& server, int rank, JobToken with = job_token) {
-  return {with, rank, {"127.0.0.1"}, server.port()};
+  return {with, rank, server.doors()};
 }
 
 // More than what sockets hold: a sender waits for its reader.
@@ -39,7 +40,7 @@ SlicePlaces halves(std::vector<float>& target) {
 }  // namespace
 
 TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 8, {"127.0.0.1"});
   std::vector<float> one(3'000'000), two(10);
   const std::vector<float> sent = numbers(7), small = numbers(1, 10);
   SliceSender first = sender(server, 1), second = sender(server, 2);
@@ -59,7 +60,7 @@ TEST_CASE("slices: each rank's goes where it belongs, also one that was early") 
 }
 
 TEST_CASE("slices: save after save comes over") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 8, {"127.0.0.1"});
   SliceSender rank = sender(server, 1);
 
   for (std::uint64_t save = 1; save <= 5; ++save) {
@@ -74,7 +75,7 @@ TEST_CASE("slices: save after save comes over") {
 }
 
 TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 8, {"127.0.0.1"});
   SliceSender rank = sender(server, 1);
   std::vector<float> old(3'000'000), target(3'000'000);
   std::vector<float> sent = numbers(1);
@@ -98,7 +99,7 @@ TEST_CASE("slices: what is given up is not touched any more, and the next save c
 }
 
 TEST_CASE("slices: who does not know the token, or brings something else, changes nothing") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 8, {"127.0.0.1"});
   std::vector<float> target(100, 5.0f);
   const std::vector<float> sent = numbers(1, 100), longer = numbers(1, 101);
   server.expect(2, {{}, {target}});
@@ -118,15 +119,20 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
 }
 
 TEST_CASE("slices: a connection that breaks off is made anew") {
-  SliceServer server(job_token);
+  SliceServer server(job_token, 8, {"127.0.0.1"});
   std::vector<float> target(1000);
   const std::vector<float> sent = numbers(1, 1000);
   server.expect(1, {{}, {target}});
   {
     asio::io_context context;
     asio::ip::tcp::socket socket(context);
-    socket.connect({asio::ip::address_v4::loopback(), server.port()});
-    const SliceHello hello{.rank = 1, .token = job_token, .save = 1, .count = 1000};
+    socket.connect({asio::ip::address_v4::loopback(), server.doors().front().port});
+    const Call call = make_call(Service::slices, 1);
+    asio::write(socket, asio::buffer(&call, sizeof call));
+    Challenge challenge;
+    asio::read(socket, asio::buffer(&challenge, sizeof challenge));
+    asio::write(socket, asio::buffer(prove_rank(job_token, call, challenge)));
+    const SliceHello hello{.save = 1, .count = 1000};
     asio::write(socket, asio::buffer(&hello, sizeof hello));
     asio::write(socket, asio::buffer(sent.data(), 100));
   }

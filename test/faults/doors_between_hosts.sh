@@ -8,7 +8,7 @@ train=$(realpath "$1")
 "$hosts" up 2 || exit 1
 cd "$HOSTS_RUN" || exit 1
 # Another network, which the job does not use: mpirun is told of 10.77.0.0/24.
-"$hosts" exec 0 sh -c 'ip link add other type dummy && ip addr add 10.99.0.1/24 dev other && ip link set other up' || exit 1
+"$hosts" exec 0 sh -c 'ip link add other type bridge && ip addr add 10.99.0.1/24 dev other && ip link set other up' || exit 1
 
 run() { # OPTION...
   timeout 120 "$hosts" mpirun 2 "$train" --model mlp --data shapes --batch 8 --threads 1 --eval-every 0 "$@" >log 2>&1 </dev/null

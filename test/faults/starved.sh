@@ -58,12 +58,13 @@ chrt -a -i -p 0 "$rank" >"$work/why" 2>&1 || { echo "skipped: a rank cannot be m
 waited=$(longest_wait 45)
 chrt -a -o -p 0 "$rank"
 echo "standing back: it waited for $waited s at most"
-(($(bc <<<"$waited > $silence + 2"))) || { echo "skipped: this machine leaves it a CPU all the same"; exit 77; }
 kill "${busy[@]}"
 wait "${busy[@]}" 2>/dev/null
 busy=()
 kill -0 "$job" 2>/dev/null || wrong "the job is over"
 grep -qE 'the job cannot go on|has not been heard' "$work/log" && wrong "a rank that got no CPU was lost"
+((bad)) && exit 1
+(($(bc <<<"$waited > $silence + 2"))) || { echo "skipped: this machine leaves it a CPU all the same"; exit 77; }
 goes_on "afterwards"
 
 sleep 3

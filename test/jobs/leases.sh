@@ -18,7 +18,7 @@ await() { # CONDITION...
   check "not seen in 60 s" false "$@"
   exit 1
 }
-said() { grep -qE -- "$1" "${2:-log}"; }
+said() { grep -qsE -- "$1" "${2:-log}"; }
 newest() { find d -name 'step-*.h5' | sort | tail -n 1; }
 step_of() { local name=${1#*step-}; echo $((10#${name%.h5})); }
 content() { (cd d && sha256sum step-*.h5 && ls -A | grep -v '^lock$'); }

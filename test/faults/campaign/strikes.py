@@ -209,6 +209,12 @@ def take_over(scene, fault):
         new.write_text("ringtrain lease 1 released \nbeat: 00000000000000000000\nrun: another\nhost: far\nprocess: 7\njob: \nboot: \n"
                        "token: 0123456789abcdef\n")
         new.rename(scene.directory / "lock")
+        before = set(scene.directory.glob("step-*.h5"))
+    deadline = time.monotonic() + 30
+    while scene.job.alive() and time.monotonic() < deadline and set(scene.directory.glob("step-*.h5")) <= before:
+        time.sleep(0.02)
+    published = set(scene.directory.glob("step-*.h5")) - before
+    return f"it published {', '.join(sorted(file.name for file in published))} there" if published else ""
 
 
 def hold(scene, fault):

@@ -78,8 +78,7 @@ class OtherWatch final : public Watch {
             .in_phase_s = own().in_phase_s,
             .limit_s = own().limit_s,
             .late_s = late_s(),
-            .activity = static_cast<std::uint32_t>(own().activity),
-            .process = own_process()};
+            .activity = static_cast<std::uint32_t>(own().activity)};
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const SideClient::Ending& ending) {

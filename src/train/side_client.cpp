@@ -20,6 +20,7 @@ class SideClient::Impl {
   }
 
   void send(Beat beat, const std::string& item, const std::string& stack) {
+    beat.process = own_process();
     text_ = item + stack;
     text_.resize(std::min(text_.size(), most_text));
     beat.text_bytes = static_cast<std::uint32_t>(text_.size());

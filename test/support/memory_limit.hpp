@@ -49,8 +49,9 @@ inline void use_up_heap() {
   const MemoryLimit none(0);
   void* volatile taken = nullptr;  // the compiler leaves out what nobody looks at
   for (std::size_t bytes = std::size_t{1} << 32; bytes >= 4096; bytes /= 2)
-    while ((taken = std::malloc(bytes)) != nullptr) {
-    }
+    do {
+      taken = std::malloc(bytes);
+    } while (taken != nullptr);
 }
 
 /// How `read` ends in a process of its own that may have `hostile_memory` more: what it returns (a

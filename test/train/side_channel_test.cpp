@@ -75,7 +75,7 @@ TEST_CASE(
 }
 
 TEST_CASE("side channel: both ends hear how late the other's ticks were") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   SideClient rank = client(server, 1);
   server.set_late(2.5);
   rank.send({.late_s = 1.25});
@@ -86,7 +86,7 @@ TEST_CASE("side channel: both ends hear how late the other's ticks were") {
 }
 
 TEST_CASE("side channel: the host of a rank that says nothing still answers") {
-  SideServer server(job_token, 2);
+  SideServer server(job_token, 2, loopback);
   SideClient rank = client(server, 1);
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected; }));
   for (int i = 0; i < 60; ++i) server.run_for(100ms);

@@ -136,8 +136,8 @@ std::vector<ShardFile> find_shards(const std::string& directory,
                                    std::span<const std::string_view> splits,
                                    std::span<const std::string_view> endings,
                                    WorkProgress* progress) {
-  return ReadRetries().run(
-      directory, [&](bool) { return find_once(directory, splits, endings, progress); });
+  return ReadRetries().run(directory,
+                           [&](bool) { return find_once(directory, splits, endings, progress); });
 }
 
 }  // namespace ringtrain

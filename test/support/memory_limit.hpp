@@ -48,8 +48,7 @@ inline constexpr rlim_t hostile_memory = 64 << 20;
 inline void use_up_heap() {
   const MemoryLimit none(0);
   void* volatile taken = nullptr;  // the compiler leaves out what nobody looks at
-  for (std::size_t bytes = std::size_t{1} << 32; bytes >= 4096; bytes /= 2)
-    do {
+  for (std::size_t bytes = std::size_t{1} << 32; bytes >= 4096; bytes /= 2) do {
       taken = std::malloc(bytes);
     } while (taken != nullptr);
 }

@@ -139,8 +139,8 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
           SideServer server(job_token, 2, {"127.0.0.1"});
           Beat beat;
           beat.text_bytes = text_bytes;
-          const FileDescriptor rank = proven(server.doors().front().port, Service::watchdog,
-                                             [&] { server.run_for(5ms); });
+          const FileDescriptor rank =
+              proven(server.doors().front().port, Service::watchdog, [&] { server.run_for(5ms); });
           write_all(rank.get(), as_bytes(beat));
           char answer[64];
           for (int i = 0; i < 400; ++i) {

@@ -13,9 +13,10 @@ enum class Durable {
 };
 
 /// Lets `write` fill a new file beside `path` that then takes its name, so that nobody sees half of
-/// it. Until then it has a name that nobody else has, with a random number in it; a link of that name
-/// is not followed. `write` is not called where the new file cannot be made. Returns why not, and leaves
-/// nothing behind; empty: it is there. Where only the folder cannot be synced, it is there as well.
+/// it. Until then it has a name that nobody else has, with a random number in it; a link of that
+/// name is not followed. `write` is not called where the new file cannot be made. Returns why not,
+/// and leaves nothing behind; empty: it is there. Where only the folder cannot be synced, it is
+/// there as well.
 [[nodiscard]] std::string write_atomically(const std::filesystem::path& path, Durable durable,
                                            const std::function<void(std::ostream&)>& write);
 

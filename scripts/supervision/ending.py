@@ -6,7 +6,9 @@ import shlex
 import signal
 
 CURABLE_KINDS = {"writer", "rank_lost", "stuck"}
-# Where the line did not come through.
+# What a rank says first whose call fails because another rank has gone: then the launcher knows more.
+ANY = "internal"
+# Where the line did not come through, or says that.
 CURABLE_CODES = {71, 72}
 CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT}
 # mpirun's codes for a host that it has lost, or cannot reach: others have them, too.
@@ -44,7 +46,7 @@ class Ending:
     @property
     def curable(self):
         """Whether a rank or host was lost or stuck, or the checkpoint writer: not so for what would come again, or what is no accident."""
-        if self.fault:
+        if self.fault and self.fault != ANY:
             return self.fault in CURABLE_KINDS
         if self.code in LAUNCHER_CODES:
             return self.kind == "silent"

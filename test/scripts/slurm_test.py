@@ -186,7 +186,7 @@ class Requeueing(Playing):
     def test_the_kind_of_fault_decides_and_not_the_code(self):
         line = "echo 'fault: kind={} code={} rank=0 host=n1 step=3 resume=none' >&2;"
         for kind, code, way_on in (("writer", 75, True), ("storage", 75, False), ("rank_lost", 137, True), ("stuck", 255, True), ("storage", 1, False),
-                                   ("data", 137, False), ("nan", 76, False), ("mismatch", 71, False), ("internal", 1, False)):
+                                   ("data", 137, False), ("nan", 76, False), ("mismatch", 71, False), ("internal", 70, False), ("internal", 137, True)):
             with self.subTest(kind):
                 said = self.run_job(save(code) + line.format(kind, code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), ["scontrol requeue 7"] if way_on else [], said)

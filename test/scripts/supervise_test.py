@@ -323,6 +323,10 @@ class Endings(unittest.TestCase):
         said = self.ending(75, "train: checkpoints: the checkpoint writer process was killed by signal 9 (Killed)\n")
         self.assertFalse(said.curable)
 
+    def test_a_call_that_failed_because_another_rank_has_gone_is_the_launchers_to_judge(self):
+        self.assertTrue(self.ending(137, FAULT.format("internal", 70, "")).curable)
+        self.assertFalse(self.ending(70, FAULT.format("internal", 70, "")).curable)
+
     def test_a_fault_that_open_mpi_5_returns_0_for_is_no_good_end(self):
         self.assertEqual(self.ending(0, WRITER).code, 1)
         self.assertTrue(self.ending(0, WRITER).curable)

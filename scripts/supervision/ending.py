@@ -46,6 +46,9 @@ class Ending:
     @property
     def curable(self):
         """Whether a rank or host was lost or stuck, or the checkpoint writer: not so for what would come again, or what is no accident."""
+        # a host that is lost may take with it what others read or write
+        if self.kind == "silent" and self.code in LAUNCHER_CODES:
+            return True
         if self.fault and self.fault != ANY:
             return self.fault in CURABLE_KINDS
         if self.code in LAUNCHER_CODES:
@@ -61,8 +64,10 @@ class Ending:
 
 
 def fault_in(text):
-    """What the line says, by its keys; nothing if there is none. The first one counts: what ends then is blamed, too."""
-    found = FAULT.search(text.replace("\0", ""))
+    """What the line says, by its keys; nothing if there is none. The first one counts, as what ends then is blamed, too; but an
+    internal fault only where there is no other."""
+    lines = list(FAULT.finditer(text.replace("\0", "")))
+    found = next((line for line in lines if not line[1].startswith(f"kind={ANY} ")), lines[0] if lines else None)
     try:
         return dict(word.partition("=")[::2] for word in shlex.split(found[1])) if found else {}
     except ValueError:  # cut off amid a value

@@ -255,6 +255,10 @@ Error CheckpointWriter::Impl::not_in_time() const {
 void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   expects(filling_ != nullptr, "submit_save: after a begin_save that gave a slot");
   Slot& slot = *std::exchange(filling_, nullptr);
+  if (lost_) {  // since its buffers were filled
+    ++failed;
+    return;
+  }
   describe(Message::Kind::save, slot, metadata);
   slot.step = last_step_ = metadata.step;
   slot.since = Clock::now();

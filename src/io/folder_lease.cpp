@@ -131,7 +131,12 @@ void FolderLease::probe() {
                 fmt::format("cannot write in it: {}", lock_error(errno)));
   const Unlinker guard(directory_, name);
   std::string why = "a second lock on a file is granted";
-  if (!try_lock(first.get())) {
+  bool is_locked = try_lock(first.get());
+  for (int tries = 0; !is_locked && is_lock_taken(errno) && tries < 100; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // somebody looks at it
+    is_locked = try_lock(first.get());
+  }
+  if (!is_locked) {
     if (!has_no_locks(errno)) check_storage(-1, "lock of the checkpoint directory");
     why = lock_error(errno);
   } else {
@@ -224,7 +229,8 @@ bool FolderLease::claim(const LockFile& seen) {
   }
   check_storage(mine.get(), "creation of the lock file");
   Unlinker guard(directory_, name);
-  try_lock(mine.get());
+  // Another starter may be looking whether this one lives.
+  if (!try_lock(mine.get()) && is_lock_taken(errno)) return false;
   const std::string text =
       to_text({.state = Lease::State::held, .holder = holder_, .token = token_});
   const auto size = static_cast<ssize_t>(text.size());
@@ -242,9 +248,10 @@ bool FolderLease::claim(const LockFile& seen) {
     return fd < 0 ? std::nullopt : std::optional(first_bytes(fd));
   };
   if (now_there() != (sight.exists ? std::optional(sight.text) : std::nullopt)) return false;
-  check_storage(
-      uninterrupted([&] { return ::renameat(directory_, name.c_str(), directory_, lock_name); }),
-      "rename of the lock file");
+  const int renamed =
+      uninterrupted([&] { return ::renameat(directory_, name.c_str(), directory_, lock_name); });
+  if (renamed < 0 && errno == ENOENT) return false;  // it was taken for a dead starter's
+  check_storage(renamed, "rename of the lock file");
   guard.leave();
   if (now_there() != text) return false;
   file_ = std::move(mine);

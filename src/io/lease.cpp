@@ -109,6 +109,9 @@ LeaseJudge::LeaseJudge(LeaseHolder self, bool is_local, bool locks_hold, LeaseTe
 
 void LeaseJudge::observe(const LockSight& sight, Clock::time_point now) {
   const bool first = !seen_;
+  // Who could not look for a while, as the server was away, knows of no silence.
+  if (now - looked_at_ > terms_.silence / 2) still_since_ = now;
+  looked_at_ = now;
   if (first || seen_->text != sight.text || seen_->exists != sight.exists) {
     moved_ = !first;
     still_since_ = now;

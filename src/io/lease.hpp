@@ -90,7 +90,7 @@ class LeaseJudge {
   std::optional<LockSight> seen_;
   std::optional<Lease> lease_;
   bool moved_ = false, finishing_ = false;
-  Clock::time_point still_since_, waits_since_;
+  Clock::time_point still_since_, waits_since_, looked_at_;
 };
 
 }  // namespace ringtrain

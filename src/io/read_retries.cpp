@@ -17,8 +17,9 @@ namespace {
 constexpr std::array<double, ReadRetries::most_attempts - 1> pauses_s{0.25, 0.75, 2, 5};
 
 // What says something of the file, or of this process; all else is trouble on the way to the file.
-constexpr std::array lasting{ENOENT, ENOTDIR, EACCES, EPERM, ELOOP,  ENAMETOOLONG, EISDIR, ENXIO,
-                             EMFILE, ENFILE,  EINVAL, EBADF, EFAULT, EOVERFLOW,    ESPIPE, ENOSYS};
+constexpr std::array lasting{ENOENT, ENOTDIR, EACCES,     EPERM,  ELOOP, ENAMETOOLONG, EISDIR,
+                             ENXIO,  EMFILE,  ENFILE,     EINVAL, EBADF, EFAULT,       EOVERFLOW,
+                             ESPIPE, ENOSYS,  EOPNOTSUPP, EFBIG,  ENODEV};
 
 }  // namespace
 

@@ -53,6 +53,7 @@ class ShardedDataset final : public EncodedDataset {
   }
   void check(std::size_t shard) const;
   void open_first();
+  void require_same(std::size_t shard, const FileDescriptor& file) const;
   void read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into,
             bool again) const;
   std::string describe() const;
@@ -115,12 +116,25 @@ std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
   }
 }
 
+// Another file of that name has other bytes where the index says that samples are.
+void ShardedDataset::require_same(std::size_t shard, const FileDescriptor& file) const {
+  struct stat status {};
+  if (::fstat(file.get(), &status) < 0) throw ReadFailure(errno, 0);
+  const ShardFile& known = data_.files[shard];
+  const std::int64_t modified_ns = status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec;
+  if (static_cast<std::uint64_t>(status.st_size) != known.bytes || modified_ns != known.modified_ns)
+    throw Error(Exit::data, "read " + printable(path(shard)),
+                "another file has taken its place since the start; start again, so that it is "
+                "indexed anew");
+}
+
 // `again`: what is open may be of a file that the server has no more. A file opened anew takes its
 // number, which other threads are reading from: they see the one or the other.
 void ShardedDataset::read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into,
                           bool again) const {
   const bool kept = shard < open_.size();
   const FileDescriptor anew = kept && !again ? FileDescriptor() : open_to_read(path(shard));
+  if (again) require_same(shard, anew);
   const std::size_t got = read_all_at(kept && !again ? open_[shard] : anew, offset, into);
   if (kept && again) static_cast<void>(::dup3(anew.get(), open_[shard].get(), O_CLOEXEC));
   if (got < into.size())

@@ -26,6 +26,9 @@
 namespace ringtrain {
 namespace {
 
+// Of what a run makes that wants the directory, until it is the lock file.
+constexpr std::string_view starters_begin = ".lock.";
+
 constexpr const char* last_save_name = "last-save.txt";
 
 std::string last_error() { return std::generic_category().message(errno); }
@@ -112,7 +115,28 @@ CheckpointDirectory::CheckpointDirectory(const std::string& path, const LeaseHol
   lease_.emplace(directory_.get(), path_, owner, file_system_of(directory_.get()), calls, terms);
   ::unlinkat(directory_.get(), last_save_name, 0);  // it tells of an earlier run
   remove_temporaries();
+  await_space(needed_bytes, calls);
   require_space(needed_bytes);
+}
+
+// What a killed run has left may fill the disk, and is known to be dead only after a while.
+void CheckpointDirectory::await_space(std::uint64_t needed_bytes, const LeaseCalls& calls) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto lacks = [&] {
+    const auto free = free_bytes(directory_.get());
+    return free && *free < needed_bytes && !perhaps_alive_.empty();
+  };
+  auto next_notice = start;
+  while (lacks() && Clock::now() - start <= lease_->terms().silence + lease_->terms().beat) {
+    if (calls.tell && Clock::now() >= next_notice) {
+      calls.tell(fmt::format("{} has no room for two checkpoints: waiting whether {} {}", path_,
+                             perhaps_alive_.begin()->first, "was left by a run that died"));
+      next_notice = Clock::now() + std::chrono::seconds(10);
+    }
+    std::this_thread::sleep_for(lease_->terms().silence / 30);
+    remove_temporaries();
+  }
 }
 
 void CheckpointDirectory::warn_of_others() {
@@ -147,7 +171,8 @@ bool CheckpointDirectory::is_dead(const std::string& name) {
     perhaps_alive_[name];
     return false;
   }
-  if (lease_->trusts_locks()) return true;
+  // A starter's file is locked only once it is there.
+  if (lease_->trusts_locks() && !name.starts_with(starters_begin)) return true;
   const auto now = std::chrono::steady_clock::now();
   const Sighting seen{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, now};
   Sighting& before = perhaps_alive_.try_emplace(name, seen).first->second;
@@ -193,6 +218,7 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
 
 std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
   lease_->require();  // what is not published is not to fill another run's disk
+  if (!perhaps_alive_.empty()) remove_temporaries();
   const std::string name = checkpoint_name(snapshot.metadata.step), unfinished = new_name(name);
   const Temporary guard(directory_.get(), unfinished);
   FileDescriptor file = create(unfinished);

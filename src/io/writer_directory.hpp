@@ -50,6 +50,7 @@ class CheckpointDirectory {
   void warn_of_others();
   void remove_temporaries();
   bool is_dead(const std::string& name);
+  void await_space(std::uint64_t needed_bytes, const LeaseCalls& calls);
   void require_space(std::uint64_t needed_bytes) const;
   std::string new_name(std::string_view name);
   FileDescriptor create(const std::string& temporary);

@@ -91,6 +91,12 @@ class Helper {
       reply.code = static_cast<std::int32_t>(failure.code());
       reply.with_text(failure.what());
       refusal_ = failure;
+    } catch (const std::exception& failure) {  // no thread for the heartbeat, say
+      reply.kind = Message::Kind::refused;
+      reply.code = static_cast<std::int32_t>(Exit::storage);
+      refusal_.emplace(Exit::storage, "checkpoint directory " + request.message.text(),
+                       failure.what());
+      reply.with_text(refusal_->what());
     }
     send(reply);
     send_notes();

@@ -32,6 +32,8 @@ class WishRounds {
     over_ = all.stop || heard[3] == session_.size();
     return all;
   }
+  /// A wish that came too late for the last round.
+  const Wish& unsaid() const { return mine_; }
   /// All are done, or all stop.
   bool over() const { return over_; }
 
@@ -84,14 +86,17 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
       sums[2] += result.top5;
       sums[3] += result.samples;
     }
-    const MpiSession::Wait waiting = session.wait();
-    while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (!rounds.over() && !look(true)) {
+      const MpiSession::Wait waiting = session.wait();  // not for what look() tells the user
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
   }
   session.sum(sums);
   const double samples = std::max(sums[3], 1.0);
   return {!stop,
+          rounds.unsaid(),
           sums[0] / samples,
           sums[1] / samples,
           sums[2] / samples,

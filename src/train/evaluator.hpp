@@ -12,6 +12,7 @@ namespace ringtrain {
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
   bool whole = true;  ///< else the ranks stopped amid it, and the figures are of a part
+  Wish unsaid = {};   ///< of this rank, which the others have not heard of
   double loss = 0;    ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;

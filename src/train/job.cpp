@@ -168,11 +168,13 @@ int Job::run(WriterProcess& writer) {
   const StartRecord start = start_record();
   hosts_ = start.hosts;
   output_.start(start);
-  progress_.enter(Activity::open, cache_folder());
-  if (options().baseline)
+  progress_.enter(Activity::init);
+  if (options().baseline) {
     compare_with_one_rank();
-  else if (!options().eval_only && most_steps_ == 0)
+  } else if (!options().eval_only && most_steps_ == 0) {
+    progress_.enter(Activity::open, cache_folder());
     efficiency_.recall(start_);
+  }
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);
   site_.close();

@@ -87,6 +87,7 @@ class Job {
   void guard(const StepOutcome& outcome, const Position& position);
   /// `offer` is called between batches.
   void evaluate_at(const Position& position, const std::function<void()>& offer);
+  bool save_unsaid_ = false;  // a SIGUSR1 that came at the end of an evaluation
   void tell_cut_short(const Position& position, const Evaluation& result);
   /// What this rank wants; to save is told once.
   Wish wish();

@@ -225,7 +225,8 @@ void Job::tell(const StepReport& report, double stall_s, bool saving) {
 
 Wish Job::wish() {
   if (stop_.signal() != 0 || out_of_time()) return {true, stop_.signal()};
-  return {false, stop_.take_save() ? SIGUSR1 : 0};
+  const bool save = std::exchange(save_unsaid_, false);
+  return {false, stop_.take_save() || save ? SIGUSR1 : 0};
 }
 
 // What is still to come must fit: the steps under way, the save under way and the last one, and
@@ -305,6 +306,7 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
       site_.evaluation(), *plan_.evaluation, plan_.loader(Split::evaluation), session_, ask,
       [&](const Wish& wish) { grant(wish); }, progress_);
   record(Doing::evaluation, begin, position.step);
+  save_unsaid_ = result.unsaid.signal == SIGUSR1;
   if (!result.whole) return tell_cut_short(position, result);
   evaluated_step_ = position.step;
   progress_.enter(Activity::output);

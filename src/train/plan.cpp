@@ -196,6 +196,7 @@ std::uint64_t Plan::last_step(const Position& position) const {
 
 bool Plan::evaluation_due(const Position& position) const {
   if (!evaluation || options.eval_every == 0) return false;
+  if (position.samples < static_cast<std::uint64_t>(global_batch)) return false;
   const auto every = training->size() * static_cast<std::uint64_t>(options.eval_every);
   return position.samples / every != (position.samples - global_batch) / every;
 }

@@ -116,6 +116,8 @@ class SideServer::Impl {
     RankView& view = views[rank];
     view.connected = true;
     view.silent_s = 0;
+    view.ended = false;  // on the connection before this one
+    view.ended_s = 0;
     if (const PeerPointer before = std::exchange(peers[rank], peer)) close(before);
     // at once: from here on it notices when this rank falls silent
     send(peer, message(0, late_s, ""));

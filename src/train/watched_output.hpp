@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "ringtrain/train/output.hpp"
@@ -32,10 +33,18 @@ class WatchedOutput final : public Output {
   class Watched {
    public:
     Watched(Output& output, Progress& progress)
-        : output_(output), progress_(progress), before_(progress.now().activity) {
+        : output_(output),
+          progress_(progress),
+          before_(progress.now().activity),
+          item_(progress.item()) {
       progress_.enter(Activity::output);
     }
-    ~Watched() { progress_.enter(before_); }
+    ~Watched() {
+      if (item_.empty())
+        progress_.enter(before_);
+      else
+        progress_.enter(before_, item_);
+    }
     Watched(const Watched&) = delete;
     Output* operator->() const { return &output_; }
 
@@ -43,6 +52,7 @@ class WatchedOutput final : public Output {
     Output& output_;
     Progress& progress_;
     const Activity before_;
+    const std::string item_;
   };
   Watched watched() { return {*output_, progress_}; }
 

@@ -48,10 +48,16 @@ struct Watch {
   bool is_local = false, locks_hold = true;
   LeaseJudge judge{here, is_local, locks_hold, {}, 120s};
   LeaseJudge::Clock::time_point now{1000h};
+  std::optional<LockSight> before{};
 
+  /// Looks every ten seconds until then, and sees what it saw before.
   Verdict after(LeaseJudge::Clock::duration time, const LockSight& sight) {
-    now += time;
-    return judge.judge(sight, now);
+    for (; before && time > 10s; time -= 10s) judge.judge(*before, now += 10s);
+    return after_no_look(time, sight);
+  }
+  Verdict after_no_look(LeaseJudge::Clock::duration time, const LockSight& sight) {
+    before = sight;
+    return judge.judge(sight, now += time);
   }
 };
 
@@ -106,6 +112,16 @@ TEST_CASE("Lease: a lost host's lock is taken over after the silence, by the wat
   const LockSight late{true, lease_of(far, Lease::State::held, 1), true};  // it beats after all
   CHECK(watch.after(0s, late) == Verdict::refuse);
   CHECK(watch.after(30s, late) == Verdict::take_over);
+}
+
+TEST_CASE("Lease: who could not look for a while, as its server was away, counts no silence") {
+  Watch watch;
+  const LockSight silent{true, lease_of(far), true};
+  CHECK(watch.after(0s, silent) == Verdict::wait);
+  CHECK(watch.after(20s, silent) == Verdict::wait);
+  CHECK(watch.after_no_look(40s, silent) == Verdict::wait);
+  CHECK(watch.after(29s, silent) == Verdict::wait);
+  CHECK(watch.after(1s, silent) == Verdict::take_over);
 }
 
 TEST_CASE("Lease: a lock that this host's kernel has on a local disk is never taken over") {

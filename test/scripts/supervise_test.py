@@ -326,6 +326,14 @@ class Endings(unittest.TestCase):
     def test_a_call_that_failed_because_another_rank_has_gone_is_the_launchers_to_judge(self):
         self.assertTrue(self.ending(137, FAULT.format("internal", 70, "")).curable)
         self.assertFalse(self.ending(70, FAULT.format("internal", 70, "")).curable)
+        both = self.ending(1, FAULT.format("internal", 70, "") + "\n" + FAULT.format("rank_lost", 71, " how=silent ranks=1 hosts=b"))
+        self.assertTrue(both.curable)
+        self.assertEqual(both.hosts, ["b"])
+
+    def test_a_lost_host_takes_with_it_what_others_read(self):
+        lost = "ORTE has lost communication with a remote daemon.\n  HNP daemon : on node a\n  Remote daemon: [[1,0],1] on node b\n"
+        self.assertTrue(self.ending(205, FAULT.format("data", 74, "") + "\n" + lost).curable)
+        self.assertFalse(self.ending(74, FAULT.format("data", 74, "")).curable)
 
     def test_a_fault_that_open_mpi_5_returns_0_for_is_no_good_end(self):
         self.assertEqual(self.ending(0, WRITER).code, 1)

@@ -44,7 +44,9 @@ writers() { # of this test's jobs alone
     if grep -qs "$HOSTS_RUN" "/proc/$process/environ"; then echo "$process"; fi
   done
 }
-ranks() { pgrep -f "^$train .*--checkpoint-dir $saves"; }
+ranks() { # and what they have forked
+  pgrep -f "^$train .*--checkpoint-dir $saves"
+}
 hash_of() { "$train" --inspect "$(printf '%s\n' "$1"/step-*.h5 | tail -n 1)" | grep '^state-hash'; }
 
 # An undisturbed run's bits, on two ranks of one host.
@@ -81,7 +83,7 @@ await "run 3" 120 runs 3
 
 at=$(newest)
 await "a checkpoint of run 3, which took the lock over" 120 newer_than "$at"
-kill -KILL "$(ranks | tail -n 1)"
+kill -KILL "$(ranks | head -n 1)"
 await "run 4" 120 runs 4
 
 at=$(newest)

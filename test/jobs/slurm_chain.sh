@@ -33,7 +33,8 @@ await() { # WHAT SECONDS CONDITION...
 }
 # Slurm lets a requeued job wait for two minutes; not here.
 runs() { # N: the job's N-th run has begun
-  [[ $(fact JobState) != PENDING ]] || "$slurm" exec scontrol update jobid="$chain" StartTime=now TimeLimit=20 2>/dev/null
+  # At once would be too soon: a script that starts while its node puts the one before away fails without a word.
+  [[ $(fact JobState) != PENDING ]] || { sleep 3 && "$slurm" exec scontrol update jobid="$chain" StartTime=now TimeLimit=20 2>/dev/null; }
   grep -qs "run $1: " "chain-$chain.log"
 }
 newest() { find "$saves" -name 'step-*.h5' -printf '%f\n' 2>/dev/null | sort | tail -n 1; }

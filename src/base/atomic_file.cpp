@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <streambuf>
 #include <system_error>
@@ -21,14 +22,23 @@ namespace fs = std::filesystem;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
 
+// Network file systems let signals interrupt calls.
+template <class Call>
+int tried_again(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // A new file beside another, which goes unless it takes that one's name.
 class Temporary {
  public:
   // Nobody else has the name, on this host or another. The process in it is for people.
   explicit Temporary(const fs::path& path)
       : name_(fmt::format("{}.{}-{}.part", path.native(), random_token(), ::getpid())) {
-    file_ = FileDescriptor(
-        ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    file_ = FileDescriptor(tried_again([this] {
+      return ::open(name_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    }));
     made_ = file_.get() >= 0;
   }
   Temporary(const Temporary&) = delete;
@@ -41,7 +51,7 @@ class Temporary {
   int file() const { return file_.get(); }
   bool close() { return ::close(file_.release()) == 0; }
   bool rename_to(const fs::path& path) {
-    return renamed_ = std::rename(name_.c_str(), path.c_str()) == 0;
+    return renamed_ = tried_again([&] { return std::rename(name_.c_str(), path.c_str()); }) == 0;
   }
 
  private:
@@ -89,7 +99,7 @@ int fill(int file, Durable durable, const std::function<void(std::ostream&)>& wr
   out.flush();
   if (buffer.error() != 0) return buffer.error();
   if (!out) return EIO;
-  if (durable == Durable::yes && ::fsync(file) != 0) return errno;
+  if (durable == Durable::yes && tried_again([&] { return ::fsync(file); }) != 0) return errno;
   return 0;
 }
 
@@ -105,6 +115,19 @@ std::string write_atomically(const fs::path& path, Durable durable,
   return durable == Durable::yes ? sync_folder_of(path) : "";
 }
 
+void remove_left_over(const fs::path& path) try {
+  const std::string start = path.filename().native() + ".";
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  for (const auto& entry : fs::directory_iterator(path.parent_path())) {
+    const std::string name = entry.path().filename();
+    std::error_code gone;
+    if (name.starts_with(start) && name.ends_with(".part") &&
+        entry.last_write_time(gone) < long_ago && !gone)
+      fs::remove(entry.path(), gone);
+  }
+} catch (const fs::filesystem_error&) {  // they only take room
+}
+
 std::string why_unwritable(const fs::path& path) {
   std::error_code failure;
   const auto type = fs::status(path, failure).type();
@@ -116,9 +139,11 @@ std::string why_unwritable(const fs::path& path) {
 // Some network file systems cannot, and need not.
 std::string sync_folder_of(const fs::path& path) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor opened(
+      tried_again([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.get() < 0) return errno == EACCES ? "" : reason_of(errno);  // may not be listed
-  if (::fsync(opened.get()) == 0 || errno == EINVAL || errno == EROFS) return "";
+  if (tried_again([&] { return ::fsync(opened.get()); }) == 0 || errno == EINVAL || errno == EROFS)
+    return "";
   return reason_of(errno);
 }
 

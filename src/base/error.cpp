@@ -53,6 +53,8 @@ std::string_view fault_kind(Exit code) {
 
 void write_stderr(std::string_view text) noexcept { write_all(STDERR_FILENO, text); }
 
+void offer_stderr(std::string_view text) noexcept { write_if_read(STDERR_FILENO, text); }
+
 int check_errno(int result, std::string_view call, std::source_location at) {
   if (result >= 0) return result;
   throw Error(call, std::generic_category().message(errno), at);

@@ -66,7 +66,7 @@ class CheckpointWriter::Impl {
   void notice_death();
   void replace_writer();
   std::string why_not_replaced(const std::string& how);
-  void hand_over_all();
+  void hand_over(const std::vector<Slot*>& slots);
   void report_takeover();
   void refused(const Message& message);
   void lose_writer(Error failure);
@@ -265,7 +265,7 @@ void CheckpointWriter::Impl::submit(const CheckpointMetadata& metadata) {
   slot.busy = true;
   slot.reported_slow = false;
   last_failure_.reset();
-  if (refused_) return hand_over_all();
+  if (refused_) return hand_over({&slot});  // the others are yet to be told as failed
   if (!gone_ && !send_message(process_->socket(), slot.request, Wait::no)) notice_death();
 }
 
@@ -364,7 +364,7 @@ void CheckpointWriter::Impl::replace_writer() {
   if (const std::string why = why_not_replaced(how_); !why.empty())
     return lose_writer(writer_fault(why, how_));
   gone_ = false;
-  hand_over_all();
+  hand_over(busy_slots());
 }
 
 // Asks for another one, unless they die too often.
@@ -391,8 +391,9 @@ std::vector<CheckpointWriter::Impl::Slot*> CheckpointWriter::Impl::busy_slots() 
   return busy;
 }
 
-// All that a writer knows of this training: it may be a new one.
-void CheckpointWriter::Impl::hand_over_all() {
+// With all that a writer knows of this training, as it may be a new one. No slot goes twice to one
+// writer: its first answer would free it while the second save reads it.
+void CheckpointWriter::Impl::hand_over(const std::vector<Slot*>& slots) {
   opening_ = true;
   refused_ = false;
   opening_since_ = Clock::now();
@@ -401,7 +402,7 @@ void CheckpointWriter::Impl::hand_over_all() {
   if (!protected_.empty()) protect(protected_);
   if (kept_ != nullptr) sent = sent && send_message(process_->socket(), kept_->request, Wait::no);
   std::string again;
-  for (const Slot* slot : busy_slots()) {
+  for (const Slot* slot : slots) {
     sent = sent && send_message(process_->socket(), slot->request, Wait::no);
     again += fmt::format("{} {}", again.empty() ? "" : " and", slot->step);
   }

@@ -75,7 +75,9 @@ class Helper {
       setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
       for (std::size_t i = 0; i < slot_count; ++i) slots_[i] = map(request.descriptors.at(1 + i));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
-      prepare_({});  // the handler may write to its lock file
+      // not to the former lock file; what waits for another writer is saved without the trainer,
+      // too
+      prepare_({setup_.takes_over ? setup_.last_save_timeout_s : 0, -1, ""});
       directory_.reset();
       // amid a training, a disk that is too full is trouble of the next save
       const std::uint64_t needed = setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout);

@@ -13,8 +13,8 @@ struct LastSaveLimits {
 
 /// The writer process: serves the trainer's requests until the trainer's end of `socket` closes.
 /// Then it saves what was handed over and tells of it in last-save.txt, unless the trainer closed
-/// the directory itself. `prepare` is called when a directory is open, and with a default-made
-/// LastSaveLimits when it is closed.
+/// the directory itself. `prepare` is called when a directory is open, without a lock file before
+/// another writer opens it, and with a default-made LastSaveLimits when it is closed.
 void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare);
 
 }  // namespace ringtrain

@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -69,64 +70,91 @@ void step_back() {
   ::sched_setaffinity(0, sizeof all, &all);  // not on the core the launcher bound the trainer to
 }
 
-// A signal handler can reach nothing but globals. Of the writer process only.
-pid_t trainer_pid = 0;
-volatile std::sig_atomic_t timeout_s = 0, lock_file = -1, lock_text_size = 0;
-std::array<char, 512> lock_text{};
-
-// In a save, or waiting for the socket to say that the trainer is gone: what was handed over is
-// saved, if that does not take too long.
-extern "C" void outlive_trainer(int) {
-  if (::getppid() == trainer_pid) return;
-  if (timeout_s == 0) ::_exit(0);
-  ::alarm(static_cast<unsigned>(timeout_s));  // whose signal ends this process
-  if (lock_file < 0) return;
-  const int before = errno;
-  [[maybe_unused]] const ssize_t written =
-      ::pwrite(lock_file, lock_text.data(), static_cast<std::size_t>(lock_text_size), 0);
-  errno = before;
-}
-
-void mask(int how, int signal) {
+sigset_t death_signal() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, signal);
-  ::sigprocmask(how, &set, nullptr);
+  sigaddset(&set, SIGUSR2);
+  return set;
 }
 
-void prepare(const LastSaveLimits& limits) {
-  mask(SIG_BLOCK, SIGUSR2);
-  constexpr double longest_s = 1e6;
-  timeout_s = static_cast<int>(std::ceil(std::min(limits.timeout_s, longest_s)));
-  lock_file = limits.lock_file;
-  const std::size_t size = std::min(limits.lock_text.size(), lock_text.size());
-  std::copy_n(limits.lock_text.begin(), size, lock_text.begin());
-  lock_text_size = static_cast<int>(size);
-  mask(SIG_UNBLOCK, SIGUSR2);
-}
+/// Gives the saves under way their limit once the trainer dies. A thread does it that waits for
+/// nothing else: the main one may be in fsync, in which a signal reaches it too late.
+class TrainerWatch {
+ public:
+  TrainerWatch(pid_t trainer, LastSaveLimits limits)
+      : trainer_(trainer), limits_(std::move(limits)) {}
+
+  void start() {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([this] { await_death(); }).detach();
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  void prepare(const LastSaveLimits& limits) {
+    const std::scoped_lock lock(mutex_);
+    limits_ = limits;
+    if (is_alone_ && limits.timeout_s > 0) outlive();
+  }
+
+ private:
+  void await_death() {
+    ::prctl(PR_SET_NAME, "ringtrain-watch");
+    const sigset_t set = death_signal();
+    for (int signal = 0; ::getppid() == trainer_;) ::sigwait(&set, &signal);
+    const std::scoped_lock lock(mutex_);
+    if (limits_.timeout_s == 0) ::_exit(0);
+    is_alone_ = true;
+    outlive();
+  }
+
+  // The limit comes first, as the disk may hang. Its signal ends this process.
+  void outlive() {
+    constexpr double longest_s = 1e6;
+    ::alarm(static_cast<unsigned>(std::ceil(std::min(limits_.timeout_s, longest_s))));
+    if (limits_.lock_file < 0) return;
+    [[maybe_unused]] const ssize_t written =
+        ::pwrite(limits_.lock_file, limits_.lock_text.data(), limits_.lock_text.size(), 0);
+  }
+
+  const pid_t trainer_;
+  std::mutex mutex_;
+  LastSaveLimits limits_;
+  bool is_alone_ = false;
+};
 
 // In a session of its own: who kills the trainer's process group, as mpirun does, leaves it alone.
-[[noreturn]] void be_writer(int socket, pid_t trainer) {
+[[noreturn]] void be_writer(int socket, pid_t trainer, const LastSaveLimits& at_first) {
   ignore_signals();
   std::signal(SIGALRM, SIG_DFL);  // whoever started the job may have ignored or blocked it
-  mask(SIG_UNBLOCK, SIGALRM);
-  trainer_pid = trainer;
-  struct sigaction action {};
-  action.sa_handler = outlive_trainer;
-  action.sa_flags = SA_RESTART;
-  ::sigaction(SIGUSR2, &action, nullptr);
+  std::signal(SIGUSR2, SIG_DFL);
+  sigset_t set = death_signal();
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  sigemptyset(&set);
+  sigaddset(&set, SIGALRM);
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
   ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
-  if (::getppid() != trainer) ::_exit(0);  // it died before we asked
   ::setsid();
   ::prctl(PR_SET_NAME, "ringtrain-writer");
   keep_only(socket);
   step_back();
+  TrainerWatch watch(trainer, at_first);
   try {
-    serve_trainer(socket, prepare);
+    watch.start();
+    serve_trainer(socket, [&](const LastSaveLimits& limits) { watch.prepare(limits); });
   } catch (...) {
     ::_exit(static_cast<int>(Exit::internal));
   }
   ::_exit(0);  // no exit handlers of the trainer's libraries
+}
+
+[[noreturn]] void be_first_writer(int socket, pid_t trainer) { be_writer(socket, trainer, {}); }
+
+// What the dead one had not saved waits in the socket, also once the trainer is gone.
+[[noreturn]] void be_next_writer(int socket, pid_t trainer) {
+  constexpr double to_begin_s = 30;  // then serve_trainer() knows the limit
+  be_writer(socket, trainer, {.timeout_s = to_begin_s, .lock_file = -1, .lock_text = ""});
 }
 
 // The writer is a child of the trainer, as the first one is: it hears of the trainer's death, and
@@ -135,7 +163,7 @@ void start_writer(int server, const Received& request, pid_t trainer) {
   Message answer{.kind = Message::Kind::started};
   const long child =
       ::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
-  if (child == 0) be_writer(request.descriptors.at(0).get(), trainer);
+  if (child == 0) be_next_writer(request.descriptors.at(0).get(), trainer);
   if (child > 0)
     answer.bytes = static_cast<std::uint64_t>(child);
   else
@@ -197,7 +225,7 @@ WriterProcess WriterProcess::start() {
   WriterProcess started;
   started.server_pid_ = fork_into(be_fork_server, server, "fork of the fork server");
   started.server_ = std::move(server.ours);
-  started.pid_ = fork_into(be_writer, writer, "fork of the checkpoint writer");
+  started.pid_ = fork_into(be_first_writer, writer, "fork of the checkpoint writer");
   started.socket_ = std::move(writer.ours);
   return started;
 }

@@ -5,18 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <future>
 #include <set>
-#include <thread>
 
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/text.hpp"
+#include "train/fault_report.hpp"
 #include "train/trace_text.hpp"
 
 namespace ringtrain {
 namespace {
 
-using namespace std::chrono_literals;
 using Spans = std::vector<Timeline::Span>;
 
 constexpr std::size_t spans_a_chunk = 4096;  // that rank 0 holds of each rank
@@ -151,14 +149,10 @@ std::string write_own(const Timeline& timeline, const std::string& path, const s
 }  // namespace
 
 std::string save_own_timeline(const Timeline& timeline, const std::string& path,
-                              const std::string& host) {
-  std::promise<std::string> written;
-  std::future<std::string> outcome = written.get_future();
-  std::thread([&timeline, path, host, written = std::move(written)]() mutable {
-    written.set_value(write_own(timeline, path, host));
-  }).detach();
-  if (outcome.wait_for(2s) == std::future_status::ready) return outcome.get();
-  return "no timeline: its file cannot be written in time";
+                              const std::string& host, std::chrono::milliseconds patience) {
+  return said_within(
+      patience, [&timeline, path, host] { return write_own(timeline, path, host); },
+      "no timeline: its file cannot be written in time");
 }
 
 }  // namespace ringtrain

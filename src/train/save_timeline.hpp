@@ -1,4 +1,5 @@
 #pragma once
+#include <chrono>
 #include <string>
 
 #include "ringtrain/allreduce/clock_offset.hpp"
@@ -18,9 +19,10 @@ SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
                             const MpiSession& session);
 
 /// The same of this rank alone, which is the first, before the job is given up: others may be
-/// stuck, and so may the file system, which is waited for 2 s. What became of it, as a line.
+/// stuck, and so may the file system, which is waited for `patience`. What became of it, as a line.
 /// `timeline` outlives the process's threads. From any thread.
 std::string save_own_timeline(const Timeline& timeline, const std::string& path,
-                              const std::string& host);
+                              const std::string& host,
+                              std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 }  // namespace ringtrain

@@ -20,7 +20,7 @@ SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const Mp
     const JobToken token = new_token();
     server_ = std::make_unique<SliceServer>(
         token, session.size(), addresses,
-        [](const std::string& strangers) { write_stderr("train: " + strangers + "\n"); });
+        [](const std::string& strangers) { offer_stderr("train: " + strangers + "\n"); });
     text = to_text({token, network_name(), server_->doors()});
   }
   text = session.broadcast(text);
@@ -29,7 +29,7 @@ SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const Mp
   sender_ = std::make_unique<SliceSender>(
       meeting.token, session.rank(), doors_from_here(meeting),
       [rank = session.rank()](const std::string& warning) {
-        write_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
+        offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
       });
 }
 

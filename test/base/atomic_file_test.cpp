@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -63,20 +65,23 @@ TEST_CASE("atomic file: nobody sees half of it, however many write it") {
   const fs::path path = folder.path() / "a";
   REQUIRE(write_text(path, std::string(200'000, '0')).empty());
   std::vector<std::thread> writers;
+  std::atomic<int> writing{4}, failed{0};
   for (char c = '1'; c <= '4'; ++c)
-    writers.emplace_back([&path, c] {
+    writers.emplace_back([&, c] {
       for (int i = 0; i < 20; ++i)
-        static_cast<void>(write_text(path, std::string(200'000, c), Durable::in_a_while));
+        failed += !write_text(path, std::string(200'000, c), Durable::in_a_while).empty();
+      --writing;
     });
 
   int wrong = 0;
-  for (int i = 0; i < 50; ++i) {
+  while (writing > 0) {
     const std::string seen = content(path);
     wrong += seen.size() != 200'000 || seen != std::string(200'000, seen.front());
   }
   for (std::thread& writer : writers) writer.join();
 
   CHECK(wrong == 0);
+  CHECK(failed == 0);
   CHECK(files_in(folder.path()) == 1);
 }
 
@@ -106,6 +111,27 @@ TEST_CASE("atomic file: what a process of the same number writes on another host
   for (int i = 0; i < 10; ++i) CHECK(write_text(path, "mine", Durable::in_a_while).empty());
 
   CHECK(files_in(folder.path()) == 1001);
+}
+
+TEST_CASE("atomic file: what dead processes left of it a day ago goes, and nothing else") {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "a";
+  const auto write = [&](const char* name, int hours) {
+    std::ofstream(folder.path() / name) << "half of it";
+    fs::last_write_time(folder.path() / name,
+                        fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  write("a.0123-77.part", 25);
+  write("a.4567-77.part", 23);
+  write("b.0123-77.part", 25);
+  write("a.lock", 25);
+  write("a", 25);
+
+  remove_left_over(path);
+  remove_left_over(folder.path() / "none" / "a");
+
+  CHECK_FALSE(fs::exists(folder.path() / "a.0123-77.part"));
+  CHECK(files_in(folder.path()) == 4);
 }
 
 TEST_CASE("atomic file: where it cannot be written, what was there stays, and nothing is left") {

@@ -74,3 +74,15 @@ TEST_CASE("write_all: gives up where nobody reads") {
   CHECK(errno == EBADF);
   std::signal(SIGPIPE, before);
 }
+
+TEST_CASE("write_if_read: what a full pipe does not take is lost, and nobody waits") {
+  const Pipe pipe = open_pipe();
+  write_if_read(pipe.write.get(), "heard\n");
+  CHECK(waiting_in(pipe) == 6);
+  const int room = ::fcntl(pipe.write.get(), F_GETPIPE_SZ);
+  write_if_read(pipe.write.get(), std::string(static_cast<std::size_t>(4 * room), 'x'));  // returns
+  const int held = waiting_in(pipe);
+  CHECK(held <= room);
+  write_if_read(pipe.write.get(), "lost\n");
+  CHECK(waiting_in(pipe) == held);
+}

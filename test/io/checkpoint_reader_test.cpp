@@ -244,11 +244,15 @@ TEST_CASE("Checkpoint reader: inspect of a folder says which file is taken, and 
   write_bytes(directory / "step-9999999999.h5", file_bytes(path));
   write_bytes(directory / "step-10000000000.h5", file_bytes(path));
   write_bytes(directory / "step-10000000001.h5", "damaged");
+  std::string flipped = file_bytes(path);
+  flipped.back() ^= 1;
+  write_bytes(directory / "step-10000000002.h5", flipped);
 
   const std::string text = inspect(directory);
 
   CHECK_THAT(text, Contains("\nresume auto  step-10000000000.h5\nlineage      " + lineage_a +
                             "\nnot used     checkpoint ") &&
+                       Contains("step-10000000002.h5: ") &&
                        Contains("step-10000000001.h5: shorter than a checkpoint's header\n"
                                 "not used     step-9999999999.h5: older\n"
                                 "not used     step-0000000007.h5: older\n"));

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <csignal>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -383,6 +384,37 @@ TEST_CASE("Checkpoint directory: a temporary that somebody still writes is left 
   living = {};
   owner.retain(lineage_a, 1, 1);
   CHECK_FALSE(std::filesystem::exists(busy));
+}
+
+TEST_CASE(
+    "Checkpoint directory: space that a living writer's temporary takes is waited for, not for "
+    "ever") {
+  const TemporaryDirectory directory;
+  const std::string name = temporary_name("step-0000000001.h5", a_token + "-12-3");
+  FileDescriptor living = locked_file(directory / name, "half a checkpoint");
+  std::vector<std::string> told;
+  LeaseCalls calls;
+  calls.tell = [&](const std::string& text) { told.push_back(text); };
+  const auto seconds_of_refusal = [&] {
+    constexpr auto more_than_any_disk = std::numeric_limits<std::uint64_t>::max();
+    const auto start = std::chrono::steady_clock::now();
+    CHECK(code_of([&] {
+            const CheckpointDirectory owner(path_of(directory), here, more_than_any_disk, calls,
+                                            short_terms);
+          }) == Exit::storage);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+
+  CHECK(seconds_of_refusal() >= std::chrono::duration<double>(short_terms.silence).count());
+  REQUIRE(told.size() == 1);
+  CHECK_THAT(told[0], Contains("no room for two checkpoints: waiting whether " + name));
+  CHECK(std::filesystem::exists(directory / name));
+
+  told.clear();
+  living = {};
+  seconds_of_refusal();
+  CHECK(told.empty());
+  CHECK_FALSE(std::filesystem::exists(directory / name));
 }
 
 TEST_CASE("Checkpoint directory: names of temporaries are told from other files'") {

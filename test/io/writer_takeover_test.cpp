@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -7,6 +9,7 @@
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
+#include "io/folder_lease.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 
@@ -141,6 +144,36 @@ TEST_CASE("Checkpoint writer: the next helper, too, saves what is kept for a tra
 
   CHECK_THAT(file_bytes(directory / "last-save.txt"), Contains("step: 4\nresult: saved"));
   CHECK(holds(CheckpointFile::open(directory / checkpoint_name(4)), state));
+}
+
+TEST_CASE("Checkpoint writer: the next helper saves for a trainer that dies while it opens") {
+  const TemporaryDirectory directory;
+  const State state(5);
+  const pid_t trainer = ::fork();
+  if (trainer == 0) {
+    WriterProcess process = WriterProcess::start();
+    CheckpointWriter writer(process, directory, state.layout, {.run_id = "dead"});
+    const pid_t first = process.pid();
+    ::kill(first, SIGSTOP);
+    writer.try_save(state.metadata, state.copier());
+    ::kill(first, SIGKILL);
+    const int lock = ::open((directory / "lock").c_str(), O_RDWR);
+    while (!try_lock(lock)) std::this_thread::sleep_for(1ms);
+    if (::fork() == 0) {  // so that opening takes a while
+      std::this_thread::sleep_for(1s);
+      ::_exit(0);
+    }
+    while (process.pid() == first || process.pid() == 0) static_cast<void>(writer.poll());
+    std::this_thread::sleep_for(100ms);
+    ::kill(::getpid(), SIGKILL);
+    std::abort();
+  }
+  ::waitpid(trainer, nullptr, 0);
+  for (int i = 0; i < 500 && !std::filesystem::exists(directory / "last-save.txt"); ++i)
+    std::this_thread::sleep_for(10ms);
+
+  CHECK_THAT(file_bytes(directory / "last-save.txt"), Contains("step: 5\nresult: saved"));
+  CHECK(holds(CheckpointFile::open(directory / checkpoint_name(5)), state));
 }
 
 TEST_CASE("Checkpoint writer: helpers that die again and again are a fault of the writer") {

@@ -20,6 +20,10 @@ enum class Durable {
 [[nodiscard]] std::string write_atomically(const std::filesystem::path& path, Durable durable,
                                            const std::function<void(std::ostream&)>& write);
 
+/// Removes what dead processes left of their writes of `path`: what nobody wrote to for a day, as
+/// the processes may be another host's. What cannot be removed stays.
+void remove_left_over(const std::filesystem::path& path);
+
 /// Why write_atomically() could not write `path`, tried without a trace; empty: it could.
 std::string why_unwritable(const std::filesystem::path& path);
 

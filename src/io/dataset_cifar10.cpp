@@ -32,25 +32,43 @@ constexpr std::array<const char*, 10> usual_names{
 
 /// Where the files are: the directory itself, or the one that the published archive makes in it.
 fs::path home_of(const fs::path& directory) {
-  std::error_code ignored;
   const fs::path inner = directory / "cifar-10-batches-bin";
-  return fs::is_directory(inner, ignored) ? inner : directory;
+  return retry_listing(inner, [&] { return fs::is_directory(inner); }) ? inner : directory;
 }
 
+bool is_batch(const std::string& name) {
+  return name.starts_with("data_batch_") && name.ends_with(".bin");
+}
+
+std::vector<std::string> batches_in(const fs::path& home) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(home))
+    if (std::string name = entry.path().filename(); is_batch(name)) names.push_back(name);
+  return names;
+}
+
+[[noreturn]] void fail_without_batches(const fs::path& home) {
+  std::error_code ignored;
+  fail_cifar10(home, fs::exists(home / "data_batch_1", ignored)
+                         ? "this is the version for Python; the binary version is needed "
+                           "(cifar-10-binary.tar.gz)"
+                         : "no data_batch_*.bin there; the binary version of CIFAR-10 is needed");
+}
+
+// A batch that is missing, or there twice under another name, would go unnoticed.
 std::vector<fs::path> training_files(const fs::path& home) {
-  std::error_code failure;
+  const auto names = retry_listing(home, [&] { return batches_in(home); });
+  if (names.empty()) fail_without_batches(home);
   std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(home, failure)) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("data_batch_") && name.ends_with(".bin")) files.push_back(entry.path());
+  for (std::size_t i = 1; i <= names.size(); ++i) {
+    const std::string name = fmt::format("data_batch_{}.bin", i);
+    if (std::ranges::find(names, name) == names.end())
+      fail_cifar10(home, fmt::format("{} is missing, though {} files data_batch_*.bin are there; "
+                                     "batches are numbered 1, 2 and so on: copy what is missing, "
+                                     "remove what is there twice",
+                                     name, names.size()));
+    files.push_back(home / name);
   }
-  if (failure) fail_cifar10(home, failure.message());
-  std::ranges::sort(files);
-  if (files.empty())
-    fail_cifar10(home, fs::exists(home / "data_batch_1", failure)
-                           ? "this is the version for Python; the binary version is needed "
-                             "(cifar-10-binary.tar.gz)"
-                           : "no data_batch_*.bin there; the binary version of CIFAR-10 is needed");
   return files;
 }
 
@@ -139,8 +157,10 @@ void Cifar10::append(const fs::path& path, WorkProgress* progress) {
 }  // namespace
 
 std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,
-                                      WorkProgress* progress) {
+                                      WorkProgress* progress) try {
   return std::make_unique<Cifar10>(directory, split, progress);
+} catch (const fs::filesystem_error& failure) {
+  fail_cifar10(failure.path1(), failure.code().message());
 }
 
 }  // namespace ringtrain

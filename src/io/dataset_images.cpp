@@ -24,12 +24,15 @@ template <class Wanted>
 std::vector<fs::directory_entry> entries_of(const fs::path& directory, WorkProgress* progress,
                                             Wanted wanted) {
   at(progress, Work::list, directory.native());
-  std::vector<fs::directory_entry> entries;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    if (!entry.path().filename().native().starts_with('.') && wanted(entry))
-      entries.push_back(entry);
-    advance(progress);
-  }
+  auto entries = retry_listing(directory, [&] {
+    std::vector<fs::directory_entry> found;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+      if (!entry.path().filename().native().starts_with('.') && wanted(entry))
+        found.push_back(entry);
+      advance(progress);
+    }
+    return found;
+  });
   std::ranges::sort(
       entries, {}, [](const auto& entry) -> const auto& { return entry.path().native(); });
   return entries;
@@ -37,7 +40,13 @@ std::vector<fs::directory_entry> entries_of(const fs::path& directory, WorkProgr
 
 std::vector<std::string> class_names_in(const fs::path& directory, WorkProgress* progress) {
   std::vector<std::string> names;
-  const auto is_directory = [](const auto& e) { return e.is_directory(); };
+  const auto is_directory = [](const auto& e) {
+    if (e.is_symlink() && !e.exists())
+      fail_images(e.path(),
+                  "the link leads nowhere: without that class others would have its "
+                  "label; mend or remove the link");
+    return e.is_directory();
+  };
   for (const auto& entry : entries_of(directory, progress, is_directory))
     names.push_back(entry.path().filename());
   if (names.empty())
@@ -46,9 +55,13 @@ std::vector<std::string> class_names_in(const fs::path& directory, WorkProgress*
   return names;
 }
 
+bool is_folder(const fs::path& path) {
+  return retry_listing(path, [&] { return fs::is_directory(path); });
+}
+
 fs::path training_home(const fs::path& directory) {
   fs::path home = directory / "train";
-  if (!fs::is_directory(home))
+  if (!is_folder(home))
     fail_images(directory, "no directory train/ there, which holds <class>/<image>");
   return home;
 }
@@ -56,7 +69,7 @@ fs::path training_home(const fs::path& directory) {
 /// Empty where there is none.
 fs::path evaluation_home(const fs::path& directory) {
   for (const char* name : {"val", "test"})
-    if (fs::is_directory(directory / name)) return directory / name;
+    if (is_folder(directory / name)) return directory / name;
   return {};
 }
 
@@ -77,6 +90,16 @@ class NameList {
   std::string text_;
   std::vector<std::size_t> ends_;
 };
+
+// What has no size, as a broken link, is found unreadable later.
+std::uintmax_t size_for_manifest(const fs::directory_entry& file) {
+  return retry_listing(file.path(), [&] {
+    std::error_code none;
+    const auto bytes = file.file_size(none);
+    if (none && may_pass(none.value())) throw ReadFailure(none.value(), 0);
+    return bytes;
+  });
+}
 
 class Images final : public EncodedDataset {
  public:
@@ -132,10 +155,7 @@ void Images::append(const fs::path& directory, int label, WorkProgress* progress
     files_.add(name);
     labels_.push_back(label);
     manifest_ = hash_text(name, manifest_);
-    std::error_code none;  // what has no size, as a broken link, is found unreadable later
-    const auto bytes = file.file_size(none);
-    if (none && may_pass(none.value())) throw ReadFailure(none.value(), 0);
-    manifest_ = hash_text(fmt::format("{} {}", label, bytes), manifest_);
+    manifest_ = hash_text(fmt::format("{} {}", label, size_for_manifest(file)), manifest_);
     advance(progress);
   }
   if (files_.size() == before)
@@ -145,20 +165,14 @@ void Images::append(const fs::path& directory, int label, WorkProgress* progress
 }  // namespace
 
 std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split split,
-                                            const DatasetOptions& options) {
-  const auto open = [&](bool) -> std::unique_ptr<EncodedDataset> {
-    try {
-      at(options.progress, Work::list, directory);
-      const fs::path training = training_home(directory);
-      const fs::path home = split == Split::training ? training : evaluation_home(directory);
-      if (home.empty()) return nullptr;
-      return std::make_unique<Images>(home, training, options);
-    } catch (const fs::filesystem_error& failure) {
-      if (may_pass(failure.code().value())) throw ReadFailure(failure.code().value(), 0);
-      fail_images(failure.path1(), failure.code().message());
-    }
-  };
-  return ReadRetries().run(directory, open);
+                                            const DatasetOptions& options) try {
+  at(options.progress, Work::list, directory);
+  const fs::path training = training_home(directory);
+  const fs::path home = split == Split::training ? training : evaluation_home(directory);
+  if (home.empty()) return nullptr;
+  return std::make_unique<Images>(home, training, options);
+} catch (const fs::filesystem_error& failure) {
+  fail_images(failure.path1(), failure.code().message());
 }
 
 }  // namespace ringtrain

@@ -167,9 +167,9 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
                                            : open_split(directory, evaluation_splits, options);
   if (opened.files.empty()) return nullptr;
   count_from(first, std::move(names), directory, opened);
-  auto data = make_sharded_dataset(
-      {"tfrecord", directory, std::move(opened.files), std::move(opened.index), unpack_tfrecord},
-      options.max_pixels);
+  auto data = make_sharded_dataset({"tfrecord", directory, std::move(opened.files),
+                                    std::move(opened.index), unpack_tfrecord, first},
+                                   options.max_pixels);
   if (split == Split::training)
     options.tell(fmt::format("{}, labels from {}", data->description(), first));
   return data;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,21 @@ namespace ringtrain {
 /// Throws Error(Exit::data) where `error`, an errno, says that too many files are open: no damage
 /// of a sample, and the next one would fail, too.
 void check_open_files(int error, std::string_view call);
+
+/// What `call()` returns of a look at `path`. Its filesystem_error is tried again where it may
+/// pass, and else thrown. Throws as ReadRetries do.
+template <class Call>
+auto retry_listing(const std::filesystem::path& path, Call call) {
+  return ReadRetries().run(path.native(), [&](bool) {
+    try {
+      return call();
+    } catch (const std::filesystem::filesystem_error& failure) {
+      const int error = failure.code().value();
+      if (may_pass(error)) throw ReadFailure(error, 0);
+      throw;
+    }
+  });
+}
 
 /// Reads a whole regular file, keeping the memory of `bytes` from file to file. What may pass is
 /// tried again, and throws as `retries` do. Throws UnreadableSample with the path and the system's

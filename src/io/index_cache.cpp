@@ -77,6 +77,7 @@ void save(const fs::path& file, const ShardIndex& index, std::uint64_t key) {
     write(head_of(index, key));
     write(encode_table(index.table));
   };
+  remove_left_over(file);
   const std::string reason = write_atomically(file, Durable::in_a_while, write_whole);
   if (!reason.empty()) throw Error(Exit::storage, "write " + printable(file.native()), reason);
 }

@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -36,7 +35,7 @@ void check(const LoaderOptions& o) {
 }
 
 std::uint64_t batches_of(const Dataset& dataset, const LoaderOptions& options) {
-  if (options.mode == Split::training) return std::numeric_limits<std::uint64_t>::max();
+  if (options.mode == Split::training) return options.most_batches;
   const auto global_batch = static_cast<std::uint64_t>(options.global_batch);
   return (dataset.size() + global_batch - 1) / global_batch;
 }

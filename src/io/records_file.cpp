@@ -76,14 +76,14 @@ std::uint64_t record_hash(std::span<const std::uint8_t> image) {
   return hash_bytes(std::as_bytes(image));
 }
 
-std::span<const std::uint8_t> unpack_record(std::span<const std::uint8_t> record) {
+Unpacked unpack_record(std::span<const std::uint8_t> record) {
   if (record.size() < record_hash_bytes) throw Undecodable("the record is cut short");
   std::uint64_t hash;
   std::memcpy(&hash, record.data(), sizeof(hash));
   const auto image = record.subspan(record_hash_bytes);
   if (hash != record_hash(image))
     throw Undecodable("the data have a wrong checksum: the record is damaged");
-  return image;
+  return {image};
 }
 
 }  // namespace ringtrain

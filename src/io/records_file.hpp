@@ -5,6 +5,7 @@
 
 #include "io/byte_source.hpp"
 #include "io/record_table.hpp"
+#include "io/sharded_dataset.hpp"
 
 namespace ringtrain {
 
@@ -28,6 +29,6 @@ RecordTable read_table(ByteSource& file, const RecordsHead& head);
 std::uint64_t record_hash(std::span<const std::uint8_t> image);
 /// The image in a record's bytes, verified; empty for one that could not be read when it was
 /// packed. Throws Undecodable.
-std::span<const std::uint8_t> unpack_record(std::span<const std::uint8_t> record);
+Unpacked unpack_record(std::span<const std::uint8_t> record);
 
 }  // namespace ringtrain

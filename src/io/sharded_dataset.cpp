@@ -53,6 +53,7 @@ class ShardedDataset final : public EncodedDataset {
   }
   void check(std::size_t shard) const;
   void open_first();
+  void require_label(std::uint64_t sample, std::int64_t label) const;
   void require_same(std::size_t shard, const FileDescriptor& file) const;
   void read(std::size_t shard, std::uint64_t offset, std::span<std::uint8_t> into,
             bool again) const;
@@ -93,7 +94,11 @@ void ShardedDataset::open_first() try {
   const std::size_t kept = std::min(data_.files.size(), files_to_keep_open());
   ReadRetries retries;
   for (std::size_t shard = 0; shard < kept; ++shard)
-    open_.push_back(retries.run(path(shard), [&](bool) { return open_to_read(path(shard)); }));
+    open_.push_back(retries.run(path(shard), [&](bool) {
+      FileDescriptor file = open_to_read(path(shard));
+      require_same(shard, file);
+      return file;
+    }));
 } catch (const ReadFailure& failure) {
   throw Error(Exit::data, "read " + printable(path(open_.size())), failure.what());
 }
@@ -106,14 +111,32 @@ std::span<const std::uint8_t> ShardedDataset::encoded(std::uint64_t sample,
   buffer.resize(record.bytes);
   try {
     retries.run(path(shard), [&](bool again) { read(shard, record.offset, buffer, again); });
-    const auto image = data_.unpack(buffer);
+    const auto [image, label] = data_.unpack(buffer);
+    if (label) require_label(sample, *label);
     if (image.empty()) throw Undecodable("the image is empty (0 bytes)");
     return image;
   } catch (const Error&) {
     throw;  // of no sample
+  } catch (const ReadFailure& failure) {
+    throw Error(Exit::data, "read " + place(sample),
+                fmt::format("{}; the whole shard cannot be read: put it back, then start the job "
+                            "again from its last checkpoint",
+                            failure.what()));
   } catch (const std::runtime_error& failure) {
     throw UnreadableSample("read " + place(sample), failure.what());
   }
+}
+
+void ShardedDataset::require_label(std::uint64_t sample, std::int64_t label) const {
+  const std::int32_t known = records()[sample].label;
+  if (known >= 0 && label == std::int64_t{known} + data_.first_label) return;
+  throw Error(
+      Exit::data, "read " + place(sample),
+      fmt::format("its label is {}, and {} in the index: the record was written after it was "
+                  "indexed; delete the kept index (the newest .index of "
+                  "$XDG_CACHE_HOME/ringtrain or ~/.cache/ringtrain), and start again",
+                  label,
+                  known < 0 ? "unknown" : std::to_string(std::int64_t{known} + data_.first_label)));
 }
 
 // Another file of that name has other bytes where the index says that samples are.
@@ -134,7 +157,7 @@ void ShardedDataset::read(std::size_t shard, std::uint64_t offset, std::span<std
                           bool again) const {
   const bool kept = shard < open_.size();
   const FileDescriptor anew = kept && !again ? FileDescriptor() : open_to_read(path(shard));
-  if (again) require_same(shard, anew);
+  if (!kept || again) require_same(shard, anew);
   const std::size_t got = read_all_at(kept && !again ? open_[shard] : anew, offset, into);
   if (kept && again) static_cast<void>(::dup3(anew.get(), open_[shard].get(), O_CLOEXEC));
   if (got < into.size())

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,8 +17,13 @@ struct ShardIndex {
   RecordTable table;                ///< of all shards
 };
 
-/// Finds the encoded image in a record's bytes and verifies them. Throws Undecodable.
-using Unpack = std::span<const std::uint8_t> (*)(std::span<const std::uint8_t> record);
+/// What a record's bytes hold.
+struct Unpacked {
+  std::span<const std::uint8_t> image;
+  std::optional<std::int64_t> label = {};  ///< where the format has it beside the image
+};
+/// Finds that and verifies the bytes. Throws Undecodable.
+using Unpack = Unpacked (*)(std::span<const std::uint8_t> record);
 
 struct ShardedData {
   std::string kind;  ///< as `--data` names it
@@ -25,11 +31,14 @@ struct ShardedData {
   std::vector<ShardFile> files;
   ShardIndex index;  ///< labels are classes; -1 for a sample that unpack() refuses
   Unpack unpack;
+  std::int32_t first_label = 0;  ///< the first class's, in records
 };
 
 /// Reads one record a sample from its shard, by pread on any number of threads. Keeps as many files
 /// open as a quarter of what the process may; others are opened for each record. Throws
-/// Error(Exit::data) for records outside of their file.
+/// Error(Exit::data) for records outside of their file, and for a file that is another one than
+/// `files` says. A reader throws it, too, for a label that is not the index's, and for a shard that
+/// cannot be opened.
 std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint64_t max_pixels);
 
 }  // namespace ringtrain

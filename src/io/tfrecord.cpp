@@ -129,13 +129,14 @@ bool is_whole_tfrecord(std::span<const std::uint8_t> record) {
   return masked_crc32c(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
 }
 
-std::span<const std::uint8_t> unpack_tfrecord(std::span<const std::uint8_t> record) {
+Unpacked unpack_tfrecord(std::span<const std::uint8_t> record) {
   if (!is_whole_tfrecord(record))
     throw Undecodable("the data have a wrong checksum: the record is damaged");
   MemorySource source(record.first(record.size() - checksum_bytes));
   const Example example = parse_example(source, {0, source.size()});
   if (!example.image) throw Undecodable("no image/encoded in it");
-  return source.at(*example.image);
+  if (!example.label) throw Undecodable("no image/class/label in it");
+  return {source.at(*example.image), example.label};
 }
 
 }  // namespace ringtrain

@@ -7,6 +7,7 @@
 
 #include "io/byte_source.hpp"
 #include "io/record_table.hpp"
+#include "io/sharded_dataset.hpp"
 
 namespace ringtrain {
 
@@ -29,8 +30,8 @@ TfrecordShard index_tfrecord(ByteSource& file);
 /// Whether a record's bytes have the checksum that follows them.
 bool is_whole_tfrecord(std::span<const std::uint8_t> record);
 
-/// The encoded image in a record's bytes, whose checksum is verified first; perhaps empty. Throws
-/// Undecodable.
-std::span<const std::uint8_t> unpack_tfrecord(std::span<const std::uint8_t> record);
+/// The encoded image in a record's bytes, perhaps empty, and its label. Their checksum is verified
+/// first. Throws Undecodable.
+Unpacked unpack_tfrecord(std::span<const std::uint8_t> record);
 
 }  // namespace ringtrain

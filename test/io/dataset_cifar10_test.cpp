@@ -85,6 +85,31 @@ TEST_CASE("cifar10: the manifest follows names and labels, not the place") {
   CHECK(hash(two) != before);
 }
 
+TEST_CASE("cifar10: a batch that is missing or there twice is named") {
+  const TempDirectory home;
+  write_file(home.path() / "data_batch_1.bin", records({1}));
+
+  SECTION("missing") { write_file(home.path() / "data_batch_3.bin", records({1})); }
+  SECTION("twice") { write_file(home.path() / "data_batch_1 (copy).bin", records({1})); }
+  SECTION("twice, in another form") { write_file(home.path() / "data_batch_01.bin", records({1})); }
+  CHECK_THAT(cifar10_complaint(home.path()),
+             Contains("data_batch_2.bin is missing, though 2 files"));
+}
+
+TEST_CASE("cifar10: a directory that may not be read is named") {
+  const TempDirectory home;
+  std::filesystem::permissions(home.path(), std::filesystem::perms::none);
+  std::string complaint;
+  {
+    const TempDirectory door;
+    const OrdinaryUser user(door.path());
+    complaint = cifar10_complaint(home.path());
+  }
+  std::filesystem::permissions(home.path(), std::filesystem::perms::owner_all);
+
+  CHECK_THAT(complaint, Contains(home.path().native()) && Contains("Permission denied"));
+}
+
 TEST_CASE("cifar10: missing, cut, empty and foreign files are named") {
   const TempDirectory home;
   const auto batch = home.path() / "data_batch_1.bin";

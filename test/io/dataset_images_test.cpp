@@ -145,6 +145,20 @@ TEST_CASE("images: an unreadable file is an error of its sample alone, with path
   CHECK(why(5) == "");
 }
 
+TEST_CASE("images: a class that is a link to nowhere would shift labels, and is refused") {
+  const TempDirectory home;
+  write_file(home.path() / "train/b/1", encode_png(small_picture));
+  std::filesystem::create_directory_symlink(home.path() / "moved", home.path() / "train/a");
+
+  const auto error = error_of([&] { open(home); });
+
+  REQUIRE(error);
+  CHECK(error->code() == Exit::data);
+  CHECK_THAT(error->what(), Contains("train/a") && Contains("the link leads nowhere"));
+  write_file(home.path() / "moved/1", encode_png(small_picture));
+  CHECK(open(home)->class_names() == std::vector<std::string>{"a", "b"});
+}
+
 TEST_CASE("images: the manifest follows names, sizes and labels, not the place") {
   const TempDirectory one, two;
   for (const auto* home : {&one, &two}) write_text(home->path() / "train/a/1", "12345");

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "io/index_cache.hpp"
+#include "io/tfrecord.hpp"
 #include "io/tfrecord_support.hpp"
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/io/loader.hpp"
@@ -18,6 +20,7 @@
 using namespace ringtrain;
 using namespace ringtrain::test;
 using Catch::Contains;
+using Catch::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -108,6 +111,19 @@ class SmallFiles {
   void (*handler_)(int);
   rlimit before_{};
 };
+
+/// Why reading `sample` ends the job.
+std::string failure_of_job(const Dataset& data, std::uint64_t sample) {
+  try {
+    data.read(sample);
+  } catch (const UnreadableSample& failure) {
+    return std::string("of the sample alone: ") + failure.what();
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::data);
+    return failure.what();
+  }
+  return "it was read";
+}
 
 std::vector<int> labels_of(const Dataset& data) {
   std::vector<int> labels;
@@ -400,6 +416,82 @@ TEST_CASE("tfrecord: more shards than files that may be open") {
 
   for (std::uint64_t i = 0; i < data->size(); i += 7)
     REQUIRE(data->read(i).pixels == gradient_image({8, 9}, static_cast<int>(i % 5)).pixels);
+}
+
+TEST_CASE("tfrecord: a shard that is opened anew and is another file by then ends the job") {
+  const FewFiles limit(100);
+  Home home;
+  for (int i = 0; i < 30; ++i) home.shard("train", i, 30, record(0, 1));
+  const auto data = home.open();
+  const fs::path last = home.directory.path() / shard_name("train", 29, 30);
+  const auto time = fs::last_write_time(last);
+  fs::last_write_time(last, time + std::chrono::seconds(1));
+
+  try {
+    data->read(29);
+    FAIL("it was read");
+  } catch (const Error& failure) {
+    CHECK(failure.code() == Exit::data);
+    CHECK_THAT(failure.what(),
+               Contains(last.native()) && Contains("another file has taken its place"));
+  }
+  fs::last_write_time(last, time);
+  CHECK(data->read(29).pixels == gradient_image({8, 9}, 0).pixels);
+}
+
+TEST_CASE("tfrecord: a shard that is gone or may not be read ends the job") {
+  const FewFiles limit(100);
+  Home home;
+  for (int i = 0; i < 30; ++i) home.shard("train", i, 30, record(0, 1));
+  const auto data = home.open();
+  const fs::path last = home.directory.path() / shard_name("train", 29, 30);
+
+  SECTION("gone") {
+    fs::remove(last);
+    CHECK_THAT(failure_of_job(*data, 29), Contains(last.native()) && Contains("No such file"));
+  }
+  SECTION("not to be read") {
+    fs::permissions(last, fs::perms::none);
+    const OrdinaryUser user(home.directory.path());
+    CHECK_THAT(failure_of_job(*data, 29), Contains(last.native()) && Contains("Permission denied"));
+  }
+}
+
+TEST_CASE("tfrecord: a record whose label is not the index's ends the job") {
+  const auto first = GENERATE(0, 1);
+  Home home;
+  home.shard("train", 0, 1, record(0, first) + record(1, 2) + mislabelled(2, 1, 2));
+  const auto before = home.open();
+  CHECK(before->read(1).pixels == gradient_image({8, 9}, 1).pixels);
+  CHECK_THROWS_AS(before->read(2), UnreadableSample);
+  const auto shard = home.directory.path() / shard_name("train", 0, 1);
+  overwrite(shard, record(0, first).size(), record(1, 1) + record(2, 1));
+
+  const auto data = home.open();
+
+  CHECK(data->read(0).pixels == gradient_image({8, 9}, 0).pixels);
+  CHECK_THAT(failure_of_job(*data, 1), StartsWith("read ") &&
+                                           Contains("train-00000-of-00001, record 1") &&
+                                           Contains("its label is 1, and 2 in the index") &&
+                                           Contains("delete the kept index"));
+  CHECK_THAT(failure_of_job(*data, 2), Contains("record 2"));
+}
+
+TEST_CASE("tfrecord: a shard that is replaced between its listing and its opening is refused") {
+  const TempDirectory directory;
+  const fs::path shard = directory.path() / shard_name("train", 0, 1);
+  write_text(shard, record(0, 0));
+  ShardedData data{
+      "tfrecord", directory.path(), {}, {{1}, {{{12, 20, 0}}, {"a"}}}, unpack_tfrecord};
+  data.files = find_shards(directory.path(), std::array<std::string_view, 1>{"train"},
+                           std::array<std::string_view, 1>{""});
+  CHECK(make_sharded_dataset(data, 100)->size() == 1);
+  fs::last_write_time(shard, fs::last_write_time(shard) + std::chrono::seconds(1));
+
+  const auto error = error_of([&] { make_sharded_dataset(data, 100); });
+
+  REQUIRE(error);
+  CHECK_THAT(error->what(), Contains("another file has taken its place"));
 }
 
 // A sanitizer's look at virtual tables needs a pipe, which the limit forbids.

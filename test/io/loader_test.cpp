@@ -380,6 +380,22 @@ TEST_CASE("loader: it can be dropped at any moment") {
   CHECK(opened < 1000);  // as many as a batch has
 }
 
+TEST_CASE("loader: what nobody will ask for is not read") {
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] { ++opened; });
+  LoaderOptions options = plain(Split::training, 5, {2, 2});
+  options.most_batches = 2;
+  {
+    Loader loader(data, options);
+    CHECK(loader.next() != nullptr);
+    CHECK(loader.next() != nullptr);
+    CHECK(loader.next() == nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  CHECK(opened == 10);
+}
+
 TEST_CASE("loader: dropped, its threads stop together and not one after the other") {
   constexpr int threads = 8;
   std::atomic<int> opened = 0;

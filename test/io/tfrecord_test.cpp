@@ -144,7 +144,7 @@ TEST_CASE("TFRecord: every record's place, label and class name") {
 
 TEST_CASE("TFRecord: a record gives its image back, and nothing once a byte of it changed") {
   const Bytes record = bytes_of(one.substr(12));
-  const auto image = unpack_tfrecord(record);
+  const auto image = unpack_tfrecord(record).image;
 
   CHECK(Bytes(image.begin(), image.end()) == stored_image);
   for (std::size_t i = 0; i < record.size(); ++i)

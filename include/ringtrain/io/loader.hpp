@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   /// training: samples of the endless order that all ranks have already used; where to resume.
   std::uint64_t start = 0;
+  /// training: how many batches next() is asked for. None beyond them is read.
+  std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max();
   int global_batch = 1;  ///< samples of all ranks in one micro-step
   Share share{0, 1};     ///< this rank's part of it, not empty
   int threads = 1;
@@ -52,11 +55,11 @@ class Loader {
   /// Waits no longer than it takes to finish the samples being read.
   ~Loader();
 
-  /// Waits for the next batch; null after the last of an evaluation. The batch is valid until the
-  /// next call, which recycles its memory. Rethrows what failed in a loader thread, such as a file
-  /// that the disk does not give, however often it is tried (see ReadRetries), and throws
-  /// Error(Exit::data) when more than 0.1 % of the samples so far (and more than ten) were
-  /// unreadable.
+  /// Waits for the next batch; null after the last of an evaluation, or of most_batches. The batch
+  /// is valid until the next call, which recycles its memory. Rethrows what failed in a loader
+  /// thread, such as a file that the disk does not give, however often it is tried (see
+  /// ReadRetries), and throws Error(Exit::data) when more than 0.1 % of the samples so far (and
+  /// more than ten) were unreadable.
   const Batch* next();
 
   /// Seconds the last next() waited.

@@ -188,7 +188,8 @@ void add_communication(Table& t, Request& r) {
   t.group("cluster");
   t.add(o.restarts,
         {"restarts", "N",
-         "with scripts/supervise before mpirun: start again when a rank is lost or stuck"},
+         "with scripts/supervise before mpirun: start again when a rank is lost or stuck, or the "
+         "writer lost"},
         whole(0, million));
   t.flag(o.without_lost_hosts, "without-lost-hosts", "then leave out hosts that were lost");
   t.add(r.batch_job,

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
-#include <sstream>
+#include <map>
 #include <system_error>
 
 #include "ringtrain/base/error.hpp"
@@ -41,51 +41,94 @@ std::vector<std::string> names(const std::vector<OptionEntry>& table, std::strin
   return all;
 }
 
-// CLI11 cuts a line at any '#', also inside of a quoted value.
-std::string without_comments(std::istream& text) {
-  std::string kept;
-  for (std::string line; std::getline(text, line); kept += '\n') {
-    char quote = 0;
-    for (const char c : line) {
-      if (c == '#' && quote == 0) break;
-      if (c == quote)
-        quote = 0;
-      else if (quote == 0 && (c == '"' || c == '\''))
-        quote = c;
-      kept += c;
-    }
+// A quoted value may have a '#'.
+std::string without_comment(const std::string& line) {
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (c == '#' && quote == 0) return line.substr(0, i);
+    if (c == quote)
+      quote = 0;
+    else if (quote == 0 && (c == '"' || c == '\''))
+      quote = c;
   }
-  return kept;
+  return line;
 }
 
-/// CLI11's TOML, plus what it does not check before it uses the file.
+/// One key with one value on each line. CLI11's own reader of TOML makes lists of values with
+/// commas or spaces, of which an option takes the last.
 class CheckedToml final : public CLI::ConfigTOML {
  public:
   /// `file` names it in messages, once it is known.
   CheckedToml(const std::vector<OptionEntry>& table, const std::string& file)
-      : table_(table), file_(file) {
-    comment('\0');
-  }
+      : table_(table), file_(file) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
-    std::istringstream lines(without_comments(text));
-    auto items = CLI::ConfigTOML::from_config(lines);
-    for (const CLI::ConfigItem& item : items) check(item);
+    std::vector<CLI::ConfigItem> items;
+    std::map<std::string, int> lines;  // of the keys so far
+    int number = 0;
+    for (std::string line; std::getline(text, line);) {
+      line = CLI::detail::trim_copy(without_comment(line));
+      if (++number; line.empty() || line.front() == ';') continue;
+      items.push_back(item(line, number));
+      const auto [first, is_new] = lines.emplace(items.back().name, number);
+      if (!is_new)
+        fail(number, items.back().name,
+             fmt::format("line {} has it, too; keep one of them", first->second));
+    }
+    if (text.bad())
+      throw usage(fmt::format("configuration file {}, after line {}", file_, number),
+                  "cannot be read to its end; look at the disk or the mount (dmesg, df)");
     return items;
   }
 
  private:
-  void check(const CLI::ConfigItem& item) const {
-    const std::string where = fmt::format("configuration file {}, key '{}'", file_, item.name);
-    if (!item.parents.empty())
-      throw usage(fmt::format("configuration file {}, section [{}]", file_, item.parents.front()),
+  [[noreturn]] void fail(int line, const std::string& key, std::string_view why) const {
+    throw usage(fmt::format("configuration file {}, line {}, key '{}'", file_, line, key), why);
+  }
+
+  CLI::ConfigItem item(const std::string& line, int number) const {
+    if (line.front() == '[')
+      throw usage(fmt::format("configuration file {}, line {}, section {}", file_, number, line),
                   "there are no sections; write all keys without any");
-    const OptionEntry* entry = find(table_, item.name);
+    const std::size_t equals = line.find('=');
+    CLI::ConfigItem item;
+    item.name = CLI::detail::trim_copy(line.substr(0, equals));
+    CLI::detail::remove_quotes(item.name);
+    const OptionEntry& entry = entry_of(item.name, number);
+    if (equals != line.npos)
+      item.inputs = {value(CLI::detail::trim_copy(line.substr(equals + 1)), item.name, number)};
+    else if (entry.is_flag())
+      item.inputs = {"true"};
+    else
+      fail(number, item.name, "has no value; write key = value");
+    if (entry.is_flag() && item.inputs[0] != "true" && item.inputs[0] != "false")
+      fail(number, item.name, "must be true or false");
+    return item;
+  }
+
+  const OptionEntry& entry_of(const std::string& key, int line) const {
+    const OptionEntry* entry = find(table_, key);
     if (entry == nullptr || !entry->in_files)
-      throw usage(where, "unknown; " + hint(item.name, names(table_, "", true)));
-    if (entry->is_flag() && item.inputs != std::vector<std::string>{"true"} &&
-        item.inputs != std::vector<std::string>{"false"})
-      throw usage(where, "must be true or false");
+      fail(line, key, "unknown; " + hint(key, names(table_, "", true)));
+    return *entry;
+  }
+
+  std::string value(const std::string& text, const std::string& key, int line) const {
+    if (text.empty()) fail(line, key, "has no value; write key = value");
+    const char quote = text.front();
+    if (quote != '"' && quote != '\'') {
+      if (text.find_first_of(" \t,[]\"'") == text.npos) return text;
+      fail(line, key,
+           fmt::format("{} is no single value; a number has a point, and text with commas, spaces "
+                       "or brackets stands in quotes",
+                       text));
+    }
+    const std::size_t end = text.find(quote, 1);
+    if (end == text.npos) fail(line, key, fmt::format("{} has no closing quote", text));
+    if (end + 1 < text.size())
+      fail(line, key, fmt::format("{} goes on behind the closing quote", text));
+    return text.substr(1, end - 1);
   }
 
   const std::vector<OptionEntry>& table_;

@@ -65,7 +65,7 @@ expect 0 64 "nowhere.toml" --config nowhere.toml
 printf 'modle = "mlp"\n' >misspelt.toml
 expect 2 64 "misspelt.toml.*modle.*model" --config misspelt.toml
 printf 'model = [\n' >broken.toml
-expect 0 64 '--model .: no such model' --config broken.toml
+expect 0 64 'key .model.: . is no single value' --config broken.toml
 head -c 2000000 /dev/zero | tr '\0' '#' >large.toml
 expect 0 64 "large.toml.*1 MB|large.toml.*MiB|large.toml.*large" --config large.toml
 # --- model files

@@ -405,6 +405,14 @@ TEST_CASE("options: a configuration file is refused as strictly as the command l
        {"[run]\nepochs = 3\n", "section [run]"},
        {"quiet = perhaps\n", "key 'quiet': must be true or false"},
        {"batch = 0\n", "--batch 0: must be a whole number"},
+       {"seed = 1\nlr = 0,05\n", "line 2, key 'lr': 0,05 is no single value"},
+       {"lr = 0.1 0.2\n", "line 1, key 'lr': 0.1 0.2 is no single value"},
+       {"lr = [0.1,\n0.2]\n", "line 1, key 'lr': [0.1, is no single value"},
+       {"data = \"a\", \"b\"\n", "line 1, key 'data': \"a\", \"b\" goes on behind"},
+       {"data = \"a\n", "line 1, key 'data': \"a has no closing quote"},
+       {"lr = 0.1\n\n# twice\nlr = 0.2\n", "line 4, key 'lr': line 1 has it, too"},
+       {"metrics\n", "line 1, key 'metrics': has no value"},
+       {"lr =\n", "line 1, key 'lr': has no value"},
        {"epochs = 1\nsteps = 1\n", "--epochs with --steps"}}));
   const TemporaryFile file(text);
 
@@ -418,6 +426,7 @@ TEST_CASE("options: a configuration file must be a file of at most one MiB") {
   CHECK(refusal("--config " + full.path()) == "accepted");
   CHECK_THAT(refusal("--config " + over.path()), Contains("1 MiB"));
   CHECK_THAT(refusal("--config /"), Contains("not a regular file"));
+  CHECK_THAT(refusal("--config /proc/self/mem"), Contains("cannot be read to its end"));
   CHECK_THAT(refusal("--config " + over.path() + ".none"), Contains("No such file"));
 }
 

@@ -22,6 +22,7 @@ class Checkpoints:
         self.directory = settings.get("checkpoint-dir")
         self.resume = settings.get("resume", "auto")
         self.older = self.found()
+        self.seen = bool(self.older)
         self.began = time.time()
         self.last_save_s = seconds_of(settings.get("final-save-timeout", "2m"))
         if self.resume == "never" and "init-from" in settings:
@@ -40,6 +41,11 @@ class Checkpoints:
         own = [name for name, time in self.found().items() if self.older.get(name) != time]
         return max(own, default=None, key=lambda name: int(NAME.fullmatch(name)[1]))
 
+    def out_of_sight(self):
+        """Whether this job had checkpoints of which none is seen now, as where a file system is no longer mounted."""
+        self.seen = self.seen or bool(self.found())
+        return self.seen and not self.found()
+
     def resume_options(self):
         """What goes on: where training began otherwise, older checkpoints of the directory are not for it."""
         if self.resume == "auto" or not self.newest():
@@ -49,18 +55,35 @@ class Checkpoints:
     def await_last_save(self, enough=lambda: False):
         """The writer process of ranks that were killed still saves what they handed over. Returns what came of it, in words; empty:
         that is not known here. Waits for no longer than until `enough` says so."""
+        self.await_while(self.locked, enough)
+        said = self.last_save()
+        if not said:
+            return ""
+        what = said.get("file") if said["result"] == "saved" else said.get("why")
+        return f"the writer {said['result']} step {said.get('step')}: {what}"
+
+    def await_finishing(self, enough):
+        """As await_last_save(), but never for another job, which may have the directory by now."""
+        self.await_while(lambda: self.finishing() and self.locked(), enough)
+
+    def await_while(self, goes_on, enough):
         ends = time.monotonic() + self.last_save_s
-        while self.locked() and time.monotonic() < ends and not enough():
+        while goes_on() and time.monotonic() < ends and not enough():
             time.sleep(0.05)
+
+    def finishing(self):
+        with contextlib.suppress(OSError, TypeError):
+            return (pathlib.Path(self.directory) / "lock").read_bytes().startswith(b"ringtrain lease 1 finishing")
+        return False
+
+    def last_save(self):
+        """What the writer of ranks that were killed has said of it, by its keys; nothing if it has not."""
         said = {}
         with contextlib.suppress(OSError, TypeError):
             file = pathlib.Path(self.directory) / "last-save.txt"
             if file.stat().st_mtime >= self.began - 2:  # another host's clock
                 said = dict(line.split(": ", 1) for line in file.read_text(errors="replace").splitlines() if ": " in line)
-        if "result" not in said:
-            return ""
-        what = said.get("file") if said["result"] == "saved" else said.get("why")
-        return f"the writer {said['result']} step {said.get('step')}: {what}"
+        return said if "result" in said else {}
 
     def locked(self):
         try:

@@ -5,7 +5,8 @@ import re
 import shlex
 import signal
 
-CURABLE_KINDS = {"writer", "rank_lost", "stuck"}
+LOST_KINDS = {"rank_lost", "stuck"}  # also of ranks whose job was told to end
+CURABLE_KINDS = {"writer", *LOST_KINDS}
 # What a rank says first whose call fails because another rank has gone: then the launcher knows more.
 ANY = "internal"
 # Where the line did not come through, or says that.
@@ -33,6 +34,7 @@ class Ending:
     finished: bool = False  # whether it has trained all
     corrected: bool = False  # whether the exit code is not the launcher's
     fault: str = ""  # its kind, by the line; empty: there is none
+    fault_code: int = 0  # train's own, by the line
 
     @staticmethod
     def of(code, text, seconds, trained, finished):
@@ -41,7 +43,7 @@ class Ending:
         kind, hosts, who = culprit(text, fault)
         # mpirun of Open MPI 5 returns 0 when it has lost a host
         corrected = code == 0 and not finished and (kind == "silent" or bool(fault))
-        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, finished, corrected, fault.get("kind", ""))
+        return Ending(LOST if corrected else code, kind, hosts, who, seconds, trained, finished, corrected, fault.get("kind", ""), code_in(fault))
 
     @property
     def curable(self):
@@ -72,6 +74,10 @@ def fault_in(text):
         return dict(word.partition("=")[::2] for word in shlex.split(found[1])) if found else {}
     except ValueError:  # cut off amid a value
         return dict(word.partition("=")[::2] for word in found[1].split())
+
+
+def code_in(fault):
+    return int(fault["code"]) if fault.get("code", "").isdigit() else 0
 
 
 def culprit(text, fault):

@@ -15,7 +15,9 @@ STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
 FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/train/summary.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
+ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step \d+")  # of src/train/job_training.cpp
 LONGEST_WAIT_S = 1
+LEAVE_S = 90  # 30 s more than --final-save-timeout for the last checkpoint and 60 s to leave, as the watchdog has it
 SAME_WISH_S = 3  # as for train: `timeout` and others signal twice
 GOES_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
@@ -25,7 +27,7 @@ class Run:
 
     def __init__(self, words):
         self.began, self.seconds, self.code = time.monotonic(), 0.0, 0
-        self.kept, self.trained, self.finished = b"", False, False
+        self.kept, self.trained, self.finished, self.cut_short = b"", False, False, False
         (out, its_out), (error, its_error) = stream_like(1), stream_like(2)
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=its_out, stderr=its_error, start_new_session=True)
         os.close(its_out)
@@ -41,19 +43,22 @@ class Run:
         for text in iter(lambda: read(source), b""):
             seen, line = line + text, (line + text)[-200:].rpartition(b"\n")[2]
             self.trained = self.trained or STEP.search(seen) is not None
-            self.finished = self.finished or FINISHED.search(seen) is not None
+            self.cut_short = self.cut_short or ENDED_EARLY.search(seen) is not None
+            self.finished = not self.cut_short and (self.finished or FINISHED.search(seen) is not None)
             if target == 2:
                 self.kept = (self.kept + text)[-KEPT_BYTES:]
             write(target, text)
         os.close(source)
 
-    def wait(self):
+    def wait(self, is_late=lambda: False):
+        """What does not end once `is_late` says so is killed, with all of its process group: an mpirun may hang."""
         code = None
         while code is None:  # a signal that comes just before a wait is taken behind it, so none is long
             try:
                 code = self.process.wait(timeout=LONGEST_WAIT_S)
             except subprocess.TimeoutExpired:
-                pass
+                if is_late():
+                    os.killpg(self.process.pid, signal.SIGKILL)
         for thread in self.threads:
             thread.join(2)  # what outlives mpirun may hold its streams open
         self.seconds, self.code = time.monotonic() - self.began, 128 - code if code < 0 else code
@@ -92,7 +97,8 @@ def write(target, text):
 class Signals:
     """Hands signals on to the run there is, or that comes next."""
 
-    def __init__(self):
+    def __init__(self, last_save_s):
+        self.longest_end_s = last_save_s + LEAVE_S
         self.current, self.starting, self.waiting, self.ended_by, self.code = None, False, [], "", 0
         self.ended_at, self.repeated = 0.0, False
         for number in HANDED_ON:
@@ -118,9 +124,12 @@ class Signals:
         self.current = Run(words)
         self.starting = False
         self.hand_on()
-        self.current.wait()
+        self.current.wait(self.is_late)
         run, self.current = self.current, None
         return run
+
+    def is_late(self):
+        return self.ended_by and time.monotonic() - self.ended_at > self.longest_end_s
 
     def sleep(self, seconds):
         """Unless the job is to end."""

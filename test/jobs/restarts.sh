@@ -70,7 +70,7 @@ check "SIGTERM to a rank: no restart" lacks "restart 1"
 start 2 "${long[@]}" --steps 1000000 --checkpoint-dir ended --restarts 2
 kill -TERM "$supervisor"
 wait "$supervisor"
-check "SIGTERM to the supervisor: ends with mpirun's code, not $?" test $? -eq 1
+check "SIGTERM to the supervisor: exit code $?" test $? -eq 143
 check "SIGTERM to the supervisor: no restart" has "^supervise: SIGTERM: not started again$"
 
 job 2 --global-batch 1 --restarts 2

@@ -164,7 +164,7 @@ class Requeueing(Playing):
         self.assertEqual(self.slurm(), [])
 
     def test_a_lost_rank_or_node_requeues(self):
-        for code in (1, 71, 72, 137, 205, 255):
+        for code in (1, 71, 72, 134, 135, 137, 139, 205, 255):
             with self.subTest(code):
                 self.run_job(save(code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), ["scontrol requeue 7"])
@@ -178,7 +178,7 @@ class Requeueing(Playing):
         self.assertEqual(self.slurm(), [])
 
     def test_what_would_come_again_does_not_and_nor_does_success(self):
-        for code in (0, 64, 65, 66, 70, 73, 74, 75, 76, 77, 139, 143):
+        for code in (0, 64, 65, 66, 70, 73, 74, 75, 76, 77, 143):
             with self.subTest(code):
                 self.run_job(save(code) + f"exit {code}", code)
                 self.assertEqual(self.slurm(), [])
@@ -196,7 +196,8 @@ class Requeueing(Playing):
         line = "echo 'fault: kind={} code=75 rank=0 host=n1 step=3 resume=none' >&2;"
         restart = "echo 'supervise: restart 1 of 2: ...' >&2;"
         for play, way_on in ((line.format("writer") + line.format("data"), True), (line.format("data") + line.format("writer"), False),
-                             (line.format("storage") + restart + line.format("writer"), True), (line.format("writer") + restart, False)):
+                             (line.format("storage") + restart + line.format("writer"), True), (line.format("writer") + restart, False),
+                             (restart + line.format("locked") + "echo 'supervise: what is left of the lost job holds ...' >&2;" + line.format("writer"), True)):
             self.run_job(save(1) + play + "exit 75", 75)
             self.assertEqual(self.slurm(), ["scontrol requeue 7"] if way_on else [])
 
@@ -219,6 +220,30 @@ class Requeueing(Playing):
                 self.emit(*options)
                 self.assertIn(f"not requeued, as with" if "never" in why else "not requeued, as without", self.run_job("exit 71", 71))
                 self.assertEqual(self.slurm(), [])
+
+    def test_the_last_save_of_killed_ranks_is_waited_for(self):
+        writer = f"echo 'ringtrain lease 1 finishing' >saves/lock; (sleep 1; {save(7)} echo 'ringtrain lease 1 released ' >saves/lock) >/dev/null 2>&1 3>&- &\n"
+        said = self.run_job(writer + "exit 137", 137)
+        self.assertIn("waiting for the last save in saves", said)
+        self.assertIn("requeued, to go on from what saves has: step-0000000007.h5", said)
+
+    def test_that_wait_has_a_limit(self):
+        self.emit("--checkpoint-dir", "saves", "--final-save-timeout", "1s")
+        said = self.run_job("echo 'ringtrain lease 1 finishing' >saves/lock; exit 137", 137)
+        self.assertIn("has not ended: not waited for any longer", said)
+
+    def test_a_requeued_job_whose_checkpoints_are_out_of_sight_does_not_begin_anew(self):
+        self.run_job(save(100) + "exit 71", 71)
+        os.rename("saves", "unmounted")
+        os.mkdir("saves")
+        os.unlink("called")
+        said = self.run_job("exit 0", 74)
+        self.assertIn("had the checkpoint step-0000000100.h5", said)
+        self.assertFalse(os.path.exists("called"))
+        os.rmdir("saves")
+        os.rename("unmounted", "saves")
+        self.run_job("exit 0", 0)
+        self.assertFalse(os.path.exists(".ringtrain-checkpoint-of-7"))
 
     def test_slurms_refusal_is_told(self):
         pathlib.Path("refuses").touch()

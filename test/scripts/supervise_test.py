@@ -27,6 +27,7 @@ TRAIN = """#!/bin/sh
 restarts=0 lost=false
 while [ $# -gt 0 ]; do
   case $1 in --restarts) restarts=$2 ;; --without-lost-hosts) lost=true ;; --checkpoint-dir) echo "checkpoint-dir = \\"$2\\"" ;;
+    --final-save-timeout) echo "final-save-timeout = $2" ;;
     --resume) echo "resume = \\"$2\\"" ;; --bad) exit 64 ;; esac
   shift
 done
@@ -37,6 +38,9 @@ MPIRUN = """#!/bin/bash
 echo "$*" >>calls
 read -r code text <<<"$(sed -n "$(wc -l <calls)p" script)"
 [[ $text == wait ]] && { trap 'exit 1' TERM; trap 'echo USR1 >>calls; [ $code -ne 71 ] || exit 71' USR1; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
+[[ $text == hang ]] && { trap '' TERM; touch ready; exec sleep 60; }
+[[ $text == end* ]] && { trap 'echo "${text#end}" >&2; echo "trained 9 steps, 72 images in 1 s on 4 ranks"; exit $code' TERM; touch ready; for ((i = 0; i < 1000; i++)); do sleep 0.02; done; }
+[[ $text == lose ]] && { rm -f saves/*.h5; text=; }
 [[ $text == save* ]] && { touch "saves/step-${text#save}.h5"; text=; }
 [[ $text == "step "* ]] && echo "$text"
 [[ $text == "finished "* ]] && echo "trained 9 steps, 72 images in 1 s on 4 ranks"
@@ -54,6 +58,14 @@ pathlib.Path("held").touch()
 while not pathlib.Path("ready").exists(): time.sleep(0.01)
 time.sleep(float(sys.argv[1]))
 pathlib.Path("saves/last-save.txt").write_text("step: 7\\nresult: saved\\nfile: step-0000000007.h5\\nof: job\\n")
+"""
+FINISHING = """import fcntl, pathlib, sys, time
+lock = open("saves/lock", "w")
+lock.write("ringtrain lease 1 finishing\\n")
+lock.flush()
+fcntl.lockf(lock, fcntl.LOCK_EX)
+pathlib.Path("held").touch()
+time.sleep(float(sys.argv[1]))
 """
 FAST = """import runpy, sys
 names = runpy.run_path(sys.argv[1])
@@ -220,6 +232,46 @@ sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
         _, said = job.communicate(timeout=60)
         self.assertEqual(job.returncode, 130)
         self.assertNotIn("the writer saved", said)
+
+    def ended(self, script, *options, before="", number=signal.SIGTERM):
+        """What was said and the exit code of a job that gets a signal once it runs."""
+        pathlib.Path("ready").unlink(missing_ok=True)
+        pathlib.Path("calls").unlink(missing_ok=True)
+        pathlib.Path("script").write_text(script + "\n0\n")
+        start = f"import sys; sys.path.insert(0, {str(SUPERVISE.parent)!r}); import supervision.run; {before or 0}\n" + FAST
+        job = subprocess.Popen([sys.executable, "-c", start, SUPERVISE, "./mpirun", "-np", "2", "./train", "--checkpoint-dir", "saves", *options],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.kill)
+        self.wait_for(pathlib.Path("ready").exists)
+        job.send_signal(number)
+        return job.communicate(timeout=30)[1], job.returncode
+
+    def test_a_run_that_a_signal_ended_has_not_trained_all(self):
+        self.assertEqual(self.ended("1 endsignal 15 (Terminated): the run ends after step 9")[1], 143)
+        self.assertEqual(self.ended("1 end")[1], 1)
+
+    def test_a_last_save_that_failed_is_told_by_the_code(self):
+        self.assertEqual(self.ended("1 end" + FAULT.format("storage", 75, ""))[1], 75)
+        self.assertEqual(self.ended("1 endsignal 15 (Terminated): the run ends after step 9 " + SILENT)[1], 143)
+        pathlib.Path("saves/last-save.txt").write_text("step: 7\nresult: failed\nwhy: No space left on device\nof: job\n")
+        said, code = self.ended("1 wait")
+        self.assertEqual(code, 75)
+        self.assertIn("the writer failed step 7: No space left on device", said)
+
+    def test_an_mpirun_that_hangs_is_killed_in_the_end(self):
+        self.assertEqual(self.ended("0 hang", "--final-save-timeout", "1s", before="supervision.run.LEAVE_S = 0")[1], 143)
+
+    def test_without_a_signal_the_last_save_is_waited_for_too(self):
+        writer = subprocess.Popen([sys.executable, "-c", FINISHING, "1.5"])
+        self.addCleanup(writer.wait)
+        self.wait_for(pathlib.Path("held").exists)
+        self.play(["137 x"], "./mpirun -np 4 ./train --checkpoint-dir saves", 137)
+        self.assertIsNotNone(writer.poll())
+
+    def test_checkpoints_that_are_out_of_sight_are_no_reason_to_begin_anew(self):
+        said = self.play(["71 save0000000100", "71 lose", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 74)
+        self.assertEqual(len(self.calls), 2)
+        self.assertIn("no checkpoint is seen any more in saves", said)
 
     def test_help_is_passed_on(self):
         pathlib.Path("train").write_text("#!/bin/sh\necho help\n")

@@ -64,6 +64,7 @@ if [ "$system" != "$here" ]; then
 fi
 
 scripts/setup_cuda.sh "${cuda[@]}"
+if [ $dry_run = yes ]; then scripts/setup_openmpi.sh --dry-run; else scripts/setup_openmpi.sh; fi
 missing=()
 for package in "${wanted[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)

@@ -55,7 +55,8 @@ check "a host without power: the job ends within a minute (15 s where nothing el
 [ $took -lt 60 ] || kill -KILL $job
 wait $job
 code=$?
+other=$(tail -n 1 <<<"$names")
 echo "a host without power: mpirun ended with $code after $took s"
 check "a host without power: exit code" test $code -ne 0
-check "a host without power: it is named" has "on $(tail -n 1 <<<"$names") has not been heard"
+check "a host without power: it is named" grep -qE "(on $other has not been heard|Remote daemon: .* on node $other)" log
 exit $bad

@@ -61,6 +61,8 @@ class Job {
   int train();
   int exit_code() const;
   bool done(const Position& position) const;
+  /// Until training is done, if nothing stops it.
+  std::uint64_t steps_left() const;
   int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
   int evaluate_only(bool loaded);
   [[noreturn]] void fail_without_weights() const;

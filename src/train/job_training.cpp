@@ -45,6 +45,20 @@ bool Job::done(const Position& position) const {
   return plan_.done(position) || (most_steps_ > 0 && position.step >= start_.step + most_steps_);
 }
 
+// Counted as done() does, as last_step() rounds in another way.
+std::uint64_t Job::steps_left() const {
+  Position position = start_;
+  if (!done(position)) {
+    std::uint64_t most = plan_.last_step(start_) - start_.step;
+    if (most_steps_ > 0) most = std::min(most, most_steps_);
+    position.step += most;
+    position.samples += most * static_cast<std::uint64_t>(plan_.global_batch);
+  }
+  for (; !done(position); ++position.step)
+    position.samples += static_cast<std::uint64_t>(plan_.global_batch);
+  return position.step - start_.step;
+}
+
 int Job::train() {
   progress_.enter(Activity::open, cache_folder());
   progress_.forget_steps();
@@ -64,6 +78,7 @@ int Job::train() {
                            : nullptr;
   LoaderOptions loader_options = plan_.loader(Split::training);
   loader_options.start = start_.samples;
+  loader_options.most_batches = steps_left() * static_cast<std::uint64_t>(options().accumulate);
   loader_options.on_retry = [this] { progress_.enter(Activity::data); };
   loader_options.report = session_.reporter();
   if (Timeline* const timeline = progress_.timeline())
@@ -124,6 +139,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   if (links_ && links_->expected()) expected.step_s = links_->expected()->step_s();
   expected.alone = efficiency_.alone();
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
+  progress_.enter(Activity::open, cache_folder());
   keep_speed();
   if (most_steps_ == 0) efficiency_.keep_own(log_->times());
   if (failure) throw log_->with_last_good(*failure);

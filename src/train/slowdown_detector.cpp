@@ -1,5 +1,6 @@
 #include "train/slowdown_detector.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace ringtrain {
@@ -9,26 +10,49 @@ namespace ringtrain {
 namespace {
 
 constexpr std::size_t most_alone = 3;
-constexpr double alone_within_s = 900, gone_s = 600;
-constexpr double stays_s = 300;  // what lasts for so long does not just come and go
+constexpr double alone_within_s = 3600;
+// Each time that it comes again after it was gone, or stays, the next report of it wants more.
+constexpr double gone_s = 600, most_gone_s = 4 * 3600;
+constexpr double stays_s = 300, most_stays_s = 1800;  // what lasts so long does not come and go
+constexpr double more = 2;
 
 }  // namespace
 
 PaceChange Recurrence::filter(PaceChange change, double recent_s, double seconds) {
   now_s_ += seconds;
-  if (slow_ && !episodes_.empty()) episodes_.back().slow_s += seconds;
-  if (change == PaceChange::slower && !slow_) episodes_.push_back({now_s_});
+  if (slow_ && !recent_.empty()) {
+    recent_.back().slow_s += seconds;
+    all_.slow_s += seconds;
+  }
+  if (change == PaceChange::slower && !slow_) {
+    recent_.push_back({now_s_});
+    ++all_.count;
+  }
   if (change == PaceChange::slower || change == PaceChange::recovered) {
-    slow_ = change == PaceChange::slower;
-    changed_s_ = now_s_;
+    const bool was_slow = std::exchange(slow_, change == PaceChange::slower);
+    if (slow_ != was_slow) changed_s_ = now_s_;
   }
   if (recurring_) return filter_recurring(change, recent_s);
-  while (!episodes_.empty() && episodes_.front().begin_s < now_s_ - alone_within_s)
-    episodes_.pop_front();
-  recurring_ = change == PaceChange::slower && episodes_.size() >= most_alone;
-  worst_s_ = recent_s;
-  times_ = recurring_ ? all() : Times();
+  while (!recent_.empty() && recent_.front().begin_s < now_s_ - alone_within_s) recent_.pop_front();
+  times_ = {};
+  if (change == PaceChange::slower && (recurred_ || recent_.size() >= most_alone))
+    begin_recurring(recent_s);
   return change;
+}
+
+void Recurrence::begin_recurring(double recent_s) {
+  if (!std::exchange(recurred_, true)) {
+    all_ = {.count = static_cast<int>(recent_.size())};
+    for (const Episode& episode : recent_) all_.slow_s += episode.slow_s;
+    first_s_ = recent_.front().begin_s;
+    gone_s_ = gone_s;
+    stays_s_ = stays_s;
+  } else {
+    gone_s_ = std::min(more * gone_s_, most_gone_s);
+  }
+  recurring_ = true;
+  worst_s_ = recent_s;
+  times_ = all();
 }
 
 PaceChange Recurrence::filter_recurring(PaceChange change, double recent_s) {
@@ -41,24 +65,27 @@ PaceChange Recurrence::filter_recurring(PaceChange change, double recent_s) {
   }
   if (change == PaceChange::recovered && std::exchange(stays_, false)) return change;
   const bool is_known = recent_s > 0;  // while nothing is judged, it is not
-  if (slow_ && is_known && !stays_ && since_change_s >= stays_s) {
+  if (slow_ && is_known && !stays_ && since_change_s >= stays_s_) {
     stays_ = true;
+    worst_s_ = recent_s;
+    stays_s_ = std::min(more * stays_s_, most_stays_s);
     return PaceChange::slower;
   }
-  if (!slow_ && since_change_s >= gone_s) {
+  if (!slow_ && since_change_s >= gone_s_) {
     times_ = all();
     recurring_ = false;
-    episodes_.clear();
+    recent_.clear();
     return PaceChange::recovered;
   }
   return change == PaceChange::normal ? change : PaceChange::none;
 }
 
 Recurrence::Times Recurrence::all() const {
-  Times all{.count = static_cast<int>(episodes_.size()),
-            .since_s = now_s_ - episodes_.front().begin_s};
-  for (const Episode& episode : episodes_) all.slow_s += episode.slow_s;
-  return all;
+  return {.count = all_.count,
+          .since_s = now_s_ - first_s_,
+          .slow_s = all_.slow_s,
+          .gone_s = gone_s_,
+          .stays_s = stays_s_};
 }
 
 // --- all of it ---
@@ -139,7 +166,8 @@ PaceChange SlowdownDetector::judge_stalls(const PaceWindow& window, bool judge) 
   return stalling_ones_.filter(change, stalls_.recent_s(), window.seconds);
 }
 
-// Once, of the first two minutes that can be judged; and when the run becomes as fast after all.
+// Once, of the first two minutes that can be judged; when the run becomes as fast after all; and
+// when it has been slower for so long that it will stay so.
 void SlowdownDetector::judge_expected() {
   const double best_s = gradual_.best_s();
   if (!expected_s_ || best_s == 0) return;
@@ -152,6 +180,9 @@ void SlowdownDetector::judge_expected() {
   } else if (slower_than_expected_ && best_s <= (1 + tolerated) / 2 * *expected_s_) {
     slower_than_expected_ = false;
     report(Change::recovered);
+  } else if (slower_than_expected_ && judged_s_ >= settled_s) {
+    slower_than_expected_ = false;
+    report(Change::settled);
   }
 }
 

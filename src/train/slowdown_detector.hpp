@@ -142,8 +142,10 @@ class RepeatedStalls {
   bool slow_ = false;
 };
 
-/// Makes one slow-down of those that come and go: the third within a quarter of an hour is the last
-/// that is reported by itself, until there was none for ten minutes.
+/// Makes one slow-down of those that come and go: the third within an hour is the last that is
+/// reported by itself, until there was none for ten minutes. Then it is gone; when it comes
+/// again all the same, it is reported as one at once, and gone after twice that time, up to four
+/// hours. One that stays for five minutes is reported; the next for ten, up to half an hour.
 class Recurrence {
  public:
   /// `seconds` have passed since the last call, and then there was `change`; `recent_s` is what a
@@ -154,6 +156,8 @@ class Recurrence {
     int count = 0;       ///< that it came; 0: each was reported by itself
     double since_s = 0;  ///< the first of them began
     double slow_s = 0;   ///< they lasted, together
+    double gone_s = 0;   ///< without one, and it is gone
+    double stays_s = 0;  ///< one that lasts so long is reported
   };
   /// Of what the last change that was to be reported is about.
   const Times& times() const { return times_; }
@@ -162,12 +166,14 @@ class Recurrence {
   struct Episode {
     double begin_s = 0, slow_s = 0;
   };
+  void begin_recurring(double recent_s);
   PaceChange filter_recurring(PaceChange change, double recent_s);
   Times all() const;
 
-  std::deque<Episode> episodes_;  // of the last quarter of an hour or, when they recur, all
-  double now_s_ = 0, changed_s_ = 0, worst_s_ = 0;
-  bool slow_ = false, recurring_ = false;
+  std::deque<Episode> recent_;  // of the last hour
+  Times all_;                   // since first_s_, without the time since then
+  double first_s_ = 0, now_s_ = 0, changed_s_ = 0, worst_s_ = 0, gone_s_ = 0, stays_s_ = 0;
+  bool slow_ = false, recurring_ = false, recurred_ = false;
   bool stays_ = false;  // which was reported
   Times times_;
 };

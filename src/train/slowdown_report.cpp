@@ -243,7 +243,6 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
   const GradualSlowdown& gradual = detector_.gradual();
   if (gradual.bests() != std::exchange(bests_, gradual.bests()))
     best_ = Stretch{snapshot(gradual.stretch_seconds()), snapshots_.back()};
-  const double rate = examples / detector_.recent_s();
   switch (change) {
     case SlowdownDetector::Change::none:
       return {};
@@ -256,17 +255,25 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
       begin_again();
       return {"slow_down_over", over(examples)};
     case SlowdownDetector::Change::settled:
-      normal_windows_ = 0;
-      before_ = {};
-      has_settled_ = true;
-      best_ = Stretch{snapshots_.front(), snapshots_.back()};
-      return {"slow_down_stays",
-              fmt::format("{:.1f} examples/s since {}: what comes is compared with that from now "
-                          "on; before, it was {:.1f}",
-                          rate, clock_time(ago(detector_.slow_for_s())),
-                          examples / detector_.reference_s())};
+      return {"slow_down_stays", settled(examples)};
   }
   return {};
+}
+
+std::string SlowdownReporter::settled(double examples) {
+  const std::string rate =
+      fmt::format("{:.1f} examples/s since {}", examples / detector_.recent_s(),
+                  clock_time(ago(detector_.slow_for_s())));
+  const double reference = examples / detector_.reference_s();
+  has_settled_ = true;
+  if (detector_.reference() == SlowdownDetector::Reference::expected)
+    return fmt::format("{}: later runs are compared with that, not with the {:.1f} that {}", rate,
+                       reference, expected_.source);
+  normal_windows_ = 0;
+  before_ = {};
+  best_ = Stretch{snapshots_.front(), snapshots_.back()};
+  return fmt::format("{}: what comes is compared with that from now on; before, it was {:.1f}",
+                     rate, reference);
 }
 
 std::string SlowdownReporter::over(double examples) const {
@@ -319,9 +326,9 @@ SlowdownReporter::Report SlowdownReporter::slower(double examples, bool saving) 
                                  saving ? "; a save is in flight" : "", why());
   if (const Recurrence::Times& times = detector_.times(); times.count > 0)
     text += fmt::format(
-        "; it comes and goes, {} times since {}: until there was none for 10 min, only what is a "
-        "quarter worse, or lasts for 5 min, is reported",
-        times.count, clock_time(ago(times.since_s)));
+        "; it comes and goes, {} times since {}: until there was none for {:.0f} min, only "
+        "what is a quarter worse, or lasts for {:.0f} min, is reported",
+        times.count, clock_time(ago(times.since_s)), times.gone_s / 60, times.stays_s / 60);
   return {"slow_down", std::move(text)};
 }
 

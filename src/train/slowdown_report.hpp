@@ -86,6 +86,7 @@ class SlowdownReporter {
   std::string why() const;
   std::string why_slower_than_expected() const;
   std::string over(double examples) const;
+  std::string settled(double examples);
   std::string clock_time(Clock::time_point time) const;
   /// When training was so many seconds of steps before now.
   Clock::time_point ago(double seconds) const;

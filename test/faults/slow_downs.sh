@@ -2,6 +2,7 @@
 # [DRIFT_S=N] slow_downs.sh MPIRUN TRAIN SLOWFS [CASE]...: each case slows a job down in its way, first at once, then little by little
 # within N seconds (60; 0: not). What the job says of it must name the cause and the rank, in time: of what comes little by little within
 # a minute of when a step took a quarter longer. Prints the sentences.
+# What fails but quiet is tried once more, as other work disturbs it: slow_downs.sh then starts itself again with SECOND_TRY=yes.
 # Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if a case could not be had here and nothing
 # else is wrong.
 set -u
@@ -16,11 +17,19 @@ HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
 export HOSTS_RUN
 harm=() # processes that slow it down
 left_out=()
-trap 'end_harm; end_jobs; fusermount3 -qu "$work/images"; "$hosts" down 2>"$work/down"; end_group; rm -rf "$work"' EXIT
+trap clean_up EXIT
 groups=/sys/fs/cgroup/cpu
 [[ -d $groups ]] || groups=/sys/fs/cgroup
 group=$groups/$(basename "$work")
 
+clean_up() {
+  end_harm
+  end_jobs
+  fusermount3 -qu "$work/images"
+  "$hosts" down 2>"$work/down"
+  end_group
+  rm -rf "$work"
+}
 end_group() {
   rmdir "$group" 2>"$work/group"
   [[ ! ${delegated:-} ]] || echo -cpu >"$groups/cgroup.subtree_control"
@@ -171,21 +180,11 @@ link() { # SHARE: from 1 Gbit/s to 50 Mbit/s
   fi
 }
 
-case_stopped() { # rank 1 stands still most of the time; where other work disturbs that, it is tried once more
-  local before=$bad
-  bad=0
-  stop_rank stopped
-  if ((bad)); then
-    bad=0
-    stop_rank stopped_again
-  fi
-  ((!before)) || bad=1
-}
-stop_rank() { # NAME
+case_stopped() { # rank 1 stands still most of the time
   # shellcheck disable=SC2046
-  batch=8 start "$1" $(two_ranks) --model cifar10_cnn --data synthetic
-  stopped=$(rank "$1" 1)
-  slow_down "$1" 'on rank 1 .*; with it moved, on .*: the process stood still' stop
+  batch=8 start stopped $(two_ranks) --model cifar10_cnn --data synthetic
+  stopped=$(rank stopped 1)
+  slow_down stopped 'on rank 1 .*; with it moved, on .*: the process stood still' stop
 }
 case_core() { # something else wants the core of rank 1
   # shellcheck disable=SC2046
@@ -249,6 +248,18 @@ case_quiet() { # nothing slows it down but evaluations and saves: nothing is tol
 }
 
 (($#)) || set -- stopped core quota disk link
-for name; do "case_$name"; done
+failed=()
+for name; do
+  before=$bad bad=0
+  "case_$name"
+  ((!bad)) || failed+=("$name")
+  ((!before)) || bad=1
+done
+if ((bad)) && [[ ! ${SECOND_TRY:-} && " $* " != *" quiet "* ]]; then
+  echo "once more: ${failed[*]}"
+  clean_up
+  trap - EXIT
+  exec env -u TMPDIR -u XDG_CACHE_HOME -u HOSTS_RUN SECOND_TRY=yes "$0" "$mpirun" "$train" "$slowfs" "${failed[@]}"
+fi
 [ $bad -ne 0 ] || [ ${#left_out[@]} -eq 0 ] || exit 77
 exit $bad

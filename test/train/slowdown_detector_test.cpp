@@ -202,6 +202,13 @@ TEST_CASE("slow-downs: a run that is slower from the start than was expected is 
   CHECK(run(slow, 30, steady(0.14)).recovered == 1);
   CHECK(run(slow, 300, steady(0.1)).recovered == 1);
   CHECK(slow.reference() == Reference::expected);
+  SlowdownDetector for_good;
+  for_good.expect(0.1);
+  CHECK(run(for_good, 3500, steady(0.14)).slow == 1);
+  int settled = 0;
+  for (int step = 0; step < 2000; ++step) settled += for_good.step(0.14, false) == Change::settled;
+  CHECK(settled == 1);
+  CHECK(for_good.reference() == Reference::expected);
   SlowdownDetector fast;  // a slower expectation is none
   fast.expect(0.2);
   run(fast, 600, steady(0.1));
@@ -278,8 +285,15 @@ TEST_CASE(
     CHECK(detector.times().slow_s == Approx(30 * 60).epsilon(0.1));
     CHECK(detector.recent_s() == Approx(0.1));
     run(detector, 900, steady(0.1));
+
+    // When it comes again, it is the same one, and gone after twice that time.
     CHECK(run(detector, 60, steady(0.2)).slow == 1);
-    CHECK(detector.times().count == 0);
+    CHECK(detector.times().count == 31);
+    run(detector, 90, steady(0.1));
+    CHECK(run(detector, 60, steady(0.2)).slow == 0);
+    CHECK(run(detector, 1080, steady(0.1)).recovered == 0);
+    CHECK(run(detector, 180, steady(0.1)).recovered == 1);
+    CHECK(detector.times().count == 32);
   }
   SECTION("what is worse is told all the same") {
     CHECK(run(detector, 60, steady(0.24)).slow == 0);
@@ -290,6 +304,9 @@ TEST_CASE(
   }
   SECTION("and so is what stays") {
     CHECK(run(detector, 600, steady(0.2)).slow == 1);
+    CHECK(run(detector, 60, steady(0.1)).recovered == 1);
+    CHECK(run(detector, 540, steady(0.2)).slow == 0);  // the next one for twice as long
+    CHECK(run(detector, 120, steady(0.2)).slow == 1);
     CHECK(run(detector, 60, steady(0.1)).recovered == 1);
   }
 }

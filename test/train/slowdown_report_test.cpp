@@ -225,6 +225,13 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
   CHECK(job.reporter().best()->step_s == Approx(0.015));
   CHECK(job.reporter().best()->phases[Phase::forward] == Approx(0.011));
 
+  CHECK_FALSE(job.reporter().has_settled());
+  CHECK_THAT(job.run(3500, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
+             Contains("4266.7 examples/s since ") &&
+                 Contains(": later runs are compared with that, not with the 6400.0 that the run "
+                          "of 2026-01-04 12:00 reached"));
+  CHECK(job.reporter().has_settled());
+
   PhaseSeconds then;
   then[Phase::forward] = 0.010;
   then[Phase::backward] = 0.0005;

@@ -86,10 +86,8 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
       sums[2] += result.top5;
       sums[3] += result.samples;
     }
-    while (!rounds.over() && !look(true)) {
-      const MpiSession::Wait waiting = session.wait();  // not for what look() tells the user
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    progress.enter(Activity::ranks);  // once, so that a wait without end is seen to be one
+    while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
   }

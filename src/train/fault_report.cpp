@@ -4,10 +4,15 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <future>
 #include <system_error>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ringtrain/base/file_descriptor.hpp"
@@ -41,20 +46,40 @@ std::string other_option(const Options& options, std::uint64_t saved_step) {
   return from == Resume::From::scratch ? " with --resume auto instead" : "";
 }
 
-}  // namespace
-
-std::string write_fault_report(int rank, std::string_view text) {
+std::string write_report(int rank, std::string_view text) {
   std::error_code failure;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failure);
-  const std::string path =
-      (folder / fmt::format("train-report-rank{}-{}-{}.txt", rank, ::getpid(), std::time(nullptr)))
-          .string();
+  static std::atomic<int> reports{0};  // of this process; two may come within a second
+  const std::string path = (folder / fmt::format("train-report-rank{}-{}-{}.txt", rank, ::getpid(),
+                                                 std::time(nullptr) + reports++))
+                               .string();
   const FileDescriptor file(::open(
       path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   const bool written = file.get() >= 0 && ::write(file.get(), text.data(), text.size()) ==
                                               static_cast<ssize_t>(text.size());
   if (written) return "report: " + path;
   return fmt::format("no report in {}: {}", path, std::generic_category().message(errno));
+}
+
+}  // namespace
+
+std::string write_fault_report(int rank, std::string_view text) {
+  return said_within(
+      std::chrono::seconds(1), [=, text = std::string(text)] { return write_report(rank, text); },
+      "no report: the folder for temporary files ($TMPDIR, else /tmp) does not answer");
+}
+
+// The thread is left behind where it hangs: the process is about to end.
+std::string said_within(std::chrono::milliseconds time, std::function<std::string()> work,
+                        const std::string& late) try {
+  std::promise<std::string> said;
+  std::future<std::string> outcome = said.get_future();
+  std::thread([work = std::move(work), said = std::move(said)]() mutable {
+    said.set_value(work());
+  }).detach();
+  return outcome.wait_for(time) == std::future_status::ready ? outcome.get() : late;
+} catch (const std::system_error&) {
+  return late;  // no thread is to be had
 }
 
 std::string way_on(const Options& options, std::uint64_t saved_step) {

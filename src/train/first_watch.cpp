@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "ringtrain/train/stopwatch.hpp"
 #include "train/fault_report.hpp"
 #include "train/meeting.hpp"
 #include "train/own_addresses.hpp"
@@ -45,6 +46,8 @@ class FirstWatch final : public Watch {
   void listen(std::chrono::milliseconds time) override { server_.run_for(time); }
   void judge() override {
     server_.ranks()[0] = {.status = own(), .account = account(), .connected = true};
+    for (std::size_t r = 0; r < hosts_.size(); ++r)
+      server_.ranks()[r].host = session().host_of()[r];
     server_.set_late(late_s());
     look_at_silent();
     if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s(), lenient()))
@@ -75,22 +78,28 @@ class FirstWatch final : public Watch {
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience(verdict.code()), verdict.code());
+    const Stopwatch since;
     const std::string why =
         describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
     server_.end_job(static_cast<int>(verdict.code()), why);
+    end_launcher_of_job(verdict.code());
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
     const std::string end = way_on(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
     const std::string report = write_fault_report(0, why + end + all_stacks());
-    end_launcher_of_job(verdict.code());
     session().abort(
-        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline())
+        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline(since))
             .of_kind("", details(verdict, hosts_)));
   }
-  std::string timeline() const {  // of this rank, where one is wanted
+  // Of this rank, where one is wanted. The message has to be out before the process is ended.
+  std::string timeline(const Stopwatch& since) const {
+    constexpr double latest_s = 3;
     const Timeline* const spans = progress().timeline();
     if (spans == nullptr) return "";
-    return save_own_timeline(*spans, options().timeline, session().host()) + "\n";
+    const auto left_ms = static_cast<int>(1000 * std::clamp(latest_s - since.elapsed(), 0.1, 2.0));
+    return save_own_timeline(*spans, options().timeline, session().host(),
+                             std::chrono::milliseconds(left_ms)) +
+           "\n";
   }
   // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
   // blame, those of the first ranks.
@@ -113,7 +122,7 @@ class FirstWatch final : public Watch {
   // Here, because the main thread may be one of those that wait.
   void tell_long_wait() {
     const std::string text = long_wait(server_.ranks(), hosts_, patience_s);
-    if (!text.empty() && !long_wait_told_) write_stderr(fmt::format("train: {}\n", text));
+    if (!text.empty() && !long_wait_told_) offer_stderr(fmt::format("train: {}\n", text));
     long_wait_told_ = !text.empty();
   }
   // Those that no verdict can be about.

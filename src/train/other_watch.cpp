@@ -10,6 +10,7 @@
 #include "train/meeting.hpp"
 #include "train/side_client.hpp"
 #include "train/stacks.hpp"
+#include "train/stop_request.hpp"
 #include "train/watch.hpp"
 
 namespace ringtrain {
@@ -43,11 +44,8 @@ class OtherWatch final : public Watch {
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
     if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
     if (client_.connected() && !lenient() && client_.silent_s() > patience_with_rank_0_s())
-      end(fmt::format(
-              "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is "
-              "down or the network is cut",
-              client_.silent_s()),
-          "silent");
+      end(silence(), "silent");
+    report_signal();
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
     const double most_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
@@ -56,8 +54,25 @@ class OtherWatch final : public Watch {
                       to_text(own().activity), own().in_phase_s, client_.trouble()),
           "unheard");
   }
+  std::string silence() const {
+    return fmt::format(
+        "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is down or "
+        "the network is cut",
+        client_.silent_s());
+  }
+  // A daemon that has lost mpirun ends its ranks by SIGTERM and, a second later, SIGKILL; nobody
+  // else can say why. To collect stacks would take longer.
+  void report_signal() {
+    const int signal = stop_signal();
+    if (signal == 0 || signal_reported_ || !client_.connected() || client_.silent_s() < looked_at_s)
+      return;
+    signal_reported_ = true;
+    write_fault_report(session().rank(),
+                       fmt::format("signal {} asks this rank to end, and {}\n", signal, silence()) +
+                           way_on(options(), progress().saved_step()));
+  }
   void tell(const std::string& text) const {
-    write_stderr(
+    offer_stderr(
         fmt::format("train: rank {} on {}: {}\n", session().rank(), session().host(), text));
   }
   double patience_with_rank_0_s() {
@@ -84,18 +99,18 @@ class OtherWatch final : public Watch {
   [[noreturn]] void await_end(const SideClient::Ending& ending) {
     const auto code = static_cast<Exit>(ending.exit_code);
     session().end_within(end_patience(code), code);
+    end_launcher_of_job(code);
     client_.send_stack(beat(), own().item, main_stack());
     client_.run_for(tick);
     write_fault_report(session().rank(), ending.why + all_stacks());
-    end_launcher_of_job(static_cast<Exit>(ending.exit_code));
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
   [[noreturn]] void end(const std::string& why, const char* how) {
     session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
+    end_launcher_of_job(Exit::rank_lost);
     const std::string text = why + "\n" + way_on(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + all_stacks());
-    end_launcher_of_job(Exit::rank_lost);
     session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
@@ -111,6 +126,7 @@ class OtherWatch final : public Watch {
   SideClient client_;
   int ticks_ = 0;
   double since_death_s_ = 0;
+  bool signal_reported_ = false;
 };
 
 }  // namespace

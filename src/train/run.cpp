@@ -93,12 +93,14 @@ std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& pr
 
 // With its timeline, where there is one.
 int run_recorded(Job& job, WriterProcess& writer, const Timeline* timeline, const std::string& path,
-                 const MpiSession& session, Output& output) {
+                 const MpiSession& session, Progress& progress, Output& output) {
   if (timeline == nullptr) return job.run(writer);
   const ClockOffset before = measure_clock_offset(session);
   const int code = job.run(writer);
   const ClockOffset after = measure_clock_offset(session);
+  progress.at(Work::open, path);
   const SavedTimeline saved = save_timeline(*timeline, path, before, after, session);
+  progress.enter(Activity::exit);
   if (saved.there)
     output.note(saved.text);
   else
@@ -200,7 +202,8 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   watchdog.watch_gpu(site->gpu_bus_id());
   Job job(plan, *site, session, watchdog, *output, since_start);
   if (doctor) return job.rehearse(writer);
-  const int code = run_recorded(job, writer, timeline.get(), options.timeline, session, *output);
+  const int code =
+      run_recorded(job, writer, timeline.get(), options.timeline, session, progress, *output);
   job.require_efficiency();
   return code;
 }

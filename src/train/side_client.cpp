@@ -66,13 +66,8 @@ class SideClient::Impl {
 
   asio::awaitable<void> listen(asio::error_code& failure) {
     Answer answer;
-    co_await asio::async_read(socket, asio::buffer(&answer, sizeof answer),
-                              asio::redirect_error(use_awaitable, failure));
-    if (!failure && answer.text_bytes > most_answer) failure = asio::error::message_size;
-    if (failure) co_return;
-    std::string text(answer.text_bytes, '\0');
-    co_await asio::async_read(socket, asio::buffer(text),
-                              asio::redirect_error(use_awaitable, failure));
+    std::string text;
+    failure = co_await read_message(socket, answer, text, most_answer);
     if (failure) co_return;
     connected = answered_ = true;
     silent_s = 0;

@@ -157,7 +157,7 @@ asio::awaitable<void> SideDoor::greet(StrangerPointer stranger) {
   {
     const TimeLimit limit(stranger->socket, greeting_time);
     try {
-      rank = co_await examine(*stranger);
+      rank = co_await authenticate_rank(stranger->socket, sign_, stranger->fate);
     } catch (const std::exception&) {  // no memory, or libcrypto fails: for this one
       rank.reset();
     }
@@ -173,33 +173,6 @@ asio::awaitable<void> SideDoor::greet(StrangerPointer stranger) {
   stranger->socket.close(ignored);
   hold_reserve();
   count(*stranger);
-}
-
-// Which rank it is; nothing where it is none.
-asio::awaitable<std::optional<std::size_t>> SideDoor::examine(Stranger& stranger) {
-  Call call;
-  asio::error_code failure;
-  co_await asio::async_read(stranger.socket, asio::buffer(&call, sizeof call),
-                            asio::redirect_error(use_awaitable, failure));
-  if (failure) co_return std::nullopt;
-  stranger.fate = &Strangers::foreign;
-  if (call.magic != Call::magic_number) co_return std::nullopt;
-  const bool understood = call.version == protocol_version;
-  if (understood && (call.service != static_cast<std::uint32_t>(sign_.service) ||
-                     call.rank >= static_cast<std::uint32_t>(sign_.ranks)))
-    co_return std::nullopt;
-  const Challenge challenge = understood ? make_challenge(sign_.token, call) : Challenge{};
-  co_await asio::async_write(stranger.socket, asio::buffer(&challenge, sizeof challenge),
-                             asio::redirect_error(use_awaitable, failure));
-  if (failure || !understood) co_return std::nullopt;
-  stranger.fate = &Strangers::gone;
-  Proof proof;
-  co_await asio::async_read(stranger.socket, asio::buffer(proof),
-                            asio::redirect_error(use_awaitable, failure));
-  if (failure) co_return std::nullopt;
-  stranger.fate = &Strangers::unproven;
-  if (!proves_rank(sign_.token, call, challenge, proof)) co_return std::nullopt;
-  co_return call.rank;
 }
 
 // Whether a descriptor has come free.
@@ -257,6 +230,34 @@ asio::awaitable<void> SideDoor::tell_later() {
   told_at_ = Clock::now();
   tell_(strangers_sentence(counts_, told_, sign_.service, last_from_));
   told_ = counts_;
+}
+
+asio::awaitable<std::optional<std::size_t>> authenticate_rank(tcp::socket& socket,
+                                                              SideDoor::Sign sign,
+                                                              std::uint64_t Strangers::*& fate) {
+  Call call;
+  asio::error_code failure;
+  co_await asio::async_read(socket, asio::buffer(&call, sizeof call),
+                            asio::redirect_error(use_awaitable, failure));
+  if (failure) co_return std::nullopt;
+  fate = &Strangers::foreign;
+  if (call.magic != Call::magic_number) co_return std::nullopt;
+  const bool understood = call.version == protocol_version;
+  if (understood && (call.service != static_cast<std::uint32_t>(sign.service) ||
+                     call.rank >= static_cast<std::uint32_t>(sign.ranks)))
+    co_return std::nullopt;
+  const Challenge challenge = understood ? make_challenge(sign.token, call) : Challenge{};
+  co_await asio::async_write(socket, asio::buffer(&challenge, sizeof challenge),
+                             asio::redirect_error(use_awaitable, failure));
+  if (failure || !understood) co_return std::nullopt;
+  fate = &Strangers::gone;
+  Proof proof;
+  co_await asio::async_read(socket, asio::buffer(proof),
+                            asio::redirect_error(use_awaitable, failure));
+  if (failure) co_return std::nullopt;
+  fate = &Strangers::unproven;
+  if (!proves_rank(sign.token, call, challenge, proof)) co_return std::nullopt;
+  co_return call.rank;
 }
 
 }  // namespace ringtrain

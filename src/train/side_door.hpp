@@ -67,7 +67,6 @@ class SideDoor {
   void open_everywhere();
   asio::awaitable<void> accept_all(asio::ip::tcp::acceptor& acceptor);
   asio::awaitable<void> greet(StrangerPointer stranger);
-  asio::awaitable<std::optional<std::size_t>> examine(Stranger& stranger);
   asio::awaitable<void> keep_pace();
   asio::awaitable<void> wait(Clock::duration time);
   asio::awaitable<void> tell_later();
@@ -92,5 +91,11 @@ class SideDoor {
   Clock::time_point slice_end_{};
   std::size_t in_slice_ = 0;  // connections taken
 };
+
+/// Which rank proves to be at the other end of `socket`. Nothing where none does; `fate` is then
+/// what became of who is there. Both outlive the call.
+asio::awaitable<std::optional<std::size_t>> authenticate_rank(asio::ip::tcp::socket& socket,
+                                                              SideDoor::Sign sign,
+                                                              std::uint64_t Strangers::*& fate);
 
 }  // namespace ringtrain

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "train/side_asio.hpp"
+#include "train/side_socket.hpp"
 
 namespace ringtrain {
 namespace {
@@ -17,13 +17,6 @@ namespace {
 using asio::use_awaitable;
 
 using asio::ip::tcp;
-
-RankStatus status_of(const Beat& beat, std::string item) {
-  const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
-  return {beat.step,       static_cast<Activity>(activity),
-          beat.in_phase_s, beat.limit_s,
-          beat.meetings,   std::move(item)};
-}
 
 std::string message(int exit_code, double late_s, std::string_view text) {
   constexpr double most_ds = 60'000;
@@ -68,6 +61,18 @@ void send(const PeerPointer& peer, std::string_view bytes) {
 }
 
 }  // namespace
+
+void take_beat(RankView& view, const Beat& beat, const std::string& text) {
+  const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
+  const std::size_t item_bytes = std::min<std::size_t>(beat.item_bytes, text.size());
+  if (text.size() > item_bytes) view.stack = text.substr(item_bytes);
+  view.status = {beat.step,     static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s,
+                 beat.meetings, text.substr(0, item_bytes)};
+  view.account = beat.account;
+  view.left = beat.leaving != 0;
+  view.silent_s = 0;
+  view.late_s = beat.late_s;
+}
 
 class SideServer::Impl {
  public:
@@ -133,22 +138,10 @@ class SideServer::Impl {
   asio::awaitable<asio::error_code> listen_to(PeerPointer peer, RankView& view) {
     for (;;) {
       Beat beat;
-      asio::error_code failure;
-      co_await asio::async_read(peer->socket, asio::buffer(&beat, sizeof beat),
-                                asio::redirect_error(use_awaitable, failure));
-      if (beat.text_bytes > most_text) co_return asio::error::message_size;
-      std::string text(beat.text_bytes, '\0');
-      if (!failure)
-        co_await asio::async_read(peer->socket, asio::buffer(text),
-                                  asio::redirect_error(use_awaitable, failure));
+      std::string text;
+      const asio::error_code failure = co_await read_message(peer->socket, beat, text, most_text);
       if (failure) co_return failure;
-      const std::size_t item_bytes = std::min<std::size_t>(beat.item_bytes, text.size());
-      if (text.size() > item_bytes) view.stack = text.substr(item_bytes);
-      view.status = status_of(beat, text.substr(0, item_bytes));
-      view.account = beat.account;
-      view.left = beat.leaving != 0;
-      view.silent_s = 0;
-      view.late_s = beat.late_s;
+      take_beat(view, beat, text);
       peer->process = beat.process;
       send(peer, message(0, late_s, ""));
     }

@@ -12,6 +12,9 @@
 
 namespace ringtrain {
 
+/// What `view` is of a rank that has just sent `beat`, with `text` behind it.
+void take_beat(RankView& view, const Beat& beat, const std::string& text);
+
 /// Rank 0's end of the side channel: a SideDoor, and the ranks that have come in. With one rank it
 /// listens for nobody. For one thread; throws Error only from the constructor.
 class SideServer {

@@ -59,42 +59,46 @@ asio::awaitable<std::string> WayToRank0::try_door(tcp::socket& socket, const Doo
   if (failure)
     co_return limit.over() ? "does not answer within 2 s" : "fails: " + failure.message();
   socket.set_option(tcp::no_delay(true), failure);
-  std::string why_not = co_await introduce(socket, door, failure);
+  const Found found = co_await authenticate_rank_0(socket, token_, service_, rank_);
+  if (found.stranger) warn(door);
   if (limit.over()) co_return "takes the connection, but says nothing for 2 s";
-  if (failure) co_return "ends the connection: " + failure.message();
-  co_return why_not;
+  if (found.failure) co_return "ends the connection: " + found.failure.message();
+  co_return found.why_not;
 }
 
-asio::awaitable<std::string> WayToRank0::introduce(tcp::socket& socket, const Door& door,
-                                                   asio::error_code& failure) {
-  const Call call = make_call(service_, rank_);
+asio::awaitable<Found> authenticate_rank_0(tcp::socket& socket, JobToken token, Service service,
+                                           std::uint32_t rank) {
+  const Call call = make_call(service, rank);
   Challenge challenge;
-  co_await asio::async_write(socket, asio::buffer(&call, sizeof call),
-                             asio::redirect_error(use_awaitable, failure));
-  if (failure) co_return "";
-  co_await asio::async_read(socket, asio::buffer(&challenge, 8),
-                            asio::redirect_error(use_awaitable, failure));
-  if (failure) co_return "";
+  Found found;
+  auto done = asio::redirect_error(use_awaitable, found.failure);
+  co_await asio::async_write(socket, asio::buffer(&call, sizeof call), done);
+  if (found.failure) co_return found;
+  co_await asio::async_read(socket, asio::buffer(&challenge, 8), done);
+  if (found.failure) co_return found;
   if (challenge.magic != Challenge::magic_number) {
-    warn(door);
-    co_return "is not rank 0 of a training: something else answers";
+    found.stranger = true;
+    found.why_not = "is not rank 0 of a training: something else answers";
+    co_return found;
   }
-  if (challenge.version != call.version)
-    co_return fmt::format(
-        "is of another build: it has version {:#x} of the messages, this rank {:#x}",
-        challenge.version, call.version);
+  if (challenge.version != call.version) {
+    found.why_not =
+        fmt::format("is of another build: it has version {:#x} of the messages, this rank {:#x}",
+                    challenge.version, call.version);
+    co_return found;
+  }
   co_await asio::async_read(
       socket, asio::buffer(reinterpret_cast<std::byte*>(&challenge) + 8, sizeof challenge - 8),
-      asio::redirect_error(use_awaitable, failure));
-  if (failure) co_return "";
-  if (!proves_rank_0(token_, call, challenge)) {
-    warn(door);
-    co_return "is not rank 0 of this job: who answers does not know its token";
+      done);
+  if (found.failure) co_return found;
+  if (!proves_rank_0(token, call, challenge)) {
+    found.stranger = true;
+    found.why_not = "is not rank 0 of this job: who answers does not know its token";
+    co_return found;
   }
-  const Proof proof = prove_rank(token_, call, challenge);
-  co_await asio::async_write(socket, asio::buffer(proof),
-                             asio::redirect_error(use_awaitable, failure));
-  co_return "";
+  const Proof proof = prove_rank(token, call, challenge);
+  co_await asio::async_write(socket, asio::buffer(proof), done);
+  co_return found;
 }
 
 void WayToRank0::warn(const Door& door) {

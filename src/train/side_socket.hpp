@@ -51,8 +51,6 @@ class WayToRank0 {
 
  private:
   asio::awaitable<std::string> try_door(asio::ip::tcp::socket& socket, const Door& door);
-  asio::awaitable<std::string> introduce(asio::ip::tcp::socket& socket, const Door& door,
-                                         asio::error_code& failure);
   void warn(const Door& door);
 
   const JobToken token_;
@@ -63,6 +61,32 @@ class WayToRank0 {
   std::string trouble_, warning_;
   std::set<std::string> warned_;
 };
+
+/// What a rank finds at the other end of a connection.
+struct Found {
+  asio::error_code failure;  ///< which ended it before that was known
+  std::string why_not;       ///< it is not rank 0 of this job; empty: it is
+  bool stranger = false;     ///< nor another build's
+};
+/// Proves to who is at the other end of `socket`, which outlives the call, that this is `rank`,
+/// once that one has proved to be rank 0.
+asio::awaitable<Found> authenticate_rank_0(asio::ip::tcp::socket& socket, JobToken token,
+                                           Service service, std::uint32_t rank);
+
+/// Reads a Beat or an Answer and the `text` behind it. Returns why that failed: message_size where
+/// there are more than `most` bytes of text. All outlive the call.
+template <class Message>
+asio::awaitable<asio::error_code> read_message(asio::ip::tcp::socket& socket, Message& message,
+                                               std::string& text, std::size_t most) {
+  asio::error_code failure;
+  auto done = asio::redirect_error(asio::use_awaitable, failure);
+  co_await asio::async_read(socket, asio::buffer(&message, sizeof message), done);
+  if (!failure && message.text_bytes > most) failure = asio::error::message_size;
+  if (failure) co_return failure;
+  text.assign(message.text_bytes, '\0');
+  co_await asio::async_read(socket, asio::buffer(text), done);
+  co_return failure;
+}
 
 /// Whether the other end's host has acknowledged something within the last seconds; true where that
 /// cannot be known. A stopped process's host does.

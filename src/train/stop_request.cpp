@@ -16,7 +16,7 @@ namespace ringtrain {
 namespace {
 
 // A signal handler can reach nothing but globals.
-volatile std::sig_atomic_t received = 0, save_wanted = 0;
+std::atomic<int> received{0}, save_wanted{0};  // without a lock: other threads read them
 
 sem_t arrived;  // posted when `received` is set
 
@@ -100,6 +100,8 @@ class StopRequest::Waiter {
   std::thread thread_;
 };
 
+int stop_signal() { return received; }
+
 StopRequest::StopRequest() {
   ::sem_init(&arrived, 0, 0);
   for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
@@ -116,12 +118,8 @@ std::shared_ptr<StopRequest::Waiter> StopRequest::call_at_stop(std::function<boo
   return std::make_shared<Waiter>(std::move(act));
 }
 
-int StopRequest::signal() const { return received; }
-
 bool StopRequest::take_save() {
-  if (save_wanted == 0) return false;
-  save_wanted = 0;  // one that comes just before is part of this one
-  return true;
+  return save_wanted.exchange(0) != 0;  // one that comes just before is part of this one
 }
 
 Wish agreed_wish(double stops, double signalled, double signals) {

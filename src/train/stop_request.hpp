@@ -37,6 +37,9 @@ class SignalThread {
   std::thread thread_;
 };
 
+/// The signal to stop that came since the StopRequest was made, or 0. From any thread.
+int stop_signal();
+
 /// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
 /// one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within three
 /// seconds: then it is the same wish, from mpirun. One lives, in run(), on the
@@ -49,8 +52,7 @@ class StopRequest {
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
 
-  /// The signal to stop that came, or 0.
-  int signal() const;
+  int signal() const { return stop_signal(); }
   /// Whether SIGUSR1 came since the last call.
   bool take_save();
 

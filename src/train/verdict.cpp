@@ -52,6 +52,10 @@ std::optional<Verdict> stuck_at_work(Views ranks) {
                  ranks[static_cast<std::size_t>(culprits.front())].status.activity};
 }
 
+bool between_hosts(Views ranks) {
+  return std::ranges::any_of(ranks, [&](const RankView& r) { return r.host != ranks[0].host; });
+}
+
 std::optional<Verdict> all_wait(Views ranks) {
   const auto present = those(ranks, [](const RankView& r) { return r.connected; });
   // What others do, whom nobody hears, may take long.
@@ -63,7 +67,7 @@ std::optional<Verdict> all_wait(Views ranks) {
   if (late.size() != present.size() || present.empty()) return std::nullopt;
   const auto behind = furthest_behind(ranks, present);
   const Activity activity = ranks[static_cast<std::size_t>(behind.front())].status.activity;
-  if (behind.size() == present.size() && present.size() > 1)
+  if (present.size() > 1 && (behind.size() == present.size() || between_hosts(ranks)))
     return Verdict{Verdict::Kind::stuck, {}, activity};
   return Verdict{Verdict::Kind::stuck, behind, activity};
 }
@@ -172,8 +176,8 @@ std::string long_wait(Views ranks, std::span<const std::string> hosts, double pa
 std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {
   if (verdict.culprits.empty())
     return fmt::format(
-        "all ranks have waited for one another in {} for {:.0f} s and none is behind: the network "
-        "between them, or a GPU, is stuck",
+        "all ranks have waited for one another in {} for {:.0f} s and none is to blame: the "
+        "network between them, or a GPU, is stuck",
         to_text(verdict.activity), ranks.front().status.in_phase_s);
   std::vector<std::string> sentences;
   for (const int r : verdict.culprits)

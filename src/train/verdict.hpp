@@ -34,6 +34,7 @@ struct RankView {
   bool ended = false;   ///< its connection closed without a goodbye: the process is gone
   double ended_s = 0;   ///< since when
   bool left = false;    ///< it has said goodbye
+  int host = 0;         ///< its number
   std::string stack{};  ///< of its main thread, once it was told that the job ends
 };
 
@@ -55,9 +56,10 @@ double patience_s(const RankView& rank, double silence_s);
 
 /// A rank is lost when it has ended or is silent for longer than patience_s(), and stuck when it is
 /// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
-/// wait: then those that are behind are, or nobody. While there are ranks that were never heard,
-/// they may wait for 900 s.
-/// Nothing but a rank that has ended is judged while `lenient`, after a pause of the whole job.
+/// wait: then those that are behind are, or nobody. Between hosts nobody is, as a rank may still
+/// wait for the last piece of a sum that others have whole, and are a step ahead. While there are
+/// ranks that were never heard, they may wait for 900 s. Nothing but a rank that has ended is
+/// judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
 
 /// How long a rank may be in `activity` without moving: so long that the job ends after 30 s or

@@ -88,8 +88,9 @@ class Watch {
   const Options& options() const { return options_; }
   const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
-  /// The last thing before this rank's end: mpirun, or its daemon here, shall end, too. It gets the
-  /// time that it needs to end other ranks by itself; where a host may be gone, no more.
+  /// With this rank, mpirun, or its daemon here, shall end, too. It gets the time that it needs to
+  /// end other ranks by itself; where a host may be gone, no more. To be called before anything
+  /// that may hang, as a disk.
   void end_launcher_of_job(Exit code) const {
     constexpr std::chrono::seconds lost{1}, other{8};
     const auto launcher = session_.size() > 1 ? launcher_process() : std::nullopt;

@@ -1,5 +1,11 @@
 #include "train/fault_report.hpp"
 
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+
+#include "ringtrain/train/stopwatch.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;
@@ -30,4 +36,18 @@ TEST_CASE("way on: names the file of this run where auto could take a later one"
     CHECK_THAT(way_on(options, 0),
                StartsWith("to go on from old.h5, or from what was saved in saves since") &&
                    !Contains("--resume auto"));
+}
+
+TEST_CASE("fault report: work that hangs is not waited for") {
+  const auto gate = std::make_shared<std::promise<void>>();
+  const auto hangs = [gate] {
+    gate->get_future().wait();
+    return std::string("written");
+  };
+  Stopwatch watch;
+  CHECK(said_within(std::chrono::milliseconds(20), hangs, "late") == "late");
+  CHECK(watch.elapsed() < 5);
+  gate->set_value();
+  CHECK(said_within(
+            std::chrono::seconds(30), [] { return std::string("in time"); }, "late") == "in time");
 }

@@ -138,6 +138,21 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
 }
 
+TEST_CASE("verdict: between hosts, a rank that waits a step behind is not to blame") {
+  const std::vector<std::string> names = {"a", "b", "c"};
+  std::vector<RankView> ranks(3, at(Activity::all_reduce, 31, 8));
+  ranks[1].status.step = 7;  // the last piece of this sum is still on its way to it
+  CHECK(judged(ranks)->culprits == std::vector{1});
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].host = static_cast<int>(r);
+  const auto verdict = judged(ranks);
+  REQUIRE(verdict);
+  CHECK(verdict->kind == Kind::stuck);
+  CHECK(verdict->culprits.empty());
+  CHECK(details(*verdict, names) == " how=stuck");
+  ranks[2] = at(Activity::data, 31, 8);  // does not wait
+  CHECK(judged(ranks)->culprits == std::vector{2});
+}
+
 TEST_CASE("verdict: a rank that others wait for long is told before its limit") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
   std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));

@@ -1,0 +1,120 @@
+// Any bytes on a connection of the side channel, at both of its ends: from who has not proved who
+// it is, which must not be let in, and from who has. The first byte says which.
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+#include <span>
+#include <string>
+
+#include "train/side_door.hpp"
+#include "train/side_messages.hpp"
+#include "train/side_server.hpp"
+#include "train/side_socket.hpp"
+#include "train/verdict.hpp"
+
+namespace ringtrain {
+
+// The real one is in a file that needs MPI.
+std::string to_text(const Door& door) { return door.address; }
+
+namespace {
+
+using asio::ip::tcp;
+
+void expect(bool kept) {
+  if (!kept) __builtin_trap();
+}
+
+/// A connection on which all that will ever come has come.
+class Connection {
+ public:
+  explicit Connection(std::span<const std::uint8_t> bytes) : socket_(context_) {
+    std::array<int, 2> ends{};
+    expect(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends.data()) == 0);
+    socket_.assign(tcp::v4(), ends[0]);
+    other_ = ends[1];
+    // What the kernel does not take at once is left out.
+    expect(bytes.empty() ||
+           ::send(other_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) > 0);
+    expect(::shutdown(other_, SHUT_WR) == 0);
+  }
+  ~Connection() { ::close(other_); }
+  Connection(const Connection&) = delete;
+
+  template <class Work>
+  void run(Work work) {
+    bool over = false;
+    asio::co_spawn(
+        context_, [&]() -> asio::awaitable<void> { co_await work(socket_); },
+        [&](const std::exception_ptr& failure) { over = failure == nullptr; });
+    context_.run();
+    expect(over);
+  }
+
+ private:
+  asio::io_context context_{1};
+  tcp::socket socket_;
+  int other_ = -1;
+};
+
+constexpr JobToken token{};
+
+void at_rank_0(std::span<const std::uint8_t> bytes) {
+  Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
+    std::uint64_t Strangers::*fate = &Strangers::gone;
+    const SideDoor::Sign sign{token, Service::watchdog, 2};
+    expect(!co_await authenticate_rank(socket, sign, fate));
+  });
+}
+
+void at_another_rank(std::span<const std::uint8_t> bytes) {
+  Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
+    const Found found = co_await authenticate_rank_0(socket, token, Service::watchdog, 1);
+    expect(found.failure || !found.why_not.empty());
+  });
+}
+
+void beats(std::span<const std::uint8_t> bytes) {
+  Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
+    std::array<RankView, 2> ranks;
+    const std::array<std::string, 2> hosts = {"one", "two"};
+    for (;;) {
+      Beat beat;
+      std::string text;
+      if (co_await read_message(socket, beat, text, most_text)) co_return;
+      expect(text.size() <= most_text);
+      ranks[1].connected = true;
+      take_beat(ranks[1], beat, text);
+      expect(ranks[1].status.activity < Activity{activity_count});
+      if (const auto verdict = judge(ranks, 10, false)) {
+        expect(!describe(*verdict, ranks, hosts).empty() && !details(*verdict, hosts).empty());
+      }
+      expect(!table(ranks, hosts).empty());
+      long_wait(ranks, hosts, 60);
+    }
+  });
+}
+
+void answers(std::span<const std::uint8_t> bytes) {
+  Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
+    for (;;) {
+      Answer answer;
+      std::string text;
+      if (co_await read_message(socket, answer, text, most_text)) co_return;
+      expect(text.size() == answer.text_bytes);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace ringtrain
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  constexpr std::array kinds = {ringtrain::at_rank_0, ringtrain::at_another_rank, ringtrain::beats,
+                                ringtrain::answers};
+  kinds.at(data[0] % kinds.size())({data + 1, size - 1});
+  return 0;
+}

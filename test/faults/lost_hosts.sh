@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lost_hosts.sh TRAIN [HOSTS [RANKS_A_HOST]]: a host that loses power or its link ends the job, named, within 15 s; a link that
-# heals after 3 s ends nothing. Once with settings for mpirun by which it notices itself, and once as a user types it: then a rank
-# ends mpirun. Each job has hosts of its own, and two run at once: they mostly wait.
+# heals after 3 s ends nothing. Once as a user types it, and once with what scripts/setup_openmpi.sh leaves, by which mpirun
+# notices, too. Each job has hosts of its own, and two run at once: they mostly wait.
 set -u
 train=$1 count=${2:-4} a_host=${3:-1}
 here=$(dirname "$(readlink -f "$0")")
@@ -10,7 +10,6 @@ work=$(mktemp -d)
 export HOSTS_RUN=$work HOSTS_DETACHED=1
 trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
-keepalive="--mca oob_tcp_keepalive_time 3 --mca oob_tcp_keepalive_intvl 2 --mca oob_tcp_keepalive_probes 3"
 last=$((count - 1))
 supervise=
 # That of Open MPI 5 returns 0 when it has noticed a lost host by itself; what docs/reliability.md recommends then does not.
@@ -42,11 +41,12 @@ start() { # a job on hosts of its own, until it trains
 }
 since() { bc <<<"scale=1; ($(date +%s.%N) - $fault) / 1"; }
 all_pids() { for ((i = 0; i < count; i++)); do "$hosts" pids "$i"; done; }
-launchers() { all_pids | xargs -r ps -o pid=,comm= -p | grep -E ' (mpirun|orted|prterun|prted)$'; }
-ranks() { all_pids | xargs -r ps -o pid=,comm= -p | grep ' train$'; }
-alive() { # PID...: some of them
+of_job() { all_pids | xargs -r ps -o pid=,stat=,comm= -p | grep -E " [^Z ]+ +($1)\$"; }
+launchers() { of_job 'mpirun|orted|prterun|prted'; }
+ranks() { of_job train; }
+alive() { # PID...: some of them; the init of a container may leave the dead there for a second
   local pid
-  for pid; do [ ! -d "/proc/$pid" ] || return 0; done
+  for pid; do ! grep -qs '^State:[^Z]*$' "/proc/$pid/status" || return 0; done
   return 1
 }
 # ends NAME SECONDS: within that time of the fault no rank is left on any host, nor mpirun or a daemon of it
@@ -79,14 +79,14 @@ power_of_rank_0() {
   start
   "$hosts" power 0
   ends "power loss of rank 0's host, $how" 15
-  [[ $MPIRUN_FLAGS ]] || says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
+  says "power loss of rank 0's host, $how" 'rank 0 has not been heard'
 }
 cut_link() {
   start
   "$hosts" cut "$last"
   ends "cut link, $how" 15
   says "cut link, $how" "$lost"
-  [[ $MPIRUN_FLAGS ]] || says "cut link, the rank cut off" 'rank 0 has not been heard'
+  says "cut link, the rank cut off" 'rank 0 has not been heard'
 }
 lines() { grep -c '"kind":"step"' "$HOSTS_RUN/metrics"; }
 link_that_heals() {
@@ -104,18 +104,20 @@ link_that_heals() {
   wait "$job"
 }
 
-for MPIRUN_FLAGS in "$keepalive" ""; do
-  export MPIRUN_FLAGS MPIRUN_BY=${MPIRUN_FLAGS:+$supervise}
-  how=${MPIRUN_FLAGS:+with keepalive}
-  how=${how:-as installed}
-  lost="rank [0-9]+ on .*-$last has not been heard"
-  [[ $MPIRUN_FLAGS ]] && lost="$lost|Remote daemon: .* on node .*-$last"
+export HOME=$work/home how="as typed" MPIRUN_FLAGS= MPIRUN_BY=
+mkdir "$HOME"
+for prepared in no yes; do
+  if [ $prepared = yes ]; then
+    "$here/../../scripts/setup_openmpi.sh" >/dev/null
+    how="with keepalive"
+    MPIRUN_BY=$supervise
+    by_mpirun="|Remote daemon: .* on node .*-$last"
+  fi
+  lost="rank [0-9]+ on .*-$last has not been heard${by_mpirun:-}"
   power_of_a_worker & power_of_rank_0 & wait
   cut_link & link_that_heals & wait
 done
-# mpirun on a host without ranks, where only it can notice: with the file of our image.
-export MPIRUN_FLAGS="--nolocal --oversubscribe" how="from a host without ranks"
-export MPIRUN_BY=$supervise OMPI_MCA_mca_base_param_files=$here/../../scripts/containers/openmpi-mca-params.conf
-lost="rank [0-9]+ on .*-$last has not been heard|Remote daemon: .* on node .*-$last"
+# Where only mpirun can notice.
+MPIRUN_FLAGS="--nolocal --oversubscribe" how="from a host without ranks"
 power_of_a_worker
 [ ! -e "$work/bad" ]

@@ -116,7 +116,7 @@ judge() { # PATCH
   "$here/faultrun" --train "$folder/built/train" --stop-at-failure --folder "$folder/trials" "${arguments[@]}" >"$folder/log" 2>&1
   code=$?
   [ $code -ne 0 ] || { echo "NOT CAUGHT"; return 1; }
-  grep -m 1 -E "^  wrong: |the undisturbed run ended" "$folder/log" || { echo "THE CAMPAIGN FAILED: $(tail -n 1 "$folder/log")"; return 1; }
+  grep -m 1 -E "^  wrong: |the undisturbed run ended|no undisturbed run saved" "$folder/log" || { echo "THE CAMPAIGN FAILED: $(tail -n 1 "$folder/log")"; return 1; }
 }
 
 for patch in "$@"; do

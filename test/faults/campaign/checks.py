@@ -1,13 +1,17 @@
 """What must hold whatever happens. Each check returns sentences, one for each thing that is wrong."""
 import re
 
-from kinds import INT, KINDS, RANK_LOST, STORAGE, STUCK, TERM
-from plan import STEPS
+from kinds import INT, KINDS, LOCKED, RANK_LOST, STORAGE, STUCK, TERM
+from plan import SAVE_EVERY, STEPS
 from setting import KEEP, samples_of
 
 BLAMED = r"rank (\d+) on \S+ has (?:ended|not been heard|been in)|noticed that process rank (\d+) |^.*rank (0) has (?:ended|not been heard)"
 HELD_S = 10  # a helper whose calls a tracer holds back keeps mpirun waiting beyond its own death
+NOTICED_WITHIN = 80  # steps of 2 ms; up to 42 were seen
 LEAVING_S = 100  # once training is over, a rank waits so long for one that does not leave
+
+
+REPLACES_WRITER = ("kill of the writer", "segv of the writer", "kill of the fork server", "kill of writer and fork server", "power loss", "file too large")
 
 
 def identity(file):
@@ -16,14 +20,14 @@ def identity(file):
 
 
 def after_run(trial, job, struck, code):
-    # what is left first: ranks whose mpirun is gone may go on for a while
-    wrong = (*nothing_left(job), *ending(job, struck, code), *alarms(job, struck), *resumed_well(trial, job), *samples(trial, job), *files(trial, job), *last_step(trial, job, struck))
+    # what is left first; Trial.await_end() has waited for it
+    wrong = (*nothing_left(job, 0), *ending(job, struck, code), *alarms(job, struck), *resumed_well(trial, job), *samples(trial, job), *files(trial, job), *announced(trial, job, code), *last_step(trial, job, struck))
     return [f"run {job.number}: {text}" for text in wrong]
 
 
 def is_over(job):
     """Whether training came to its end; a fault in the last moments changes nothing."""
-    return bool(job.records("end"))
+    return bool(job.records("end")) and job.done_step() >= STEPS
 
 
 def ending(job, struck, code):
@@ -35,17 +39,22 @@ def ending(job, struck, code):
         kind = KINDS[fault.kind]
         says = kind.says.replace("{rank}", str(fault.rank))
         said = not says or re.search(says, log) is not None
-        spared = over and code in (0, STUCK)
+        spared = over and code in (0, STUCK) and (kind.ends or strike.step > STEPS - SAVE_EVERY)
         if not said and not spared and must_say(kind, kinds, code):
             wrong.append(f"{fault.kind}: does not say: {says}")
         held = HELD_S if any(fault.kind == "frozen disk" for fault, _, _ in struck) else 0
         seconds = LEAVING_S if over else kind.seconds + held
         if kind.seconds and strike.end_s and strike.end_s > seconds:
             wrong.append(f"{fault.kind}: ended after {strike.end_s:.1f} s, not {seconds:.0f} s")
+        if over and kind.at_once and strike.step + NOTICED_WITHIN <= STEPS:
+            wrong.append(f"{fault.kind}: after step {strike.step} the job did all others")
         if kind.blames and not spared:
             strike.named = said and blamed(log) == {fault.rank}
             if not strike.named:
                 wrong.append(f"{fault.kind}: rank {fault.rank} is to be named, not {sorted(blamed(log))}")
+    # behind a cut link, the rank that says it may not be heard
+    if code in (RANK_LOST, STUCK, LOCKED, STORAGE) and not any(kind.network for kind in kinds) and not re.search(rf"fault: kind=\S+ code={code} ", log):
+        wrong.append(f"ended with {code}, and no line for programs says so")
     if code not in (wanted := possible_codes(kinds, over)):
         wrong.append(f"ended with {code}, not with one of {sorted(wanted)}")
     return wrong
@@ -77,6 +86,8 @@ def blamed(log):
 def alarms(job, struck):
     kinds = [KINDS[fault.kind] for fault, _, _ in struck]
     alarms = [] if any(kind.ends for kind in kinds) else ["the job cannot go on"]
+    if not any(fault.kind in REPLACES_WRITER for fault, _, _ in struck):
+        alarms += ["writer_replaced", "fork_server_lost"]
     if all(kind.codes == (0,) for kind in kinds):
         alarms += ["save_failed", "writer_lost"]
     return [f"a false alarm: {line}" for line in job.log().split("\n") if any(alarm in line for alarm in alarms)]
@@ -99,16 +110,16 @@ def samples(trial, job):
     return [f"other samples than the undisturbed run in step {step}" for step in sorted(wrong)[:1]]
 
 
-def nothing_left(job):
+def nothing_left(job, within_s):
     """Where mpirun was killed, nobody removes Open MPI's segments of shared memory."""
-    left = job.leaves_nothing()
+    left = job.leaves_nothing(within_s)
     if job.mpirun.poll() != -9:
         left += [file.name for file in job.folder.glob("*vader_segment*")]
     return [f"still there after 10 s: {', '.join(left)}"] if left else []
 
 
 def files(trial, job):
-    """All that is there can be loaded and has the undisturbed run's bits; what was announced last is there."""
+    """All that is there can be loaded and has the undisturbed run's bits."""
     wrong = []
     for name, was in list(trial.bad_files.items()):
         file = trial.directory / name
@@ -122,10 +133,18 @@ def files(trial, job):
             wrong.append(damage)
         elif trial.setting.hash_at(step) not in (state, None):
             wrong.append(f"{file.name} has other bits than step {step} of the undisturbed run")
+    return wrong
+
+
+def announced(trial, job, code):
+    """What the job said is saved is there, unless newer files have pushed it out."""
+    wrong = []
+    if code == 0 and not (trial.directory / f"step-{STEPS:010}.h5").exists():
+        wrong.append(f"ended with 0, and step {STEPS} is not saved")
     for step in re.findall("the run ends after step ([0-9]+)", job.log()):
         if job.mpirun.poll() in (TERM, INT) and not (trial.directory / f"step-{int(step):010}.h5").exists():
             wrong.append(f"ended after step {step}, which is not saved")
-    for record in job.records("checkpoint")[-1:]:  # the last saves of ranks that were killed are not announced
+    for record in job.records("checkpoint")[-KEEP:]:  # the last saves of ranks that were killed are not announced
         newer = [file for file in trial.directory.glob("step-*.h5") if file.name > record["file"]]
         if not (trial.directory / record["file"]).exists() and len(newer) < KEEP:
             wrong.append(f"{record['file']} was announced and is not there")
@@ -146,14 +165,14 @@ def other_bits(trial):
     file = trial.directory / f"step-{STEPS:010}.h5"
     state = trial.setting.inspect(file)[1] if file.exists() else None
     wanted = trial.setting.hash_at(STEPS)
-    return [] if state == wanted else [f"the last checkpoint has other bits: {state}, not {wanted}"]
+    return [] if state == wanted and state else [f"the last checkpoint has other bits: {state}, not {wanted}"]
 
 
 def at_the_end(trial):
     wrong = other_bits(trial)
     if trial.outcome.codes[-1:] != [0]:
         wrong.append(f"training did not come to its end: {trial.outcome.codes}")
-    if trial.plan.disk != "late names":  # where nobody may see them
+    if not trial.disk:  # else a temporary is known to be dead when it has not changed for 30 s, longer than these runs
         wrong += [f"left behind: {file.name}" for file in trial.directory.glob(".step-*")]
     if trial.trained and not wrong:
         kept = {step: of for run in trial.trained for step, of in run.items()}

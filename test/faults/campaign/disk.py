@@ -50,9 +50,15 @@ class Disk:
         return self.mounts[0]
 
     def other_host(self):
-        """For the next run, which none of the last one's faults meets."""
+        """For the next run, which none of the last one's faults meets. It sees what the last one left."""
         self.mounts.reverse()
         self.write("")
+        self.settle()
+
+    def settle(self):
+        """Until each mount shows what is there."""
+        if self.kind == "late names":
+            time.sleep(LATE_S + 0.5)
 
     def write(self, lines):
         """The faults from now on, beside those of this kind of disk."""

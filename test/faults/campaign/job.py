@@ -16,6 +16,11 @@ def variables_of(pid):
     return dict(entry.partition("=")[::2] for entry in pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0"))
 
 
+def environment(folder, samples):
+    """Of a run whose temporary files are there, and by which its processes are found."""
+    return os.environ | {TAG: str(folder), "TMPDIR": str(folder), "SAMPLES": str(samples), "OMPI_MCA_btl_vader_backing_directory": str(folder)}
+
+
 def processes_of(folder):
     """Those that were started for this folder and still live: pid -> (name, variables)."""
     found = {}
@@ -28,6 +33,14 @@ def processes_of(folder):
             if variables.get(TAG) == str(folder) and state != "Z":
                 found[int(entry)] = (pathlib.Path(f"/proc/{entry}/comm").read_text().strip(), variables)
     return found
+
+
+def still_there(folder, within_s):
+    """Names of processes that are there after that time."""
+    deadline = time.monotonic() + within_s
+    while (left := processes_of(folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return [name for name, _ in left.values()]
 
 
 def kill(pid, which):
@@ -44,11 +57,9 @@ class Job:
             segment.unlink()
         self.log_file, self.metrics = self.base.with_suffix(".log"), self.base.with_suffix(".jsonl")
         self.unread, self.step = 0, 0
-        environment = os.environ | {TAG: str(folder), "TMPDIR": str(folder), "SAMPLES": str(self.base.with_suffix(".samples")),
-                                    "OMPI_MCA_btl_vader_backing_directory": str(folder)}
         with open(self.log_file, "w") as log:
             self.mpirun = subprocess.Popen([part.replace("METRICS", str(self.metrics)) for part in command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                           env=environment, cwd=folder, start_new_session=True)
+                                           env=environment(folder, self.base.with_suffix(".samples")), cwd=folder, start_new_session=True)
 
     def __enter__(self):
         return self
@@ -118,8 +129,4 @@ class Job:
         return self.mpirun.poll(), seen
 
     def leaves_nothing(self, within_s=10):
-        """Names of processes that are still there after that time."""
-        deadline = time.monotonic() + within_s
-        while (left := processes_of(self.folder)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return [name for name, _ in left.values()]
+        return still_there(self.folder, within_s)

@@ -32,7 +32,9 @@ class Kind:
     network: bool = False  # needs --hosts
     disk: bool = False  # needs --slowfs
     lasts: bool = False  # and the job may end meanwhile
+    removes: bool = False  # at once only where locks are trusted, which no disk in common is
     loses_no_step: bool = False  # each finished one is durable
+    at_once: bool = False  # the job notices by itself within a few steps
 
 
 def rank_ends(weight, code):
@@ -40,7 +42,7 @@ def rank_ends(weight, code):
 
 
 def signal_ends(weight, number, codes, seconds):
-    return Kind(weight, codes, SAVED_AND_ENDED % number, seconds, ends=True)
+    return Kind(weight, codes, SAVED_AND_ENDED % number, seconds, ends=True, at_once=True)
 
 
 def call_fails(text):
@@ -68,22 +70,22 @@ KINDS = {
     "kill of rank 0": rank_ends(6, 137),
     "segv of a rank": rank_ends(4, 139),
     "abort of a rank": rank_ends(2, 134),
-    "kill of mpirun": Kind(6, (-9,), seconds=60, ends=True),
+    "kill of mpirun": Kind(6, (-9,), seconds=16, ends=True),
     # another one takes over
     "kill of the writer": Kind(6, says=REPLACED % 9),
     "segv of the writer": Kind(3, says=REPLACED % 11),
     "kill of the fork server": Kind(2, says="fork_server_lost: the fork server.*was killed by signal 9"),
-    "kill of writer and fork server": Kind(3, (STORAGE,), "(?s)checkpoint writer process was killed by signal 9.*fault: kind=writer code=75", 60, ends=True),
+    "kill of writer and fork server": Kind(3, (STORAGE,), "(?s)checkpoint writer process was killed by signal 9.*fault: kind=writer code=75", 16, ends=True, at_once=True),
     "stop of a rank": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
     "stop of rank 0": Kind(3, (RANK_LOST,), SILENT, 18, ends=True, blames=True),
     "stop of the writer": Kind(2, (STORAGE,), NOT_DURABLE, by_chance=True),
-    "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 36, ends=True, blames=True, needs_strace=True),
-    "TERM to a rank": signal_ends(4, 15, (TERM,), 60),
-    "INT to a rank": signal_ends(3, 2, (INT,), 60),
+    "stuck rank": Kind(1, (STUCK,), STUCK_RANK, 33, ends=True, blames=True, needs_strace=True),
+    "TERM to a rank": signal_ends(4, 15, (TERM,), 16),
+    "INT to a rank": signal_ends(3, 2, (INT,), 16),
     # mpirun hands it on and kills the ranks a second later, so they may not get to say it; what they finished is saved all the same
     # mpirun 4.1 itself may crash: -11
-    "TERM to mpirun": Kind(3, (TERM, 1, -11), SAVED_AND_ENDED % 15, 60, ends=True, by_chance=True, loses_no_step=True),
-    "directory taken over": Kind(2, (LOCKED,), "run another on host far, process 7 has taken it over", 60, ends=True),
+    "TERM to mpirun": Kind(3, (TERM, 1, -11), SAVED_AND_ENDED % 15, 16, ends=True, by_chance=True, loses_no_step=True),
+    "directory taken over": Kind(2, (LOCKED,), "run another on host far, process 7 has taken it over", 16, ends=True),
     # storage
     "ENOSPC in a save": call_fails("No space left on device"),
     "EIO in a save": call_fails("Input/output error"),
@@ -102,7 +104,7 @@ KINDS = {
     "truncated file": Kind(4, says=NOT_USED, between=True),
     "deleted file": Kind(3, between=True),
     "swapped files": Kind(3, between=True),
-    "stale temporary": Kind(3, says="removed {file}: left unfinished", between=True),
+    "stale temporary": Kind(3, says="removed {file}: left unfinished", between=True, removes=True),
     "planted link": Kind(3, says=NOT_USED + ".*a symbolic link is not followed here", between=True),
     "planted FIFO": Kind(2, says=NOT_USED + ".*not a regular file but a FIFO", between=True),
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),

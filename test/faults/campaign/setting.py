@@ -40,7 +40,7 @@ class Setting:
     def __init__(self, folder, train, ranks, hosts, slowfs, unreadable, broken_data):
         self.folder, self.train, self.ranks, self.hosts, self.slowfs, self.unreadable = folder, train, ranks, hosts, slowfs, unreadable
         self.data, self.broken_data = folder / "images", broken_data
-        self.hashes, self.files, self.samples = {}, None, None
+        self.hashes, self.references, self.samples = {}, [], None
 
     def options(self, directory, data=None):
         return ["--model-file", str(HERE / "network.model"), "--data", f"images:{data or self.data}", "--batch", "16", "--steps", str(STEPS), "--threads", "1",
@@ -54,27 +54,36 @@ class Setting:
         return ["mpirun", "-np", str(self.ranks), "--oversubscribe", "--bind-to", "none", str(self.train), *options]
 
     def prepare(self):
-        if self.files is None:
+        if not self.references:
             make_images(self.data, self.unreadable)
-            self.train_reference()
+            self.train_references()
 
-    def train_reference(self):
-        directory = self.folder / "checkpoints"
+    def train_references(self):
+        """Until all steps are known at which trials save by plan: a save is left out while another one is under way."""
+        for every in (1, *[SAVE_EVERY] * 11):  # of some seconds each; on a busy machine, most saves are left out
+            self.train_reference(every)
+            if not (missing := [step for step in range(SAVE_EVERY, STEPS + 1, SAVE_EVERY) if not self.hash_at(step)]):
+                return
+        raise SystemExit(f"no undisturbed run saved steps {missing}")
+
+    def train_reference(self, every):
+        directory = self.folder / f"checkpoints{len(self.references)}"
         options = self.options(directory)
-        options[options.index("--checkpoint-every") + 1], options[options.index("--keep") + 1] = "1", str(STEPS)
-        with Job(self.command(*options), self.folder, 0) as job:
+        options[options.index("--checkpoint-every") + 1], options[options.index("--keep") + 1] = str(every), str(STEPS)
+        with Job(self.command(*options), self.folder, -len(self.references)) as job:
             code, _ = job.ends(120)
             if code != 0:
                 raise SystemExit(f"the undisturbed run ended with {code}:\n{job.log()}")
             self.samples = samples_of(job.base)
-        self.files = directory
+        self.references.append(directory)
 
     def hash_at(self, step):
-        """Of the undisturbed run's state; None if it was not saved at that step."""
-        file = self.files / f"step-{step:010}.h5"
-        if step not in self.hashes:
-            self.hashes[step] = self.inspect(file)[1] if file.exists() else None
-        return self.hashes[step]
+        """Of the undisturbed run's state; None if none of them was saved at that step."""
+        for directory in self.references:
+            file = directory / f"step-{step:010}.h5"
+            if step not in self.hashes and file.exists():
+                self.hashes[step] = self.inspect(file)[1]
+        return self.hashes.get(step)
 
     def inspect(self, file):
         """(step, hash of the state, ""), or (None, None, what is wrong)."""

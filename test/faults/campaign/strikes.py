@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from job import kill, processes_of
+from job import environment, kill, processes_of, still_there
 from plan import STEPS
 
 SAVE_CALLS = ("fallocate", "io_submit", "io_getevents", "fsync", "renameat2", "unlinkat")
@@ -106,8 +106,8 @@ class Scene:
     def end(self):
         for trace in self.traces:
             trace.end()
-        for action in self.afterwards:
-            action()
+        while self.afterwards:
+            self.afterwards.pop()()
 
 
 def nothing(scene, fault):
@@ -131,9 +131,15 @@ def pause(target, seconds):
     return strike
 
 
+def stop_until_the_end(scene, fault):
+    pid = scene.writer(fault)
+    scene.afterwards.append(lambda: kill(pid, signal.SIGCONT))
+    kill(pid, signal.SIGSTOP)
+
+
 def kill_both(scene, fault):
-    kill(scene.fork_server(fault), signal.SIGKILL)
-    kill(scene.writer(), signal.SIGKILL)
+    for pid in (scene.fork_server(fault), scene.writer()):
+        kill(pid, signal.SIGKILL)
 
 
 @contextlib.contextmanager
@@ -155,7 +161,7 @@ def pause_all(scene, fault):
 
 def start_second_job(scene, fault):
     """While the first, stopped, cannot end: the answer must not need it."""
-    if scene.disk and scene.disk.kind == "without locks":
+    if scene.disk:
         raise TooLate()  # a holder that is stopped loses the directory there
     with all_stopped(scene):
         if scene.job.done_step() >= STEPS or scene.job.writer() is None:
@@ -172,15 +178,26 @@ def start_beside(scene, fault):
     """The same job again, while the first one trains. If that comes to its end meanwhile, the second one finds nothing to do."""
     if not scene.job.alive():
         raise TooLate()
-    log = scene.job.base.with_suffix(".beside.log")
-    with open(log, "w") as out:
-        second = subprocess.run([part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.setting.options(scene.shown))], stdin=subprocess.DEVNULL,
-                                stdout=out, stderr=out, timeout=100, cwd=scene.job.folder, env=os.environ | {"SAMPLES": str(log.with_suffix(".samples"))}, check=False)
+    log, folder = scene.job.base.with_suffix(".beside.log"), scene.job.folder / "beside"
+    folder.mkdir(exist_ok=True)
+    command = [part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.setting.options(scene.shown))]
+    try:
+        with open(log, "w") as out:
+            second = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=100, cwd=folder,
+                                    env=environment(folder, log.with_suffix(".samples")), check=False)
+    finally:
+        left = still_there(folder, 10)
+        for pid in processes_of(folder):
+            kill(pid, signal.SIGKILL)
+    if left:
+        return f"left {', '.join(left)}"
     said = log.read_text(errors="replace")
     refused = second.returncode == 73 and re.search("in use by .*on host", said)
     if not refused and (second.returncode != 0 or scene.job.done_step() < STEPS):
         return f"ended with {second.returncode} and said:\n{said}"
     return ""
+
+
 def lock_temporaries(scene, fault):
     """As another writer has them that writes the same steps: they stay, as it does not know that it has lost the directory."""
     with all_stopped(scene):
@@ -202,6 +219,8 @@ def lock_temporaries(scene, fault):
 
 def take_over(scene, fault):
     """As a run on another host does it that saw no heartbeat, and has ended since."""
+    if scene.disk and scene.disk.kind == "late names":
+        raise TooLate()  # for a while, nobody sees it
     with all_stopped(scene):
         if scene.job.done_step() >= STEPS or scene.job.writer() is None:
             raise TooLate()
@@ -313,7 +332,7 @@ STRIKES = {
     "kill of writer and fork server": kill_both,
     "stop of a rank": send(signal.SIGSTOP, rank),
     "stop of rank 0": send(signal.SIGSTOP, rank),
-    "stop of the writer": send(signal.SIGSTOP, writer),
+    "stop of the writer": stop_until_the_end,
     "stuck rank": hold,
     "TERM to a rank": send(signal.SIGTERM, rank),
     "INT to a rank": send(signal.SIGINT, rank),

@@ -24,6 +24,7 @@ class Strike:
     """What came of a planned fault."""
     kind: str
     happened: bool = False
+    step: int = 0  # that was done right after it
     code: int | None = None
     verdict_s: float | None = None
     end_s: float | None = None
@@ -96,8 +97,11 @@ class Trial:
         if not self.directory.exists():
             raise TooLate()
         names = DAMAGE[fault.kind](self.directory, fault)
+        if self.disk:
+            self.disk.settle()
         self.bad_files |= {name: checks.identity(self.directory / name) for name in names}
-        self.to_be_said |= {name: KINDS[fault.kind].says.replace("{file}", re.escape(name)) for name in names}
+        if not (self.disk and KINDS[fault.kind].removes):
+            self.to_be_said |= {name: KINDS[fault.kind].says.replace("{file}", re.escape(name)) for name in names}
         self.to_be_said = {name: text for name, text in self.to_be_said.items() if os.path.lexists(self.directory / name)}
         files = list(self.directory.glob("step-*.h5"))
         if files and all(file.name in self.bad_files for file in files):
@@ -118,7 +122,7 @@ class Trial:
             if code != wanted:
                 self.wrong(f"run {job.number}: ended with {code} instead of {wanted}")
             self.wrong(*(f"run {job.number} does not say: {text}" for text in says if not re.search(text, job.log())))
-            self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job)))
+            self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
         return code
 
     # Runs.
@@ -135,7 +139,7 @@ class Trial:
             struck = []
             try:
                 self.strike_all(scene, struck)
-                code = self.await_end(job, struck)
+                code = self.await_end(scene, struck)
             finally:
                 scene.end()
             self.outcome.codes.append(code)
@@ -157,6 +161,7 @@ class Trial:
                     scene.await_save()
                 if wrong := (STRIKES | NETWORK_STRIKES | DISK_STRIKES)[fault.kind](scene, fault):
                     self.wrong(f"{fault.kind}: {wrong}")
+                strike.step = scene.job.done_step()
                 strike.happened = scene.job.alive() or KINDS[fault.kind].ends or KINDS[fault.kind].lasts
             except TooLate:
                 continue
@@ -164,14 +169,16 @@ class Trial:
             if KINDS[fault.kind].ends:
                 return
 
-    def await_end(self, job, struck):
+    def await_end(self, scene, struck):
         """Until mpirun has ended and so have the ranks, whom nobody ends where it was killed."""
+        job = scene.job
         ending = struck[-1] if struck and KINDS[struck[-1][0].kind].ends else None
         text = KINDS[ending[0].kind].says.replace("{rank}", str(ending[0].rank)) if ending else ""
         code, seen = job.ends(RUN_S, text)
         if code is None:
             self.wrong(f"run {job.number}: did not end within {RUN_S} s")
             job.end_all()
+        scene.end()  # a process that strace holds cannot end
         job.leaves_nothing()
         if ending:
             _, strike, since = ending

@@ -131,7 +131,7 @@ std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
 
 double limit_s(Activity activity, double median_step_s, double last_save_s) {
   // A stuck job has ended after 30 s or ten steps: this much earlier it is found to be.
-  constexpr double to_end = 3, least = 30 - to_end, last_save = 30, start = 60, libraries = 900,
+  constexpr double to_end = 4, least = 30 - to_end, last_save = 30, start = 60, libraries = 900,
                    once = 900, evaluated_batch = 300;
   constexpr double first_gpu_step = 300, leaving = 60;
   const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s - to_end);

@@ -157,8 +157,8 @@ sleep 12
 kill -TERM "$(cat "$work/paused/0")"
 wait "$(cat "$work/paused/mpirun")"
 grep -q 'the job cannot go on' "$work/paused/log" && wrong paused "was ended by the watchdog"
-ends in_data 30 72 'rank 1 on .* has been in data of step 300 for .* its limit is 27 s'
-ends in_sums 30 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 27 s'
+ends in_data 30 72 'rank 1 on .* has been in data of step 300 for .* its limit is 26 s'
+ends in_sums 30 72 'rank 1 on .* has been in all-reduce of step 300 for .* its limit is 26 s'
 for name in in_data in_sums; do tells $name 'kind=stuck code=72 rank=0 .* how=stuck ranks=1 hosts=[^ ]+$'; done
 grep -q 'pause' "$work/in_sums/log" || wrong in_sums "does not show where rank 1 sleeps"
 ends in_save 34 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'

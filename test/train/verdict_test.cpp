@@ -168,15 +168,15 @@ TEST_CASE("verdict: a rank that others wait for long is told before its limit") 
 }
 
 TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known") {
-  CHECK(limit_s(Activity::data, 0.01, 120) == 27);
-  CHECK(limit_s(Activity::backward, 12, 120) == 117);
+  CHECK(limit_s(Activity::data, 0.01, 120) == 26);
+  CHECK(limit_s(Activity::backward, 12, 120) == 116);
   CHECK(limit_s(Activity::forward, 0, 120) >= 300);
   CHECK(limit_s(Activity::init, 0.01, 120) == 900);
   for (const Activity start :
        {Activity::open, Activity::list, Activity::index, Activity::plan, Activity::resume})
     CHECK(limit_s(start, 0, 120) == 60);
   CHECK(limit_s(Activity::gpu, 0, 120) == 300);
-  CHECK(limit_s(Activity::gpu, 12, 120) == 117);
+  CHECK(limit_s(Activity::gpu, 12, 120) == 116);
   CHECK(limit_s(Activity::exit, 0, 120) == 60);
   CHECK(limit_s(Activity::save, 0.01, 120) > 120);
 }

@@ -67,9 +67,10 @@ class OtherWatch final : public Watch {
     if (signal == 0 || signal_reported_ || !client_.connected() || client_.silent_s() < looked_at_s)
       return;
     signal_reported_ = true;
-    write_fault_report(session().rank(),
-                       fmt::format("signal {} asks this rank to end, and {}\n", signal, silence()) +
-                           way_on(options(), progress().saved_step()));
+    const std::string why =
+        fmt::format("signal {} asks this rank to end, and {}\n", signal, silence());
+    tell(why + write_fault_report(session().rank(),
+                                  why + way_on(options(), progress().saved_step())));
   }
   void tell(const std::string& text) const {
     offer_stderr(

@@ -123,6 +123,22 @@ TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
   CHECK_FALSE(server.ranks()[2].ended);
 }
 
+TEST_CASE("side channel: a rank whose connection ended and that connects anew has not ended") {
+  SideServer server(job_token, 2, loopback);
+  {
+    SideClient first = client(server, 1);
+    REQUIRE(run_until(server, first, [&] { return server.ranks()[1].connected; }));
+  }
+  for (int i = 0; i < 200 && !server.ranks()[1].ended; ++i) server.run_for(5ms);
+  REQUIRE(server.ranks()[1].ended);
+
+  SideClient second = client(server, 1);
+  REQUIRE(run_until(server, second, [&] { return !server.ranks()[1].ended; }));
+
+  CHECK(server.ranks()[1].connected);
+  CHECK(server.ranks()[1].ended_s == 0);
+}
+
 TEST_CASE("side channel: silence is counted on both ends until something is heard") {
   SideServer server(job_token, 2, loopback);
   SideClient rank = client(server, 1);

@@ -41,7 +41,7 @@ ring() {
   local name=$1
   shift
   begin "$name" || return 0
-  timeout 3000 "$hosts" mpirun 1 "$here/core.sh" "$train" "$@" --threads 1 --eval-every 0 --metrics "$results/$name.jsonl" >"$results/$name.log" 2>&1
+  timeout "${LIMIT_S:-3000}" "$hosts" mpirun 1 "$here/core.sh" "$train" "$@" --threads 1 --eval-every 0 --metrics "$results/$name.jsonl" >"$results/$name.log" 2>&1
   end "$name" "$results/$name.jsonl"
 }
 # parameter_server NAME KEYS OPTION...: a worker on each host but the last, which is the server
@@ -51,11 +51,11 @@ parameter_server() {
   begin "$name" || return 0
   keys+=" workers=$workers"
   # shellcheck disable=SC2086
-  "$hosts" exec "$workers" timeout 3000 "$server" serve $keys -- "$@" >"$results/$name.server.log" 2>&1 &
+  "$hosts" exec "$workers" timeout "${LIMIT_S:-3000}" "$server" serve $keys -- "$@" >"$results/$name.server.log" 2>&1 &
   pids+=($!)
   for ((w = 0; w < workers; w++)); do
     # shellcheck disable=SC2086
-    "$hosts" exec "$w" timeout 3000 "$here/core.sh" "$server" work $keys host="10.77.0.$((workers + 1))" worker="$w" -- "$@" --threads 1 \
+    "$hosts" exec "$w" timeout "${LIMIT_S:-3000}" "$here/core.sh" "$server" work $keys host="10.77.0.$((workers + 1))" worker="$w" -- "$@" --threads 1 \
       --metrics "$results/$name.w$w.jsonl" >"$results/$name.w$w.log" 2>&1 &
     pids+=($!)
   done
@@ -67,7 +67,7 @@ alone() {
   local name=$1 core=$2
   shift 2
   begin "$name" || return 0
-  timeout 3000 taskset -c "$core" "$train" "$@" --threads 1 --eval-every 0 --metrics "$results/$name.jsonl" >"$results/$name.log" 2>&1
+  timeout "${LIMIT_S:-3000}" taskset -c "$core" "$train" "$@" --threads 1 --eval-every 0 --metrics "$results/$name.jsonl" >"$results/$name.log" 2>&1
   end "$name" "$results/$name.jsonl"
 }
 # Prints the table and draws $results.svg.

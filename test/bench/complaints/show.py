@@ -130,6 +130,26 @@ def disturbed():
     table(("", "disturbance", "images/s", "what it said"), rows)
 
 
+def slow_fall():
+    curve, (_, began) = rates("ring"), times("ring")[0]
+    at = {what: moment - began for what, moment in times("ring")}
+    mean = lambda since, until: statistics.median(v for t, v in curve if since < t < until)
+    usual = mean(at["fall"] - 120, at["fall"])
+    quarter = next(t for t, _ in curve if t > at["fall"] and mean(t - 10, t + 1e-3) < usual / 1.25)
+    plot = Plot("two workers; the second one's link falls from 1 Gbit/s to 250 Mbit/s", "across: seconds", "images/s", curve[-1][0],
+                1.1 * max(v for _, v in curve))
+    plot.line(0, "ring", curve)
+    plot.band(at["fall"], at["healed"], "the link falls")
+    said = [(t, m[1], m[2]) for t, m in dated("ring", r"rank 0: (slow_down\w*): (.*)")]
+    for i, (t, what, _) in enumerate(said):
+        plot.mark(1 + i % 3, t, what)
+    plot.save(f"{folder}.svg")
+    table(("images/s before", "when it had fallen", "once the link was healed", "a step took a quarter longer"),
+          [(f"{usual:.0f}", f"{mean(at['healed'] - 100, at['healed']):.0f}", f"{mean(at['healed'] + 20, curve[-1][0]):.0f}",
+            f"{quarter - at['fall']:.0f} s after the fall began")])
+    table(("seconds after the fall began", "what it said"), [(f"{t - at['fall']:.0f}", f"{what}: {words}") for t, what, words in said])
+
+
 def slow_ethernet():
     _, batch, _, accumulate = open(f"{folder}/tried.log").read().split()
     kinds = {"alone": "one machine, batch 16", "server": "server and worker, batch 16", "ring": "ring of 2, batch 16",

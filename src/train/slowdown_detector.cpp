@@ -15,6 +15,7 @@ constexpr double alone_within_s = 3600;
 constexpr double gone_s = 600, most_gone_s = 4 * 3600;
 constexpr double stays_s = 300, most_stays_s = 1800;  // what lasts so long does not come and go
 constexpr double more = 2;
+constexpr double remembered_s = 24 * 3600;  // once it is gone
 
 }  // namespace
 
@@ -33,6 +34,7 @@ PaceChange Recurrence::filter(PaceChange change, double recent_s, double seconds
     if (slow_ != was_slow) changed_s_ = now_s_;
   }
   if (recurring_) return filter_recurring(change, recent_s);
+  if (!slow_ && now_s_ - changed_s_ >= remembered_s) recurred_ = false;
   while (!recent_.empty() && recent_.front().begin_s < now_s_ - alone_within_s) recent_.pop_front();
   times_ = {};
   if (change == PaceChange::slower && (recurred_ || recent_.size() >= most_alone))

@@ -145,7 +145,8 @@ class RepeatedStalls {
 /// Makes one slow-down of those that come and go: the third within an hour is the last that is
 /// reported by itself, until there was none for ten minutes. Then it is gone; when it comes
 /// again all the same, it is reported as one at once, and gone after twice that time, up to four
-/// hours. One that stays for five minutes is reported; the next for ten, up to half an hour.
+/// hours. After a day without one, this is forgotten. One that stays for five minutes is reported;
+/// the next for ten, up to half an hour.
 class Recurrence {
  public:
   /// `seconds` have passed since the last call, and then there was `change`; `recent_s` is what a

@@ -295,6 +295,14 @@ TEST_CASE(
     CHECK(run(detector, 180, steady(0.1)).recovered == 1);
     CHECK(detector.times().count == 32);
   }
+  SECTION("and is forgotten a day after it was over") {
+    CHECK(run(detector, 700, steady(0.1)).recovered == 1);
+    run(detector, 24 * 3600, steady(0.1));
+    CHECK(run(detector, 60, steady(0.2)).slow == 1);
+    CHECK(detector.times().count == 0);
+    CHECK(run(detector, 60, steady(0.1)).recovered == 1);
+    CHECK(run(detector, 60, steady(0.2)).slow == 1);
+  }
   SECTION("what is worse is told all the same") {
     CHECK(run(detector, 60, steady(0.24)).slow == 0);
     CHECK(run(detector, 60, steady(0.1)).recovered == 0);

@@ -30,11 +30,13 @@ class Checkpoints:
 
     def found(self):
         """Names, with what changes when one is written anew."""
-        try:
-            with os.scandir(self.directory) if self.directory else contextlib.nullcontext([]) as entries:
-                return {entry.name: entry.stat().st_mtime_ns for entry in entries if NAME.fullmatch(entry.name)}
-        except OSError:  # of a file that went just now, too
-            return {}
+        found = {}
+        with contextlib.suppress(OSError), os.scandir(self.directory) if self.directory else contextlib.nullcontext([]) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):  # it went just now, or is a link to nowhere
+                    if NAME.fullmatch(entry.name):
+                        found[entry.name] = entry.stat().st_mtime_ns
+        return found
 
     def newest(self):
         """That this job has saved; None: there is none, or the directory is not seen from here."""

@@ -7,6 +7,8 @@ import signal
 
 LOST_KINDS = {"rank_lost", "stuck"}  # also of ranks whose job was told to end
 CURABLE_KINDS = {"writer", *LOST_KINDS}
+# What would come again on other hosts, too, even where one was lost.
+LASTING_KINDS = {"storage"}
 # What a rank says first whose call fails because another rank has gone: then the launcher knows more.
 ANY = "internal"
 # Where the line did not come through, or says that.
@@ -49,7 +51,7 @@ class Ending:
     def curable(self):
         """Whether a rank or host was lost or stuck, or the checkpoint writer: not so for what would come again, or what is no accident."""
         # a host that is lost may take with it what others read or write
-        if self.kind == "silent" and self.code in LAUNCHER_CODES:
+        if self.kind == "silent" and self.code in LAUNCHER_CODES and self.fault not in LASTING_KINDS:
             return True
         if self.fault and self.fault != ANY:
             return self.fault in CURABLE_KINDS

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "io/checkpoint_name.hpp"
 #include "io/checkpoint_opener.hpp"
@@ -23,10 +24,11 @@ struct Newest {
 // By falling step.
 std::vector<Newest> lineages_in(const std::filesystem::path& folder, int directory,
                                 WorkProgress* progress) {
+  Patience patience;
   std::vector<Newest> found;
   for (const std::string& name : checkpoint_names(directory)) {
     at(progress, Work::read, (folder / name).native());
-    const auto lineage = lineage_at(directory, name);
+    const auto lineage = lineage_at(directory, name, &patience);
     if (lineage && std::ranges::find(found, *lineage, &Newest::lineage) == found.end())
       found.push_back({*lineage, name});
   }
@@ -107,9 +109,10 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   refuse_several_lineages(directory, opened.get(), progress);
 
   LatestCheckpoint latest;
+  const auto patience = std::make_shared<Patience>();
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress);
+      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress, patience);
       file.verify();
       latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
       latest.file = std::move(file);
@@ -133,9 +136,10 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
   at(progress, Work::read, directory.native());
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened.get() < 0) return std::nullopt;
+  const auto patience = std::make_shared<Patience>();
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      return open_checkpoint_at(opened.get(), name, directory, progress);
+      return open_checkpoint_at(opened.get(), name, directory, progress, patience);
     } catch (const Error&) {  // find_latest() will say so
     }
   }

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,15 +10,30 @@
 
 namespace ringtrain {
 
+/// How often calls on checkpoints are made again that fail and may_pass(): four times in all,
+/// within eight seconds. Thread: one.
+class Patience {
+ public:
+  /// Waits, and returns whether to make the call again; never after errors that last. Reports the
+  /// first wait on standard error. errno stays as it is.
+  bool wait(const std::filesystem::path& path, int error, std::uint64_t offset,
+            WorkProgress* progress);
+
+ private:
+  std::size_t waits_ = 0;
+};
+
 /// CheckpointFile::open for a name in an open directory; symbolic links are refused. Messages call
-/// the file `folder`/`name`.
+/// the file `folder`/`name`. Without `patience` no call is made again.
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
                                   const std::filesystem::path& folder = {},
-                                  WorkProgress* progress = nullptr);
+                                  WorkProgress* progress = nullptr,
+                                  std::shared_ptr<Patience> patience = nullptr);
 
 /// The lineage that the file's header tells, whatever else is wrong with the file; nothing where
 /// its header cannot be read.
-std::optional<std::string> lineage_at(int directory, const std::string& name);
+std::optional<std::string> lineage_at(int directory, const std::string& name,
+                                      Patience* patience = nullptr);
 
 /// The first ten of `all`, and how many more there are.
 std::string first_ten(std::span<const std::string> all);

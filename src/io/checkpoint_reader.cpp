@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "io/checkpoint_index.hpp"
 #include "io/checkpoint_opener.hpp"
@@ -19,12 +22,14 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/printable.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
 
 struct CheckpointFile::Opened {
   std::filesystem::path path;
   WorkProgress* progress;
+  std::shared_ptr<Patience> patience;  // null: none
   FileDescriptor file;
   CheckpointIndex index;
   std::vector<TensorInfo> tensors;
@@ -50,17 +55,29 @@ std::string_view kind_of(mode_t mode) {
   return "not a regular file but a device";
 }
 
-void read_exactly(int file, std::span<std::byte> bytes, std::uint64_t offset,
-                  WorkProgress* progress) {
+/// What is read, and how.
+struct CheckpointSource {
+  int file;
+  const std::filesystem::path& path;
+  WorkProgress* progress = nullptr;
+  Patience* patience = nullptr;
+
+  bool waits(int error, std::uint64_t offset) const {
+    return patience != nullptr && patience->wait(path, error, offset, progress);
+  }
+};
+
+void read_exactly(const CheckpointSource& source, std::span<std::byte> bytes,
+                  std::uint64_t offset) {
   while (!bytes.empty()) {
     const std::size_t wanted = std::min(bytes.size(), most_in_one_call);
-    const ssize_t got = ::pread(file, bytes.data(), wanted, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = ::pread(source.file, bytes.data(), wanted, static_cast<off_t>(offset));
+    if (got < 0 && (errno == EINTR || source.waits(errno, offset))) continue;
     if (got < 0) throw Damage("read: " + std::generic_category().message(errno));
     if (got == 0) throw Damage("became shorter while it was read");
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
-    advance(progress);
+    advance(source.progress);
   }
 }
 
@@ -91,77 +108,67 @@ void refuse_mostly_holes(int file, std::uint64_t file_bytes) {
     throw Damage(fmt::format("{} bytes long, but only {} were ever written", file_bytes, there));
 }
 
-CheckpointIndex read_index(int file, WorkProgress* progress) {
-  const std::uint64_t bytes = size_of_regular(file);
-  refuse_mostly_holes(file, bytes);
+CheckpointIndex read_index(const CheckpointSource& source) {
+  const std::uint64_t bytes = size_of_regular(source.file);
+  refuse_mostly_holes(source.file, bytes);
   std::vector<std::byte> header(std::min<std::uint64_t>(bytes, header_bytes));
-  read_exactly(file, header, 0, progress);
+  read_exactly(source, header, 0);
   std::vector<std::byte> block(checked_user_block(header, bytes));
-  read_exactly(file, block, 0, progress);
+  read_exactly(source, block, 0);
   return decode(block, bytes);
 }
 
-void hash_range(int file, std::uint64_t begin, std::uint64_t end, Hasher& hasher,
-                WorkProgress* progress) {
+void hash_range(const CheckpointSource& source, std::uint64_t begin, std::uint64_t end,
+                Hasher& hasher) {
   std::vector<std::byte> bytes(std::min<std::uint64_t>(end - begin, piece_bytes));
   while (begin < end) {
     const std::span piece(bytes.data(), std::min<std::uint64_t>(end - begin, bytes.size()));
-    read_exactly(file, piece, begin, progress);
+    read_exactly(source, piece, begin);
     hasher.update(piece);
     begin += piece.size();
   }
 }
 
-std::uint64_t hash_outside(int file, const CheckpointIndex& index, WorkProgress* progress) {
+std::uint64_t hash_outside(const CheckpointSource& source, const CheckpointIndex& index) {
   Hasher hasher;
   std::uint64_t position = index.user_block;
   for (const StoredTensor* tensor : in_file_order(index)) {
-    hash_range(file, position, tensor->offset, hasher, progress);
+    hash_range(source, position, tensor->offset, hasher);
     position = tensor->offset + tensor->bytes;
   }
-  hash_range(file, position, index.file_bytes, hasher, progress);
+  hash_range(source, position, index.file_bytes, hasher);
   return hasher.value();
 }
 
-std::uint64_t hash_tensor(int file, const StoredTensor& tensor, WorkProgress* progress) {
+std::uint64_t hash_tensor(const CheckpointSource& source, const StoredTensor& tensor) {
   Hasher hasher;
-  hash_range(file, tensor.offset, tensor.offset + tensor.bytes, hasher, progress);
+  hash_range(source, tensor.offset, tensor.offset + tensor.bytes, hasher);
   return hasher.value();
 }
 
 }  // namespace
 
 struct CheckpointFileOpener {
-  static CheckpointFile open(FileDescriptor file, std::filesystem::path path,
-                             WorkProgress* progress) {
-    if (file.get() < 0) throw damaged(path, "open: " + std::generic_category().message(errno));
-    auto opened = std::make_unique<CheckpointFile::Opened>();
-    opened->path = std::move(path);
-    opened->progress = progress;
-    opened->file = std::move(file);
-    try {
-      opened->index = read_index(opened->file.get(), progress);
-    } catch (const Damage& damage) {
-      throw damaged(opened->path, damage.what());
-    }
-    for (const StoredTensor& tensor : opened->index.tensors) opened->tensors.push_back(tensor.info);
-    return CheckpointFile(std::move(opened));
-  }
-
   static CheckpointFile open_beneath(int directory, const std::string& name,
-                                     const std::filesystem::path& path, WorkProgress* progress) {
+                                     const std::filesystem::path& path, WorkProgress* progress,
+                                     std::shared_ptr<Patience> patience) {
     at(progress, Work::read, path.native());
     refuse_others(directory, name, path, AT_SYMLINK_NOFOLLOW);
-    return open(FileDescriptor(ringtrain::open_beneath(directory, name.c_str(), flags)), path,
-                progress);
+    return open([&] { return ringtrain::open_beneath(directory, name.c_str(), flags); }, path,
+                progress, std::move(patience));
   }
 
-  static std::optional<std::string> lineage_beneath(int directory, const std::string& name) try {
+  static std::optional<std::string> lineage_beneath(int directory, const std::string& name,
+                                                    Patience* patience) try {
     refuse_others(directory, name, name, AT_SYMLINK_NOFOLLOW);
-    const FileDescriptor file(ringtrain::open_beneath(directory, name.c_str(), flags));
+    const std::filesystem::path path = name;
+    CheckpointSource source{-1, path, nullptr, patience};
+    const FileDescriptor file =
+        opened(source, [&] { return ringtrain::open_beneath(directory, name.c_str(), flags); });
     std::array<std::byte, header_bytes> header;
     if (file.get() < 0) return std::nullopt;
-    read_exactly(file.get(), header, 0, nullptr);
+    source.file = file.get();
+    read_exactly(source, header, 0);
     return lineage_in(header);
   } catch (const Damage&) {
     return std::nullopt;
@@ -172,7 +179,12 @@ struct CheckpointFileOpener {
   static CheckpointFile open_path(const std::filesystem::path& path, WorkProgress* progress) {
     at(progress, Work::read, path.native());
     refuse_others(AT_FDCWD, path, path, 0);
-    return open(FileDescriptor(::open(path.c_str(), flags)), path, progress);
+    return open([&] { return ::open(path.c_str(), flags); }, path, progress,
+                std::make_shared<Patience>());
+  }
+
+  static CheckpointSource source(const CheckpointFile::Opened& opened) {
+    return {opened.file.get(), opened.path, opened.progress, opened.patience.get()};
   }
 
  private:
@@ -186,7 +198,48 @@ struct CheckpointFileOpener {
     if (::fstatat(directory, name.c_str(), &status, follow) == 0 && !S_ISREG(status.st_mode))
       throw damaged(path, kind_of(status.st_mode));
   }
+
+  // Negative where that stays an error, which errno tells.
+  static FileDescriptor opened(const CheckpointSource& source, const auto& open) {
+    for (;;) {
+      FileDescriptor file(open());
+      if (file.get() >= 0 || !source.waits(errno, 0)) return file;
+    }
+  }
+
+  static CheckpointFile open(const auto& open, const std::filesystem::path& path,
+                             WorkProgress* progress, std::shared_ptr<Patience> patience) {
+    auto found = std::make_unique<CheckpointFile::Opened>();
+    found->path = path;
+    found->progress = progress;
+    found->patience = std::move(patience);
+    found->file = opened(source(*found), open);
+    if (found->file.get() < 0)
+      throw damaged(path, "open: " + std::generic_category().message(errno));
+    try {
+      found->index = read_index(source(*found));
+    } catch (const Damage& damage) {
+      throw damaged(path, damage.what());
+    }
+    for (const StoredTensor& tensor : found->index.tensors) found->tensors.push_back(tensor.info);
+    return CheckpointFile(std::move(found));
+  }
 };
+
+bool Patience::wait(const std::filesystem::path& path, int error, std::uint64_t offset,
+                    WorkProgress* progress) {
+  using namespace std::chrono_literals;
+  constexpr std::array pauses = {250ms, 750ms, 2000ms, 5000ms};
+  if (!may_pass(error) || waits_ == pauses.size()) return false;
+  if (waits_ == 0)
+    ReadRetries::report_on_stderr(
+        fmt::format("read checkpoint {}: {}; trying again, at most {} times in 8 s",
+                    printable(path.string()), ReadFailure(error, offset).text(), pauses.size()));
+  std::this_thread::sleep_for(pauses[waits_++]);
+  advance(progress);
+  errno = error;
+  return true;
+}
 
 std::string first_ten(std::span<const std::string> all) {
   const auto shown = all.first(std::min(all.size(), most_reported));
@@ -196,12 +249,14 @@ std::string first_ten(std::span<const std::string> all) {
 }
 
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
-                                  const std::filesystem::path& folder, WorkProgress* progress) {
-  return CheckpointFileOpener::open_beneath(directory, name, folder / name, progress);
+                                  const std::filesystem::path& folder, WorkProgress* progress,
+                                  std::shared_ptr<Patience> patience) {
+  return CheckpointFileOpener::open_beneath(directory, name, folder / name, progress,
+                                            std::move(patience));
 }
 
-std::optional<std::string> lineage_at(int directory, const std::string& name) {
-  return CheckpointFileOpener::lineage_beneath(directory, name);
+std::optional<std::string> lineage_at(int directory, const std::string& name, Patience* patience) {
+  return CheckpointFileOpener::lineage_beneath(directory, name, patience);
 }
 
 CheckpointFile CheckpointFile::open(const std::filesystem::path& path, WorkProgress* progress) {
@@ -232,15 +287,14 @@ std::uint64_t CheckpointFile::state_hash() const {
 }
 
 void CheckpointFile::verify() const {
-  const int file = opened_->file.get();
-  WorkProgress* const progress = opened_->progress;
-  ::posix_fadvise(file, 0, 0, POSIX_FADV_WILLNEED);  // the disk reads while we hash
+  const CheckpointSource source = CheckpointFileOpener::source(*opened_);
+  ::posix_fadvise(source.file, 0, 0, POSIX_FADV_WILLNEED);  // the disk reads while we hash
   std::vector<std::string> wrong;
   try {
-    if (hash_outside(file, opened_->index, progress) != opened_->index.outside_hash)
+    if (hash_outside(source, opened_->index) != opened_->index.outside_hash)
       wrong.emplace_back("the HDF5 metadata fails its hash");
     for (const StoredTensor& tensor : opened_->index.tensors)
-      if (hash_tensor(file, tensor, progress) != tensor.hash)
+      if (hash_tensor(source, tensor) != tensor.hash)
         wrong.push_back(fmt::format("tensor {} fails its hash", tensor.info.name));
   } catch (const Damage& damage) {
     wrong.emplace_back(damage.what());
@@ -282,8 +336,8 @@ void CheckpointFile::read(std::size_t tensor, std::span<float> values) const {
   expects(values.size_bytes() == stored.bytes,
           "CheckpointFile::read: values have the tensor's size");
   try {
-    read_exactly(opened_->file.get(), std::as_writable_bytes(values), stored.offset,
-                 opened_->progress);
+    read_exactly(CheckpointFileOpener::source(*opened_), std::as_writable_bytes(values),
+                 stored.offset);
   } catch (const Damage& damage) {
     throw damaged(path(), damage.what());
   }
@@ -300,8 +354,8 @@ void CheckpointFile::read_in_pieces(std::size_t tensor,
     for (std::uint64_t done = 0; done < stored.bytes; done += piece_bytes) {
       const std::uint64_t bytes = std::min<std::uint64_t>(stored.bytes - done, piece_bytes);
       const std::span piece(values.data(), bytes / sizeof(float));
-      read_exactly(opened_->file.get(), std::as_writable_bytes(piece), stored.offset + done,
-                   opened_->progress);
+      read_exactly(CheckpointFileOpener::source(*opened_), std::as_writable_bytes(piece),
+                   stored.offset + done);
       take(piece);
     }
   } catch (const Damage& damage) {

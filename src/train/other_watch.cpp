@@ -69,8 +69,8 @@ class OtherWatch final : public Watch {
     signal_reported_ = true;
     const std::string why =
         fmt::format("signal {} asks this rank to end, and {}\n", signal, silence());
-    tell(why + write_fault_report(session().rank(),
-                                  why + way_on(options(), progress().saved_step())));
+    tell(why +
+         write_fault_report(session().rank(), why + way_on(options(), progress().saved_step())));
   }
   void tell(const std::string& text) const {
     offer_stderr(

@@ -98,15 +98,15 @@ slow_down() {
   wait "$(cat "$work/$1/mpirun")"
 }
 drift() {
-  local begin=$SECONDS so_far usual share line='' quarter=''
+  local begin=$SECONDS so_far usual lately_s share line='' quarter=''
   so_far=$(count "$1" slow_down)
-  usual=$(step_ms "$1" 30)
+  usual=$(step_ms "$1" 30) lately_s=$((drift_s > 300 ? drift_s / 60 : 5))
   while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
     share=$(bc -l <<<"($SECONDS - $begin) / $drift_s")
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
     line=$(grep -hE "rank 0: slow_down: " "$work/$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
     [[ $line ]] && break
-    [[ $quarter ]] || (($(step_ms "$1" 5) * 100 < usual * 125)) || quarter=$SECONDS
+    [[ $quarter ]] || (($(step_ms "$1" "$lately_s") * 100 < usual * 125)) || quarter=$SECONDS
     sleep 1
   done
   echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
@@ -114,9 +114,9 @@ drift() {
   [[ $line ]] || wrong "$1" "does not say: $2"
   $3 0
 }
-step_ms() { # NAME COUNT: what a step took, in hundredths of milliseconds, the median of so many last records
-  grep '"kind":"step"' "$work/$1/metrics" | tail -n "$2" | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | sort -g |
-    awk '{ all[NR] = $1 } END { printf "%d\n", 1e5 * all[int((NR + 1) / 2)] }'
+step_ms() { # NAME SECONDS: what a step took, in hundredths of milliseconds, the mean of so many last seconds; a record is of 20 steps
+  grep '"kind":"step"' "$work/$1/metrics" | tail -n 4000 | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | tac |
+    awk -v "seconds=$2" '{ sum += $1; if (20 * sum >= seconds) exit } END { printf "%d\n", 1e5 * sum / NR }'
 }
 rank() { cat "$work/$1/$2"; }
 skipped() { # NAME WHY
@@ -227,7 +227,8 @@ END
   sleep 1
   # shellcheck disable=SC2046
   steps=$((60000 + 500 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
-  slow_down disk 'data wait grew .* on (all ranks|rank [01] )' disk
+  # What comes little by little first takes the CPUs, with the threads that read: then backward grows before training waits for data.
+  slow_down disk '(data wait grew .* on (all ranks|rank [01] )|with it moved, on .*: .*CPUs waiting for disks)' disk
   kill "$disk"
   wait "$disk"
 }

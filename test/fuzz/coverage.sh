@@ -26,7 +26,7 @@ int main(int count, char** folders) {
 CPP
 cd "$work"
 g++ -std=c++20 -O0 --coverage -w -I"$source" -I"$source/include" -I"$source/src" -I"$source/test" "$home/${name}_whole.cpp" replay.cpp \
-  -o replay -lfmt -lxxhash -lpng -ljpeg
+  -o replay -lfmt -lxxhash -lpng -ljpeg -lcrypto
 ./replay "$home/$name.found" "$home/$name.seeds" >/dev/null
 gcov -r -s "$source" ./*"${name}_whole"*.gcda >summary 2>/dev/null
 for file in *.gcov; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# failing_reads.sh TRAIN SCRIPTS DATA FAILING_READS MPIRUN: reads of training data that fail. What passes is tried again, and the
+# failing_reads.sh TRAIN SCRIPTS DATA FAILING_READS MPIRUN: reads of training data, and of checkpoints, that fail. What passes is tried again, and the
 # bits are those of a training that nothing disturbed; what stays ends the job with 74, path, offset and errno; nothing takes the
 # place of a sample. FAILING_READS is the library of test/support; DATA and SCRIPTS as of pack.sh.
 set -u
@@ -80,6 +80,36 @@ run replaced images:folder
 check "a broken image: exit code $code" test $code -eq 0
 check "a broken image: replaced" has "unreadable sample .*the next one takes its place"
 cp -r "$data"/. folder
+
+# Checkpoints: what passes costs no step, and what stays is damage.
+classes=(--classes 2)
+rm -rf saved && "$train" --model cifar10_cnn --data images:folder --batch 2 --steps 2 --threads 1 --data-threads 1 --checkpoint-dir saved \
+  --checkpoint-every 1 "${classes[@]}" >log 2>&1
+check "checkpoints are saved: exit code $?" test "$(ls saved | grep -c '^step-')" -eq 2
+resumes() { # FAILING_READS [OPTION]...: one step more
+  rm -rf resumed && cp -r saved resumed
+  FAILING_READS=$1 LD_PRELOAD=$library timeout 100 "$train" --model cifar10_cnn --data images:folder --batch 2 --steps 3 --threads 1 --data-threads 1 \
+    --checkpoint-dir resumed "${classes[@]}" "${@:2}" >log 2>&1 </dev/null
+  code=$?
+}
+newest=$dir/resumed/step-0000000002.h5
+for error in $eio $timed_out $eagain; do
+  for first in 1 2 4; do
+    resumes "$newest $first 2 $error"
+    check "a checkpoint, errno $error at read $first: exit code $code" test $code -eq 0
+    check "a checkpoint, errno $error at read $first: the newest is taken" has "resuming from step-0000000002.h5"
+    check "a checkpoint, errno $error at read $first: said in a line" has "read checkpoint .*\(errno $error\) at byte [0-9]+; trying again"
+  done
+done
+resumes "$newest 2 2 $eio" --resume "$newest"
+check "a checkpoint that is named: exit code $code" test $code -eq 0
+SECONDS=0
+resumes "$dir/resumed/step- 1 1000000 $eio"
+check "checkpoints that stay unreadable: exit code $code" test $code -eq 66
+check "checkpoints that stay unreadable: took $SECONDS s" test $SECONDS -le 40
+resumes "$newest 2 1000000 $eio"
+check "a newest that stays unreadable: exit code $code" test $code -eq 0
+check "a newest that stays unreadable: the one before is taken" has "not used: checkpoint .*step-0000000002.h5: read: Input/output error"
 
 # An ending need not wait for it, and the other rank learns of it.
 export FAILING_READS="$dir/folder 6 1000000 $eio"

@@ -214,6 +214,17 @@ class Requeueing(Playing):
         self.assertIn("requeued, to go on from what saves has: step-10000000003.h5", said)
         self.assertEqual(self.slurm(), ["scontrol requeue 7"] * 5)
 
+    def test_checkpoints_that_take_longer_than_a_minute_to_read_still_count_as_progress(self):
+        pathlib.Path("slow_train").write_text(f"#!/bin/sh\n[ \"$1\" != --inspect ] || exec sleep 100\nexec '{TRAIN}' \"$@\"\n")
+        pathlib.Path("timeout").write_text('#!/bin/bash\n[ "$3" != 60 ] || set -- -k 5 0.2 "${@:4}"\nexec /usr/bin/timeout "$@"\n')
+        for name in ("slow_train", "timeout"):
+            pathlib.Path(name).chmod(0o755)
+        self.environment["RINGTRAIN_TRAIN"] = os.path.abspath("slow_train")
+        for step in range(9_999_999_998, 10_000_000_002):
+            said = self.run_job(save(step) + "exit 71", 71)
+        self.assertIn("requeued, to go on from what saves has: step-10000000001.h5", said)
+        self.assertEqual(self.slurm(), ["scontrol requeue 7"] * 4)
+
     def test_a_run_that_would_begin_anew_is_not_requeued(self):
         for options, why in (((), "without --checkpoint-dir"), (("--checkpoint-dir", "saves", "--resume", "never"), "--resume never")):
             with self.subTest(why):

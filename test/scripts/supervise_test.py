@@ -273,6 +273,11 @@ sys.exit(runpy.run_path(sys.argv[1])["main"](sys.argv[2:]))"""
         self.assertEqual(len(self.calls), 2)
         self.assertIn("no checkpoint is seen any more in saves", said)
 
+    def test_a_name_that_leads_nowhere_does_not_hide_the_other_checkpoints(self):
+        pathlib.Path("saves/step-0000000009.h5").symlink_to("nowhere")
+        self.play(["71 save0000000100", "71 save0000000200", "0"], "./mpirun -np 4 ./train --restarts 2 --checkpoint-dir saves", 0)
+        self.assertEqual(len(self.calls), 3)
+
     def test_help_is_passed_on(self):
         pathlib.Path("train").write_text("#!/bin/sh\necho help\n")
         self.play(["0 helped"], "./mpirun -np 2 ./train --help", 0)
@@ -385,6 +390,7 @@ class Endings(unittest.TestCase):
     def test_a_lost_host_takes_with_it_what_others_read(self):
         lost = "ORTE has lost communication with a remote daemon.\n  HNP daemon : on node a\n  Remote daemon: [[1,0],1] on node b\n"
         self.assertTrue(self.ending(205, FAULT.format("data", 74, "") + "\n" + lost).curable)
+        self.assertFalse(self.ending(205, FAULT.format("storage", 75, "") + "\n" + lost).curable)
         self.assertFalse(self.ending(74, FAULT.format("data", 74, "")).curable)
 
     def test_a_fault_that_open_mpi_5_returns_0_for_is_no_good_end(self):

@@ -116,9 +116,14 @@ class Images final : public EncodedDataset {
   std::uint64_t manifest_hash() const override { return manifest_; }
 
   std::span<const std::uint8_t> encoded(std::uint64_t sample, std::vector<std::uint8_t>& buffer,
-                                        ReadRetries& retries) const override {
+                                        ReadRetries& retries) const override try {
     read_file(path(sample), buffer, retries);
     return buffer;
+  } catch (const NoAccess& failure) {
+    throw Error(
+        Exit::data, failure.what(),
+        "nothing takes the place of an image that is gone or may not be read: mend that, or "
+        "take it out of the data set");
   }
   std::string place(std::uint64_t sample) const override { return printable(path(sample)); }
 

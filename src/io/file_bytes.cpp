@@ -52,7 +52,8 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRe
   try {
     retries.run(path, [&](bool) { read_once(path, bytes, progress); });
   } catch (const ReadFailure& failure) {
-    fail_sample(path, failure.offset() == 0 ? failure.what() : failure.text());
+    throw NoAccess("read " + printable(path),
+                   failure.offset() == 0 ? failure.what() : failure.text());
   }
 }
 

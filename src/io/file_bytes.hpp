@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/io/dataset.hpp"
 #include "ringtrain/io/read_retries.hpp"
 
 namespace ringtrain {
@@ -29,10 +30,16 @@ auto retry_listing(const std::filesystem::path& path, Call call) {
   });
 }
 
+/// A file that is not there or may not be read: what is in it is not known.
+class NoAccess : public UnreadableSample {
+ public:
+  using UnreadableSample::UnreadableSample;
+};
+
 /// Reads a whole regular file, keeping the memory of `bytes` from file to file. What may pass is
-/// tried again, and throws as `retries` do. Throws UnreadableSample with the path and the system's
-/// words where the file is none that can be read, and as check_open_files() does. Of each MiB
-/// `progress` hears; null: nobody.
+/// tried again, and throws as `retries` do. Throws NoAccess with the path and the system's words,
+/// UnreadableSample where the file is no regular one or is too large, and as check_open_files()
+/// does. Of each MiB `progress` hears; null: nobody.
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRetries& retries,
                WorkProgress* progress = nullptr);
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes,

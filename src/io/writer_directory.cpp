@@ -306,6 +306,7 @@ void CheckpointDirectory::write_last_save(const std::string& text) try {
     return;
   lease_->require();
   ::renameat(directory_.get(), unfinished.c_str(), directory_.get(), last_save_name);
+  ::fsync(directory_.get());
 } catch (const Error&) {
 }
 

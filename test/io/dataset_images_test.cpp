@@ -46,7 +46,7 @@ TEST_CASE("images: sorted class directories are labels, formats go by content") 
   CHECK(images->read(2).pixels == small_picture.pixels);
   CHECK(largest_difference(images->read(3).view(), small_picture.view()) < 12);
   CHECK(images->read(4).pixels == small_picture.pixels);
-  CHECK_THROWS_AS(images->read(5), UnreadableSample);
+  CHECK_THROWS_WITH(images->read(5), Contains("4-broken-link: No such file or directory"));
 }
 
 TEST_CASE("images: evaluation reads val, else test, with training's labels") {
@@ -119,13 +119,11 @@ TEST_CASE("images: an unreadable file is an error of its sample alone, with path
   Bytes cut = encode_jpeg(small_picture);
   cut.resize(cut.size() - 20);
   write_file(directory / "2-cut.jpg", cut);
-  write_file(directory / "3-gone.jpg", encode_jpeg(small_picture));
-  write_file(directory / "4-replaced.jpg", encode_jpeg(small_picture));
-  write_file(directory / "5-good.jpg", encode_jpeg(small_picture));
+  write_file(directory / "3-replaced.jpg", encode_jpeg(small_picture));
+  write_file(directory / "4-good.jpg", encode_jpeg(small_picture));
   const auto images = open(home);
-  std::filesystem::remove(directory / "3-gone.jpg");
-  std::filesystem::remove(directory / "4-replaced.jpg");
-  REQUIRE(::mkfifo((directory / "4-replaced.jpg").c_str(), 0600) == 0);
+  std::filesystem::remove(directory / "3-replaced.jpg");
+  REQUIRE(::mkfifo((directory / "3-replaced.jpg").c_str(), 0600) == 0);
 
   const auto reader = images->reader();
   const auto why = [&](std::uint64_t sample) -> std::string {
@@ -140,9 +138,26 @@ TEST_CASE("images: an unreadable file is an error of its sample alone, with path
   CHECK_THAT(why(0), Contains("0-empty.jpg") && Contains("0 bytes"));
   CHECK_THAT(why(1), Contains("1-text.jpg") && Contains("neither JPEG nor PNG"));
   CHECK_THAT(why(2), Contains("2-cut.jpg") && Contains("JPEG, near byte"));
-  CHECK_THAT(why(3), Contains("3-gone.jpg") && Contains("No such file"));
-  CHECK_THAT(why(4), Contains("4-replaced.jpg") && Contains("not a regular file"));
-  CHECK(why(5) == "");
+  CHECK_THAT(why(3), Contains("3-replaced.jpg") && Contains("not a regular file"));
+  CHECK(why(4) == "");
+}
+
+TEST_CASE("images: a file that is gone ends the job, and nothing takes its place") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  for (const char* name : {"1.jpg", "2.jpg"})
+    write_file(directory / name, encode_jpeg(small_picture));
+  const auto images = open(home);
+  std::filesystem::remove(directory / "2.jpg");
+
+  const auto error = error_of([&] { images->read(1); });
+
+  REQUIRE(error);
+  CHECK(error->code() == Exit::data);
+  CHECK_THAT(error->what(), Contains("2.jpg: No such file or directory") && Contains("mend that"));
+  CHECK_THROWS_MATCHES(images->read(1), Error, !Catch::Predicate<Error>([](const Error& failure) {
+                         return dynamic_cast<const UnreadableSample*>(&failure) != nullptr;
+                       }));
 }
 
 TEST_CASE("images: a class that is a link to nowhere would shift labels, and is refused") {

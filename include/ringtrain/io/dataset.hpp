@@ -13,8 +13,8 @@
 
 namespace ringtrain {
 
-/// One sample that is not there or cannot be decoded. The loader replaces it and counts; any other
-/// failure ends the job, as a disk does that cannot be read.
+/// One sample that cannot be decoded. The loader replaces it and counts. Any other failure ends the
+/// job, as a file does that is gone or may not be read, or a disk.
 class UnreadableSample : public Error {
  public:
   UnreadableSample(std::string_view what, std::string_view reason)

@@ -205,7 +205,10 @@ def lock_temporaries(scene, fault):
             raise TooLate()
         files = [open(scene.directory / f".step-{step:010}.h5.tmp", "w") for step in range(0, STEPS + 1, 10)]
         for file in files:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return f"{file.name} is the job's own temporary, too"
         before = set(scene.directory.glob("step-*.h5"))
     deadline = time.monotonic() + 20
     while scene.job.alive() and time.monotonic() < deadline and before == set(scene.directory.glob("step-*.h5")):

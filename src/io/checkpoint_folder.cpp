@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <memory>
 
 #include "io/checkpoint_name.hpp"
@@ -61,9 +62,16 @@ void refuse_several_lineages(const std::filesystem::path& directory, int opened,
                                  first_ten(texts)));
 }
 
+FileDescriptor try_open_folder(const std::filesystem::path& directory, WorkProgress* progress) {
+  for (Patience patience;;) {
+    FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (opened.get() >= 0 || !patience.wait(directory, errno, 0, progress)) return opened;
+  }
+}
+
 // Negative where there is no such directory.
-FileDescriptor open_folder(const std::filesystem::path& directory) {
-  FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+FileDescriptor open_folder(const std::filesystem::path& directory, WorkProgress* progress) {
+  FileDescriptor opened = try_open_folder(directory, progress);
   if (opened.get() < 0 && errno != ENOENT)
     check_storage(-1, "open checkpoint directory " + printable(directory.string()));
   return opened;
@@ -98,9 +106,13 @@ std::string others_than(const std::string& lineage, std::uint64_t step,
 
 }  // namespace
 
-LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
+namespace {
+
+// `stale` waits while a handle is: then all are opened anew.
+LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress,
+                             const std::function<bool(const std::filesystem::path&)>& stale) {
   at(progress, Work::read, directory.native());
-  const FileDescriptor opened = open_folder(directory);
+  const FileDescriptor opened = open_folder(directory, progress);
   if (opened.get() < 0)
     return {{},
             {},
@@ -109,14 +121,17 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   refuse_several_lineages(directory, opened.get(), progress);
 
   LatestCheckpoint latest;
-  const auto patience = std::make_shared<Patience>();
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress, patience);
+      CheckpointFile file =
+          open_checkpoint_at(opened.get(), name, directory, progress, std::make_shared<Patience>());
       file.verify();
       latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
       latest.file = std::move(file);
       return latest;
+    } catch (const StaleCheckpoint& failure) {
+      if (stale(directory / name)) return find_latest(directory, progress, stale);
+      latest.rejected.emplace_back(failure.what());
     } catch (const Error& failure) {
       latest.rejected.emplace_back(failure.what());
     }
@@ -131,10 +146,19 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   return latest;
 }
 
+}  // namespace
+
+LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
+  Patience patience;
+  return find_latest(directory, progress, [&](const std::filesystem::path& file) {
+    return patience.wait(file, ESTALE, 0, progress);
+  });
+}
+
 std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory,
                                           WorkProgress* progress) {
   at(progress, Work::read, directory.native());
-  const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor opened = try_open_folder(directory, progress);
   if (opened.get() < 0) return std::nullopt;
   const auto patience = std::make_shared<Patience>();
   for (const std::string& name : checkpoint_names(opened.get())) {
@@ -149,7 +173,7 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
 void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
                         std::optional<std::uint64_t> resumed_step, WorkProgress* progress) {
   at(progress, Work::read, directory.native());
-  const FileDescriptor opened = open_folder(directory);
+  const FileDescriptor opened = open_folder(directory, progress);
   if (opened.get() < 0) return;
   const std::string others =
       resumed_step ? others_than(lineage, *resumed_step, directory, opened.get(), progress)
@@ -171,7 +195,7 @@ std::string inspect_folder(const std::filesystem::path& directory) {
       fmt::format("resume auto  {}\nlineage      {}\n", taken, lineage.empty() ? "none" : lineage);
   for (const std::string& reason : latest.rejected)
     text += fmt::format("not used     {}\n", reason);
-  for (const std::string& name : checkpoint_names(open_folder(directory).get()))
+  for (const std::string& name : checkpoint_names(open_folder(directory, nullptr).get()))
     if (checkpoint_step(name) < checkpoint_step(taken))
       text += fmt::format("not used     {}: older\n", name);
   return text;

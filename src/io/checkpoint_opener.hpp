@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint_reader.hpp"
 
 namespace ringtrain {
@@ -23,8 +24,15 @@ class Patience {
   std::size_t waits_ = 0;
 };
 
+/// A checkpoint's handle, or its directory's, is stale (NFS): both are to be opened anew.
+class StaleCheckpoint : public Error {
+ public:
+  explicit StaleCheckpoint(const Error& failure) : Error(failure) {}
+};
+
 /// CheckpointFile::open for a name in an open directory; symbolic links are refused. Messages call
-/// the file `folder`/`name`. Without `patience` no call is made again.
+/// the file `folder`/`name`. Without `patience` no call is made again. Throws StaleCheckpoint, as
+/// verify() of such a file does.
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
                                   const std::filesystem::path& folder = {},
                                   WorkProgress* progress = nullptr,

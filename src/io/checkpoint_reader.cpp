@@ -43,6 +43,17 @@ constexpr std::size_t most_reported = 10;
 // A file may claim more bytes than its disk holds; reading the holes must not take for ever.
 constexpr std::uint64_t most_holes = 256 << 20, most_holes_per_byte = 8;
 
+struct StaleHandle : Damage {
+  using Damage::Damage;
+};
+
+// `what` of errno: `call` has failed.
+[[noreturn]] void fail_call(std::string_view call, int error) {
+  const std::string text = fmt::format("{}: {}", call, std::generic_category().message(error));
+  if (error == ESTALE) throw StaleHandle(text);
+  throw Damage(text);
+}
+
 Error damaged(const std::filesystem::path& path, std::string_view what) {
   return Error(Exit::no_valid_checkpoint, "checkpoint " + printable(path.string()), what);
 }
@@ -62,8 +73,9 @@ struct CheckpointSource {
   WorkProgress* progress = nullptr;
   Patience* patience = nullptr;
 
+  // What is stale stays so.
   bool waits(int error, std::uint64_t offset) const {
-    return patience != nullptr && patience->wait(path, error, offset, progress);
+    return error != ESTALE && patience != nullptr && patience->wait(path, error, offset, progress);
   }
 };
 
@@ -73,7 +85,7 @@ void read_exactly(const CheckpointSource& source, std::span<std::byte> bytes,
     const std::size_t wanted = std::min(bytes.size(), most_in_one_call);
     const ssize_t got = ::pread(source.file, bytes.data(), wanted, static_cast<off_t>(offset));
     if (got < 0 && (errno == EINTR || source.waits(errno, offset))) continue;
-    if (got < 0) throw Damage("read: " + std::generic_category().message(errno));
+    if (got < 0) fail_call("read", errno);
     if (got == 0) throw Damage("became shorter while it was read");
     bytes = bytes.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
@@ -81,9 +93,10 @@ void read_exactly(const CheckpointSource& source, std::span<std::byte> bytes,
   }
 }
 
-std::uint64_t size_of_regular(int file) {
+std::uint64_t size_of_regular(const CheckpointSource& source) {
   struct stat status {};
-  check_storage(::fstat(file, &status), "fstat");
+  while (::fstat(source.file, &status) != 0)
+    if (!source.waits(errno, 0)) fail_call("fstat", errno);
   if (!S_ISREG(status.st_mode)) throw Damage(std::string(kind_of(status.st_mode)));
   return static_cast<std::uint64_t>(status.st_size);
 }
@@ -109,7 +122,7 @@ void refuse_mostly_holes(int file, std::uint64_t file_bytes) {
 }
 
 CheckpointIndex read_index(const CheckpointSource& source) {
-  const std::uint64_t bytes = size_of_regular(source.file);
+  const std::uint64_t bytes = size_of_regular(source);
   refuse_mostly_holes(source.file, bytes);
   std::vector<std::byte> header(std::min<std::uint64_t>(bytes, header_bytes));
   read_exactly(source, header, 0);
@@ -179,8 +192,12 @@ struct CheckpointFileOpener {
   static CheckpointFile open_path(const std::filesystem::path& path, WorkProgress* progress) {
     at(progress, Work::read, path.native());
     refuse_others(AT_FDCWD, path, path, 0);
-    return open([&] { return ::open(path.c_str(), flags); }, path, progress,
-                std::make_shared<Patience>());
+    const auto patience = std::make_shared<Patience>();
+    for (;;) try {
+        return open([&] { return ::open(path.c_str(), flags); }, path, progress, patience);
+      } catch (const StaleCheckpoint&) {
+        if (!patience->wait(path, ESTALE, 0, progress)) throw;
+      }
   }
 
   static CheckpointSource source(const CheckpointFile::Opened& opened) {
@@ -214,10 +231,11 @@ struct CheckpointFileOpener {
     found->progress = progress;
     found->patience = std::move(patience);
     found->file = opened(source(*found), open);
-    if (found->file.get() < 0)
-      throw damaged(path, "open: " + std::generic_category().message(errno));
     try {
+      if (found->file.get() < 0) fail_call("open", errno);
       found->index = read_index(source(*found));
+    } catch (const StaleHandle& stale) {
+      throw StaleCheckpoint(damaged(path, stale.what()));
     } catch (const Damage& damage) {
       throw damaged(path, damage.what());
     }
@@ -296,6 +314,8 @@ void CheckpointFile::verify() const {
     for (const StoredTensor& tensor : opened_->index.tensors)
       if (hash_tensor(source, tensor) != tensor.hash)
         wrong.push_back(fmt::format("tensor {} fails its hash", tensor.info.name));
+  } catch (const StaleHandle& stale) {
+    throw StaleCheckpoint(damaged(path(), stale.what()));
   } catch (const Damage& damage) {
     wrong.emplace_back(damage.what());
   }

@@ -91,12 +91,13 @@ class NameList {
   std::vector<std::size_t> ends_;
 };
 
-// What has no size, as a broken link, is found unreadable later.
 std::uintmax_t size_for_manifest(const fs::directory_entry& file) {
   return retry_listing(file.path(), [&] {
     std::error_code none;
     const auto bytes = file.file_size(none);
     if (none && may_pass(none.value())) throw ReadFailure(none.value(), 0);
+    if (none)
+      fail_images(file.path(), none.message() + ": mend that, or take it out of the data set");
     return bytes;
   });
 }

@@ -160,7 +160,7 @@ void find_network(Facts& facts, const Options& options) {
 void read_some(const Dataset& data, std::vector<std::string>& unreadable) {
   for (const std::uint64_t sample : {std::uint64_t{0}, data.size() - 1}) try {
       static_cast<void>(data.read(sample));
-    } catch (const UnreadableSample& failure) {
+    } catch (const Error& failure) {
       unreadable.emplace_back(failure.what());
     }
 }

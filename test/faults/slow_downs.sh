@@ -86,21 +86,25 @@ told() {
 }
 # slow_down NAME TEXT HARM: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little.
 slow_down() {
+  local usual
+  usual=$(step_ms "$1" 10)
   $3 1
   told "$1" 60 slow_down "$2" 0
   $3 0
   told "$1" 60 slow_down_over 'examples/s again, after [0-9.]+ (s|min)' 0
   if ((drift_s > 0)); then
-    ((drift_s > 60)) && sleep 120 # of which the best pace of the run is learnt
+    if ((drift_s > 60)); then
+      sleep 120 # of which the best pace of the run is learnt
+      usual=$(step_ms "$1" 30)
+    fi
     drift "$@"
   fi
   kill "$(cat "$work/$1/mpirun")"
   wait "$(cat "$work/$1/mpirun")"
 }
-drift() {
-  local begin=$SECONDS so_far usual lately_s share line='' quarter=''
+drift() { # as slow_down; a step took $usual before
+  local begin=$SECONDS so_far lately_s=$((drift_s > 300 ? drift_s / 60 : 5)) share line='' quarter=''
   so_far=$(count "$1" slow_down)
-  usual=$(step_ms "$1" 30) lately_s=$((drift_s > 300 ? drift_s / 60 : 5))
   while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
     share=$(bc -l <<<"($SECONDS - $begin) / $drift_s")
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"

@@ -106,6 +106,8 @@ int open64(const char* path, int flags, ...) {
   va_end(arguments);
   return opened(next<int (*)(const char*, int, ...)>("open64")(path, flags, mode));
 }
+// What comes next by this number may have been opened by a bare system call.
+int close(int file) { return next<int (*)(int)>("close")(opened(file)); }
 int dup3(int from, int to, int flags) {
   return opened(next<int (*)(int, int, int)>("dup3")(from, to, flags));
 }

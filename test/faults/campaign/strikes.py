@@ -208,6 +208,8 @@ def lock_temporaries(scene, fault):
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                for other in files:
+                    other.close()
                 return f"{file.name} is the job's own temporary, too"
         before = set(scene.directory.glob("step-*.h5"))
     deadline = time.monotonic() + 20

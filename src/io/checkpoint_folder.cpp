@@ -162,9 +162,14 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
   if (opened.get() < 0) return std::nullopt;
   const auto patience = std::make_shared<Patience>();
   for (const std::string& name : checkpoint_names(opened.get())) {
-    try {
-      return open_checkpoint_at(opened.get(), name, directory, progress, patience);
-    } catch (const Error&) {  // find_latest() will say so
+    for (bool again = true; again;) {
+      again = false;
+      try {
+        return open_checkpoint_at(opened.get(), name, directory, progress, patience);
+      } catch (const StaleCheckpoint&) {
+        again = patience->wait(directory / name, ESTALE, 0, progress);
+      } catch (const Error&) {  // find_latest() will say so
+      }
     }
   }
   return std::nullopt;

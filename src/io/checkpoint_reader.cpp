@@ -183,6 +183,9 @@ struct CheckpointFileOpener {
     source.file = file.get();
     read_exactly(source, header, 0);
     return lineage_in(header);
+  } catch (const StaleHandle&) {
+    const bool again = patience != nullptr && patience->wait(name, ESTALE, 0, nullptr);
+    return again ? lineage_beneath(directory, name, patience) : std::nullopt;
   } catch (const Damage&) {
     return std::nullopt;
   } catch (const Error&) {

@@ -1,11 +1,22 @@
 #include "train/network.hpp"
 
+#include <utility>
+#include <variant>
+
 namespace ringtrain {
 
-Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
-  const Supports supports = [&](const Schedule& tensors, const Step& step) {
-    return backend.supports(tensors, step);
+Supports allowed(ConvolutionFusion fusion, Supports supports) {
+  if (fusion == ConvolutionFusion::automatic) return supports;
+  return [supports = std::move(supports)](const Schedule& tensors, const Step& step) {
+    return !std::holds_alternative<BatchNormStatistics>(step) && supports(tensors, step);
   };
+}
+
+Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
+  const Supports supports =
+      allowed(plan.options.fusion, [&](const Schedule& tensors, const Step& step) {
+        return backend.supports(tensors, step);
+      });
   return make_schedule(plan.model.graph, plan.share.count, mode,
                        static_cast<float>(*plan.options.label_smoothing), supports, true,
                        plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);

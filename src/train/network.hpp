@@ -6,6 +6,10 @@
 
 namespace ringtrain {
 
+/// `supports`, but for parts of BatchNorm inside convolutions where `fusion` is off: then each
+/// BatchNorm stays whole, because none of its pieces has a place of its own.
+Supports allowed(ConvolutionFusion fusion, Supports supports);
+
 /// The plan's network for this rank's batch, fused as `backend` supports it.
 Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode);
 

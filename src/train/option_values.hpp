@@ -55,6 +55,8 @@ inline constexpr std::array names_of<ShowProgress> = {"auto", "on", "off"};
 template <>
 inline constexpr std::array names_of<Watching> = {"on", "off"};
 template <>
+inline constexpr std::array names_of<ConvolutionFusion> = {"auto", "off"};
+template <>
 inline constexpr std::array names_of<Shell> = {"bash", "zsh", "fish"};
 template <>
 inline constexpr std::array names_of<OptimizerKind> = {"sgd",  "momentum", "nesterov", "rmsprop",

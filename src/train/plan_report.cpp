@@ -13,6 +13,7 @@
 #include "ringtrain/model/passes.hpp"
 #include "train/gradient_matrices.hpp"
 #include "train/model_source.hpp"
+#include "train/network.hpp"
 #include "train/option_values.hpp"
 #include "train/text.hpp"
 
@@ -37,6 +38,7 @@ struct Subject {
   Element gradient_dtype = Element::fp32;
   Compression compress = {};
   BatchNorms batch_norms = BatchNorms::each_rank;
+  ConvolutionFusion fusion = ConvolutionFusion::automatic;
 
   // fp32 numbers a parameter that the optimizer's rule keeps beside it.
   std::size_t rule_slots() const {
@@ -78,7 +80,8 @@ struct Subject {
     return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
   }
   Schedule schedule(const Supports& supports, Mode mode = Mode::training) const {
-    return make_schedule(model.graph, batch, mode, label_smoothing, supports, true, batch_norms);
+    return make_schedule(model.graph, batch, mode, label_smoothing, allowed(fusion, supports), true,
+                         batch_norms);
   }
   // What a checkpoint holds: parameters, slots and running statistics.
   double checkpoint_bytes() const {
@@ -97,6 +100,7 @@ Subject subject_of(const Options& o, std::optional<int> usual_batch, int ranks =
   s.accumulates = o.accumulate > 1;
   if (o.plan_device) s.gradient_dtype = o.gradient_dtype;  // between CPUs it takes no memory
   s.compress = o.compress;
+  s.fusion = o.fusion;
   if (o.sync_batchnorm) s.batch_norms = BatchNorms::all_ranks;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
   s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);

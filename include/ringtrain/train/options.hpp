@@ -19,6 +19,8 @@ enum class OnNan { stop, skip };
 enum class Allreduce { automatic, ring, mpi, nccl };
 enum class ShowProgress { automatic, on, off };
 enum class Watching { on, off };
+/// Whether a GPU computes parts of BatchNorm inside its convolutions.
+enum class ConvolutionFusion { automatic, off };
 enum class Shell { bash, zsh, fish };
 
 /// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
@@ -86,6 +88,7 @@ struct Options {
   Device device = Device::automatic;
   Precision precision = Precision::automatic;
   std::optional<int> threads;
+  ConvolutionFusion fusion = ConvolutionFusion::automatic;
   bool deterministic = false, autotune = false, no_graph = false, nccl_register = false;
 
   std::optional<OptimizerKind> optimizer;

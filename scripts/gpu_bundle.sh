@@ -14,11 +14,11 @@ cd "$(dirname "$(realpath "$0")")/.."
 most_mib=60
 . scripts/bundle_parts.sh
 # Left to the other machine: what belongs to its kernel and compiler, and CUDA, which wheels or a toolkit bring.
-theirs='^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcudart|libcudnn|libcublas|libnccl|libnvrtc)[.-]|^libcu(dnn|blas)'
+theirs='^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libcudart|libcudnn|libcublas|libnccl|libnvrtc|libcupti)[.-]|^libcu(dnn|blas)'
 
 copy_programs() {
   local name file
-  for name in train device_dump test_cuda_gpu; do
+  for name in train device_dump test_cuda_gpu compare_checkpoints libkernel_times.so; do
     file=$(find build/gpu-bundle -type f -name "$name" -print -quit)
     [ -n "$file" ] || { echo "bundle: $name is not part of this build" >&2; continue; }
     install -D -s "$file" "$bundle/build/release/${file#build/gpu-bundle/}"

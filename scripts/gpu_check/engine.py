@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 import records
+import stacks
 from stage import FAILED, SKIPPED, Finding, Outcome
 
 # Open MPI refuses to run as root otherwise; containers have no other user.
@@ -38,6 +39,7 @@ def run(command, log, seconds):
             outcome.code = process.wait(seconds)
         except subprocess.TimeoutExpired:
             outcome.why = f"killed after {seconds:.0f} s"
+            print("\nstacks when its time was up:\n" + stacks.of(process.pid), file=output, flush=True)
         finally:
             end_session(process)  # also what it may have left running
         output.seek(0)

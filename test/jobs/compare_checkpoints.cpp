@@ -1,11 +1,15 @@
 // compare_checkpoints A.h5 B.h5 TOLERANCE [PREFIX]: whether the tensors whose names start with
 // PREFIX (weights/ unless given) agree, as one vector: the norm of the difference over the norm of
-// A's. The worst tensor is printed for the reader; one that is nearly zero, such as a young bias,
-// says little.
+// A's. Without PREFIX, both files must have the same tensors. The median and the worst tensors are
+// printed for the reader; one that is nearly zero, such as a young bias, says little.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ringtrain/io/checkpoint_reader.hpp"
@@ -18,6 +22,13 @@ std::vector<float> values(const CheckpointFile& file, std::size_t tensor) {
   std::vector<float> result(element_count(file.tensors()[tensor]));
   file.read(tensor, result);
   return result;
+}
+
+std::size_t place_of(const CheckpointFile& file, const std::string& name) {
+  const auto found = std::ranges::find(file.tensors(), name, &TensorInfo::name);
+  if (found != file.tensors().end()) return std::size_t(found - file.tensors().begin());
+  fmt::print("no {} in the other file\n", name);
+  std::exit(1);
 }
 
 // Squared norms of A's values and of the difference.
@@ -42,19 +53,23 @@ int main(int argc, char** argv) {
   const auto a = CheckpointFile::open(argv[1]), b = CheckpointFile::open(argv[2]);
   const double tolerance = std::atof(argv[3]);
   const std::string prefix = argc > 4 ? argv[4] : "weights/";
-  b.expect(a.tensors());
+  if (argc <= 4) b.expect(a.tensors());
   Squares all;
-  double worst = 0;
-  std::string where = "none";
+  std::vector<std::pair<double, std::string>> each;
   for (std::size_t t = 0; t < a.tensors().size(); ++t) {
-    if (!a.tensors()[t].name.starts_with(prefix)) continue;
-    const Squares tensor = squares_of(values(a, t), values(b, t));
+    const std::string& name = a.tensors()[t].name;
+    if (!name.starts_with(prefix)) continue;
+    const Squares tensor = squares_of(values(a, t), values(b, place_of(b, name)));
     all.values += tensor.values;
     all.difference += tensor.difference;
-    if (!(tensor.ratio() <= worst)) where = a.tensors()[t].name, worst = tensor.ratio();
+    each.emplace_back(tensor.ratio(), name);
   }
-  fmt::print("relative difference {:.2g}, largest in a tensor {:.2g} in {}\n", all.ratio(), worst,
-             where);
+  std::ranges::sort(each, std::greater());
+  each.resize(std::max<std::size_t>(each.size(), 1));
+  fmt::print("relative difference {:.2g}, median of tensors {:.2g}, largest {:.2g} in {}\n",
+             all.ratio(), each[each.size() / 2].first, each.front().first, each.front().second);
+  for (std::size_t t = 1; t < std::min<std::size_t>(each.size(), 8); ++t)
+    fmt::print("  then {:.2g} in {}\n", each[t].first, each[t].second);
   const bool agree = all.values > 0 && all.ratio() <= tolerance;  // false for NaN
   return agree && a.metadata().step == b.metadata().step ? 0 : 1;
 }

@@ -24,6 +24,8 @@ def network():
     if name.startswith("resnet") and (int(name[6:]) - 2) % 6 == 0 and name != "resnet50":
         return ResNet((int(name[6:]) - 2) // 6), 32, 10
     import torchvision
+    if name == "inception_v3":
+        return torchvision.models.inception_v3(init_weights=False), 299, 1000
     return getattr(torchvision.models, name)(), 224, 1000
 
 
@@ -44,7 +46,10 @@ scaler = torch.amp.GradScaler(device, enabled=precision == "fp16" and not toy)
 
 
 def loss_of(images, labels):
-    return F.cross_entropy(model(images), labels)
+    logits = model(images)
+    if name == "inception_v3":  # with its auxiliary head
+        return F.cross_entropy(logits[0], labels) + 0.4 * F.cross_entropy(logits[1], labels)
+    return F.cross_entropy(logits, labels)
 
 
 if mode != "eager":

@@ -1,8 +1,10 @@
-"""All stages, the most valuable first. Budgets add up to nine minutes."""
+"""All stages: first what would hurt most if it were wrong. Budgets add up to nine minutes."""
 from stages.ceilings import CEILINGS
 from stages.checkpoint import CHECKPOINT
 from stages.deterministic import DETERMINISTIC
 from stages.device import DEVICE
+from stages.gradients import GRADIENTS
+from stages.kernels import KERNELS
 from stages.leak import LEAK
 from stages.ranks import RANKS
 from stages.roofline import ROOFLINE
@@ -12,4 +14,4 @@ from stages.tests import TESTS
 from stages.train import TRAIN
 from stages.versions import VERSIONS
 
-ALL = [VERSIONS, DEVICE, CEILINGS, TESTS, TRAIN, DETERMINISTIC, RANKS, SPEED, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]
+ALL = [VERSIONS, DEVICE, TESTS, GRADIENTS, CEILINGS, SPEED, KERNELS, TRAIN, DETERMINISTIC, RANKS, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]

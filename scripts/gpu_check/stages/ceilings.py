@@ -16,4 +16,4 @@ def judge(outcomes, known):
     return [Finding(what, MEASURED, value, UNITS[what]) for what, value in (found or {}).items()]
 
 
-CEILINGS = Stage("ceilings", "copy (read + written), 16-bit matrix products, host transfers", 30, commands, judge, needs=("torch",))
+CEILINGS = Stage("ceilings", "copy (read + written), 16-bit matrix products, host transfers", 20, commands, judge, needs=("torch",))

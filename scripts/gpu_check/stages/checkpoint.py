@@ -37,4 +37,4 @@ def judge(outcomes, known):
                     f"{saves} saves, {len(lost)} left out; a plain step {usual * 1e3:.2f} ms, their own p99 {noise * 1e3:.2f} ms above")]
 
 
-CHECKPOINT = Stage("checkpoint", "what a save costs the step loop", 25, commands, judge)
+CHECKPOINT = Stage("checkpoint", "what a save costs the step loop", 20, commands, judge)

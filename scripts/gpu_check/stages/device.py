@@ -43,4 +43,4 @@ def judge(outcomes, known):
     return findings + [Finding(f"built-in {model}: fields that differ", MEASURED, len(wrong), "", "; ".join(wrong))]
 
 
-DEVICE = Stage("device", "cuDNN's description of this GPU, against the one that is built in", 15, commands, judge)
+DEVICE = Stage("device", "cuDNN's description of this GPU, against the one that is built in", 10, commands, judge)

@@ -37,4 +37,4 @@ def judge(outcomes, known):
     return findings
 
 
-LEAK = Stage("leak", "a thousand steps need no more memory than the first", 25, commands, judge)
+LEAK = Stage("leak", "a thousand steps need no more memory than the first", 15, commands, judge)

@@ -59,4 +59,4 @@ def judge(outcomes, known):
     return findings
 
 
-RANKS = Stage("ranks", "2 and 4 ranks on one GPU train as one does; one is killed, the other ends in time", 60, commands, judge)
+RANKS = Stage("ranks", "2 and 4 ranks on one GPU train as one does; one is killed, the other ends in time", 50, commands, judge)

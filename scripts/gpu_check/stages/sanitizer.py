@@ -29,4 +29,4 @@ def judge(outcomes, known):
     return findings
 
 
-SANITIZER = Stage("sanitizer", "compute-sanitizer on the tests of our kernels", 30, commands, judge, needs=("compute-sanitizer",))
+SANITIZER = Stage("sanitizer", "compute-sanitizer on the tests of our kernels", 20, commands, judge, needs=("compute-sanitizer",))

@@ -1,40 +1,31 @@
-"""Every test that wants a GPU."""
-import re
-
+"""Every test that wants a GPU, each in a process of its own."""
 from place import GPU_TESTS
-from stage import FAILED, PASSED, Command, Finding, Stage
+from stage import FAILED, Command, Finding, Stage, verdict
+from stages.common import probe
+
+LIMIT_S, AT_A_TIME = 60, 6
+
+
+def command(place, name):
+    return Command(name, probe("each_test", place.executable(name), LIMIT_S, AT_A_TIME, place.out / "tests" / name, "--", *place.ours()), 200,
+                   needs=(name,))
 
 
 def commands(place):
-    if place.ctest():
-        return [Command("ctest", ("ctest", "--test-dir", str(place.build), "-L", "^gpu$", "-j4", "--output-on-failure", "--no-tests=error"), 120)]
-    return [Command(name, place.ours(place.executable(name)), 90, needs=(name,)) for name in GPU_TESTS]
-
-
-def skipped(text):
-    """Tests that say that they could not run: on a machine with a GPU, each is a fault."""
-    return sorted(set(re.findall(r"^\s*(skipped: .*)$", text, re.MULTILINE)) |
-                  set(re.findall(r"^\s*\d+/\d+ Test +#\d+: (.*?) \.*\*\*\*Skipped", text, re.MULTILINE)))
-
-
-def tests_passed(text):
-    """How many, by Catch2's or ctest's closing words; 0 when nothing was checked."""
-    catch = re.findall(r"All tests passed \(\d+ assertions? in (\d+) test cases?\)", text)
-    ctest = re.findall(r"tests passed, 0 tests failed out of (\d+)", text)
-    return sum(int(n) for n in catch + ctest)
+    return [command(place, name) for name in GPU_TESTS]
 
 
 def judge(outcomes, known):
     findings = []
     for name, outcome in outcomes.items():
-        left_out, passed = skipped(outcome.output), tests_passed(outcome.output)
-        if left_out:
-            findings.append(Finding(name, FAILED, len(left_out), "skipped", "; ".join(left_out)[:300]))
-        elif passed == 0:
+        found = outcome.result()
+        if not found.get("tests"):
             findings.append(Finding(name, FAILED, 0, "tests", "nothing was checked"))
-        else:
-            findings.append(Finding(name, PASSED, passed, "tests"))
+            continue
+        failed = found["failed"]
+        findings.append(Finding(name, verdict(not failed), len(failed), f"of {found['tests']} fail", "; ".join(failed)[:300]))
+        findings += [Finding(f"{name}: {test}"[:80], FAILED, detail=found["why"][test]) for test in failed]
     return findings
 
 
-TESTS = Stage("tests", "every test that wants a GPU", 70, commands, judge)
+TESTS = Stage("tests", "every test that wants a GPU", 70, commands, judge, needs=("gpu",))

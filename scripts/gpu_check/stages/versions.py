@@ -42,4 +42,4 @@ def judge(outcomes, known):
     return findings
 
 
-VERSIONS = Stage("versions", "which driver, libraries and PyTorch are here", 20, commands, judge)
+VERSIONS = Stage("versions", "which driver, libraries and PyTorch are here", 15, commands, judge)

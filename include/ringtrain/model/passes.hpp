@@ -22,6 +22,11 @@ Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing);
 /// agrees and nothing else reads that input. Forward steps in, forward steps out.
 Schedule fuse_forward(Schedule schedule, const Supports& supports);
 
+/// Puts an average pool that keeps the image's extent behind the convolution of one pixel that
+/// alone reads it, where that has fewer channels: both are linear, one over pixels, the other over
+/// channels, so either may come first. Forward steps in, forward steps out.
+Schedule pool_after_convolution(Schedule schedule);
+
 /// Makes one convolution of several of one pixel that read the same tensor, have a BatchNorm behind
 /// each, and have their weights one behind the other in the flat buffer: x is read once, and its
 /// gradient is one. Their results become slices of one tensor (Schedule::slices), if `supports`

@@ -23,6 +23,7 @@ Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smo
   if (batch_norms == BatchNorms::all_ranks) schedule = over_all_ranks(std::move(schedule));
   if (fuse) {
     schedule = fuse_forward(std::move(schedule), whole_or_pieces);
+    schedule = pool_after_convolution(std::move(schedule));
     schedule = merge_convolutions(std::move(schedule), whole_or_pieces);
   }
   if (mode == Mode::evaluation)

@@ -57,6 +57,19 @@ TEST_CASE("every step of every model has a plan that gives the same bits every t
     }
 }
 
+TEST_CASE("statistics inside a convolution are passed over when bits must repeat") {
+  Engines engines = engines_of({.deterministic = true});
+
+  const Schedule schedule = schedule_of("resnet50", Mode::training, Element::fp16, engines);
+
+  for (const Step& step : schedule.steps) {
+    const auto* forward = std::get_if<ConvolutionForward>(&step);
+    const auto* backward = std::get_if<ConvolutionInputGradient>(&step);
+    CHECK((!forward || forward->sums == no_vector));
+    CHECK((!backward || !backward->epilogue));
+  }
+}
+
 TEST_CASE("engines that add in any order are passed over when bits must repeat") {
   // In 16 bits, those of cuDNN 9.19 also round their sums, so that they are never used.
   const Request request = weight_gradient(Element::fp32);

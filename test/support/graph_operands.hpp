@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <functional>
+
 #include "compute/cuda/operation_graph.hpp"
 #include "support/catch.hpp"
 #include "support/host_gpu/interpreter.hpp"
@@ -95,7 +97,10 @@ inline std::vector<double> with_channels(const std::vector<double>& values, std:
 /// The reference's state, random, and the same in device memory for the operands of a graph.
 class GraphOperands {
  public:
-  GraphOperands(const ConvolutionProblem& problem, Element element) : state(problem.schedule(), 1) {
+  /// `change` may then set other numbers, but not the scales and biases that follow from them.
+  GraphOperands(const ConvolutionProblem& problem, Element element,
+                const std::function<void(reference::State&)>& change = {})
+      : state(problem.schedule(), 1) {
     Philox random(7, Purpose::initialise);
     const auto fill = [&](std::vector<double>& values) {
       DeviceTensor rounded(element, values.size());
@@ -108,6 +113,7 @@ class GraphOperands {
     fill(state.parameters);
     for (const VectorId id : {inverse, other_inverse})
       for (double& v : state.vectors[id]) v = std::abs(v) + 0.5;
+    if (change) change(state);
     set_affine(problem.epilogue(), scale, bias);
     set_affine(problem.of_residual(), residual_scale, residual_bias);
   }
@@ -136,9 +142,33 @@ class GraphOperands {
     }
   }
 
+  /// Fills what the graph writes with no numbers.
+  void forget_results(const cuda::OperationGraph& graph, std::span<void* const> data) const {
+    for_each_result(graph, [&](std::size_t i, const Value& value) {
+      REQUIRE(cudaMemset(data[i], 0xff, host_gpu::bytes_of(value)) == cudaSuccess);
+    });
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  }
+  /// By their norms, of what the graph has written and the reference has in `state`.
+  double largest_error(const cuda::OperationGraph& graph, std::span<void* const> data) const {
+    double largest = 0;
+    for_each_result(graph, [&](std::size_t i, const Value& value) {
+      if (!std::holds_alternative<cuda::UnwantedOperand>(*value.operand))
+        largest = std::max(largest, relative_norm(read(value, data[i]), contents(*value.operand)));
+    });
+    return largest;
+  }
+
  private:
   using Value = cuda::OperationGraph::Value;
   using enum ConvolutionProblem::Vectors;
+
+  template <class F>
+  static void for_each_result(const cuda::OperationGraph& graph, F f) {
+    const std::vector<bool> is_result = host_gpu::results_of(graph);
+    for (std::size_t i = 0; i < is_result.size(); ++i)
+      if (is_result[i] && graph.values()[i].operand) f(i, graph.values()[i]);
+  }
 
   // y = x * scale + bias is the BatchNorm.
   void set_affine(const BatchNormSums& norm, VectorId to_scale, VectorId to_bias) {
@@ -166,6 +196,11 @@ class GraphOperands {
   }
   std::vector<double> contents(const cuda::UnwantedOperand& o) const {
     return std::vector<double>(o.count);
+  }
+  std::vector<double> contents(const cuda::LoweredBetaOperand& o) const {
+    auto beta = part(state.parameters, o.range.first, o.range.count);
+    for (double& v : beta) v -= 1e-30;
+    return beta;
   }
   std::vector<double> contents(const auto& o) const {
     constexpr bool is_gradient = std::is_same_v<decltype(o), const cuda::GradientOperand&> ||

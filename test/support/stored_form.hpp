@@ -6,8 +6,9 @@
 
 namespace ringtrain {
 
-/// A convolution and the form in which a GPU stores its image: blocks of 2x2 pixels, or channels
-/// padded to `channels`. Told pixel by pixel, as an oracle for kernels.
+/// A convolution and the form in which a GPU stores its image: blocks of 2x2 pixels, each window's
+/// row of them in one pixel; or channels padded to `channels`, which are those of a block otherwise.
+/// Told pixel by pixel, as an oracle for kernels.
 struct StoredForm {
   Window window;
   Shape x, y;
@@ -23,17 +24,17 @@ struct StoredForm {
   /// The window that reads the stored image as `window` reads the image.
   Window stored_window() const {
     if (!blocks) return window;
-    return {block_count(window.height, window.top), block_count(window.width, window.left)};
+    return {block_count(window.height, window.top), 1};
   }
+  int blocks_across() const { return blocks ? block_count(window.width, window.left) : 1; }
   Shape stored_x() const {
     if (!blocks) return {x.batch, x.height, x.width, channels};
-    const Window w = stored_window();
-    return {x.batch, y.height + w.height - 1, y.width + w.width - 1, channels};
+    return {x.batch, y.height + stored_window().height - 1, y.width, channels * blocks_across()};
   }
   cuda::kernels::WeightForm weights() const {
     const Window w = stored_window();
     return {y.channels,  window.height, window.width, x.channels, window.top,
-            window.left, w.height,      w.width,      channels,   blocks};
+            window.left, w.height,      blocks ? blocks_across() : w.width, channels, blocks};
   }
   /// `image`, of shape x, as it is stored.
   std::vector<double> stored(const std::vector<double>& image) const {
@@ -48,9 +49,12 @@ struct StoredForm {
 
  private:
   double value(const std::vector<double>& image, int n, int row, int column, int channel) const {
+    const int block = channel / channels;
+    channel %= channels;
     const int part = channel / x.channels;
     if (part >= (blocks ? 4 : 1)) return 0;
     if (blocks) {
+      column += block;
       row = 2 * (row + first_block(window.top)) + part / 2;
       column = 2 * (column + first_block(window.left)) + part % 2;
     }

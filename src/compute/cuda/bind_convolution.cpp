@@ -14,6 +14,7 @@ std::optional<kernels::WeightForm> packed(const Window& w, TensorId x, TensorId 
   const StoredImage* image = b.stored_image(x);
   if (image == nullptr) return std::nullopt;
   const Convolution& form = image->form;
+  const int blocks = image->blocks();
   return kernels::WeightForm{.out = b.shape(y).channels,
                              .height = w.height,
                              .width = w.width,
@@ -21,9 +22,9 @@ std::optional<kernels::WeightForm> packed(const Window& w, TensorId x, TensorId 
                              .top = w.top,
                              .left = w.left,
                              .stored_height = form.window.height,
-                             .stored_width = form.window.width,
-                             .stored_in = form.x.channels,
-                             .blocks = form.window != w};
+                             .stored_width = blocks > 0 ? blocks : form.window.width,
+                             .stored_in = form.x.channels / std::max(blocks, 1),
+                             .blocks = blocks > 0};
 }
 
 std::size_t elements_of(const kernels::WeightForm& form) {

@@ -9,7 +9,7 @@ namespace {
 // As the convolution wants it that reads the image.
 void store_for(const StoredImage& image, kernels::InputOperands& operands) {
   operands.y_channels = image.form.x.channels;
-  operands.blocks = image.form.window != image.window;
+  operands.blocks = image.blocks();
   operands.stored_height = image.form.x.height;
   operands.stored_width = image.form.x.width;
   operands.top = image.window.top;

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <variant>
+
 #include "compute/cuda/bind.hpp"
 #include "compute/cuda/bind_batch_norm.hpp"
 #include "compute/cuda/kernels/lrn.hpp"
@@ -20,11 +23,21 @@ kernels::PoolPrologue prologue(const std::optional<Activation>& how, const Binde
   return {b.vector(how->scale), b.vector(how->bias), how->relu};
 }
 
+// Only for a backward pass.
+std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
+  const bool wanted = std::ranges::any_of(b.schedule().steps, [&](const Step& step) {
+    const auto* backward = std::get_if<MaxPoolBackward>(&step);
+    return backward != nullptr && backward->x == s.x && backward->window == s.window;
+  });
+  return wanted && kernels::has_winners(s.window) ? b.make_winners(s) : nullptr;
+}
+
 }  // namespace
 
 Action bind(const MaxPoolForward& s, Binder& b) {
   return [&b, o = kernels::MaxPoolForwardOperands{operands(s.window, s.x, s.y, b),
-                                                  prologue(s.prologue, b), b.at(s.x), b.at(s.y)}] {
+                                                  prologue(s.prologue, b), b.at(s.x), b.at(s.y),
+                                                  winners(s, b)}] {
     kernels::max_pool_forward(o, b.stream());
   };
 }
@@ -35,7 +48,8 @@ Action bind(const MaxPoolBackward& s, Binder& b) {
                                            b.at(s.x),
                                            b.at(s.dy),
                                            b.at(s.dy2),
-                                           b.at(s.dx)};
+                                           b.at(s.dx),
+                                           b.winners(s.x, s.window)};
   if (!s.epilogue) return [&b, o] { kernels::max_pool_backward(o, b.stream()); };
   b.reserve(kernels::max_pool_workspace(o.pool));
   return [&b, o, norm = reduce_operands(*s.epilogue, b)]() mutable {

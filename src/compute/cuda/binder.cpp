@@ -108,6 +108,24 @@ Binder::Moments Binder::moments(ParameterRange beta) {
   return place->second;
 }
 
+float* Binder::lowered_beta(ParameterRange beta) {
+  float*& place = lowered_betas_[beta.first];
+  if (place == nullptr) place = reinterpret_cast<float*>(keep(beta.count * sizeof(float)));
+  return place;
+}
+
+std::uint8_t* Binder::make_winners(const MaxPoolForward& pool) {
+  auto* data = reinterpret_cast<std::uint8_t*>(keep(elements(pool.y)));
+  winners_.push_back({pool.x, pool.window, data});
+  return data;
+}
+
+const std::uint8_t* Binder::winners(TensorId x, const Window& window) const {
+  const auto found = std::ranges::find_if(
+      winners_, [&](const Winners& w) { return w.x == x && w.window == window; });
+  return found == winners_.end() ? nullptr : found->data;
+}
+
 void Binder::reserve(std::size_t bytes) { workspace_bytes_ = std::max(workspace_bytes_, bytes); }
 
 void* Binder::place_of(const Operand& operand, const void* weights, void* gradient) {
@@ -123,6 +141,7 @@ void* Binder::place_of(const Operand& operand, const void* weights, void* gradie
     void* operator()(const ParameterOperand& o) const {
       return o.narrow ? const_cast<void*>(b.narrow_parameters(o.range)) : b.parameters(o.range);
     }
+    void* operator()(const LoweredBetaOperand& o) const { return b.lowered_beta(o.range); }
     void* operator()(const GradientOperand& o) const { return b.gradients(o.range); }
     void* operator()(const WeightsOperand& o) const {
       return const_cast<void*>(weights != nullptr ? weights : b.narrow_parameters(o.range));

@@ -74,6 +74,13 @@ class Binder {
     float* ranks_count;  ///< pixels of all ranks, for a BatchNorm over those
   };
   Moments moments(ParameterRange beta);
+  /// What BatchNormFinalize leaves for LoweredBetaOperand.
+  float* lowered_beta(ParameterRange beta);
+
+  /// What a max pool leaves for its backward pass (MaxPoolForwardOperands::winners).
+  std::uint8_t* make_winners(const MaxPoolForward& pool);
+  /// Null where its forward step left none.
+  const std::uint8_t* winners(TensorId x, const Window& window) const;
 
   /// As Program::SumOverRanks, from now on. The program sets what is summed by.
   void sum_over_ranks(View values) const {
@@ -132,6 +139,13 @@ class Binder {
   DeviceBytes arena_, vectors_, narrow_vectors_, workspace_;
   std::vector<DeviceBytes> kept_;
   std::map<std::size_t, Moments> moments_;  // by the first beta
+  std::map<std::size_t, float*> lowered_betas_;
+  struct Winners {
+    TensorId x;
+    Window window;
+    std::uint8_t* data;
+  };
+  std::vector<Winners> winners_;
   Program::SumOverRanks sum_;
   std::vector<std::unique_ptr<EngineCall>> engine_calls_;
   std::size_t workspace_bytes_ = 0, bytes_ = 0;

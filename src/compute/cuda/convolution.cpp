@@ -106,7 +106,7 @@ struct Norm {
                                                  : OnesOperand{shape.channels})) {}
   Tensor output(OperationGraph& g, int channels) const {
     const Tensor normal = g.multiply(g.subtract(x, mean), inverse_deviation);
-    return g.add(g.multiply(normal, gamma), g.vector(channels, ParameterOperand{how.beta}));
+    return g.add(g.multiply(normal, gamma), g.vector(channels, LoweredBetaOperand{how.beta}));
   }
   void sums(OperationGraph& g, Tensor dy, int channels) const {
     const Operand dgamma =
@@ -170,8 +170,15 @@ OperationGraph forward(const Kind& s, const Convolution& at, bool bias, bool rel
   return g;
 }
 
+bool writes_input(const Activation& how, const Window& window) {
+  return window == Window{} && how.residual != no_tensor;
+}
+
 OperationGraph around_batch_norm(const ConvolutionForward& s, const Convolution& at, Element e) {
   if (s.b || s.relu) throw Error("convolution", "statistics behind a bias or ReLU");
+  // Of others, cuDNN 9.19 makes plans for an H100, too, which leave that tensor as it was.
+  if (s.prologue && s.prologue->y != no_tensor && !writes_input(*s.prologue, at.window))
+    throw Error("convolution", "only a sum that a 1x1 convolution reads is written by its engine");
   OperationGraph g(e, e);
   Tensor x = g.input(at.x, TensorOperand{s.x});
   if (s.prologue) x = activate(g, *s.prologue, x, at.x, e);
@@ -225,7 +232,9 @@ Convolution stored(const Window& w, const Shape& x, const Shape& y, Element elem
   if (element == Element::fp32 || x.channels > 4 || w.stride_y != 2 || w.stride_x != 2)
     return {w, wide, y};
   const int height = blocks(w.height, w.top), width = blocks(w.width, w.left);
-  return {{height, width}, {x.batch, y.height + height - 1, y.width + width - 1, 16}, y};
+  return {{height, 1},
+          {x.batch, y.height + height - 1, y.width, width * StoredImage::block_channels},
+          y};
 }
 
 std::map<TensorId, StoredImage> stored_images(const Schedule& schedule, Element element) {

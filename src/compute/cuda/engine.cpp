@@ -60,6 +60,15 @@ bool allowed(const Descriptor& engine, const EngineRules& rules) {
          !(rules.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
 }
 
+// Engines add these up with atomic operations, in any order (seen on an H100 with cuDNN 9.19), which
+// their notes do not say.
+bool sums_in_any_order(const OperationGraph& graph) {
+  return std::ranges::any_of(graph.operations(), [](const OperationGraph::Operation& operation) {
+    return operation.kind == OperationGraph::Kind::statistics ||
+           operation.kind == OperationGraph::Kind::batch_norm_sums;
+  });
+}
+
 // Where and how plans are made.
 struct PlanSite {
   const PlanTarget& target;
@@ -125,7 +134,10 @@ std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor
 
 Answer Engines::find(const Request& request) const {
   try {
-    const Descriptor graph = describe(request.graph(), target_.handle);
+    const OperationGraph operations = request.graph();
+    if (rules_.deterministic && sums_in_any_order(operations))
+      return {std::nullopt, "its sums over pixels are not deterministic"};
+    const Descriptor graph = describe(operations, target_.handle);
     auto first = first_choice(graph, {target_, rules_});
     // Whether there is an engine must not depend on a file: all ranks make the same schedule.
     if (!first)

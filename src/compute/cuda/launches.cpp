@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "compute/cuda/kernels/pool.hpp"
 #include "compute/cuda/slices.hpp"
 
 namespace ringtrain::cuda {
@@ -192,11 +193,20 @@ std::vector<Launch> Launches::launches(const Concat& s) const {
   return launches;
 }
 
-// The kernel finds the maxima anew.
+// A byte an element of y says where the maxima are, so that x is read for the epilogue only.
 std::vector<Launch> Launches::launches(const MaxPoolBackward& s) const {
-  MaxPoolBackward without_y = s;
-  without_y.y = no_tensor;
-  return {kernel(kernel_of(s), without_y)};
+  MaxPoolBackward read = s;
+  read.y = no_tensor;
+  if (kernels::has_winners(s.window)) read.x = no_tensor;
+  Launch launch = kernel(kernel_of(s), read);
+  if (kernels::has_winners(s.window)) launch.bytes_read += schedule_.tensors[s.dy].elements();
+  return {launch};
+}
+
+std::vector<Launch> Launches::launches(const MaxPoolForward& s) const {
+  Launch launch = kernel(kernel_of(s), s);
+  if (kernels::has_winners(s.window)) launch.bytes_written += schedule_.tensors[s.y].elements();
+  return {launch};
 }
 
 template <class Kind>

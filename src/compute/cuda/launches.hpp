@@ -37,6 +37,7 @@ class Launches {
   std::vector<Launch> launches(const BatchNormBackward& s) const;
   std::vector<Launch> launches(const Input& s) const;
   std::vector<Launch> launches(const Concat& s) const;
+  std::vector<Launch> launches(const MaxPoolForward& s) const;
   std::vector<Launch> launches(const MaxPoolBackward& s) const;
   template <class Kind>
   std::vector<Launch> launches(const Kind& s) const;

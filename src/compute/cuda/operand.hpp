@@ -21,6 +21,12 @@ struct ParameterOperand {
   ParameterRange range;
   bool narrow = false;
 };
+/// A BatchNorm's beta, by 1e-30 lower, which changes it where it is 0. cuDNN's gradient of a ReLU
+/// passes where the ReLU's input is 0; ours, as everybody's, does not. All of a residual block's are
+/// 0 at first, where gamma and beta start at 0 and its input went through a ReLU.
+struct LoweredBetaOperand {
+  ParameterRange range;
+};
 /// Gradients of parameters, fp32.
 struct GradientOperand {
   ParameterRange range;
@@ -41,7 +47,7 @@ struct UnwantedOperand {
   int count;
 };
 
-using Operand = std::variant<TensorOperand, VectorOperand, ParameterOperand, GradientOperand,
-                             WeightsOperand, WeightGradientOperand, OnesOperand, UnwantedOperand>;
+using Operand = std::variant<TensorOperand, VectorOperand, ParameterOperand, LoweredBetaOperand,
+                             GradientOperand, WeightsOperand, WeightGradientOperand, OnesOperand, UnwantedOperand>;
 
 }  // namespace ringtrain::cuda

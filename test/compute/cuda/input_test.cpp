@@ -103,8 +103,8 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
   KernelCase c(element, {x, form.stored_x()}, 0);
   c.state.batch = &batch;
   std::vector<ImageMoments> moments(5);
-  InputOperands o = operands(element, x, 16, batch, step, c[1], moments);
-  o.blocks = true;
+  InputOperands o = operands(element, x, form.stored_x().channels, batch, step, c[1], moments);
+  o.blocks = form.blocks_across();
   o.width = width;
   o.stored_height = form.stored_x().height;
   o.stored_width = form.stored_x().width;
@@ -123,7 +123,7 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
 TEST_CASE("cuda kernels: input that has no such form is refused") {
   InputOperands o{};
   KernelQueue queue = KernelQueue::one_way();
-  const auto refused = [&](int channels, int y_channels, bool blocks) {
+  const auto refused = [&](int channels, int y_channels, int blocks) {
     o.channels = channels;
     o.y_channels = y_channels;
     o.blocks = blocks;
@@ -131,13 +131,14 @@ TEST_CASE("cuda kernels: input that has no such form is refused") {
     CHECK_THROWS_AS(work::input(o, queue), Error);
   };
 
-  refused(3, 6, false);
-  refused(5, 4, false);
-  refused(3, 16, false);
-  refused(9, 9, false);
-  refused(5, 16, true);
-  refused(3, 8, true);
+  refused(3, 6, 0);
+  refused(5, 4, 0);
+  refused(3, 16, 0);
+  refused(9, 9, 0);
+  refused(5, 16, 1);
+  refused(3, 8, 1);
+  refused(3, 32, 1);
   o.clip = true;
   o.normalisation = Normalisation::standardise_image;
-  refused(3, 3, false);
+  refused(3, 3, 0);
 }

@@ -114,14 +114,17 @@ TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, w
   const auto how = activates ? std::optional(p.how) : std::nullopt;
   const PoolPrologue prologue = activates ? p.prologue() : PoolPrologue{};
   const TensorId more = two ? dy2 : no_tensor;
+  std::vector<std::uint8_t> winners(p.pool.y_shape.elements());
+  std::uint8_t* const kept = GENERATE(true, false) ? winners.data() : nullptr;
 
   p.c.check(MaxPoolForward{window, x, y, how}, {y}, [&](auto& queue) {
-    work::max_pool_forward({p.pool, prologue, p.c[x], p.c[y]}, queue);
+    work::max_pool_forward({p.pool, prologue, p.c[x], p.c[y], kept}, queue);
   });
   p.c.check(
       MaxPoolBackward{window, x, activates ? no_tensor : y, dy, dx, more, how}, {dx},
       [&](auto& queue) {
-        work::max_pool_backward({p.pool, prologue, p.c[x], p.c[dy], p.c[more], p.c[dx]}, queue);
+        work::max_pool_backward({p.pool, prologue, p.c[x], p.c[dy], p.c[more], p.c[dx], kept},
+                                queue);
       });
 }
 
@@ -138,8 +141,15 @@ TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm befor
   MaxPoolBackward step{window, from, activates ? no_tensor : y, dy, no_tensor, dy2};
   step.epilogue = sums;
   if (activates) step.prologue = p.how;
-  const MaxPoolBackwardOperands o{
-      p.pool, activates ? p.prologue() : PoolPrologue{}, p.c[from], p.c[dy], p.c[dy2], nullptr};
+  const PoolPrologue prologue = activates ? p.prologue() : PoolPrologue{};
+  std::vector<std::uint8_t> winners(p.pool.y_shape.elements());
+  std::uint8_t* const kept = GENERATE(true, false) ? winners.data() : nullptr;
+  if (kept)
+    p.c.run_kernel({y}, [&](auto& queue) {
+      work::max_pool_forward({p.pool, prologue, p.c[from], p.c[y], kept}, queue);
+    });
+  const MaxPoolBackwardOperands o{p.pool,   prologue, p.c[from], p.c[dy],
+                                  p.c[dy2], nullptr,  kept};
 
   p.c.run_kernel({g},
                  [&](auto& queue) { work::max_pool_backward_reduce(o, p.operands(sums), queue); },

@@ -66,7 +66,8 @@ void run(const OperationGraph::Operation& operation, const std::vector<Field*>& 
     case Kind::relu:
       return pointwise(*t[0], *t[0], *t[1], [](float x, float) { return x < 0 ? 0 : x; });
     case Kind::relu_gradient:
-      return pointwise(*t[0], *t[1], *t[2], [](float y, float dy) { return y > 0 ? dy : 0; });
+      // As cuDNN 9.19 does: also where y is 0.
+      return pointwise(*t[0], *t[1], *t[2], [](float y, float dy) { return y >= 0 ? dy : 0; });
     case Kind::convolution:
       return convolution(operation.window, *t[0], *t[1], *t[2]);
     case Kind::input_gradient:

@@ -32,6 +32,7 @@ struct BatchNormFinalizeOperands {
                                                          ///< `narrow`, for cuDNN's prologues
   std::size_t sums_pitch = 0;          ///< from a channel's sum to that of squares; 0: `channels`
   const float* ranks_count = nullptr;  ///< optional, on the device: in place of `count`
+  float* lowered_beta = nullptr;       ///< optional: beta - 1e-30 (LoweredBetaOperand)
 };
 /// From sums to what BatchNorm multiplies and adds, and what its backward wants.
 void batch_norm_finalize(const BatchNormFinalizeOperands& operands, cudaStream_t stream);

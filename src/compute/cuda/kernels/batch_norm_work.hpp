@@ -79,6 +79,7 @@ struct Finalize {
     o.batch_statistics[c] = o.mean[c] = static_cast<float>(mean);
     o.batch_statistics[o.channels + c] = static_cast<float>(variance * correction);
     o.inverse_deviation[c] = static_cast<float>(inverse);
+    if (o.lowered_beta) o.lowered_beta[c] = o.beta[c] - 1e-30f;
     write_affine<Narrow>(o, c, static_cast<float>(scale),
                          static_cast<float>(o.beta[c] - mean * scale));
   }

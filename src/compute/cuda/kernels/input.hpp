@@ -21,16 +21,17 @@ struct ImageMoments {
 struct InputOperands {
   Element element;
   std::size_t batch, pixels;      ///< `pixels` of one image
-  int channels, y_channels;       ///< y has as many, or 4 or 8 with zeros; with blocks 16
+  int channels, y_channels;       ///< y has as many, or 4 or 8 with zeros; or 16 a block
   const std::uint8_t* images;     ///< batch x pixels x channels
   const Distortion* distortions;  ///< of each image; null: none
   Normalisation normalisation;
   float mean[most_image_channels], deviation[most_image_channels];  ///< for mean_deviation
   void* y;                                                          ///< batch x pixels x y_channels
   ImageMoments* moments;                                            ///< workspace: `batch` of them
-  /// Writes blocks of 2x2 pixels of at most 4 channels, as a WeightForm with blocks reads them: y
-  /// is batch x stored_height x stored_width x 16. What is outside the image is zero.
-  bool blocks = false;
+  /// Above 0: writes blocks of 2x2 pixels of at most 4 channels, as a WeightForm with blocks reads
+  /// them. A pixel of y holds so many neighbours of one row, from its own on: y is batch x
+  /// stored_height x stored_width x 16 * blocks. What is outside the image is zero.
+  int blocks = 0;
   int width = 0;  ///< of an image; for blocks, as all that follows
   int stored_height = 0, stored_width = 0;
   int top = 0, left = 0;  ///< padding of the convolution that reads y

@@ -146,19 +146,21 @@ struct NormaliseDense {
   }
 };
 
-/// One thread a block of 2x2 pixels.
+inline constexpr int block_channels = 16;
+
+/// One thread a block of 2x2 pixels, which goes to each pixel of y that holds it.
 template <class T, int channels>
 struct NormaliseBlocks {
-  static constexpr int y_channels = 16;
   NormalPixel<channels> pixel;
   BlockAxis rows, columns;
-  std::uint32_t image_height, image_width, height, width;
+  std::uint32_t image_height, image_width, height, width, blocks;
   T* y;
   constexpr void operator()(std::uint32_t item) const {
-    const std::uint32_t line = item / width, sample = line / height;
+    const std::uint32_t across = width + blocks - 1;
+    const std::uint32_t line = item / across, sample = line / height;
     const int block_row = static_cast<int>(line % height);
-    const int block_column = static_cast<int>(item % width);
-    Lanes<y_channels> lanes{};
+    const int block_column = static_cast<int>(item % across);
+    Lanes<block_channels> lanes{};
     for (int part = 0; part < 4; ++part) {
       // What is in front of the image is far behind it, unsigned.
       const std::uint32_t row = rows.pixel(block_row, part / 2);
@@ -167,7 +169,12 @@ struct NormaliseBlocks {
       const auto v = pixel(sample, std::size_t(row) * image_width + column);
       for (int c = 0; c < channels; ++c) lanes[part * channels + c] = v[c];
     }
-    store(y + std::size_t(item) * y_channels, lanes);
+    for (std::uint32_t place = 0; place < blocks; ++place) {
+      const std::uint32_t column = block_column - place;  // far behind the row, unsigned
+      if (column >= width) continue;
+      const std::size_t at = (std::size_t(line) * width + column) * blocks + place;
+      store(y + at * block_channels, lanes);
+    }
   }
 };
 
@@ -182,7 +189,8 @@ void with_channels(int channels, Use use) {
 
 template <class Queue>
 void normalise_blocks(const InputOperands& o, Queue& queue) {
-  expects(o.channels <= 4 && o.y_channels == 16 && o.width > 0 && o.pixels % o.width == 0,
+  expects(o.channels <= 4 && o.y_channels == block_channels * o.blocks && o.width > 0 &&
+              o.pixels % o.width == 0,
           "input: blocks are of images of at most 4 channels, stored in 16");
   const std::size_t height = o.stored_height, width = o.stored_width;
   with_type(o.element, [&]<class T>(T) {
@@ -194,8 +202,9 @@ void normalise_blocks(const InputOperands& o, Queue& queue) {
                                               small(o.width),
                                               small(height),
                                               small(width),
+                                              small(o.blocks),
                                               static_cast<T*>(o.y)};
-      queue.items(work, o.batch * height * width);
+      queue.items(work, o.batch * height * (width + o.blocks - 1));
     });
   });
 }
@@ -224,7 +233,7 @@ void input(const InputOperands& o, Queue& queue) {
   const Moments moments{o};
   if (o.distortions || o.normalisation == Normalisation::standardise_image)
     queue.blocks(moments, moments.launch());
-  if (o.blocks)
+  if (o.blocks > 0)
     normalise_blocks(o, queue);
   else
     normalise_pixels(o, queue);

@@ -2,6 +2,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
 #include <type_traits>
 
 #include "ringtrain/compute/element.hpp"
@@ -40,6 +41,16 @@ constexpr void store(T* to, const Lanes<width>& lanes) {
   Pack<T, width> pack{};
   for (int i = 0; i < width; ++i) pack.at[i] = static_cast<T>(lanes[i]);
   *reinterpret_cast<Pack<T, width>*>(to) = pack;
+}
+
+/// `width` bytes, aligned to all of them.
+template <int width, class Byte>
+constexpr Pack<std::uint8_t, width> get(const Byte* from) {
+  return *reinterpret_cast<const Pack<std::uint8_t, width>*>(from);
+}
+template <int width, class Byte>
+constexpr void put(Byte* to, const Pack<std::uint8_t, width>& pack) {
+  *reinterpret_cast<Pack<std::uint8_t, width>*>(to) = pack;
 }
 
 /// max(v, 0) that lets through what is no number.

@@ -34,27 +34,35 @@ struct MaxPoolForwardTerm {
   PoolPrologue prologue;
   const T* x;
   T* y;
+  std::uint8_t* winners;
 
   struct Column {
     PoolGeometry<w> geometry;
     PrologueLanes<w> prologue;
     const T* x;
     T* y;
+    std::uint8_t* winners;
     std::uint32_t channel;
     constexpr void run(std::uint32_t window) const {
       const auto at =
           geometry.place(window, channel, geometry.rows.windows, geometry.columns.windows);
       Lanes<w> best{};
-      for (int i = 0; i < w; ++i) best[i] = lowest;
+      Pack<std::uint8_t, w> winner{};
+      for (int i = 0; i < w; ++i) best[i] = lowest, winner.at[i] = no_winner;
       geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
         const auto v = prologue(load<w>(x + geometry.x_index(at, row, column)));
-        for (int i = 0; i < w; ++i) best[i] = best[i] < v[i] ? v[i] : best[i];
+        const auto tap = static_cast<std::uint8_t>(geometry.tap(at.row, at.column, row, column));
+        for (int i = 0; i < w; ++i) {
+          winner.at[i] = best[i] < v[i] ? tap : winner.at[i];
+          best[i] = best[i] < v[i] ? v[i] : best[i];
+        }
       });
       store(y + geometry.y_index(at, at.row, at.column), best);
+      if (winners) put(winners + geometry.winner_index(at, at.row, at.column), winner);
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    return {geometry, prologue_lanes<w>(prologue, first), x, y, first};
+    return {geometry, prologue_lanes<w>(prologue, first), x, y, winners, first};
   }
 };
 
@@ -66,6 +74,7 @@ struct MaxPoolTile {
   PoolGeometry<w> geometry;
   PrologueLanes<w> prologue;
   const T *x, *dy, *dy2;
+  const std::uint8_t* winners;
   std::uint32_t channel;
 
   /// Calls f(index, gradient) for each pixel of the tile that is in the image.
@@ -92,6 +101,15 @@ struct MaxPoolTile {
 
   // Adds the gradient of one window to the pixel of the tile that won it, if one did.
   constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
+    if (!winners) return hand_out_anew(at, row, column, sums);
+    const auto winner = get<w>(winners + geometry.winner_index(at, row, column));
+    const auto gradient = gradient_of(geometry.y_index(at, row, column));
+    for (int p = 0; p < pixels; ++p) {
+      const int tap = geometry.tap(row, column, at.row + p / side, at.column + p % side);
+      for (int i = 0; i < w; ++i) sums[p][i] += winner.at[i] == tap ? gradient[i] : 0;
+    }
+  }
+  constexpr void hand_out_anew(const Place& at, int row, int column, Lanes<w>* sums) const {
     Lanes<w> best{};
     int winner[w] = {};
     for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;
@@ -128,6 +146,7 @@ constexpr MaxPoolTile<T, w> max_pool_tile(const PoolGeometry<w>& geometry,
           static_cast<const T*>(o.x),
           static_cast<const T*>(o.dy),
           static_cast<const T*>(o.dy2),
+          o.winners,
           first};
 }
 
@@ -210,7 +229,8 @@ template <class Queue>
 void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
   with_type_and_width(o.pool.element, is_wide_pool(o.pool, {o.x, o.y}), [&]<class T>(T, auto w) {
     const MaxPoolForwardTerm<T, w> term{PoolGeometry<w>(o.pool), o.prologue,
-                                        static_cast<const T*>(o.x), static_cast<T*>(o.y)};
+                                        static_cast<const T*>(o.x), static_cast<T*>(o.y),
+                                        o.winners};
     map_pixels(o.pool.y_shape.pixels(), o.pool.y_shape.channels, term, queue);
   });
 }

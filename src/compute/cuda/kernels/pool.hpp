@@ -1,6 +1,8 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "compute/cuda/kernels/batch_norm.hpp"
 #include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/shape.hpp"
@@ -30,7 +32,13 @@ struct MaxPoolForwardOperands {
   PoolPrologue prologue;
   const void* x;
   void* y;
+  /// Where it is not null, gets the tap of each window's first maximum, in row order from the
+  /// window's corner, or no_winner: a byte a window and channel, dense.
+  std::uint8_t* winners = nullptr;
 };
+inline constexpr std::uint8_t no_winner = 255;
+/// Whether a byte can tell the taps of such a window apart.
+constexpr bool has_winners(const Window& w) { return w.height * w.width <= no_winner; }
 /// MaxPoolForward: padding never wins.
 void max_pool_forward(const MaxPoolForwardOperands& operands, cudaStream_t stream);
 
@@ -39,9 +47,10 @@ struct MaxPoolBackwardOperands {
   PoolPrologue prologue;
   const void *x, *dy, *dy2 /* optional */;
   void* dx;  ///< not used by max_pool_backward_reduce
+  const std::uint8_t* winners = nullptr;  ///< of max_pool_forward
 };
-/// MaxPoolBackward without an epilogue: dy + dy2 goes to the first maximum in row order. The maxima
-/// are found anew; the forward result is not read.
+/// MaxPoolBackward without an epilogue: dy + dy2 goes to the first maximum in row order. Without
+/// `winners` the maxima are found anew; the forward result is not read.
 void max_pool_backward(const MaxPoolBackwardOperands& operands, cudaStream_t stream);
 
 /// Bytes of the workspace that max_pool_backward_reduce needs, free for the next call on the

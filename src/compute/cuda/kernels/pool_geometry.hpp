@@ -66,6 +66,18 @@ struct PoolGeometry {
     return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * y_pitch +
            at.channel;
   }
+  /// Of a byte a window and channel, dense.
+  constexpr std::size_t winner_index(const Place& at, int row, int column) const {
+    return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * channels +
+           at.channel;
+  }
+  /// The number of a pixel among the taps of a window, in row order; -1 outside.
+  constexpr int tap(int row, int column, int pixel_row, int pixel_column) const {
+    const int y = pixel_row - (row * rows.stride - rows.before);
+    const int x = pixel_column - (column * columns.stride - columns.before);
+    const bool inside = y >= 0 && y < rows.kernel && x >= 0 && x < columns.kernel;
+    return inside ? y * columns.kernel + x : -1;
+  }
   /// Calls f(row, column) for the pixels of a window, in row order.
   template <class F>
   constexpr void for_each_tap(int row, int column, F f) const {

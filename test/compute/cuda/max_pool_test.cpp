@@ -34,7 +34,7 @@ struct Pool {
         c(element, schedule(shape, pool.y_shape), y, [](double v) { return std::round(2 * v); }),
         parameters(2 * shape.channels),
         gradients(2 * shape.channels),
-        workspace(sums_workspace(work::max_pool_tiles(pool), shape.channels, 2) / sizeof(float)),
+        workspace(work::max_pool_workspace(pool) / sizeof(float)),
         vectors(last_vector, std::vector<float>(shape.channels)) {
     for (int channel = 0; channel < shape.channels; ++channel) {
       set(norm_scale, channel, channel % 2 ? 0.5f : -0.25f);
@@ -120,12 +120,11 @@ TEST_CASE("cuda kernels: max pools agree with the reference, activated or not, w
   p.c.check(MaxPoolForward{window, x, y, how}, {y}, [&](auto& queue) {
     work::max_pool_forward({p.pool, prologue, p.c[x], p.c[y], kept}, queue);
   });
-  p.c.check(
-      MaxPoolBackward{window, x, activates ? no_tensor : y, dy, dx, more, how}, {dx},
-      [&](auto& queue) {
-        work::max_pool_backward({p.pool, prologue, p.c[x], p.c[dy], p.c[more], p.c[dx], kept},
-                                queue);
-      });
+  p.c.check(MaxPoolBackward{window, x, activates ? no_tensor : y, dy, dx, more, how}, {dx},
+            [&](auto& queue) {
+              work::max_pool_backward({p.pool, prologue, p.c[x], p.c[dy], p.c[more], p.c[dx], kept},
+                                      queue);
+            });
 }
 
 TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm before it") {
@@ -148,8 +147,7 @@ TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm befor
     p.c.run_kernel({y}, [&](auto& queue) {
       work::max_pool_forward({p.pool, prologue, p.c[from], p.c[y], kept}, queue);
     });
-  const MaxPoolBackwardOperands o{p.pool,   prologue, p.c[from], p.c[dy],
-                                  p.c[dy2], nullptr,  kept};
+  const MaxPoolBackwardOperands o{p.pool, prologue, p.c[from], p.c[dy], p.c[dy2], nullptr, kept};
 
   p.c.run_kernel({g},
                  [&](auto& queue) { work::max_pool_backward_reduce(o, p.operands(sums), queue); },
@@ -184,9 +182,15 @@ TEST_CASE("cuda kernels: max pools take tensors that are aligned to their elemen
 
 TEST_CASE("cuda kernels: a stem's max pool sums over more tiles than threads") {
   Pool p(Element::fp16, {3, 3, 2, 2, 1, 1, 1, 1}, {5, 113, 112, 64});
+  std::vector<std::uint8_t> winners(p.pool.y_shape.elements());
+  std::uint8_t* const kept = GENERATE(true, false) ? winners.data() : nullptr;
+  if (kept)
+    p.c.run_kernel({y}, [&](auto& queue) {
+      work::max_pool_forward({p.pool, p.prologue(), p.c[x], p.c[y], kept}, queue);
+    });
   MaxPoolBackward step{p.pool.window, x, no_tensor, dy, no_tensor, dy2, p.how};
   step.epilogue = p.sums(true, no_tensor, no_tensor);
-  const MaxPoolBackwardOperands o{p.pool, p.prologue(), p.c[x], p.c[dy], p.c[dy2], nullptr};
+  const MaxPoolBackwardOperands o{p.pool, p.prologue(), p.c[x], p.c[dy], p.c[dy2], nullptr, kept};
 
   p.c.run_kernel(
       {g},

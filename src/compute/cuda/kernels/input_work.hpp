@@ -148,32 +148,63 @@ struct NormaliseDense {
 
 inline constexpr int block_channels = 16;
 
-/// One thread a block of 2x2 pixels, which goes to each pixel of y that holds it.
+/// A block of threads makes a stretch of one row of y: first the blocks of 2x2 pixels that it
+/// needs, side by side, then y from these, in order, so that neighbours write to neighbours.
 template <class T, int channels>
 struct NormaliseBlocks {
+  static constexpr std::uint32_t stretch = 64;  // pixels of y
   NormalPixel<channels> pixel;
   BlockAxis rows, columns;
   std::uint32_t image_height, image_width, height, width, blocks;
   T* y;
-  constexpr void operator()(std::uint32_t item) const {
-    const std::uint32_t across = width + blocks - 1;
-    const std::uint32_t line = item / across, sample = line / height;
+
+  constexpr std::uint32_t stretches() const { return (width + stretch - 1) / stretch; }
+  Grid launch() const {
+    return {small(pixel.o.batch * height * stretches()), block_threads,
+            (stretch + blocks - 1) * block_channels * sizeof(T)};
+  }
+  constexpr int phases() const { return 2; }
+  template <class Byte>
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            Byte* shared) const {
+    T* row = reinterpret_cast<T*>(shared);
+    const std::uint32_t line = block / stretches(), first = block % stretches() * stretch;
+    if (phase == 0)
+      make_blocks(line, first, thread, row);
+    else
+      write(line, first, thread, row);
+  }
+
+ private:
+  static constexpr int lanes = full_width<T>;
+
+  constexpr void make_blocks(std::uint32_t line, std::uint32_t first, std::uint32_t thread,
+                             T* row) const {
+    const std::uint32_t sample = line / height;
     const int block_row = static_cast<int>(line % height);
-    const int block_column = static_cast<int>(item % across);
-    Lanes<block_channels> lanes{};
-    for (int part = 0; part < 4; ++part) {
+    for (std::uint32_t item = thread; item < 4 * (stretch + blocks - 1); item += block_threads) {
+      const std::uint32_t at = item / 4;
+      const int part = static_cast<int>(item % 4);
       // What is in front of the image is far behind it, unsigned.
-      const std::uint32_t row = rows.pixel(block_row, part / 2);
-      const std::uint32_t column = columns.pixel(block_column, part % 2);
-      if (row >= image_height || column >= image_width) continue;
-      const auto v = pixel(sample, std::size_t(row) * image_width + column);
-      for (int c = 0; c < channels; ++c) lanes[part * channels + c] = v[c];
+      const std::uint32_t image_row = rows.pixel(block_row, part / 2);
+      const std::uint32_t column = columns.pixel(static_cast<int>(first + at), part % 2);
+      Lanes<channels> v{};
+      if (image_row < image_height && column < image_width)
+        v = pixel(sample, std::size_t(image_row) * image_width + column);
+      T* to = row + at * block_channels;
+      for (int c = 0; c < channels; ++c) to[part * channels + c] = static_cast<T>(v[c]);
+      for (int c = 4 * channels + part; c < block_channels; c += 4) to[c] = static_cast<T>(0.f);
     }
-    for (std::uint32_t place = 0; place < blocks; ++place) {
-      const std::uint32_t column = block_column - place;  // far behind the row, unsigned
-      if (column >= width) continue;
-      const std::size_t at = (std::size_t(line) * width + column) * blocks + place;
-      store(y + at * block_channels, lanes);
+  }
+  // Pixel p of the stretch holds the blocks from p on.
+  constexpr void write(std::uint32_t line, std::uint32_t first, std::uint32_t thread,
+                       const T* row) const {
+    const std::uint32_t end = width - first < stretch ? width - first : stretch;
+    const std::uint32_t vectors = blocks * block_channels / lanes;  // of a pixel
+    T* to = y + (std::size_t(line) * width + first) * blocks * block_channels;
+    for (std::uint32_t v = thread; v < end * vectors; v += block_threads) {
+      const std::uint32_t from = v / vectors * block_channels + v % vectors * lanes;
+      store(to + std::size_t(v) * lanes, load<lanes>(row + from));
     }
   }
 };
@@ -204,7 +235,7 @@ void normalise_blocks(const InputOperands& o, Queue& queue) {
                                               small(width),
                                               small(o.blocks),
                                               static_cast<T*>(o.y)};
-      queue.items(work, o.batch * height * (width + o.blocks - 1));
+      queue.blocks(work, work.launch());
     });
   });
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <limits>
+#include <type_traits>
 
 #include "compute/cuda/kernels/batch_norm_work.hpp"
 #include "compute/cuda/kernels/pool_geometry.hpp"
@@ -66,16 +67,77 @@ struct MaxPoolForwardTerm {
   }
 };
 
+/// dy + dy2, where there is one.
+template <class T, int w>
+struct PooledGradient {
+  const T *dy, *dy2;
+  constexpr Lanes<w> operator()(std::size_t at) const {
+    auto gradient = load<w>(dy + at);
+    if (!dy2) return gradient;
+    const auto more = load<w>(dy2 + at);
+    for (int i = 0; i < w; ++i) gradient[i] += more[i];
+    return gradient;
+  }
+};
+
+template <class T, int w>
+constexpr PooledGradient<T, w> pooled_gradient(const MaxPoolBackwardOperands& o) {
+  return {static_cast<const T*>(o.dy), static_cast<const T*>(o.dy2)};
+}
+
+/// The gradient of a pixel, from the winners that forward has left.
+template <class T, int w>
+struct MaxPoolPixel {
+  using Type = T;
+  static constexpr int width = w;
+  PoolGeometry<w> geometry;
+  PooledGradient<T, w> gradient_of;
+  const std::uint8_t* winners;
+  std::uint32_t channel;
+
+  constexpr MaxPoolPixel(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                         std::uint32_t first)
+      : geometry(pool), gradient_of(pooled_gradient<T, w>(o)), winners(o.winners), channel(first) {}
+  static std::size_t items(const PoolOperands& o) { return o.x_shape.pixels(); }
+
+  /// Calls f(index, gradient).
+  template <class F>
+  constexpr void for_each_gradient(std::uint32_t pixel, F f) const {
+    const auto at = geometry.place(pixel, channel, geometry.rows.image, geometry.columns.image);
+    Lanes<w> sum{};
+    geometry.for_each_window(at.row, at.column, [&](int row, int column) {
+      const auto winner = get<w>(winners + geometry.winner_index(at, row, column));
+      const auto gradient = gradient_of(geometry.y_index(at, row, column));
+      const int tap = geometry.tap(row, column, at.row, at.column);
+      for (int i = 0; i < w; ++i) sum[i] += winner.at[i] == tap ? gradient[i] : 0;
+    });
+    f(geometry.x_index(at, at.row, at.column), sum);
+  }
+};
+
 /// The gradients of 2 x 2 pixels: these share windows, and so the search for each window's first
 /// maximum. No y is compared with: the compiler may round what it makes of x in another way here.
 template <class T, int w>
 struct MaxPoolTile {
+  using Type = T;
+  static constexpr int width = w;
   static constexpr int side = 2, pixels = side * side;
   PoolGeometry<w> geometry;
   PrologueLanes<w> prologue;
-  const T *x, *dy, *dy2;
-  const std::uint8_t* winners;
+  PooledGradient<T, w> gradient_of;
+  const T* x;
   std::uint32_t channel;
+
+  constexpr MaxPoolTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                        std::uint32_t first)
+      : geometry(pool),
+        prologue(prologue_lanes<w>(o.prologue, first)),
+        gradient_of(pooled_gradient<T, w>(o)),
+        x(static_cast<const T*>(o.x)),
+        channel(first) {}
+  static std::size_t items(const PoolOperands& o) {
+    return divide_up(o.x_shape.height, side) * divide_up(o.x_shape.width, side) * o.x_shape.batch;
+  }
 
   /// Calls f(index, gradient) for each pixel of the tile that is in the image.
   template <class F>
@@ -94,22 +156,13 @@ struct MaxPoolTile {
       if (row < rows.image && column < columns.image) f(geometry.x_index(at, row, column), sums[p]);
     }
   }
-  static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
 
  private:
   using Place = typename PoolGeometry<w>::Place;
 
+  static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
   // Adds the gradient of one window to the pixel of the tile that won it, if one did.
   constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
-    if (!winners) return hand_out_anew(at, row, column, sums);
-    const auto winner = get<w>(winners + geometry.winner_index(at, row, column));
-    const auto gradient = gradient_of(geometry.y_index(at, row, column));
-    for (int p = 0; p < pixels; ++p) {
-      const int tap = geometry.tap(row, column, at.row + p / side, at.column + p % side);
-      for (int i = 0; i < w; ++i) sums[p][i] += winner.at[i] == tap ? gradient[i] : 0;
-    }
-  }
-  constexpr void hand_out_anew(const Place& at, int row, int column, Lanes<w>* sums) const {
     Lanes<w> best{};
     int winner[w] = {};
     for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;
@@ -129,56 +182,40 @@ struct MaxPoolTile {
     const bool inside = row >= 0 && row < side && column >= 0 && column < side;
     return inside ? row * side + column : pixels;
   }
-  constexpr Lanes<w> gradient_of(std::size_t at) const {
-    auto gradient = load<w>(dy + at);
-    if (!dy2) return gradient;
-    const auto more = load<w>(dy2 + at);
-    for (int i = 0; i < w; ++i) gradient[i] += more[i];
-    return gradient;
-  }
 };
 
-template <class T, int w>
-constexpr MaxPoolTile<T, w> max_pool_tile(const PoolGeometry<w>& geometry,
-                                          const MaxPoolBackwardOperands& o, std::uint32_t first) {
-  return {geometry,
-          prologue_lanes<w>(o.prologue, first),
-          static_cast<const T*>(o.x),
-          static_cast<const T*>(o.dy),
-          static_cast<const T*>(o.dy2),
-          o.winners,
-          first};
-}
-
-template <class T, int w>
+/// `Pool`: MaxPoolPixel or MaxPoolTile.
+template <class Pool>
 struct MaxPoolBackwardTerm {
-  static constexpr int width = w;
-  PoolGeometry<w> geometry;
+  using T = typename Pool::Type;
+  static constexpr int width = Pool::width;
+  PoolGeometry<width> geometry;
   MaxPoolBackwardOperands o;
 
   struct Column {
-    MaxPoolTile<T, w> pool;
+    Pool pool;
     T* dx;
-    constexpr void run(std::uint32_t tile) const {
+    constexpr void run(std::uint32_t item) const {
       pool.for_each_gradient(
-          tile, [&](std::size_t at, const Lanes<w>& gradient) { store(dx + at, gradient); });
+          item, [&](std::size_t at, const Lanes<width>& gradient) { store(dx + at, gradient); });
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    return {max_pool_tile<T, w>(geometry, o, first), static_cast<T*>(o.dx)};
+    return {Pool(geometry, o, first), static_cast<T*>(o.dx)};
   }
 };
 
 /// What BackwardTerm does of a gradient in memory, of the one that the pool hands out.
-template <class T, int w>
+template <class Pool>
 struct MaxPoolReduceTerm {
-  static constexpr int values = 2, width = w;
+  using T = typename Pool::Type;
+  static constexpr int values = 2, width = Pool::width, w = width;
   PoolGeometry<w> geometry;
   MaxPoolBackwardOperands o;
   BatchNormBackwardReduceOperands norm;
 
   struct Column {
-    MaxPoolTile<T, w> pool;
+    Pool pool;
     const T *skip, *x, *y;
     T* g;
     Lanes<w> scale, bias, mean;
@@ -208,7 +245,7 @@ struct MaxPoolReduceTerm {
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    return {max_pool_tile<T, w>(geometry, o, first),
+    return {Pool(geometry, o, first),
             static_cast<const T*>(norm.skip),
             static_cast<const T*>(norm.x),
             static_cast<const T*>(norm.y),
@@ -220,11 +257,6 @@ struct MaxPoolReduceTerm {
   }
 };
 
-/// The 2 x 2 tiles of x.
-inline std::size_t max_pool_tiles(const PoolOperands& o) {
-  return divide_up(o.x_shape.height, 2) * divide_up(o.x_shape.width, 2) * o.x_shape.batch;
-}
-
 template <class Queue>
 void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
   with_type_and_width(o.pool.element, is_wide_pool(o.pool, {o.x, o.y}), [&]<class T>(T, auto w) {
@@ -235,12 +267,23 @@ void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
   });
 }
 
+/// Calls use(term type's Pool) for what a backward pass is given.
+template <class Use>
+void with_pool(const MaxPoolBackwardOperands& o, bool wide, Use use) {
+  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
+    if (o.winners)
+      use(std::type_identity<MaxPoolPixel<T, w>>());
+    else
+      use(std::type_identity<MaxPoolTile<T, w>>());
+  });
+}
+
 template <class Queue>
 void max_pool_backward(const MaxPoolBackwardOperands& o, Queue& queue) {
   const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, o.dx});
-  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
-    const MaxPoolBackwardTerm<T, w> term{PoolGeometry<w>(o.pool), o};
-    map_pixels(max_pool_tiles(o.pool), o.pool.x_shape.channels, term, queue);
+  with_pool(o, wide, [&]<class Pool>(std::type_identity<Pool>) {
+    const MaxPoolBackwardTerm<Pool> term{PoolGeometry<Pool::width>(o.pool), o};
+    map_pixels(Pool::items(o.pool), o.pool.x_shape.channels, term, queue);
   });
 }
 
@@ -248,11 +291,16 @@ template <class Queue>
 void max_pool_backward_reduce(const MaxPoolBackwardOperands& o,
                               const BatchNormBackwardReduceOperands& norm, Queue& queue) {
   const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, norm.skip, norm.x, norm.y, norm.g});
-  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
-    const MaxPoolReduceTerm<T, w> term{PoolGeometry<w>(o.pool), o, norm};
-    sum_pixels(max_pool_tiles(o.pool), o.pool.x_shape.channels, term, BackwardCoefficients{norm},
+  with_pool(o, wide, [&]<class Pool>(std::type_identity<Pool>) {
+    const MaxPoolReduceTerm<Pool> term{PoolGeometry<Pool::width>(o.pool), o, norm};
+    sum_pixels(Pool::items(o.pool), o.pool.x_shape.channels, term, BackwardCoefficients{norm},
                norm.workspace, queue);
   });
+}
+
+/// Bytes, with winners or without.
+inline std::size_t max_pool_workspace(const PoolOperands& o) {
+  return sums_workspace(o.x_shape.pixels(), o.x_shape.channels, 2);
 }
 
 }  // namespace ringtrain::cuda::kernels::work

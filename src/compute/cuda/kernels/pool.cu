@@ -15,7 +15,7 @@ void max_pool_backward(const MaxPoolBackwardOperands& operands, cudaStream_t str
 }
 
 std::size_t max_pool_workspace(const PoolOperands& operands) {
-  return sums_workspace(work::max_pool_tiles(operands), operands.x_shape.channels, 2);
+  return work::max_pool_workspace(operands);
 }
 
 void max_pool_backward_reduce(const MaxPoolBackwardOperands& operands,

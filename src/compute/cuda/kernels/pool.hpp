@@ -46,7 +46,7 @@ struct MaxPoolBackwardOperands {
   PoolOperands pool;
   PoolPrologue prologue;
   const void *x, *dy, *dy2 /* optional */;
-  void* dx;  ///< not used by max_pool_backward_reduce
+  void* dx;                               ///< not used by max_pool_backward_reduce
   const std::uint8_t* winners = nullptr;  ///< of max_pool_forward
 };
 /// MaxPoolBackward without an epilogue: dy + dy2 goes to the first maximum in row order. Without

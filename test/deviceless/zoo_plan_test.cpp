@@ -51,7 +51,8 @@ TEST_CASE("Inception v3 in fp16 moves at most 259 MB an image") {
   CHECK(megabytes_per_image(plan) > 200);
 }
 
-// With the optimizer 2.2 more: 265, where the goal is 265. The image in rows of blocks is 3.7 of it.
+// With the optimizer 2.2 more: 265, where the goal is 265. The image in rows of blocks is 3.7 of
+// it.
 TEST_CASE("ResNet-50 in fp16 moves at most 263 MB an image") {
   const auto planner = make_gpu_planner(gpu_model("h100"), Element::fp16);
 

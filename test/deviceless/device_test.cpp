@@ -1,0 +1,20 @@
+// The descriptions of GPUs that are built in, against what cuDNN said of real ones.
+#include "compute/cuda/device.hpp"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+
+TEST_CASE("the built-in H100 is a real one") {
+  std::ifstream file(RINGTRAIN_SOURCE_DIR "/test/data/h100-device-properties.json");
+  const auto real = nlohmann::json::parse(file);
+  const auto built_in = nlohmann::json::parse(cuda::device_json("h100"));
+
+  for (const auto& [name, value] : real.items()) {
+    CAPTURE(name);
+    if (name != "pciDeviceId") CHECK(built_in.at(name) == value);  // where it was plugged in
+  }
+}

@@ -34,7 +34,7 @@ class CommandLine(unittest.TestCase):
     def test_stages_are_chosen_by_name(self):
         done = gpu_check("--dry-run", "--stages", "leak,device")
 
-        self.assertIn("\ndevice, at most 202 s", done.stdout)  # two stages share all the time: 15 and 25 parts of 540 s
+        self.assertIn("\ndevice, at most 216 s", done.stdout)  # two stages share all the time: 10 and 15 parts of 540 s
         self.assertNotIn("\nspeed, ", done.stdout)
 
     def test_a_stage_that_does_not_exist_is_a_wrong_option(self):

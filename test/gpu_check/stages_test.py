@@ -3,7 +3,7 @@ import unittest
 
 from support import FAILED, MEASURED, PASSED, SKIPPED, curve, ended, step, verdicts
 
-from stages import checkpoint, deterministic, device, leak, ranks, roofline, sanitizer, speed, tests, train, versions
+from stages import checkpoint, deterministic, device, gradients, kernels, leak, ranks, roofline, sanitizer, speed, tests, train, versions
 
 
 def result(**values):
@@ -37,20 +37,37 @@ class Machine(unittest.TestCase):
 
 
 class Tests(unittest.TestCase):
-    def judge(self, text):
-        return tests.judge({"t": ended(text)}, {})[0].verdict
+    def judge(self, **found):
+        return verdicts(tests.judge({"t": result(**found)}, {}))
 
-    def test_executables_and_ctest_are_understood(self):
-        self.assertEqual(self.judge("All tests passed (812 assertions in 31 test cases)\n"), PASSED)
-        self.assertEqual(self.judge("100% tests passed, 0 tests failed out of 31\n"), PASSED)
-
-    def test_a_test_that_did_not_run_is_a_failure_on_a_gpu(self):
-        self.assertEqual(self.judge("skipped: no GPU\nAll tests passed (3 assertions in 2 test cases)\n"), FAILED)
-        self.assertEqual(self.judge("1/1 Test  #7: cuda: copies ....***Skipped 0.1 sec\n100% tests passed, 0 tests failed out of 1\n"), FAILED)
+    def test_all_tests_pass_or_those_that_fail_are_named(self):
+        self.assertEqual(self.judge(tests=31, failed=[], why={}), {"t": PASSED})
+        self.assertEqual(self.judge(tests=31, failed=["a step"], why={"a step": "1 == 2"}), {"t": FAILED, "t: a step": FAILED})
 
     def test_nothing_checked_is_a_failure(self):
-        self.assertEqual(self.judge("All tests passed (no assertions in 3 test cases)\n"), FAILED)
-        self.assertEqual(self.judge("No tests ran\n"), FAILED)
+        self.assertEqual(self.judge(tests=0, failed=[], why={}), {"t": FAILED})
+        self.assertEqual(verdicts(tests.judge({"t": ended("it crashed\n")}, {})), {"t": FAILED})
+
+
+class Gradients(unittest.TestCase):
+    def test_each_way_has_its_bound(self):
+        near, far = "relative difference 0.017, median of tensors 0.01\n  then 0.02 in a\n", "relative difference 1, median of tensors 1\n"
+        outcomes = {"resnet50-fp16-compared": ended(near), "resnet50-fp16-unfused-compared": ended(far),
+                    "inception_v3-exact-compared": ended("no such file\n")}
+
+        self.assertEqual(verdicts(gradients.judge(outcomes, {})),
+                         {"resnet50 fp16": PASSED, "resnet50 fp16-unfused": FAILED, "inception_v3 exact": FAILED})
+
+    def test_the_step_itself_is_no_finding(self):
+        self.assertEqual(gradients.judge({"resnet50-cpu": ended()}, {}), [])
+
+
+class Kernels(unittest.TestCase):
+    def test_the_time_of_a_step_is_told(self):
+        found = kernels.judge({"resnet50-256-fp16": result(steps=12, step_ms=35.0, busy_ms=34.0, kernels=774)}, {})
+
+        self.assertEqual((found[0].verdict, found[0].value), (MEASURED, 34.0))
+        self.assertEqual(verdicts(kernels.judge({"k": ended("nothing was recorded\n")}, {})), {"k": FAILED})
 
 
 class Training(unittest.TestCase):

@@ -60,6 +60,7 @@ with tempfile.TemporaryFile("w+") as output:
     job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     started = wait_until(lambda: trains() or job.poll() is not None, patience_s) and job.poll() is None
     ranks = ranks_below(job.pid)
+    names = [name for _, name in descendants(job.pid)]
     if started and ranks:
         os.kill(ranks[-1], signal.SIGKILL)
     begun = time.monotonic()
@@ -75,4 +76,4 @@ with tempfile.TemporaryFile("w+") as output:
     words = [line.strip() for line in output if line.strip(" -\n")]
 print(*words[-30:], sep="\n")
 print("RESULT " + json.dumps({"started": started, "ranks": len(ranks), "ended": ended, "seconds": seconds, "code": job.wait(),
-                              "left": len(left), "words": " | ".join(words[-30:])[-2000:]}))
+                              "left": len(left), "processes": names, "words": " | ".join(words[-30:])[-2000:]}))

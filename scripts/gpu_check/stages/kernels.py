@@ -7,7 +7,7 @@ CASES = (("resnet50", 256, "fp16"), ("inception_v3", 128, "fp16"))
 
 def command(place, model, batch, precision):
     times = place.out / "kernels" / f"{model}-{batch}-{precision}.txt"
-    options = synthetic(model, place.size(batch, 4), 24, "--lr", 0.001, "--autotune")
+    options = synthetic(model, place.size(batch, 4), 24, "--lr", 0.001)
     train = place.train(*options, precision=precision)
     return Command(f"{model}-{batch}-{precision}", probe("kernels", place.executable("libkernel_times.so"), times, 60, *train), 75,
                    needs=("train", "libkernel_times.so", "gpu"), optional=True)

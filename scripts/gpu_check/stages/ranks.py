@@ -41,7 +41,8 @@ def judge_loss(ranks, ours, alone):
 def judge_kill(found):
     what = "one rank killed: the job ends"
     if not found.get("started") or found["ranks"] != 2:
-        return Finding(what, FAILED, note=f"the job did not train: {found.get('words', '')[-200:]}")
+        seen = f"{found.get('ranks')} ranks among the processes {found.get('processes')}" if found.get("started") else "the job did not train"
+        return Finding(what, FAILED, note=f"{seen}: {found.get('words', '')[-200:]}")
     if not found["ended"] or found["seconds"] > DEADLINE_S:
         return Finding(what, FAILED, found["seconds"], f"s of <= {DEADLINE_S}", "it hung")
     if found["left"]:

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <memory>
+#include <sstream>
 
 #include "ringtrain/allreduce/gpu_place.hpp"
 #include "ringtrain/allreduce/gradient_reducer.hpp"
@@ -94,6 +95,52 @@ std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& b
   return make_communicator("nccl", session, options);
 }
 
+// A line each: pattern, shape and reason, with tabs between.
+std::string text_of(const std::vector<GpuRefusal>& refusals) {
+  std::string text;
+  for (GpuRefusal r : refusals) {
+    std::ranges::replace_if(
+        r.why, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    text += fmt::format("{}\t{}\t{}\n", r.pattern, r.shape, r.why);
+  }
+  return text;
+}
+
+std::vector<GpuRefusal> refusals_of(const std::string& text) {
+  std::vector<GpuRefusal> refusals;
+  std::istringstream lines(text);
+  for (GpuRefusal r; std::getline(lines, r.pattern, '\t') && std::getline(lines, r.shape, '\t') &&
+                     std::getline(lines, r.why);)
+    refusals.push_back(r);
+  return refusals;
+}
+
+// On every rank, what any rank refuses.
+std::vector<GpuRefusal> refused_by_any(const std::vector<GpuRefusal>& mine,
+                                       const MpiSession& session) {
+  std::string all;
+  for (const std::string& rank : session.gather(text_of(mine))) all += rank;
+  return refusals_of(session.broadcast(all));
+}
+
+// The plan's schedule with those fused steps only that every rank's GPU computes rightly.
+// Collective.
+Schedule checked_schedule(const Plan& plan, GpuBackend& backend, const MpiSession& session,
+                          std::vector<GpuRefusal>& refused) {
+  for (;;) {
+    Schedule schedule = make_schedule(plan, backend, Mode::training);
+    const auto mine = all_or_none([&] { return backend.check_fusions(schedule); }, session);
+    const std::vector<GpuRefusal> all = refused_by_any(mine, session);
+    if (all.empty()) return schedule;
+    backend.refuse(all);
+    for (const GpuRefusal& r : all)
+      if (std::ranges::none_of(refused, [&](const GpuRefusal& known) {
+            return known.pattern == r.pattern && known.shape == r.shape;
+          }))
+        refused.push_back(r);
+  }
+}
+
 class GpuSite final : public Site {
  public:
   GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress);
@@ -161,6 +208,7 @@ class GpuSite final : public Site {
   StepSums sums_;
   const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
+  std::vector<GpuRefusal> refused_;  // fused steps
   const Schedule schedule_;
   std::unique_ptr<GpuTraining> training_;
   std::unique_ptr<Program> evaluation_;
@@ -182,7 +230,7 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
             plan.model.graph.statistic_count()),
       narrow_(make_narrow_sums()),
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
-      schedule_(make_schedule(plan, *backend_, Mode::training)) {
+      schedule_(checked_schedule(plan, *backend_, session, refused_)) {
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
                                       settings_of(plan, averaged_statistics_));
@@ -211,6 +259,11 @@ std::vector<std::string> GpuSite::notes() const {
                                              backend_->title(), name_of(backend_->element()),
                                              exact ? "" : " (convolutions in tf32)")};
   for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
+  if (!refused_.empty())
+    lines.push_back(fmt::format(
+        "fusion: {} of cuDNN's fused steps are computed in parts, because here they are refused or "
+        "wrong, such as {}, {}: {}",
+        refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
   return lines;
 }
 

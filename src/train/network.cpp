@@ -13,10 +13,9 @@ Supports allowed(ConvolutionFusion fusion, Supports supports) {
 }
 
 Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
-  const Supports supports =
-      allowed(plan.options.fusion, [&](const Schedule& tensors, const Step& step) {
-        return backend.supports(tensors, step);
-      });
+  const Supports supports = allowed(
+      plan.options.fusion,
+      [&](const Schedule& tensors, const Step& step) { return backend.supports(tensors, step); });
   return make_schedule(plan.model.graph, plan.share.count, mode,
                        static_cast<float>(*plan.options.label_smoothing), supports, true,
                        plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);

@@ -130,7 +130,8 @@ void add_run_and_device(Table& t, Options& o) {
   t.flag(o.deterministic, "deterministic", "on a GPU: the same bits every time (CPUs: always)");
   t.flag(o.autotune, "autotune", "on a GPU: time cuDNN's engines, keep the choice");
   t.add(o.fusion,
-        {"fusion", choice<ConvolutionFusion>(), "on a GPU: off computes BatchNorm beside its convolutions"},
+        {"fusion", choice<ConvolutionFusion>(),
+         "on a GPU: off computes BatchNorm beside its convolutions"},
         enumerator<ConvolutionFusion>());
   t.flag(o.no_graph, "no-graph", "on a GPU: launch kernels one by one, to compare");
   t.flag(o.nccl_register, "nccl-register", "on GPUs: register gradients with NCCL (user buffers)");

@@ -45,6 +45,23 @@ check "--verify-resume: exit code $?" test $? -eq 0
 check "--verify-resume: a step is left out" has "step 1 left out"
 check "--verify-resume: passed" has "passed: all 13 tensors"
 
+# What cuDNN computes wrongly, without a word, is found before the first step and computed in parts; so is what it refuses.
+fused() { run "$gpu" --data synthetic --model resnet20 --batch 4 --steps 2 --log-every 1 --eval-every 0 "$@"; }
+loss_of_step_2() { sed -n 's/.*step 2, loss = \([0-9.]*\) .*/\1/p' log; }
+fused
+check "fused: exit code $?" test $? -eq 0
+check "fused: nothing is refused" lacks "in parts"
+loss=$(loss_of_step_2)
+for fault in silent refused; do
+  RINGTRAIN_SIMULATED_FAULT=$fault fused
+  check "$fault engines: exit code $?" test $? -eq 0
+  check "$fault engines: they are told" has "fusion: [0-9]* of cuDNN's fused steps are computed in parts"
+  check "$fault engines: the loss is the same" near "$loss" "$(loss_of_step_2)" 0.03
+done
+fused --fusion off
+check "--fusion off: exit code $?" test $? -eq 0
+check "--fusion off: the loss is the same" near "$loss" "$(loss_of_step_2)" 0.03
+
 # Gradients are rounded for other ranks even where there are none.
 for dtype in fp16 bf16; do
   run "$gpu" --precision fp32 --gradient-dtype $dtype --model mlp --steps 20 --eval-every 0 --checkpoint-dir $dtype

@@ -122,7 +122,7 @@ class GraphOperands {
 
   /// For each value its memory: null without operand, no numbers where the graph writes.
   std::vector<void*> allocate(const cuda::OperationGraph& graph) {
-    const std::vector<bool> is_result = host_gpu::results_of(graph);
+    const std::vector<bool> is_result = graph.written();
     std::vector<void*> data;
     for (std::size_t i = 0; i < is_result.size(); ++i)
       data.push_back(graph.values()[i].operand ? allocate(graph.values()[i], !is_result[i])
@@ -132,7 +132,7 @@ class GraphOperands {
   /// Compares what the graph has written with `state`, where the reference has.
   void check_results(const cuda::OperationGraph& graph, std::span<void* const> data,
                      double tolerance) const {
-    const std::vector<bool> is_result = host_gpu::results_of(graph);
+    const std::vector<bool> is_result = graph.written();
     for (std::size_t i = 0; i < is_result.size(); ++i) {
       const Value& value = graph.values()[i];
       if (!is_result[i] || !value.operand) continue;
@@ -165,7 +165,7 @@ class GraphOperands {
 
   template <class F>
   static void for_each_result(const cuda::OperationGraph& graph, F f) {
-    const std::vector<bool> is_result = host_gpu::results_of(graph);
+    const std::vector<bool> is_result = graph.written();
     for (std::size_t i = 0; i < is_result.size(); ++i)
       if (is_result[i] && graph.values()[i].operand) f(i, graph.values()[i]);
   }

@@ -7,8 +7,8 @@
 namespace ringtrain {
 
 /// A convolution and the form in which a GPU stores its image: blocks of 2x2 pixels, each window's
-/// row of them in one pixel; or channels padded to `channels`, which are those of a block otherwise.
-/// Told pixel by pixel, as an oracle for kernels.
+/// row of them in one pixel; or channels padded to `channels`, which are those of a block
+/// otherwise. Told pixel by pixel, as an oracle for kernels.
 struct StoredForm {
   Window window;
   Shape x, y;
@@ -33,8 +33,9 @@ struct StoredForm {
   }
   cuda::kernels::WeightForm weights() const {
     const Window w = stored_window();
-    return {y.channels,  window.height, window.width, x.channels, window.top,
-            window.left, w.height,      blocks ? blocks_across() : w.width, channels, blocks};
+    return {y.channels, window.height, window.width, x.channels,
+            window.top, window.left,   w.height,     blocks ? blocks_across() : w.width,
+            channels,   blocks};
   }
   /// `image`, of shape x, as it is stored.
   std::vector<double> stored(const std::vector<double>& image) const {

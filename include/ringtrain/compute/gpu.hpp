@@ -53,6 +53,13 @@ struct GpuEngines {
   std::string fingerprint;           ///< of all choices: other choices round differently
 };
 
+/// A fused step that is not to be, because cuDNN's engine for it was refused or computes something
+/// else than its parts.
+struct GpuRefusal {
+  std::string pattern, shape;  ///< what is computed, and of what sizes
+  std::string why;
+};
+
 struct GpuTrainingSettings {
   RuleSettings rule;
   std::vector<DecaySegment> decays;  ///< ascending, covering all parameters
@@ -157,6 +164,11 @@ class GpuBackend : public Backend, public Rounding {
   /// Its PCI bus id: "0000:3b:00.0".
   virtual std::string bus_id() const = 0;
   virtual GpuEngines engines() const = 0;
+  /// Runs each fused step of `schedule` that was not checked before on random numbers, beside the
+  /// same step in parts, and returns those that are refused. Waits.
+  virtual std::vector<GpuRefusal> check_fusions(const Schedule& schedule) = 0;
+  /// supports() says no to these from now on; the same on all ranks, whose schedules must agree.
+  virtual void refuse(const std::vector<GpuRefusal>& refusals) = 0;
   virtual std::unique_ptr<GpuTraining> make_training(const Schedule& schedule,
                                                      const Buffers& buffers, std::uint64_t seed,
                                                      const GpuStepSums& sums,

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 
@@ -53,17 +54,23 @@ void Autotuner::decide(const EngineUse& use) {
   std::vector<Engine> candidates =
       engines_.candidates(*use.graph, settings_.most_candidates, workspace_limit());
   static_cast<void>(cudaGetLastError());  // of plans that were refused
-  Engine* fastest = nullptr;
+  std::vector<std::pair<double, Engine*>> timed;
   double best = never;
   for (Engine& engine : candidates) {
     const double us = time(engine, use, best);
-    if (us >= best) continue;
-    best = us;
-    fastest = &engine;
+    best = std::min(best, us);
+    if (us < never) timed.emplace_back(us, &engine);
   }
-  if (fastest == nullptr) return engines_.keep(use.request);
-  cache_.add(use.request, {fastest->place, fastest->name, best, fastest->workspace});
-  engines_.choose(use.request, std::move(*fastest));
+  std::ranges::stable_sort(timed, {}, &std::pair<double, Engine*>::first);
+  for (const auto& [us, engine] : timed) {
+    if (const std::string why = fusions_.fault(use.request, *engine); !why.empty()) {
+      drop(*engine, use, why);
+      continue;
+    }
+    cache_.add(use.request, {engine->place, engine->name, us, engine->workspace});
+    return engines_.choose(use.request, std::move(*engine));
+  }
+  engines_.keep(use.request);
 }
 
 double Autotuner::time(const Engine& engine, const EngineUse& use, double best) try {

@@ -6,6 +6,7 @@
 
 #include "compute/cuda/cudnn_runner.hpp"
 #include "compute/cuda/engine.hpp"
+#include "compute/cuda/fusion_check.hpp"
 #include "compute/cuda/runtime.hpp"
 
 namespace ringtrain::cuda {
@@ -33,12 +34,18 @@ class Autotuner {
     std::vector<std::string> dropped;  ///< plans that could not be executed, and why
   };
 
-  /// All outlive this object; `cache` remembers the choices.
+  /// All outlive this object; `cache` remembers the choices, `fusions` says which are wrong.
   Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream,
-            Settings settings)
-      : engines_(engines), runner_(runner), cache_(cache), stream_(stream), settings_(settings) {}
-  Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream)
-      : Autotuner(engines, runner, cache, stream, {}) {}
+            const FusionCheck& fusions, Settings settings)
+      : engines_(engines),
+        runner_(runner),
+        cache_(cache),
+        stream_(stream),
+        fusions_(fusions),
+        settings_(settings) {}
+  Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream,
+            const FusionCheck& fusions)
+      : Autotuner(engines, runner, cache, stream, fusions, {}) {}
 
   /// Decides each request that is undecided: that no earlier run and no earlier call has timed.
   /// Each choice is saved at once. Overwrites what the requests write. Waits. Engines bound before
@@ -58,6 +65,7 @@ class Autotuner {
   CudnnRunner& runner_;
   EngineCache& cache_;
   const cudaStream_t stream_;
+  const FusionCheck& fusions_;
   const Settings settings_;
   DeviceBytes workspace_;  // of the candidates
   Report report_;

@@ -7,6 +7,7 @@
 #include "compute/cuda/autotuner.hpp"
 #include "compute/cuda/cudnn.hpp"
 #include "compute/cuda/device.hpp"
+#include "compute/cuda/fusion_check.hpp"
 #include "compute/cuda/kernels/architectures.hpp"
 #include "compute/cuda/kernels/elementwise.hpp"
 #include "compute/cuda/launches.hpp"
@@ -46,7 +47,8 @@ class CudaBackend final : public GpuBackend {
         runner_(make_cudnn_runner(stream_.get())),
         cache_(settings.cache_folder, scope_of(settings)),
         engines_(runner_->target(), {settings.deterministic, runner_->compiles()}, &cache_),
-        tuner_(engines_, *runner_, cache_, stream_.get()) {}
+        fusions_(settings.element, engines_, *runner_, stream_.get()),
+        tuner_(engines_, *runner_, cache_, stream_.get(), fusions_) {}
 
   std::string name() const override { return "cuda"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
@@ -63,6 +65,12 @@ class CudaBackend final : public GpuBackend {
   std::string title() const override;
   std::string bus_id() const override;
   GpuEngines engines() const override;
+  std::vector<GpuRefusal> check_fusions(const Schedule& schedule) override {
+    return fusions_.check(schedule);
+  }
+  void refuse(const std::vector<GpuRefusal>& refusals) override {
+    for (const GpuRefusal& r : refusals) engines_.refuse({r.pattern, r.shape}, r.why);
+  }
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
                                              const GpuTrainingSettings& settings) override {
@@ -91,6 +99,7 @@ class CudaBackend final : public GpuBackend {
   const std::unique_ptr<CudnnRunner> runner_;
   EngineCache cache_;
   mutable Engines engines_;  // remembers cuDNN's answers
+  FusionCheck fusions_;
   Autotuner tuner_;
 };
 

@@ -35,11 +35,9 @@ std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
 }  // namespace
 
 Action bind(const MaxPoolForward& s, Binder& b) {
-  return [&b, o = kernels::MaxPoolForwardOperands{operands(s.window, s.x, s.y, b),
-                                                  prologue(s.prologue, b), b.at(s.x), b.at(s.y),
-                                                  winners(s, b)}] {
-    kernels::max_pool_forward(o, b.stream());
-  };
+  return [&b, o = kernels::MaxPoolForwardOperands{
+                  operands(s.window, s.x, s.y, b), prologue(s.prologue, b), b.at(s.x), b.at(s.y),
+                  winners(s, b)}] { kernels::max_pool_forward(o, b.stream()); };
 }
 
 Action bind(const MaxPoolBackward& s, Binder& b) {

@@ -178,7 +178,8 @@ OperationGraph around_batch_norm(const ConvolutionForward& s, const Convolution&
   if (s.b || s.relu) throw Error("convolution", "statistics behind a bias or ReLU");
   // Of others, cuDNN 9.19 makes plans for an H100, too, which leave that tensor as it was.
   if (s.prologue && s.prologue->y != no_tensor && !writes_input(*s.prologue, at.window))
-    throw Error("convolution", "only a sum that a 1x1 convolution reads is written by its engine");
+    throw Error(Exit::usage, "convolution",
+                "only a sum that a 1x1 convolution reads is written by its engine");
   OperationGraph g(e, e);
   Tensor x = g.input(at.x, TensorOperand{s.x});
   if (s.prologue) x = activate(g, *s.prologue, x, at.x, e);

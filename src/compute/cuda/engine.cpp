@@ -60,8 +60,8 @@ bool allowed(const Descriptor& engine, const EngineRules& rules) {
          !(rules.deterministic && has(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC));
 }
 
-// Engines add these up with atomic operations, in any order (seen on an H100 with cuDNN 9.19), which
-// their notes do not say.
+// Engines add these up with atomic operations, in any order (seen on an H100 with cuDNN 9.19),
+// which their notes do not say.
 bool sums_in_any_order(const OperationGraph& graph) {
   return std::ranges::any_of(graph.operations(), [](const OperationGraph::Operation& operation) {
     return operation.kind == OperationGraph::Kind::statistics ||

@@ -64,6 +64,10 @@ class Engines {
                                  std::size_t workspace) const;
   /// `engine` is the answer from now on. No program uses the answer yet.
   void choose(const RequestKey& request, Engine engine);
+  /// There is no engine from now on, for this reason. No program uses the answer yet.
+  void refuse(const RequestKey& request, std::string why) {
+    answers_[request] = {std::nullopt, std::move(why)};
+  }
   /// The answer stays: no other proposal is better.
   void keep(const RequestKey& request) { answers_.at(request).source = Answer::Source::timing; }
 

@@ -147,17 +147,16 @@ Begun begin(const OperationGraph::Operation& operation) {
 
 std::vector<Descriptor> tensor_descriptors(const OperationGraph& graph) {
   std::vector<Descriptor> tensors;
-  for (const auto& [extents, element, operand, pitch] : graph.values()) {
-    const auto [n, c, h, w] = extents;
-    const OperationGraph::Extents strides{h * w * pitch, 1, w * pitch, pitch};
+  for (const OperationGraph::Value& value : graph.values()) {
+    const OperationGraph::Extents strides = value.strides();
     const auto identifier = static_cast<std::int64_t>(tensors.size() + 1);
     tensors.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR)
-        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(element))
-        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, all(extents))
+        .set(CUDNN_ATTR_TENSOR_DATA_TYPE, data_type(value.element))
+        .set(CUDNN_ATTR_TENSOR_DIMENSIONS, all(value.extents))
         .set(CUDNN_ATTR_TENSOR_STRIDES, all(strides))
         .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, identifier)
         .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, std::int64_t{16})
-        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, !operand)
+        .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, !value.operand)
         .finalize();
   }
   return tensors;

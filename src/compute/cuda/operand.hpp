@@ -22,8 +22,8 @@ struct ParameterOperand {
   bool narrow = false;
 };
 /// A BatchNorm's beta, by 1e-30 lower, which changes it where it is 0. cuDNN's gradient of a ReLU
-/// passes where the ReLU's input is 0; ours, as everybody's, does not. All of a residual block's are
-/// 0 at first, where gamma and beta start at 0 and its input went through a ReLU.
+/// passes where the ReLU's input is 0; ours, as everybody's, does not. All of a residual block's
+/// are 0 at first, where gamma and beta start at 0 and its input went through a ReLU.
 struct LoweredBetaOperand {
   ParameterRange range;
 };
@@ -48,6 +48,7 @@ struct UnwantedOperand {
 };
 
 using Operand = std::variant<TensorOperand, VectorOperand, ParameterOperand, LoweredBetaOperand,
-                             GradientOperand, WeightsOperand, WeightGradientOperand, OnesOperand, UnwantedOperand>;
+                             GradientOperand, WeightsOperand, WeightGradientOperand, OnesOperand,
+                             UnwantedOperand>;
 
 }  // namespace ringtrain::cuda

@@ -3,6 +3,17 @@
 #include <variant>
 
 namespace ringtrain::cuda {
+std::size_t OperationGraph::first_result(Kind kind) {
+  switch (kind) {
+    case Kind::relu:
+    case Kind::statistics:
+      return 1;
+    case Kind::batch_norm_sums:
+      return 5;
+    default:
+      return 2;
+  }
+}
 
 OperationGraph::Tensor OperationGraph::tensor(const Extents& extents, Element element,
                                               std::optional<Operand> operand) {
@@ -74,6 +85,14 @@ void OperationGraph::batch_norm_sums(Tensor dy, Tensor x, const BatchNormVectors
   for (const Operand& written : {v.dgamma, v.dbeta, v.g_scale, v.x_scale, v.shift})
     tensors.push_back(vector(channels, written));
   operations_.push_back({Kind::batch_norm_sums, std::move(tensors)});
+}
+
+std::vector<bool> OperationGraph::written() const {
+  std::vector<bool> written(values_.size());
+  for (const Operation& operation : operations_)
+    for (std::size_t i = first_result(operation.kind); i < operation.tensors.size(); ++i)
+      written[operation.tensors[i]] = true;
+  return written;
 }
 
 }  // namespace ringtrain::cuda

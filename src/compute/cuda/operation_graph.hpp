@@ -25,6 +25,11 @@ class OperationGraph {
     Element element;
     std::optional<Operand> operand;  ///< what it is in memory; none stays inside of the kernel
     std::int64_t pitch;              ///< elements from pixel to pixel: more than C in a slice
+
+    /// Elements from one to the next, as the extents.
+    Extents strides() const {
+      return {extents[2] * extents[3] * pitch, 1, extents[3] * pitch, pitch};
+    }
   };
   enum class Kind {
     add,              // a, b, y
@@ -39,6 +44,8 @@ class OperationGraph {
     batch_norm_sums,  // dy, x, mean, inverse deviation, gamma, dgamma, dbeta, dy scale, x scale,
                       // shift
   };
+  /// Where in an operation's tensors its results begin.
+  static std::size_t first_result(Kind kind);
   struct Operation {
     Kind kind;
     std::vector<Tensor> tensors;  ///< as named beside the kind
@@ -84,6 +91,8 @@ class OperationGraph {
 
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Operation>& operations() const { return operations_; }
+  /// Of each value, whether an operation writes it.
+  std::vector<bool> written() const;
 
  private:
   static Extents nchw(const Shape& shape) {

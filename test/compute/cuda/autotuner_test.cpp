@@ -33,7 +33,8 @@ struct Tuning {
       : cache(folder, {cudnnGetVersion(), "simulated", 90, false}),
         runner(make_cudnn_runner(stream)),
         engines(runner->target(), {}, &cache),
-        tuner(engines, *runner, cache, stream, settings) {
+        fusions(Element::fp16, engines, *runner, stream),
+        tuner(engines, *runner, cache, stream, fusions, settings) {
     host_gpu::set_seed(1);
     for (const OperationGraph::Value& value : graph.values()) {
       memory.push_back(std::make_unique<GpuValues>(host_gpu::bytes_of(value) / sizeof(float) + 1));
@@ -63,6 +64,7 @@ struct Tuning {
   EngineCache cache;
   std::unique_ptr<CudnnRunner> runner;
   Engines engines;
+  FusionCheck fusions;
   Autotuner tuner;
 };
 

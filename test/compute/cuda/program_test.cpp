@@ -85,12 +85,22 @@ struct Buffered {
   Buffer parameters, gradients, statistics, batch_statistics;
 };
 
+// As training makes it: without what the GPU computes wrongly.
+Schedule checked_schedule(const Graph& graph, Mode mode, GpuBackend& backend, bool fuse) {
+  for (;;) {
+    Schedule schedule = make_schedule(
+        graph, batch_size, mode, 0.1f,
+        [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, fuse);
+    const std::vector<GpuRefusal> refusals = backend.check_fusions(schedule);
+    if (refusals.empty()) return schedule;
+    backend.refuse(refusals);
+  }
+}
+
 NetworkOutcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch& batch,
                        bool fuse) {
   const Buffered b(graph, backend.memory());
-  const Schedule schedule = make_schedule(
-      graph, batch_size, mode, 0.1f,
-      [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, fuse);
+  const Schedule schedule = checked_schedule(graph, mode, backend, fuse);
   const auto program =
       backend.compile(schedule, {b.parameters, b.gradients, b.statistics, b.batch_statistics}, 7);
   std::size_t known = graph.parameter_count();
@@ -267,6 +277,9 @@ TEST_CASE("cuda program: engines are timed before the first step, once and for l
   const auto plain = make_gpu_backend(settings);
   const NetworkOutcome expected = run(*plain);
   const std::size_t engines_a_step = host_gpu::counts().engines;
+  host_gpu::set_seed(3);
+  checked_schedule(graph, Mode::training, *make_gpu_backend(settings), true);
+  const std::size_t checks = host_gpu::counts().engines;  // of the fused steps, part of that
   // The later the proposal, the faster.
   host_gpu::set_engine_time([](const std::string&, std::size_t place) {
     return std::uint64_t(2000 - 20 * std::min<std::size_t>(place, 90));
@@ -285,7 +298,8 @@ TEST_CASE("cuda program: engines are timed before the first step, once and for l
   CHECK(engines.dropped.empty());
   CHECK(engines.notes.empty());
   CHECK(engines.fingerprint != plain->engines().fingerprint);
-  CHECK(host_gpu::counts().engines == engines_a_step + engines.plans);  // warm-ups
+  // Warm-ups, and the fused steps' choices are checked as their first engines were.
+  CHECK(host_gpu::counts().engines == engines_a_step + engines.plans + checks);
   CHECK(host_gpu::complaints() == std::vector<std::string>{});
 
   for (const bool autotune : {true, false}) {

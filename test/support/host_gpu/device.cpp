@@ -79,6 +79,12 @@ void set_seed(std::uint64_t seed) {
   gpu.complaints.clear();
 }
 
+void set_engine_fault(std::function<EngineFault(const cuda::OperationGraph&)> fault) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.engine_fault = std::move(fault);
+}
+
 void set_engine_time(EngineTime time) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);

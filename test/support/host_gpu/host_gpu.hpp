@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+namespace ringtrain::cuda {
+class OperationGraph;
+}
+
 // A GPU that is not there. Linked before the libraries, host_gpu takes the place of the CUDA
 // runtime, of our kernels' launches and of make_cudnn_runner(), so that all host code of the CUDA
 // backend runs in tests, and work that is not ordered as it must be shows as wrong results:
@@ -35,6 +39,15 @@ Counts counts();
 using EngineTime = std::function<std::uint64_t(const std::string& name, std::size_t place)>;
 /// Of runs that are queued from now on. Empty, as at first: the later its place, the faster is one.
 void set_engine_time(EngineTime time);
+
+/// What a run of a cuDNN engine does instead of its work.
+enum class EngineFault {
+  none,
+  silent,   ///< ends well and leaves the first of its results as it was
+  refused,  ///< throws Error
+};
+/// Of runs that are queued from now on. Empty, as at first: none.
+void set_engine_fault(std::function<EngineFault(const cuda::OperationGraph&)> fault);
 
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.

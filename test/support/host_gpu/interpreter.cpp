@@ -10,18 +10,6 @@ using cuda::OperationGraph;
 using cuda::kernels::with_type;
 using Kind = OperationGraph::Kind;
 
-std::size_t first_result(Kind kind) {
-  switch (kind) {
-    case Kind::relu:
-    case Kind::statistics:
-      return 1;
-    case Kind::batch_norm_sums:
-      return 5;
-    default:
-      return 2;
-  }
-}
-
 using Value = OperationGraph::Value;
 
 std::size_t count_of(const Value& value) {
@@ -89,17 +77,9 @@ std::size_t bytes_of(const OperationGraph::Value& value) {
   return count == 0 ? 0 : (place_of(value, count - 1) + 1) * ringtrain::bytes_of(value.element);
 }
 
-std::vector<bool> results_of(const OperationGraph& graph) {
-  std::vector<bool> results(graph.values().size());
-  for (const auto& operation : graph.operations())
-    for (std::size_t i = first_result(operation.kind); i < operation.tensors.size(); ++i)
-      results[operation.tensors[i]] = true;
-  return results;
-}
-
 void interpret(const OperationGraph& graph, std::span<void* const> data) {
   const auto& values = graph.values();
-  const std::vector<bool> is_result = results_of(graph);
+  const std::vector<bool> is_result = graph.written();
   std::vector<Field> fields;
   for (std::size_t i = 0; i < values.size(); ++i) {
     fields.push_back({values[i].extents, std::vector<float>(count_of(values[i]))});
@@ -109,7 +89,7 @@ void interpret(const OperationGraph& graph, std::span<void* const> data) {
     std::vector<Field*> tensors;
     for (const auto id : operation.tensors) tensors.push_back(&fields[id]);
     run(operation, tensors);
-    for (std::size_t i = first_result(operation.kind); i < tensors.size(); ++i)
+    for (std::size_t i = OperationGraph::first_result(operation.kind); i < tensors.size(); ++i)
       round_to(values[operation.tensors[i]].element, tensors[i]->at);
   }
   for (std::size_t i = 0; i < values.size(); ++i)

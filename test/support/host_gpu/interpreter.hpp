@@ -7,9 +7,6 @@
 
 namespace ringtrain::host_gpu {
 
-/// Which of graph.values() its operations compute.
-std::vector<bool> results_of(const cuda::OperationGraph& graph);
-
 /// Bytes of a value in memory.
 std::size_t bytes_of(const cuda::OperationGraph::Value& value);
 

@@ -31,7 +31,7 @@ Environment for_shared_gpus(int rank, int host, bool one_host) {
 }  // namespace
 
 GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
-                       const std::vector<std::vector<std::string>>& visible) {
+                       const std::vector<std::vector<std::string>>& visible, bool same_bits) {
   expects(host_of.size() == visible.size(), "place_on_gpus: a host and a list for each rank");
   std::map<std::pair<int, std::string>, int> ranks_on;  // by host and GPU
   GpuPlace mine;
@@ -45,8 +45,9 @@ GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
     if (static_cast<int>(r) == rank) mine.device = static_cast<int>(chosen - visible[r].begin());
   }
   mine.shared = most > 1;
-  // A ring repeats bit for bit, NCCL's other ways do not.
-  mine.environment = {{"NCCL_ALGO", "Ring"}};
+  // A ring repeats bit for bit; trees, NVLS and CollNet, which NCCL may choose otherwise, do not.
+  // The sockets of shared GPUs have been tried with rings only.
+  if (same_bits || mine.shared) mine.environment = {{"NCCL_ALGO", "Ring"}};
   if (!mine.shared) return mine;
   const bool one_host = std::ranges::count(host_of, host_of.front()) == std::ssize(host_of);
   const int host = host_of[static_cast<std::size_t>(rank)];

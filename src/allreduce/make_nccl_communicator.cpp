@@ -38,9 +38,9 @@ NcclId agree_on_id(NcclCalls& calls, const MpiSession& session) {
 
 }  // namespace
 
-int choose_gpu(const MpiSession& session, NcclCalls& calls) {
+int choose_gpu(const MpiSession& session, bool same_bits, NcclCalls& calls) {
   const auto visible = visible_to_all(calls.visible_devices(), session);
-  const GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible);
+  const GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible, same_bits);
   for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
   calls.set_device(place.device);
   return place.device;
@@ -52,7 +52,9 @@ std::vector<std::string> visible_gpus() try {
   return {};
 }
 
-int choose_gpu(const MpiSession& session) { return choose_gpu(session, *make_nccl_calls()); }
+int choose_gpu(const MpiSession& session, bool same_bits) {
+  return choose_gpu(session, same_bits, *make_nccl_calls());
+}
 
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclCalls> calls) {

@@ -91,7 +91,7 @@ Examined check_gpus(std::span<const Facts> ranks) {
     e.findings.push_back({.what = "no GPU is seen here",
                           .advice = "look at CUDA_VISIBLE_DEVICES and at what the scheduler gave",
                           .ranks = {static_cast<int>(blind - visible.begin())}});
-  } else if (const GpuPlace place = place_on_gpus(0, host_of, visible); place.shared) {
+  } else if (const GpuPlace place = place_on_gpus(0, host_of, visible, false); place.shared) {
     e.findings.push_back({.what = place.warning});
   }
   return e;

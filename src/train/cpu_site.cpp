@@ -232,8 +232,19 @@ int most_at_once(const std::optional<RingChoice>& ring, const std::vector<SumPla
   return most;
 }
 
-std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
-                                  const std::optional<RingChoice>& ring) {
+// What the user asked of GPUs that are not trained on.
+std::vector<std::string> without_effect(const Options& o) {
+  std::vector<std::string> names;
+  if (o.autotune) names.push_back("--autotune");
+  if (o.fusion != ConvolutionFusion::automatic) names.push_back("--fusion off");
+  if (o.no_graph) names.push_back("--no-graph");
+  if (o.nccl_register) names.push_back("--nccl-register");
+  if (names.empty()) return {};
+  return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
+}
+
+std::vector<std::string> notes_of_sums(const Plan& plan, const MpiSession& session,
+                                       const std::optional<RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
     return {"--shard-optimizer changes nothing: no other rank trains"};
   if (ring) return told(*ring, plan.options.tune, plan.options.baseline);
@@ -249,6 +260,13 @@ std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
       "--gradient-dtype {} changes nothing: gradients travel in it between hosts, and all ranks "
       "are on one, where they are summed in fp32",
       name_of(element))};
+}
+
+std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
+                                  const std::optional<RingChoice>& ring) {
+  std::vector<std::string> notes = notes_of_sums(plan, session, ring);
+  std::ranges::move(without_effect(plan.options), std::back_inserter(notes));
+  return notes;
 }
 
 std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,

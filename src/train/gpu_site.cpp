@@ -348,7 +348,8 @@ std::string GpuSite::plans() const {
 
 std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
                                     Progress& progress) {
-  return std::make_unique<GpuSite>(plan, session, choose_gpu(session), progress);
+  return std::make_unique<GpuSite>(plan, session, choose_gpu(session, plan.options.deterministic),
+                                   progress);
 }
 
 }  // namespace ringtrain

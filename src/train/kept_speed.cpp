@@ -89,7 +89,8 @@ std::string run_configuration(const Plan& plan, const std::string& device,
                         {"compressed", plan.compresses()},
                         {"shard_optimizer", o.shard_optimizer},
                         {"sync_batchnorm", o.sync_batchnorm},
-                        {"deterministic", o.deterministic}});
+                        {"deterministic", o.deterministic},
+                        {"fusion", o.fusion == ConvolutionFusion::automatic}});
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 

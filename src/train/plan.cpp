@@ -274,6 +274,10 @@ void check_device(const Options& o) {
     throw Error(Exit::usage, "--compress",
                 "is for sums between hosts of CPUs, but this run computes on GPUs; leave it out, "
                 "--gradient-dtype bf16 halves what travels");
+  if (o.nccl_register && o.deterministic)
+    throw Error(Exit::usage, "--nccl-register with --deterministic",
+                "registered buffers let NCCL sum inside switches, in another order each time; "
+                "leave one of them out");
   if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
     throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
                 "is for GPUs, but this run computes on CPUs; leave it out or say fp32");

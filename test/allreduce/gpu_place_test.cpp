@@ -18,7 +18,7 @@ namespace {
 std::vector<int> devices(const std::vector<int>& host_of, const std::vector<Gpus>& visible) {
   std::vector<int> all;
   for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank)
-    all.push_back(place_on_gpus(rank, host_of, visible).device);
+    all.push_back(place_on_gpus(rank, host_of, visible, false).device);
   return all;
 }
 
@@ -39,29 +39,32 @@ TEST_CASE("gpu place: ranks of a host that see the same GPUs take one each") {
   const Gpus both{"a", "b"};
 
   CHECK(devices({0, 1, 0, 1}, {both, both, both, both}) == std::vector<int>{0, 0, 1, 1});
-  CHECK_FALSE(place_on_gpus(2, {0, 1, 0, 1}, {both, both, both, both}).shared);
+  CHECK_FALSE(place_on_gpus(2, {0, 1, 0, 1}, {both, both, both, both}, false).shared);
 }
 
 TEST_CASE("gpu place: a scheduler may show each rank its own GPU") {
   const std::vector<Gpus> own{{"a"}, {"b"}, {"c"}};
 
   CHECK(devices({0, 0, 0}, own) == std::vector<int>{0, 0, 0});
-  CHECK_FALSE(place_on_gpus(0, {0, 0, 0}, own).shared);
+  CHECK_FALSE(place_on_gpus(0, {0, 0, 0}, own, false).shared);
 }
 
-TEST_CASE("gpu place: without sharing only the ring is asked for, and nobody is warned") {
-  const GpuPlace place = place_on_gpus(0, {0, 0}, {{"a", "b"}, {"a", "b"}});
+TEST_CASE("gpu place: without sharing NCCL chooses how to sum, unless bits must repeat") {
+  const std::vector<Gpus> both{{"a", "b"}, {"a", "b"}};
 
-  CHECK(place.environment ==
-        std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Ring"}});
+  const GpuPlace place = place_on_gpus(0, {0, 0}, both, false);
+  CHECK(place.environment.empty());
   CHECK(place.warning.empty());
+
+  CHECK(place_on_gpus(0, {0, 0}, both, true).environment ==
+        std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Ring"}});
 }
 
 TEST_CASE("gpu place: more ranks than GPUs are dealt out evenly, with a loud warning") {
   const Gpus both{"a", "b"};
   const std::vector<Gpus> visible(5, both);
 
-  const GpuPlace place = place_on_gpus(3, {0, 0, 0, 0, 0}, visible);
+  const GpuPlace place = place_on_gpus(3, {0, 0, 0, 0, 0}, visible, false);
 
   CHECK(devices({0, 0, 0, 0, 0}, visible) == std::vector<int>{0, 1, 0, 1, 0});
   CHECK(place.shared);
@@ -79,7 +82,7 @@ TEST_CASE("gpu place: more ranks than GPUs are dealt out evenly, with a loud war
 }
 
 TEST_CASE("gpu place: sharing on one host concerns all ranks, and between hosts no loopback") {
-  const GpuPlace place = place_on_gpus(2, {0, 0, 1}, {{"a"}, {"a"}, {"a"}});
+  const GpuPlace place = place_on_gpus(2, {0, 0, 1}, {{"a"}, {"a"}, {"a"}}, false);
 
   CHECK(place.shared);
   CHECK(value(place, "NCCL_HOSTID") == "host1-r2");
@@ -87,7 +90,7 @@ TEST_CASE("gpu place: sharing on one host concerns all ranks, and between hosts 
 }
 
 TEST_CASE("gpu place: a rank without a GPU is refused by name") {
-  CHECK_THROWS_WITH(place_on_gpus(0, {0, 1}, {{"a"}, {}}), Contains("rank 1 sees no GPU"));
+  CHECK_THROWS_WITH(place_on_gpus(0, {0, 1}, {{"a"}, {}}, false), Contains("rank 1 sees no GPU"));
 }
 
 TEST_CASE("gpu place: what the user told NCCL stays") {
@@ -97,7 +100,7 @@ TEST_CASE("gpu place: what the user told NCCL stays") {
   const auto nccl = std::make_shared<RecordingNccl>();
   const MpiSession session;
 
-  const int device = choose_gpu(session, *nccl);
+  const int device = choose_gpu(session, true, *nccl);
   const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
 
   CHECK(environment("NCCL_ALGO") == "Tree");
@@ -106,14 +109,15 @@ TEST_CASE("gpu place: what the user told NCCL stays") {
   CHECK(communicator->size() == 1);
 }
 
-TEST_CASE("gpu place: NCCL is told to sum around a ring") {
+TEST_CASE("gpu place: NCCL is told to sum around a ring where bits must repeat") {
+  const bool same_bits = GENERATE(false, true);
   REQUIRE(std::getenv("NCCL_ALGO") == nullptr);
   const MpiSession session;
 
   RecordingNccl nccl;
-  choose_gpu(session, nccl);
+  choose_gpu(session, same_bits, nccl);
 
-  CHECK(environment("NCCL_ALGO") == "Ring");
+  CHECK(environment("NCCL_ALGO") == (same_bits ? "Ring" : ""));
   ::unsetenv("NCCL_ALGO");
 }
 
@@ -121,7 +125,7 @@ TEST_CASE("nccl: where there is no GPU, or no build for it, one sentence says so
   const MpiSession session;
   std::optional<Error> refusal;
   try {
-    choose_gpu(session);
+    choose_gpu(session, false);
   } catch (const Error& error) {
     refusal = error;
   }

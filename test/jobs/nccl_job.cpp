@@ -18,7 +18,7 @@ void check_meeting(const MpiSession& session) {
   nccl->gpus = {"0000:01:00.0", "0000:02:00.0"};
   const int rank = session.rank(), size = session.size();
 
-  const int device = choose_gpu(session, *nccl);
+  const int device = choose_gpu(session, true, *nccl);
   const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
   communicator->close();
 

@@ -45,6 +45,10 @@ check "--verify-resume: exit code $?" test $? -eq 0
 check "--verify-resume: a step is left out" has "step 1 left out"
 check "--verify-resume: passed" has "passed: all 13 tensors"
 
+run "$cpu" --device cpu --model mlp --steps 2 --eval-every 0 --autotune --no-graph --fusion off
+check "options of GPUs on a CPU: exit code $?" test $? -eq 0
+check "options of GPUs on a CPU: they are told" has "--autotune, --fusion off, --no-graph: no effect, because this run computes on CPUs"
+
 # What cuDNN computes wrongly, without a word, is found before the first step and computed in parts; so is what it refuses.
 fused() { run "$gpu" --data synthetic --model resnet20 --batch 4 --steps 2 --log-every 1 --eval-every 0 "$@"; }
 loss_of_step_2() { sed -n 's/.*step 2, loss = \([0-9.]*\) .*/\1/p' log; }

@@ -98,6 +98,16 @@ TEST_CASE("plan: gradients between GPUs are not compressed") {
                     Catch::Contains("--compress: is for sums between hosts of CPUs"));
 }
 
+TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that repeat") {
+  Options o = options_for("mlp");
+  o.device = Device::cuda;
+  o.nccl_register = true;
+  CHECK_NOTHROW(make_plan(o, 1, 0, 2));
+  o.deterministic = true;
+
+  CHECK_THROWS_WITH(make_plan(o, 1, 0, 2), Catch::Contains("--nccl-register with --deterministic"));
+}
+
 TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
   Options o = options_for("cifar10_cnn");
   o.optimizer = OptimizerKind::lars;

@@ -50,7 +50,21 @@ check "options of GPUs on a CPU: exit code $?" test $? -eq 0
 check "options of GPUs on a CPU: they are told" has "--autotune, --fusion off, --no-graph: no effect, because this run computes on CPUs"
 
 # What cuDNN computes wrongly, without a word, is found before the first step and computed in parts; so is what it refuses.
-fused() { run "$gpu" --data synthetic --model resnet20 --batch 4 --steps 2 --log-every 1 --eval-every 0 "$@"; }
+cat >fused.model <<'MODEL'
+model fused classes=10
+recipe lr=0.05 epochs=1
+input size=16
+conv1 = convolution channels=16 kernel=3
+bn1 = batch_norm
+relu
+conv2 = convolution channels=16 kernel=3
+bn2 = batch_norm
+relu
+global_pool
+fc = matrix_product outputs=$classes
+loss
+MODEL
+fused() { run "$gpu" --data synthetic --model-file fused.model --batch 4 --steps 2 --log-every 1 --eval-every 0 "$@"; }
 loss_of_step_2() { sed -n 's/.*step 2, loss = \([0-9.]*\) .*/\1/p' log; }
 fused
 check "fused: exit code $?" test $? -eq 0

@@ -109,14 +109,20 @@ Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
       "whether nvidia-smi lists it"};
 }
 
-std::optional<Trouble> trouble_of_devices(const GpusHere& here) {
+// A rank may get any of the GPUs that it sees, so the oldest decides about the precision.
+std::optional<Trouble> trouble_of_devices(const GpusHere& here, Precision precision) {
   if (here.capabilities.empty()) return std::nullopt;
   const int newest = std::ranges::max(here.capabilities);
+  const int oldest = std::ranges::min(here.capabilities);
   if (newest < oldest_gpu_capability)
-    return Trouble{fmt::format("its compute capability {} is too old, {} (Turing) or newer is "
-                               "wanted",
+    return Trouble{fmt::format("its compute capability {} is too old: cuDNN 9.11 and CUDA 13 want "
+                               "{} (Turing) or newer",
                                capability_text(newest), capability_text(oldest_gpu_capability)),
                    "No driver or build mends that"};
+  if (precision == Precision::bf16 && oldest < oldest_bf16_capability)
+    return Trouble{fmt::format("compute capability {} has no bf16, {} (Ampere) or newer has",
+                               capability_text(oldest), capability_text(oldest_bf16_capability)),
+                   "Say --precision fp16, or fp32"};
   if (!std::ranges::any_of(here.capabilities,
                            [&](int capability) { return has_kernels_for(capability, here); }))
     return Trouble{fmt::format("this build has no kernels for its compute capability {} (it has: "
@@ -139,7 +145,7 @@ const char* name_of(Device device) {
 
 }  // namespace
 
-GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here) {
+GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Precision precision) {
   if (here.count == 0) {
     if (installed.names.empty()) return {Answer::none, "no NVIDIA GPU in this machine"};
     if (!installed.hidden.empty())
@@ -152,15 +158,16 @@ GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here) {
         {here.missing, fmt::format("{}, or name the library's folder in LD_LIBRARY_PATH",
                                    from_python_package() ? "Run: pip install 'ringtrain[cuda13]'"
                                                          : "In a checkout run: scripts/setup.sh")});
-  if (const auto trouble = trouble_of_devices(here)) return unusable(installed, here, *trouble);
+  if (const auto trouble = trouble_of_devices(here, precision))
+    return unusable(installed, here, *trouble);
   return {Answer::usable, ""};
 }
 
-DeviceChoice choose_device(Device device, const MpiSession& session) {
+DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session) {
   if (device == Device::cpu) return {};
   GpusHere here = gpus_here();
   if (here.count > 0 && here.missing.empty()) here.missing = why_nccl_is_missing();
-  const GpuJudgement mine = judge_gpus(find_installed_gpus(), here);
+  const GpuJudgement mine = judge_gpus(find_installed_gpus(), here, precision);
   const bool usable = mine.answer == Answer::usable;
   const bool refused = mine.answer == Answer::unusable || (device == Device::cuda && !usable);
   std::optional<Error> failure;

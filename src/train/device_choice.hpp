@@ -18,15 +18,17 @@ struct GpuJudgement {
   Answer answer = Answer::none;
   std::string text;  ///< unless usable: what is there and what is wanted; how to mend it
 };
-GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here);
+GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here,
+                        Precision precision = Precision::automatic);
 
 /// Whether to train on GPUs, and if not, why --device auto takes CPUs.
 struct DeviceChoice {
   bool gpu = false;
   std::string why_not;
 };
-/// Ends the job (Exit::usage) where a GPU is there that cannot be used, where only some ranks have
-/// one, and where --device cuda finds none. Collective: all ranks come to the same choice.
-DeviceChoice choose_device(Device device, const MpiSession& session);
+/// Ends the job (Exit::usage) where a GPU is there that cannot be used, or not in this precision,
+/// where only some ranks have one, and where --device cuda finds none. Collective: all ranks come
+/// to the same choice.
+DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session);
 
 }  // namespace ringtrain

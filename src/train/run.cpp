@@ -154,7 +154,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   progress.record_in(timeline.get());
   progress.enter(Activity::init);
   Options chosen = options;
-  const DeviceChoice device = choose_device(options.device, session);
+  const DeviceChoice device = choose_device(options.device, options.precision, session);
   if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {

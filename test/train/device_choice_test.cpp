@@ -199,6 +199,21 @@ TEST_CASE("device: a GPU that cannot be used ends the job, with what is there, w
                               Contains("--device cpu"));
 }
 
+TEST_CASE("device: a precision that one of the GPUs lacks ends the job, and names what it has") {
+  GpusHere here = good();
+  here.capabilities = {90, 75};
+
+  const GpuJudgement judged = judge_gpus(an_h100(), here, Precision::bf16);
+
+  CHECK(judged.answer == Answer::unusable);
+  CHECK_THAT(judged.text, Contains("7.5 has no bf16, 8.0 (Ampere)") &&
+                              Contains("--precision fp16, or fp32") && Contains("--device cpu"));
+  for (const Precision precision : {Precision::automatic, Precision::fp16, Precision::fp32})
+    CHECK(judge_gpus(an_h100(), here, precision).answer == Answer::usable);
+  here.capabilities = {80};
+  CHECK(judge_gpus(an_h100(), here, Precision::bf16).answer == Answer::usable);
+}
+
 TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all later ones") {
   const auto [kernels, capability, driver, runs] =
       GENERATE(table<std::string, int, int, bool>({{"75-virtual,80-real", 75, 13000, true},

@@ -25,6 +25,9 @@ struct StatisticsMomentum {
 /// dropped those before it.
 inline constexpr int oldest_gpu_capability = 75;
 
+/// The oldest that computes in bf16 (Ampere). All that can train compute in fp16.
+inline constexpr int oldest_bf16_capability = 80;
+
 /// "9.0" of 90.
 inline std::string capability_text(int capability) {
   return std::to_string(capability / 10) + "." + std::to_string(capability % 10);

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 DEBUGGERS = ("gdb", "cuda-gdb")
-LIMIT_S = 20
+LIMIT_S, MOST = 10, 2  # of a process, and so many of them
 
 
 def below(process):
@@ -44,5 +44,5 @@ def of_one(process):
 
 
 def of(process):
-    """As text, of `process` and of those below it; at most four, because each takes time."""
-    return "\n".join(of_one(pid) for pid in [process, *below(process)][:4])
+    """As text, of the last ones below `process`, or of itself; few, because each takes time."""
+    return "\n".join(of_one(pid) for pid in [process, *below(process)][-MOST:])

@@ -231,6 +231,11 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
       narrow_(make_narrow_sums()),
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
       schedule_(checked_schedule(plan, *backend_, session, refused_)) {
+  // Ranks whose gradients were final in another order would wait for each other.
+  require_agreement(
+      {{"order of gradients (GPU, cuDNN or its engines differ)",
+        hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, sums_), ","))))}},
+      session);
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
                                       settings_of(plan, averaged_statistics_));
@@ -259,10 +264,14 @@ std::vector<std::string> GpuSite::notes() const {
                                              backend_->title(), name_of(backend_->element()),
                                              exact ? "" : " (convolutions in tf32)")};
   for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
+  const GpuEngines engines = backend_->engines();
+  if (engines.checked > 0)
+    lines.push_back(fmt::format("fusion: {} kinds of cuDNN's fused steps checked in {:.1f} s",
+                                engines.checked, engines.check_seconds));
   if (!refused_.empty())
     lines.push_back(fmt::format(
-        "fusion: {} of cuDNN's fused steps are computed in parts, because here they are refused or "
-        "wrong, such as {}, {}: {}",
+        "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
+        "them are wrong or refused, such as {}, {}: {}",
         refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
   return lines;
 }

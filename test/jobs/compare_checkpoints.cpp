@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,10 @@ std::size_t place_of(const CheckpointFile& file, const std::string& name) {
 // Squared norms of A's values and of the difference.
 struct Squares {
   double values = 0, difference = 0;
-  double ratio() const { return std::sqrt(difference / std::max(values, 1e-30)); }
+  double ratio() const {
+    const double ratio = std::sqrt(difference / std::max(values, 1e-30));
+    return std::isnan(ratio) ? std::numeric_limits<double>::infinity() : ratio;
+  }
 };
 
 Squares squares_of(const std::vector<float>& a, const std::vector<float>& b) {

@@ -52,6 +52,8 @@ struct GpuEngines {
   std::size_t plans = 0;             ///< proposals that were timed
   double seconds = 0;                ///< which that took
   std::vector<std::string> dropped;  ///< proposals that could not be executed, and why
+  std::size_t checked = 0;           ///< requests of fused steps
+  double check_seconds = 0;          ///< which that took
   std::vector<std::string> notes;    ///< what is wrong with the cache
   std::string fingerprint;           ///< of all choices: other choices round differently
 };

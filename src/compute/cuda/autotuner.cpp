@@ -63,7 +63,7 @@ void Autotuner::decide(const EngineUse& use) {
   }
   std::ranges::stable_sort(timed, {}, &std::pair<double, Engine*>::first);
   for (const auto& [us, engine] : timed) {
-    if (const std::string why = fusions_.fault(use.request, *engine); !why.empty()) {
+    if (const std::string why = fault(*engine, use); !why.empty()) {
       drop(*engine, use, why);
       continue;
     }
@@ -71,6 +71,14 @@ void Autotuner::decide(const EngineUse& use) {
     return engines_.choose(use.request, std::move(*engine));
   }
   engines_.keep(use.request);
+}
+
+// There may be too little memory to check it, beside the program's: then it is not chosen.
+std::string Autotuner::fault(const Engine& engine, const EngineUse& use) try {
+  return fusions_.fault(use.request, engine);
+} catch (const Error& failure) {
+  if (failure.code() != Exit::usage) throw;
+  return failure.what();
 }
 
 double Autotuner::time(const Engine& engine, const EngineUse& use, double best) try {

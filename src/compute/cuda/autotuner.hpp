@@ -36,7 +36,7 @@ class Autotuner {
 
   /// All outlive this object; `cache` remembers the choices, `fusions` says which are wrong.
   Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream,
-            const FusionCheck& fusions, Settings settings)
+            FusionCheck& fusions, Settings settings)
       : engines_(engines),
         runner_(runner),
         cache_(cache),
@@ -44,7 +44,7 @@ class Autotuner {
         fusions_(fusions),
         settings_(settings) {}
   Autotuner(Engines& engines, CudnnRunner& runner, EngineCache& cache, cudaStream_t stream,
-            const FusionCheck& fusions)
+            FusionCheck& fusions)
       : Autotuner(engines, runner, cache, stream, fusions, {}) {}
 
   /// Decides each request that is undecided: that no earlier run and no earlier call has timed.
@@ -59,13 +59,14 @@ class Autotuner {
   /// Infinite for an engine that cannot be executed.
   double time(const Engine& engine, const EngineUse& use, double best);
   double median_time(const std::function<void()>& run, double best) const;
+  std::string fault(const Engine& engine, const EngineUse& use);
   void drop(const Engine& engine, const EngineUse& use, std::string_view why);
 
   Engines& engines_;
   CudnnRunner& runner_;
   EngineCache& cache_;
   const cudaStream_t stream_;
-  const FusionCheck& fusions_;
+  FusionCheck& fusions_;
   const Settings settings_;
   DeviceBytes workspace_;  // of the candidates
   Report report_;

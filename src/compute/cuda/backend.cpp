@@ -123,6 +123,8 @@ GpuEngines CudaBackend::engines() const {
           .plans = report.plans,
           .seconds = report.seconds,
           .dropped = report.dropped,
+          .checked = fusions_.checked(),
+          .check_seconds = fusions_.seconds(),
           .notes = cache_.notes(),
           .fingerprint = fingerprint(engines_)};
 }

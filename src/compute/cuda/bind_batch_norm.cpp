@@ -207,8 +207,8 @@ Action bind(const BatchNormFinalize& s, Binder& b) {
     operands.narrow = b.element();
     operands.narrow_scale = b.narrow(s.scale);
     operands.narrow_bias = b.narrow(s.bias);
-    operands.lowered_beta = b.lowered_beta(s.beta);
   }
+  operands.lowered_beta = b.lowered_beta(s.beta);
   return [&b, operands] { kernels::batch_norm_finalize(operands, b.stream()); };
 }
 

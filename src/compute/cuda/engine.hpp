@@ -64,6 +64,10 @@ class Engines {
                                  std::size_t workspace) const;
   /// `engine` is the answer from now on. No program uses the answer yet.
   void choose(const RequestKey& request, Engine engine);
+  /// Likewise, and it may still be replaced by a faster one.
+  void replace(const RequestKey& request, Engine engine) {
+    answers_.at(request).engine = std::move(engine);
+  }
   /// There is no engine from now on, for this reason. No program uses the answer yet.
   void refuse(const RequestKey& request, std::string why) {
     answers_[request] = {std::nullopt, std::move(why)};

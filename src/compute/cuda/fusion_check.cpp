@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "compute/cuda/convolution.hpp"
 #include "compute/cuda/kernels/batch_norm.hpp"
 #include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/optimizer.hpp"
 #include "compute/cuda/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/philox.hpp"
@@ -19,12 +22,20 @@
 namespace ringtrain::cuda {
 namespace {
 
-// Relative, by norms. Right engines and their parts lie some 5e-4 apart in 16 bits, on an H100.
-constexpr double most_error = 5e-3;
-constexpr std::size_t noise_count =
-    1048573;                        // a prime, so that no two pixels of a tensor are alike
+// Relative, by norms. Right engines lie 2e-4 to 5e-4 from the reference in fp16, on an H100.
+double most_error(Element element) { return element == Element::bf16 ? 4e-2 : 5e-3; }
+
 constexpr int zero_channels = 8;    // of so many, one has gamma and beta 0
 constexpr double zero_share = 0.1;  // of the numbers: what a ReLU leaves
+constexpr std::size_t guard = 256;  // bytes on both sides of what an engine writes
+constexpr std::size_t most_engines = 20, most_workspace = std::size_t(1)
+                                                          << 30;  // tried of a request
+
+// Primes. Gradients are small, because weight gradients sum millions of products in 16 bits.
+constexpr std::size_t value_count = 1048573, gradient_count = 1048571, weight_count = 1048559;
+constexpr float gradient_size = 1.f / 16;
+
+using Noise = FusionCheck::Noise;
 
 using Value = OperationGraph::Value;
 
@@ -78,15 +89,17 @@ float rounded(Element element, float value) {
 // Device memory of operands, each made when it is first asked for.
 class Operands {
  public:
-  // `noise`: what new memory is filled with; null: no numbers.
-  Operands(const Schedule& shapes, Element element, cudaStream_t stream, const DeviceBytes* noise)
-      : shapes_(shapes), element_(element), stream_(stream), noise_(noise) {}
+  // `noise`: what new memory is filled with, `dy` being a gradient; null: no numbers.
+  Operands(const Schedule& shapes, Element element, cudaStream_t stream, const Noise* noise,
+           TensorId dy = no_tensor)
+      : shapes_(shapes), element_(element), stream_(stream), noise_(noise), dy_(dy) {}
 
   bool has(const Operand& operand) const { return all_.contains(key_of(operand)); }
   void* at(const Operand& operand, const Value& value) {
-    const std::size_t offset = offset_of(operand);
-    return make(operand, (offset + extent_of(value)) * bytes_of(value.element)) +
-           offset * bytes_of(value.element);
+    const auto* vector = std::get_if<VectorOperand>(&operand);
+    const std::size_t first = vector == nullptr ? 0 : static_cast<std::size_t>(vector->first);
+    return make(operand, (first + extent_of(value)) * bytes_of(value.element)) +
+           first * bytes_of(value.element);
   }
   void* tensor(TensorId id) { return id == no_tensor ? nullptr : make(TensorOperand{id}, 0); }
   float* vector(VectorId id) {
@@ -103,11 +116,22 @@ class Operands {
   void set(const Operand& operand, const std::vector<float>& values) {
     set(operand, Element::fp32, values);
   }
+  /// Whether nothing was written beside the operands; of those that were filled with no numbers.
+  bool guards_are_whole() const {
+    std::array<std::byte, guard> bytes;
+    for (const auto& [key, buffer] : all_)
+      for (const std::byte* side : {buffer.data(), buffer.data() + buffer.size() - guard}) {
+        read_and_wait(bytes.data(), side, guard);
+        if (std::ranges::count(bytes, std::byte(0xff)) != std::ssize(bytes)) return false;
+      }
+    return true;
+  }
 
  private:
-  static std::size_t offset_of(const Operand& operand) {
-    const auto* vector = std::get_if<VectorOperand>(&operand);
-    return vector == nullptr ? 0 : static_cast<std::size_t>(vector->first);
+  // A slice lies in its whole, as it does in training.
+  std::size_t offset_of(const Operand& operand) const {
+    const auto* tensor = std::get_if<TensorOperand>(&operand);
+    return tensor == nullptr ? 0 : shapes_.place_of(tensor->id).first * bytes_of(element_);
   }
   std::size_t whole(const Operand& operand) const {
     if (const auto* tensor = std::get_if<TensorOperand>(&operand))
@@ -120,20 +144,28 @@ class Operands {
   std::byte* make(const Operand& operand, std::size_t bytes) {
     const auto [place, is_new] = all_.try_emplace(key_of(operand));
     if (is_new) {
-      place->second = DeviceBytes(std::max(bytes, whole(operand)));
-      fill(place->second, place->first);
+      const std::size_t size = std::max(bytes, whole(operand));
+      place->second = DeviceBytes(size + 2 * guard);
+      fill(place->second, operand);
     }
-    return place->second.data();
+    return place->second.data() + guard + offset_of(operand);
   }
-  void fill(const DeviceBytes& buffer, const Key& key) {
+  const DeviceBytes& noise_of(const Operand& operand) const {
+    if (std::holds_alternative<WeightsOperand>(operand)) return noise_->weights;
+    const auto* tensor = std::get_if<TensorOperand>(&operand);
+    return tensor != nullptr && tensor->id == dy_ ? noise_->gradients : noise_->values;
+  }
+  void fill(const DeviceBytes& buffer, const Operand& operand) const {
     if (noise_ == nullptr) {
       check(cudaMemsetAsync(buffer.data(), 0xff, buffer.size(), stream_), "cudaMemsetAsync");
       return;
     }
-    std::size_t from = key.second * 7919 % noise_count * bytes_of(element_);
+    const DeviceBytes& noise = noise_of(operand);
+    const std::size_t count = noise.size() / bytes_of(element_);
+    std::size_t from = key_of(operand).second * 7919 % count * bytes_of(element_);
     for (std::size_t done = 0; done < buffer.size();) {
-      const std::size_t bytes = std::min(noise_->size() - from, buffer.size() - done);
-      check(cudaMemcpyAsync(buffer.data() + done, noise_->data() + from, bytes,
+      const std::size_t bytes = std::min(noise.size() - from, buffer.size() - done);
+      check(cudaMemcpyAsync(buffer.data() + done, noise.data() + from, bytes,
                             cudaMemcpyDeviceToDevice, stream_),
             "cudaMemcpyAsync");
       done += bytes;
@@ -144,7 +176,8 @@ class Operands {
   const Schedule& shapes_;
   const Element element_;
   const cudaStream_t stream_;
-  const DeviceBytes* const noise_;
+  const Noise* const noise_;
+  const TensorId dy_;
   std::map<Key, DeviceBytes> all_;
 };
 
@@ -172,25 +205,29 @@ struct NormNumbers {
 // One fused step by an engine, and the same in parts.
 class Trial {
  public:
-  Trial(const Schedule& shapes, Element element, Engines& engines, CudnnRunner& runner,
-        cudaStream_t stream, const DeviceBytes& noise)
+  Trial(const Schedule& shapes, TensorId dy, Element element, Engines& plain, CudnnRunner& runner,
+        cudaStream_t stream, const Noise& noise)
       : shapes_(shapes),
         element_(element),
-        engines_(engines),
+        plain_(plain),
         runner_(runner),
         stream_(stream),
-        given_(shapes_, element, stream, &noise),
+        given_(shapes_, element, stream, &noise, dy),
         engine_(shapes_, element, stream, nullptr),
         parts_(shapes_, element, stream, nullptr) {}
 
-  // The largest relative error of what the engine writes; infinite where it is no number.
+  // What is wrong with what the engine writes; empty: nothing.
   template <class Kind>
-  double error(const Kind& step, const OperationGraph& graph, const Engine& engine) {
+  std::string fault(const Kind& step, const OperationGraph& graph, const Engine& engine) {
     give(step);
     run(engine, graph, engine_);
+    if (!engine_.guards_are_whole()) return "it writes beside its results";
     run_parts(step);
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
-    return largest_error(graph);
+    const double error = largest_error(graph);
+    if (error <= most_error(element_)) return "";
+    if (std::isinf(error)) return "it leaves results unwritten, or they are no numbers";
+    return fmt::format("its results differ from those of its parts by {:.2g} of their norm", error);
   }
 
  private:
@@ -329,7 +366,7 @@ class Trial {
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void run_plain(const Request& plain) {
-    const Answer& answer = engines_.ask(plain);
+    const Answer& answer = plain_.ask(plain);
     if (!answer.engine) throw Error("plan " + plain.pattern + ", " + plain.shape, answer.why);
     run(*answer.engine, plain.graph(), parts_);
   }
@@ -360,18 +397,36 @@ class Trial {
       const Value& value = graph.values()[i];
       if (!written[i] || !value.operand || std::holds_alternative<UnwantedOperand>(*value.operand))
         continue;
-      largest = std::max(largest, error_of(value, engine_.at(*value.operand, value),
-                                           parts_.at(*value.operand, value)));
+      const void* const actual = engine_.at(*value.operand, value);
+      const void* const expected = parts_.at(*value.operand, value);
+      if (is_finite(value, expected) && !is_finite(value, actual))
+        return std::numeric_limits<double>::infinity();
+      largest = std::max(largest, error_of(value, actual, expected));
     }
     return largest;
   }
-  // Of a batch, the first, the middle and the last image.
+  // Everywhere. What was not written is not.
+  bool is_finite(const Value& value, const void* data) const {
+    const DeviceBytes state(sizeof(kernels::UpdateState));
+    check(cudaMemsetAsync(state.data(), 0, state.size(), stream_), "cudaMemsetAsync");
+    kernels::mark_not_finite(value.element, extent_of(value), data,
+                             reinterpret_cast<kernels::UpdateState*>(state.data()), stream_);
+    kernels::UpdateState found{};
+    read_and_wait(&found, state.data(), sizeof found);
+    return found.not_finite == 0;
+  }
+  // Of images the first, the middle and the last; weights and vectors are compared whole.
   double error_of(const Value& value, const void* actual, const void* expected) const {
-    const auto [n, c, h, w] = value.extents;
+    const std::int64_t n = value.extents[0];
+    const bool images = std::holds_alternative<TensorOperand>(*value.operand);
     double difference = 0, length = 0;
-    for (const std::int64_t image : std::set<std::int64_t>{0, n / 2, n - 1}) {
-      const auto a = image_of(value, actual, image), b = image_of(value, expected, image);
+    for (const std::int64_t first :
+         images ? std::set<std::int64_t>{0, n / 2, n - 1} : std::set<std::int64_t>{0}) {
+      const std::int64_t count = images ? 1 : n;
+      const auto a = values_of(value, actual, first, count);
+      const auto b = values_of(value, expected, first, count);
       for (std::size_t i = 0; i < a.size(); ++i) {
+        if (!std::isfinite(b[i])) continue;  // too large for 16 bits
         const double d = double(a[i]) - double(b[i]);
         difference += d * d;
         length += double(b[i]) * double(b[i]);
@@ -380,24 +435,19 @@ class Trial {
     const double error = std::sqrt(difference / std::max(length, 1e-60));
     return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
   }
-  std::vector<float> image_of(const Value& value, const void* data, std::int64_t image) const {
-    const auto [n, c, h, w] = value.extents;
-    const auto strides = value.strides();
-    Value one = value;
-    one.extents[0] = 1;
+  // Results are dense.
+  std::vector<float> values_of(const Value& value, const void* data, std::int64_t first,
+                               std::int64_t count) const {
+    const std::size_t image = extent_of(value) / std::size_t(value.extents[0]);
     const std::size_t size = bytes_of(value.element);
-    std::vector<std::byte> bytes(extent_of(one) * size);
+    std::vector<std::byte> bytes(std::size_t(count) * image * size);
     read_and_wait(bytes.data(),
-                  static_cast<const std::byte*>(data) + std::size_t(image * strides[0]) * size,
+                  static_cast<const std::byte*>(data) + std::size_t(first) * image * size,
                   bytes.size());
-    std::vector<float> values;
-    values.reserve(std::size_t(c * h * w));
+    std::vector<float> values(bytes.size() / size);
     kernels::with_type(value.element, [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(bytes.data());
-      for (std::int64_t y = 0; y < h; ++y)
-        for (std::int64_t x = 0; x < w; ++x)
-          for (std::int64_t i = 0; i < c; ++i)
-            values.push_back(static_cast<float>(from[y * strides[2] + x * strides[3] + i]));
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(from[i]);
     });
     return values;
   }
@@ -407,22 +457,31 @@ class Trial {
 
   Schedule shapes_;  // with tensors of our own behind the schedule's
   const Element element_;
-  Engines& engines_;
+  Engines& plain_;
   CudnnRunner& runner_;
   const cudaStream_t stream_;
   Operands given_, engine_, parts_;
 };
 
-// Whatever the step is.
-double error_of(Trial& trial, const Step& step, const OperationGraph& graph, const Engine& engine) {
-  if (const auto* s = std::get_if<ConvolutionForward>(&step)) return trial.error(*s, graph, engine);
-  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
-    return trial.error(*s, graph, engine);
-  return trial.error(std::get<ConvolutionWeightGradient>(step), graph, engine);
+TensorId gradient_of(const Step& step) {
+  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step)) return s->dy;
+  if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step)) return s->dy;
+  return no_tensor;
 }
 
-DeviceBytes make_noise(Element element) {
-  const auto bytes = rounded(element, normal_numbers(noise_count, 99));
+// Whatever the step is.
+std::string fault_of(Trial& trial, const Step& step, const OperationGraph& graph,
+                     const Engine& engine) {
+  if (const auto* s = std::get_if<ConvolutionForward>(&step)) return trial.fault(*s, graph, engine);
+  if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
+    return trial.fault(*s, graph, engine);
+  return trial.fault(std::get<ConvolutionWeightGradient>(step), graph, engine);
+}
+
+DeviceBytes noise_of(Element element, std::size_t count, float size) {
+  std::vector<float> numbers = normal_numbers(count, count);
+  for (float& v : numbers) v *= size;
+  const auto bytes = rounded(element, numbers);
   DeviceBytes noise(bytes.size());
   write_and_wait(noise.data(), bytes.data(), bytes.size());
   return noise;
@@ -434,45 +493,64 @@ Schedule without_steps(const Schedule& schedule) {
   return shapes;
 }
 
+// Without the line of our source.
+std::string words_of(const Error& failure) {
+  const std::string words = failure.what();
+  return words.substr(0, words.rfind(" ["));
+}
+
 }  // namespace
 
 std::vector<GpuRefusal> FusionCheck::check(const Schedule& schedule) {
+  const auto start = std::chrono::steady_clock::now();
   std::vector<GpuRefusal> refusals;
   for (const Step& step : schedule.steps) {
     const std::optional<Request> request = fused_request(schedule, step, element_);
     if (!request || cases_.contains(request->key())) continue;
     const Answer& answer = engines_.ask(*request);
     if (!answer.engine) continue;
-    if (noise_.size() == 0) noise_ = make_noise(element_);
     const Case& one =
         cases_.emplace(request->key(), Case{without_steps(schedule), step}).first->second;
-    if (std::string why = fault(one, *answer.engine); !why.empty())
-      refusals.push_back(
-          {request->pattern, request->shape, fmt::format("{}: {}", answer.engine->name, why)});
+    const std::string why = fault(one, *answer.engine);
+    if (why.empty()) continue;
+    const std::string name = answer.engine->name;
+    if (auto other = right_one(one, request->graph(), answer.engine->place))
+      engines_.replace(request->key(), std::move(*other));
+    else
+      refusals.push_back({request->pattern, request->shape, fmt::format("{}: {}", name, why)});
   }
+  seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return refusals;
 }
 
-std::string FusionCheck::fault(const RequestKey& request, const Engine& engine) const {
+std::optional<Engine> FusionCheck::right_one(const Case& one, const OperationGraph& graph,
+                                             std::size_t wrong_place) {
+  for (Engine& engine : engines_.candidates(graph, most_engines, most_workspace))
+    if (engine.place != wrong_place && fault(one, engine).empty()) return std::move(engine);
+  static_cast<void>(cudaGetLastError());  // of plans that were refused
+  return std::nullopt;
+}
+
+std::string FusionCheck::fault(const RequestKey& request, const Engine& engine) {
   const auto found = cases_.find(request);
   return found == cases_.end() ? "" : fault(found->second, engine);
 }
 
-std::string FusionCheck::fault(const Case& one, const Engine& engine) const try {
-  Trial trial(one.shapes, element_, engines_, runner_, stream_, noise_);
-  const OperationGraph graph = fused_request(one.shapes, one.step, element_)->graph();
-  const double error = error_of(trial, one.step, graph, engine);
-  if (error <= most_error) return "";
-  if (std::isinf(error)) return "it leaves results unwritten, or they are no numbers";
-  return fmt::format("its results differ from those of its parts by {:.2g} of their norm", error);
+std::string FusionCheck::fault(const Case& one, const Engine& engine) try {
+  if (noise_.values.size() == 0)
+    noise_ = {noise_of(element_, value_count, 1), noise_of(element_, gradient_count, gradient_size),
+              noise_of(element_, weight_count, 1)};
+  Trial trial(one.shapes, gradient_of(one.step), element_, parts_, runner_, stream_, noise_);
+  return fault_of(trial, one.step, fused_request(one.shapes, one.step, element_)->graph(), engine);
 } catch (const Error& failure) {
+  if (failure.code() == Exit::usage) throw;  // too little memory
   static_cast<void>(cudaGetLastError());
   if (const cudaError_t code = cudaStreamSynchronize(stream_); code != cudaSuccess)
     throw Error("check cuDNN's fused engines",
                 fmt::format("the GPU can do nothing more after {} ({}, {}); --fusion off trains "
                             "without them",
-                            engine.name, failure.what(), cudaGetErrorString(code)));
-  return failure.what();
+                            engine.name, words_of(failure), cudaGetErrorString(code)));
+  return words_of(failure);
 }
 
 }  // namespace ringtrain::cuda

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,20 +16,32 @@ namespace ringtrain::cuda {
 /// plans that end without an error and with wrong results: docs/gpu.md lists those that were seen.
 class FusionCheck {
  public:
+  /// Random numbers on the GPU, of which inputs are made: each kind has a prime count of its own,
+  /// so that no two tensors repeat together.
+  struct Noise {
+    DeviceBytes values, gradients, weights;
+  };
+
   /// All outlive this object.
   FusionCheck(Element element, Engines& engines, CudnnRunner& runner, cudaStream_t stream)
-      : element_(element), engines_(engines), runner_(runner), stream_(stream) {}
+      : element_(element),
+        engines_(engines),
+        parts_(runner.target()),
+        runner_(runner),
+        stream_(stream) {}
 
-  /// What is wrong with the engines of `schedule`'s fused steps: each request is checked once, at
-  /// the sizes that it will have. Takes memory for a few tensors and gives it back. Waits. Throws
-  /// Error where the GPU can do nothing more.
+  /// What is wrong with the engines of `schedule`'s fused steps, each request checked once, at the
+  /// sizes that it will have. Where another of cuDNN's proposals is right, `engines` answers with
+  /// that from now on. Takes memory for a few tensors and gives it back. Waits. Throws Error where
+  /// there is too little memory, and where the GPU can do nothing more.
   std::vector<GpuRefusal> check(const Schedule& schedule);
 
   /// What is wrong with another engine for a request that check() has seen; empty: nothing. Of
-  /// requests that are not fused nothing is known.
-  std::string fault(const RequestKey& request, const Engine& engine) const;
+  /// requests that are not fused nothing is known. Throws as check() does.
+  std::string fault(const RequestKey& request, const Engine& engine);
 
   std::size_t checked() const { return cases_.size(); }
+  double seconds() const { return seconds_; }
 
  private:
   // A step and what its request is made of.
@@ -37,14 +50,18 @@ class FusionCheck {
     Step step;
   };
 
-  std::string fault(const Case& one, const Engine& engine) const;
+  std::string fault(const Case& one, const Engine& engine);
+  std::optional<Engine> right_one(const Case& one, const OperationGraph& graph,
+                                  std::size_t wrong_place);
 
   const Element element_;
   Engines& engines_;
+  Engines parts_;  // of its own: what training asks cuDNN stays what its schedule asks
   CudnnRunner& runner_;
   const cudaStream_t stream_;
-  DeviceBytes noise_;  // of which inputs are made
+  Noise noise_;
   std::map<RequestKey, Case> cases_;
+  double seconds_ = 0;
 };
 
 }  // namespace ringtrain::cuda

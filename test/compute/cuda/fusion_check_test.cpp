@@ -28,9 +28,7 @@ bool is_fused(const cuda::OperationGraph& graph, Kind convolution) {
 
 // Faults of the simulated GPU, until this goes.
 struct Faults {
-  explicit Faults(std::function<EngineFault(const cuda::OperationGraph&)> fault) {
-    host_gpu::set_engine_fault(std::move(fault));
-  }
+  explicit Faults(host_gpu::EngineFaultOf fault) { host_gpu::set_engine_fault(std::move(fault)); }
   ~Faults() { host_gpu::set_engine_fault({}); }
 };
 
@@ -70,11 +68,12 @@ TEST_CASE("fusion check: what is right is accepted, each request once") {
 TEST_CASE("fusion check: engines that are silently wrong, or refused, are taken apart") {
   host_gpu::set_seed(1);
   const Kind convolution = GENERATE(Kind::convolution, Kind::input_gradient, Kind::weight_gradient);
-  const EngineFault fault = GENERATE(EngineFault::silent, EngineFault::refused);
+  const EngineFault fault =
+      GENERATE(EngineFault::silent, EngineFault::off, EngineFault::beside, EngineFault::refused);
   const auto backend = make_gpu_backend({.element = Element::fp16});
   const Schedule before = schedule_of(*backend, "resnet20");
   CAPTURE(int(convolution), int(fault));
-  const Faults faults([&](const cuda::OperationGraph& graph) {
+  const Faults faults([&](const cuda::OperationGraph& graph, std::size_t) {
     return is_fused(graph, convolution) ? fault : EngineFault::none;
   });
 
@@ -90,4 +89,19 @@ TEST_CASE("fusion check: engines that are silently wrong, or refused, are taken 
     if (request) CHECK(!is_fused(request->graph(), convolution));
   }
   CHECK(backend->check_fusions(after).empty());
+}
+
+TEST_CASE("fusion check: where another proposal of cuDNN's is right, that one is taken") {
+  host_gpu::set_seed(1);
+  const auto backend = make_gpu_backend({.element = Element::fp16});
+  const Schedule schedule = schedule_of(*backend, "resnet20");
+  const std::string before = backend->engines().fingerprint;
+  const Faults faults([](const cuda::OperationGraph& graph, std::size_t place) {
+    return is_fused(graph, Kind::convolution) && place == 0 ? EngineFault::off : EngineFault::none;
+  });
+
+  CHECK(backend->check_fusions(schedule).empty());
+
+  CHECK(backend->engines().fingerprint != before);
+  CHECK(fused_steps(schedule_of(*backend, "resnet20")) == fused_steps(schedule));
 }

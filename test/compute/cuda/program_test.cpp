@@ -1,6 +1,7 @@
 // Whole networks, planned for an H100 and run on a simulated GPU, against the reference.
 #include <algorithm>
 
+#include "compute/cuda/operation_graph.hpp"
 #include "compute/reference/state.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
@@ -93,6 +94,8 @@ Schedule checked_schedule(const Graph& graph, Mode mode, GpuBackend& backend, bo
         [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, fuse);
     const std::vector<GpuRefusal> refusals = backend.check_fusions(schedule);
     if (refusals.empty()) return schedule;
+    const bool simulated = host_gpu::counts().live_bytes > 0;
+    REQUIRE(!simulated);  // its engines are right
     backend.refuse(refusals);
   }
 }
@@ -262,6 +265,29 @@ TEST_CASE("cuda program: with engines that were timed a network agrees with the 
 
   check_agrees("small", Mode::training,
                {.element = element, .deterministic = deterministic, .autotune = true});
+}
+
+TEST_CASE("cuda program: a faster engine whose results are wrong is not chosen", "[simulated]") {
+  const Graph graph = small_network();
+  const Batch batch = random_batch(batch_size, 8, 8, 3, 10);
+  host_gpu::set_seed(3);
+  GpuSettings settings{.element = Element::fp16};
+  const NetworkOutcome expected = run_gpu(graph, Mode::training, settings, batch, true);
+  settings.autotune = true;
+  host_gpu::set_engine_fault([](const cuda::OperationGraph& operations, std::size_t place) {
+    const bool fused = std::ranges::any_of(operations.operations(), [](const auto& operation) {
+      return operation.kind == cuda::OperationGraph::Kind::statistics;
+    });
+    return fused && place > 0 ? host_gpu::EngineFault::off : host_gpu::EngineFault::none;
+  });
+
+  const auto tuned = make_gpu_backend(settings);
+  const NetworkOutcome outcome = run_gpu(graph, Mode::training, *tuned, batch, true);
+  host_gpu::set_engine_fault({});
+
+  CHECK(outcome.gradients == expected.gradients);
+  REQUIRE(!tuned->engines().dropped.empty());
+  CHECK_THAT(tuned->engines().dropped.front(), Catch::Contains("differ from those of its parts"));
 }
 
 TEST_CASE("cuda program: engines are timed before the first step, once and for later runs",

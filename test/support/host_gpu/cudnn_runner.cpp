@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "compute/cuda/device.hpp"
+#include "compute/cuda/kernels/lanes.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/host_gpu/device.hpp"
 #include "support/host_gpu/interpreter.hpp"
@@ -61,21 +62,38 @@ bool is_fused(const OperationGraph& graph) {
   });
 }
 
-// For whole programs: RINGTRAIN_SIMULATED_FAULT is silent or refused.
-Fault fault_of(const OperationGraph& graph) {
+// For whole programs: RINGTRAIN_SIMULATED_FAULT is off or refused.
+Fault fault_of(const OperationGraph& graph, std::size_t place) {
   const Device& gpu = Device::get();
-  if (gpu.engine_fault) return gpu.engine_fault(graph);
+  if (gpu.engine_fault) return gpu.engine_fault(graph, place);
   const char* const asked = std::getenv("RINGTRAIN_SIMULATED_FAULT");
   if (asked == nullptr || *asked == 0 || !is_fused(graph)) return Fault::none;
-  return std::string_view(asked) == "silent" ? Fault::silent : Fault::refused;
+  return std::string_view(asked) == "off" ? Fault::off : Fault::refused;
 }
 
-Extent first_result(const OperationGraph& graph, const std::vector<void*>& data) {
+std::size_t first_result(const OperationGraph& graph) {
   const std::vector<bool> written = graph.written();
-  for (std::size_t i = 0; i < data.size(); ++i)
-    if (written[i] && graph.values()[i].operand)
-      return {static_cast<const std::byte*>(data[i]), host_gpu::bytes_of(graph.values()[i]), true};
-  return {nullptr, 0, true};
+  std::size_t i = 0;
+  while (!written[i] || !graph.values()[i].operand) ++i;
+  return i;
+}
+
+// Runs a graph whose engine has a fault that nobody is told of.
+void run_wrong(const OperationGraph& graph, const std::vector<void*>& data, Fault fault) {
+  const std::size_t at = first_result(graph);
+  const OperationGraph::Value& value = graph.values()[at];
+  auto* const result = static_cast<std::byte*>(data[at]);
+  const std::size_t bytes = host_gpu::bytes_of(value);
+  const std::vector<std::byte> before(result, result + bytes);
+  host_gpu::interpret(graph, data);
+  if (fault == Fault::silent) std::ranges::copy(before, result);
+  if (fault == Fault::beside) std::memset(result + bytes, 0, 2);
+  if (fault == Fault::off)
+    kernels::with_type(value.element, [&]<class T>(T) {
+      T* const numbers = reinterpret_cast<T*>(result);
+      for (std::size_t i = 0; i < bytes / sizeof(T); i += 9)
+        numbers[i] = static_cast<T>(1.1f * static_cast<float>(numbers[i]));
+    });
 }
 
 std::uint64_t time_of(Device& gpu, const std::string& engine, std::size_t place) {
@@ -103,21 +121,21 @@ std::function<void()> HostRunner::bind(const Engine& engine, const OperationGrap
   const Extent scratch{static_cast<const std::byte*>(workspace), engine.workspace, true};
   check_memory(gpu, engine.name, extents_of(graph, data, scratch));
   const auto run = [graph, workspace, bytes = engine.workspace,
-                    pointers = std::vector(data.begin(), data.end())](bool silent) {
+                    pointers = std::vector(data.begin(), data.end())](Fault fault) {
     if (bytes > 0) std::memset(workspace, 0xff, bytes);
-    const Extent first = first_result(graph, pointers);
-    const std::vector<std::byte> before(first.data, first.data + first.bytes);
-    host_gpu::interpret(graph, pointers);
-    if (silent) std::memcpy(const_cast<std::byte*>(first.data), before.data(), before.size());
+    if (fault == Fault::none)
+      host_gpu::interpret(graph, pointers);
+    else
+      run_wrong(graph, pointers, fault);
   };
   return [stream = stream_, graph, run, name = engine.name, place = engine.place] {
-    const Fault fault = fault_of(graph);
+    const Fault fault = fault_of(graph, place);
     if (fault == Fault::refused) throw Error("cudnnBackendExecute", "refused by the test");
     const cudaError_t code = host_gpu::call([&](Device& device) {
       const std::uint64_t us = time_of(device, name, place);
       const auto timed = [&device, run, us, fault] {
         device.scheduler.take(us);
-        run(fault == Fault::silent);
+        run(fault);
       };
       return device.submit(stream, "cudnn engine", timed, &host_gpu::Counts::engines);
     });

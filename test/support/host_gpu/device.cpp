@@ -79,7 +79,7 @@ void set_seed(std::uint64_t seed) {
   gpu.complaints.clear();
 }
 
-void set_engine_fault(std::function<EngineFault(const cuda::OperationGraph&)> fault) {
+void set_engine_fault(EngineFaultOf fault) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);
   gpu.engine_fault = std::move(fault);

@@ -21,7 +21,7 @@ class Device {
   Memory memory;
   Counts counts;
   EngineTime engine_time;
-  std::function<EngineFault(const cuda::OperationGraph&)> engine_fault;
+  EngineFaultOf engine_fault;
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
   cudaError_t last_error = cudaSuccess;

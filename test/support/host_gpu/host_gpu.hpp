@@ -44,10 +44,14 @@ void set_engine_time(EngineTime time);
 enum class EngineFault {
   none,
   silent,   ///< ends well and leaves the first of its results as it was
+  off,      ///< ends well, and every ninth number of its first result is a tenth too large
+  beside,   ///< ends well, and writes behind its first result, too
   refused,  ///< throws Error
 };
+/// By what the engine is to do, and its place among cuDNN's proposals.
+using EngineFaultOf = std::function<EngineFault(const cuda::OperationGraph&, std::size_t place)>;
 /// Of runs that are queued from now on. Empty, as at first: none.
-void set_engine_fault(std::function<EngineFault(const cuda::OperationGraph&)> fault);
+void set_engine_fault(EngineFaultOf fault);
 
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.

@@ -12,7 +12,7 @@ namespace ringtrain::host_gpu {
 Counts counts() { return {}; }
 void set_seed(std::uint64_t) {}
 void set_engine_time(EngineTime) {}
-void set_engine_fault(std::function<EngineFault(const cuda::OperationGraph&)>) {}
+void set_engine_fault(EngineFaultOf) {}
 std::vector<std::string> complaints() { return {}; }
 
 }  // namespace ringtrain::host_gpu

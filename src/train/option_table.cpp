@@ -255,7 +255,7 @@ void add_output_and_measure(Table& t, Options& o) {
   t.flag(o.doctor, "doctor", "check hosts, devices, data and directories; no training");
   t.flag(o.plan, "plan", "memory, bytes an image, step time; no training");
   t.add(o.plan_device,
-        {"plan-device", "h100|h200", "with --plan: this GPU, which may be absent", "the CPU"},
+        {"plan-device", "GPU", "with --plan: h100, a100, t4, ...; it may be absent", "the CPU"},
         any_text());
 }
 

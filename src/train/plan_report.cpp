@@ -167,15 +167,20 @@ std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gp
   return fmt::format(
       "{:.{}f} MB/image\n"
       "floor: {:.0f} images/s by memory at {:.1f} TB/s, {:.0f} by arithmetic at {:.0f} TFLOP/s\n"
-      "predicted: {:.2f} ms/step, {:.0f} images/s\n",
+      "predicted: {:.2f} ms/step, {:.0f} images/s{}\n",
       bytes / s.batch / mega, bytes / s.batch < 10 * mega ? 2 : 0, by_memory,
       gpu.bytes_per_second * 1e-12, by_arithmetic, gpu.flops_per_second_of(element) * 1e-12,
-      seconds * 1e3, s.batch / seconds);
+      seconds * 1e3, s.batch / seconds,
+      gpu.measured ? "" : ", if it reaches as much of NVIDIA's figures as an H100");
 }
 
 std::string gpu_report(const Options& o) {
   const GpuModel& gpu = gpu_model(*o.plan_device);
   const Element element = element_of(o.precision);
+  if (!gpu.has(element))
+    throw Error(
+        Exit::usage, "--plan-device " + gpu.name,
+        fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
   const auto planner = make_gpu_planner(gpu, element);
   const Subject s = subject_of(o, gpu_batch);
   const auto schedule_of = [&](Mode mode) {

@@ -70,6 +70,25 @@ TEST_CASE("statistics inside a convolution are passed over when bits must repeat
   }
 }
 
+TEST_CASE("a fused engine's workspace moves no more than the fusion saves") {
+  const std::string gpu = GENERATE("h100", "a100", "rtx4090");
+  Engines engines(describe_device(device_json(gpu)));
+  const Schedule schedule = schedule_of("resnet50", Mode::training, Element::fp16, engines);
+
+  int fused = 0;
+  for (const Step& step : schedule.steps) {
+    const auto request = fused_request(schedule, step, Element::fp16);
+    if (!request) continue;
+    ++fused;
+    CAPTURE(gpu, request->pattern, request->shape);
+    CHECK(request->saved_bytes > 0);
+    CHECK(2 * engines.ask(*request).engine->workspace <= request->saved_bytes);
+  }
+  // Off Hopper, input gradients want too much.
+  CHECK(fused > 60);
+  CHECK((fused == 132) == (gpu == "h100"));
+}
+
 TEST_CASE("engines that add in any order are passed over when bits must repeat") {
   // In 16 bits, those of cuDNN 9.19 also round their sums, so that they are never used.
   const Request request = weight_gradient(Element::fp32);

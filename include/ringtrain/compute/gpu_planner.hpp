@@ -8,15 +8,21 @@
 
 namespace ringtrain {
 
-/// A GPU that is known without being here. The rates are measured ceilings, not a data sheet's.
+/// A GPU that is known without being here.
 struct GpuModel {
   std::string name;  ///< "h100"
   std::string title;
-  double memory_bytes = 0;
+  int capability = 0;  ///< 90 is 9.0
+  int multiprocessors = 0;
+  int sm_mhz = 0, memory_mhz = 0;
+  int bus_bits = 0;  ///< of its memory
+  double l2_bytes = 0, memory_bytes = 0;
   double bytes_per_second = 0;  ///< of a large copy, bytes read and bytes written together
-  double flops_per_second = 0;  ///< of a large 16-bit matrix product
-  /// Of a matrix product of such elements; fp32 is tf32.
+  double flops_per_second = 0;  ///< of a large 16-bit matrix product, summed in fp32
+  bool measured = false;  ///< these two; else they are NVIDIA's figures times what an H100 reaches
+  /// Of a matrix product of such elements; fp32 is tf32, where there is that.
   double flops_per_second_of(Element element) const;
+  bool has(Element element) const;
 };
 
 /// The GPUs with a built-in description.

@@ -314,13 +314,37 @@ Request request(const Schedule& schedule, const MatrixProductWeightGradient& s, 
                [=](const Convolution& at) { return weight_gradient(s, at, e); });
 }
 
+namespace {
+
+// In parts, what a fused step keeps inside is written and read; statistics read it once more.
+std::size_t saved_bytes(const Schedule& schedule, const ConvolutionForward& s, Element e) {
+  const Shape &x = schedule.tensors[s.x], &y = schedule.tensors[s.y];
+  return bytes_of(e) *
+         ((s.prologue ? 2 * x.elements() : 0) + (s.sums != no_vector ? y.elements() : 0));
+}
+std::size_t saved_bytes(const Schedule& schedule, const ConvolutionInputGradient& s, Element e) {
+  return bytes_of(e) * 2 * schedule.tensors[s.epilogue->x].elements();
+}
+std::size_t saved_bytes(const Schedule& schedule, const ConvolutionWeightGradient& s, Element e) {
+  return bytes_of(e) * 2 * schedule.tensors[s.x].elements();
+}
+
+template <class Kind>
+Request with_savings(const Schedule& schedule, const Kind& s, Element e, Request request) {
+  request.saved_bytes = saved_bytes(schedule, s, e);
+  return request;
+}
+
+}  // namespace
+
 std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element e) {
   if (const auto* s = std::get_if<ConvolutionForward>(&step))
-    if (s->prologue || s->sums != no_vector) return request(schedule, *s, e, true);
+    if (s->prologue || s->sums != no_vector)
+      return with_savings(schedule, *s, e, request(schedule, *s, e, true));
   if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
-    if (s->epilogue) return request(schedule, *s, e);
+    if (s->epilogue) return with_savings(schedule, *s, e, request(schedule, *s, e));
   if (const auto* s = std::get_if<ConvolutionWeightGradient>(&step))
-    if (s->prologue) return request(schedule, *s, e);
+    if (s->prologue) return with_savings(schedule, *s, e, request(schedule, *s, e));
   return std::nullopt;
 }
 

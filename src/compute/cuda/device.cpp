@@ -1,37 +1,29 @@
 #include "compute/cuda/device.hpp"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/compute/gpu_planner.hpp"
 
 namespace ringtrain::cuda {
 namespace {
 
-// The H100's is what cuDNN 9.19 says of one (test/data/h100-device-properties.json), the H200's is
-// written by hand from its data sheet. The line of smCountOrigin is for cuDNN 9.28, older ones pass
-// over it.
-constexpr std::string_view h100 =
-    R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0)"
-    R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64])"
-    R"(,"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32)"
-    R"(,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448)"
-    R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32)"
-    R"(,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0)"
-    R"(,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000)"
-    R"(,"smCountOrigin":0,"oversizedSharedMemoryPerBlock":0,"memoryBusWidth":5120)"
-    R"(,"memClockRateKHz":2619000,"l2CacheSize":52428800,"totalGlobalMem":85017493504)"
-    R"(,"deviceName":"NVIDIA H100 80GB HBM3"})";
-constexpr std::string_view h200 =
-    R"({"deviceVer":900,"driverVer":13000,"cudaDeviceId":0)"
-    R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64])"
-    R"(,"regsPerBlock":65536,"multiProcessorCount":132,"warpSize":32)"
-    R"(,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448)"
-    R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32)"
-    R"(,"maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0)"
-    R"(,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":1980000)"
-    R"(,"smCountOrigin":0,"oversizedSharedMemoryPerBlock":0,"memoryBusWidth":6144)"
-    R"(,"memClockRateKHz":3201000,"l2CacheSize":62914560,"totalGlobalMem":150754820096)"
-    R"(,"deviceName":"NVIDIA H200"})";
+// What follows from the compute capability: CUDA C++ Programming Guide, "Technical Specifications
+// per Compute Capability".
+struct Generation {
+  int capability, shared_memory, threads, blocks;  // shared memory of a block that asks; of an SM
+};
+constexpr std::array generations{
+    Generation{75, 65536, 1024, 16},   Generation{80, 166912, 2048, 32},
+    Generation{86, 101376, 1536, 16},  Generation{89, 101376, 1536, 24},
+    Generation{90, 232448, 2048, 32},  Generation{100, 232448, 2048, 32},
+    Generation{120, 101376, 1536, 24},
+};
 
 // Without a driver, cuDNN opens and closes its compiler for every plan; kept open, planning is many
 // times faster. Where it is not found, only that is lost.
@@ -51,10 +43,26 @@ Descriptor describe_device(std::string_view json) {
   return device;
 }
 
-std::string_view device_json(std::string_view model) {
-  if (model == "h100") return h100;
-  if (model == "h200") return h200;
-  throw Error(std::string("describe ") + std::string(model), "no description is built in");
+// The H100's is what cuDNN 9.19 says of one (test/data/h100-device-properties.json). smCountOrigin,
+// oversizedSharedMemoryPerBlock and memoryBusWidth are for cuDNN 9.28, older ones pass over them.
+std::string device_json(const std::string& model) {
+  const GpuModel& gpu = gpu_model(model);
+  const auto found = std::ranges::find(generations, gpu.capability, &Generation::capability);
+  expects(found != generations.end(), "device_json: a generation that we know");
+  return fmt::format(
+      R"({{"deviceVer":{}0,"driverVer":13000,"cudaDeviceId":0)"
+      R"(,"maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64])"
+      R"(,"regsPerBlock":65536,"multiProcessorCount":{},"warpSize":32)"
+      R"(,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":{})"
+      R"(,"reservedSharedMemoryPerBlock":{},"maxRegistersPerSM":65536,"maxCtasPerSM":{})"
+      R"(,"maxThreadsPerBlock":1024,"maxThreadsPerSM":{},"pciDeviceId":0)"
+      R"(,"isTccDriver":0,"supportCoopLaunch":1,"smClockRateKHz":{})"
+      R"(,"smCountOrigin":0,"oversizedSharedMemoryPerBlock":0,"memoryBusWidth":{})"
+      R"(,"memClockRateKHz":{},"l2CacheSize":{:.0f},"totalGlobalMem":{:.0f})"
+      R"(,"deviceName":"{}"}})",
+      gpu.capability, gpu.multiprocessors, found->shared_memory, gpu.capability < 80 ? 0 : 1024,
+      found->blocks, found->threads, gpu.sm_mhz * 1000, gpu.bus_bits, gpu.memory_mhz * 1000,
+      gpu.l2_bytes, gpu.memory_bytes, gpu.title);
 }
 
 }  // namespace ringtrain::cuda

@@ -1,5 +1,6 @@
 #pragma once
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -20,6 +21,6 @@ struct PlanTarget {
 Descriptor describe_device(std::string_view json);
 
 /// The built-in description of a GpuModel.
-std::string_view device_json(std::string_view model);
+std::string device_json(const std::string& model);
 
 }  // namespace ringtrain::cuda

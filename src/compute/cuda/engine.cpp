@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 
 #include "compute/cuda/graph_descriptor.hpp"
 #include "ringtrain/base/error.hpp"
@@ -103,10 +104,12 @@ void go_through_proposals(const Descriptor& graph, const PlanTarget& target, F i
       if (is_last(configuration, place++)) return;
 }
 
-std::optional<Engine> first_choice(const Descriptor& graph, const PlanSite& site) {
+std::optional<Engine> first_choice(const Descriptor& graph, const PlanSite& site,
+                                   std::size_t most_workspace) {
   std::optional<Engine> engine;
   go_through_proposals(graph, site.target, [&](const Descriptor& proposal, std::size_t place) {
     engine = plan_of(proposal, place, {site.target, {site.rules.deterministic, false}});
+    if (engine && engine->workspace > most_workspace) engine.reset();
     return engine.has_value();
   });
   return engine;
@@ -138,11 +141,17 @@ Answer Engines::find(const Request& request) const {
     if (rules_.deterministic && sums_in_any_order(operations))
       return {std::nullopt, "its sums over pixels are not deterministic"};
     const Descriptor graph = describe(operations, target_.handle);
-    auto first = first_choice(graph, {target_, rules_});
+    // Workspace is written and read.
+    const std::size_t most_workspace =
+        request.saved_bytes > 0 ? request.saved_bytes / 2 : std::numeric_limits<std::size_t>::max();
+    auto first = first_choice(graph, {target_, rules_}, most_workspace);
     // Whether there is an engine must not depend on a file: all ranks make the same schedule.
     if (!first)
-      return {std::nullopt, rules_.deterministic ? "no precompiled engine that is deterministic"
-                                                 : "no precompiled engine"};
+      return {std::nullopt, fmt::format("no precompiled engine{}{}",
+                                        rules_.deterministic ? " that is deterministic" : "",
+                                        request.saved_bytes > 0
+                                            ? ", or its workspace moves more than the fusion saves"
+                                            : "")};
     try {
       if (auto engine = known(request.key(), graph))
         return {std::move(engine), "", Answer::Source::cache};

@@ -32,6 +32,9 @@ struct Request {
   std::string shape;    ///< all that the answer depends on beside the pattern
   double flops = 0;
   std::function<OperationGraph()> graph;  ///< throws Error where there is none
+  /// Bytes that fused steps do not move, beside the same in parts; 0: it is no fused step. An engine
+  /// that writes and reads as much workspace saves nothing.
+  std::size_t saved_bytes = 0;
 
   RequestKey key() const { return {pattern, shape}; }
 };

@@ -1,4 +1,5 @@
 """Runs stages: each command in a session of its own, never longer than its time, and judges them."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,6 +14,11 @@ from stage import FAILED, SKIPPED, Finding, Outcome
 # Open MPI refuses to run as root otherwise; containers have no other user.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 LEAST_S = 2.0  # a command is not started with less time than this
+
+
+def environment(out):
+    """Caches of ours and of torch.compile stay with the check."""
+    return {**os.environ, "XDG_CACHE_HOME": str(out / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(out / "inductor"), **AS_ROOT}
 
 
 def end_session(process):
@@ -33,7 +39,7 @@ def run(command, log, seconds):
     with open(log, "w+", errors="replace") as output:
         process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=output,
                                    stderr=subprocess.STDOUT, start_new_session=True,
-                                   env={**os.environ, "XDG_CACHE_HOME": str(Path(log).parent.parent / "cache"), **AS_ROOT})
+                                   env=environment(Path(log).parent.parent))
         outcome = Outcome()
         try:
             outcome.code = process.wait(seconds)
@@ -103,6 +109,27 @@ def run_stage(stage, place, known, deadline):
         return findings_of(stage, place, known, deadline)
     except Exception as failure:
         return [broken(stage, failure)]
+
+
+@contextlib.contextmanager
+def prepared(stages, place):
+    """While this lasts, what stages prepare runs in the background, side by side."""
+    commands = [command for stage in stages for command in stage.prepare(place) if not any(map(place.missing, command.needs))]
+    if not commands:
+        yield
+        return
+    folder = place.out / "prepare"
+    folder.mkdir()
+    running = []
+    for command in commands:
+        with open(folder / f"{command.name}.log", "w") as log:
+            running.append(subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                            env=environment(place.out)))
+    try:
+        yield
+    finally:
+        for process in running:
+            end_session(process)
 
 
 def run_all(stages, place, seconds, report):

@@ -34,6 +34,26 @@ class Engine(unittest.TestCase):
     def found(self, *stages, **more):
         return [(f.what, f.verdict) for findings in self.run_stages(*stages, **more).values() for f in findings]
 
+    def test_what_a_stage_prepares_runs_beside_earlier_ones_and_ends_with_the_last(self):
+        mark = Path(self.folder.name) / "mark"
+        slow = python(f"import pathlib, time; pathlib.Path({str(mark)!r}).write_text('there'); time.sleep(60)")
+        asks = python(f"import pathlib, time\nwhile not pathlib.Path({str(mark)!r}).exists(): time.sleep(0.05)")
+        prepares = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [], prepare=lambda place: [slow])
+        begun = time.monotonic()
+
+        with engine.prepared([stage(asks), prepares], self.place):
+            found = self.found(stage(asks))
+
+        self.assertEqual(found, [("judged", PASSED)])
+        self.assertLess(time.monotonic() - begun, 20)
+
+    def test_what_lacks_its_needs_is_not_prepared(self):
+        prepares = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [],
+                         prepare=lambda place: [python("import sys; sys.exit(1)", needs=("no_such_program",))])
+
+        with engine.prepared([prepares], self.place):
+            self.assertFalse((self.place.out / "prepare").exists())
+
     def test_a_command_that_fails_is_told_in_its_words_and_the_rest_goes_on(self):
         findings = self.run_stages(stage(python("import sys; print('no luck'); sys.exit(3)"), python("", "other")))["one"]
 

@@ -1,10 +1,11 @@
 """Our images a second, and PyTorch's on the same GPU, in turns."""
 import statistics
+import sys
 from dataclasses import dataclass
 
 from records import phase_shares, rate
 from stage import FAILED, MEASURED, SKIPPED, Command, Finding, Stage
-from stages.common import probe, synthetic, toy
+from stages.common import PROBES, probe, synthetic, toy
 
 
 @dataclass(frozen=True)
@@ -16,29 +17,32 @@ class Case:
     peers: str = ""  # PyTorch's modes to compare with
     goal: float = 0.0  # our rate over PyTorch's best mode, or over `rival`; 0: none
     rival: str = ""
+    variant: str = ""  # of a case that is there already
 
     def what(self):
-        return f"{self.model} {self.batch} {self.precision}" + ("" if self.graph else " no-graph")
+        return f"{self.model} {self.batch} {self.precision}" + ("" if self.graph else " no-graph") + (f" {self.variant}" if self.variant else "")
 
     def name(self):
         return self.what().replace(" ", "-")
 
 
 CASES = (
-    Case("resnet50", 256, "fp16", peers="eager,compile", goal=1.5),
+    Case("resnet50", 256, "fp16", peers="compile", goal=1.5),
+    Case("inception_v3", 128, "fp16", peers="compile", goal=1.5),
     Case("cifar10_cnn", 128, "fp16", peers="eager,reduce-overhead", goal=5, rival="eager"),
     Case("resnet50", 256, "fp16", graph=False),
     Case("resnet50", 256, "bf16"),
     Case("cifar10_cnn", 128, "fp16", graph=False),
     Case("resnet20", 128, "fp16"),
     # What is left is for longer runs: --stages speed.
+    Case("resnet50", 256, "fp16", peers="eager,max-autotune-no-cudagraphs,max-autotune", goal=1.5, variant="all-modes"),
     Case("resnet50", 128, "fp16"), Case("resnet50", 512, "fp16"), Case("cifar10_cnn", 1024, "fp16"), Case("resnet20", 1024, "fp16"),
     Case("resnet20", 128, "fp32", peers="eager,reduce-overhead"),
     Case("cifar10_cnn", 128, "fp32", peers="eager,reduce-overhead", goal=5, rival="eager"),
     Case("resnet50", 512, "bf16", peers="compile", goal=1.5),
     Case("resnet20", 128, "bf16", graph=False), Case("resnet50", 256, "fp32"),
 )
-LOG_EVERY = {"resnet50": 5, "cifar10_cnn": 100, "resnet20": 100}  # steps: some records a second
+LOG_EVERY = {"resnet50": 5, "inception_v3": 5, "cifar10_cnn": 100, "resnet20": 100}  # steps: some records a second
 FOREVER = 10_000_000  # steps; the probe ends a run. `train` counts at most 65,535 epochs, of 1,000,000 images
 
 
@@ -50,6 +54,15 @@ def command(place, case):
                         *(() if case.graph else ("--no-graph",)))
     return Command(case.name(), probe("pair", *words, *place.train(*options, precision=case.precision)), 120 if case.peers else 30,
                    needs=("train",), may_wait=True, metrics=files.with_name(files.name + "-0.jsonl"))
+
+
+def prepare(place):
+    """torch.compile takes a minute or two for a network, mostly on CPUs; later ones find what it made."""
+    if place.rehearse:
+        return []
+    worker = PROBES / "torch_worker.py"
+    return [Command(case.name(), (sys.executable, str(worker), case.model, str(case.batch), case.precision, "compile"), 300, needs=("torch", "gpu"))
+            for case in CASES if case.peers == "compile" and case.goal]
 
 
 def commands(place):
@@ -87,4 +100,4 @@ def judge(outcomes, known):
     return [finding for case in CASES if case.name() in outcomes for finding in judge_case(case, outcomes[case.name()])]
 
 
-SPEED = Stage("speed", "our images a second, by batch, precision and graph, and PyTorch's in turns", 140, commands, judge)
+SPEED = Stage("speed", "our images a second, by batch, precision and graph, and PyTorch's in turns", 140, commands, judge, prepare=prepare)

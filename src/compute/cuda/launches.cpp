@@ -205,7 +205,9 @@ std::vector<Launch> Launches::launches(const MaxPoolBackward& s) const {
 
 std::vector<Launch> Launches::launches(const MaxPoolForward& s) const {
   Launch launch = kernel(kernel_of(s), s);
-  if (kernels::has_winners(s.window)) launch.bytes_written += schedule_.tensors[s.y].elements();
+  const bool trains = schedule_.backward < schedule_.steps.size();
+  if (trains && kernels::has_winners(s.window))
+    launch.bytes_written += schedule_.tensors[s.y].elements();
   return {launch};
 }
 

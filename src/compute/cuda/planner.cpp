@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "compute/cuda/device.hpp"
+#include "compute/cuda/kernels/pool.hpp"
 #include "compute/cuda/launches.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
@@ -46,6 +47,15 @@ std::vector<Fusion> CudnnPlanner::fusions(const Schedule& schedule) const {
   return table;
 }
 
+// What max pools leave for their backward pass: a byte for each number of their result.
+std::size_t winner_bytes(const Schedule& schedule) {
+  std::size_t bytes = 0;
+  for (const Step& step : schedule.steps)
+    if (const auto* pool = std::get_if<MaxPoolBackward>(&step))
+      if (kernels::has_winners(pool->window)) bytes += schedule.tensors[pool->dy].elements();
+  return bytes;
+}
+
 GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
   Launches launches(schedule, element_, engines_);
   GpuPlan plan;
@@ -56,7 +66,7 @@ GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
     } catch (const Error& refusal) {
       throw Error(fmt::format("step {} ({})", s, name_of(schedule.steps[s])), refusal.what());
     }
-  plan.activations = plan_memory(schedule, launches.tensor_bytes()).bytes;
+  plan.activations = plan_memory(schedule, launches.tensor_bytes()).bytes + winner_bytes(schedule);
   for (const int extent : schedule.vectors) plan.vectors += extent * sizeof(float);
   if (element_ != Element::fp32) plan.weights = schedule.parameters * bytes_of(element_);
   plan.fusions = fusions(schedule);

@@ -62,7 +62,9 @@ if [ -n "$simulated" ]; then
   SIMULATED_GPU_DRIVER=12020 situation "a driver that is too old" 64 "driver 535.183.01.*for CUDA 12.2, this build's CUDA 13.* wants driver 580" \
     2 535.183.01 "$simulated"
   SIMULATED_GPU_DRIVER=0 situation "a driver without its library" 64 "libcuda.so.1 is not found" 2 580.95.05 "$simulated"
-  SIMULATED_GPU_CAPABILITY=70 situation "a GPU that is too old" 64 "compute capability 7.0 is too old, 7.5 .Turing. or newer" 2 580.95.05 "$simulated"
+  SIMULATED_GPU_CAPABILITY=70 situation "a GPU that is too old" 64 "compute capability 7.0 is too old: cuDNN 9.11 and CUDA 13 want 7.5" 2 580.95.05 "$simulated"
+  options="$options --precision bf16" SIMULATED_GPU_CAPABILITY=75 situation "a GPU without bf16" 64 "compute capability 7.5 has no bf16, 8.0 .Ampere.*--precision fp16" 2 \
+    580.95.05 "$simulated"
   SIMULATED_GPU_KERNELS=100-real situation "a GPU for which nothing was compiled" 64 "no kernels for its compute capability 9.0" \
     2 580.95.05 "$simulated"
   # Found before the real one, and no library.

@@ -72,7 +72,7 @@ check "fused: they are checked" has "fusion: [1-9] kinds of cuDNN's fused steps 
 check "fused: nothing is refused" lacks "in parts"
 loss=$(loss_of_step_2)
 for fault in off refused; do
-  RINGTRAIN_SIMULATED_FAULT=$fault fused
+  SIMULATED_GPU_FAULT=$fault fused
   check "$fault engines: exit code $?" test $? -eq 0
   check "$fault engines: they are told" has "fusion: 5 kinds of fused steps are computed in parts"
   check "$fault engines: the loss is the same" near "$loss" "$(loss_of_step_2)" 0.03

@@ -62,11 +62,11 @@ bool is_fused(const OperationGraph& graph) {
   });
 }
 
-// For whole programs: RINGTRAIN_SIMULATED_FAULT is off or refused.
+// For whole programs: SIMULATED_GPU_FAULT is off or refused.
 Fault fault_of(const OperationGraph& graph, std::size_t place) {
   const Device& gpu = Device::get();
   if (gpu.engine_fault) return gpu.engine_fault(graph, place);
-  const char* const asked = std::getenv("RINGTRAIN_SIMULATED_FAULT");
+  const char* const asked = std::getenv("SIMULATED_GPU_FAULT");
   if (asked == nullptr || *asked == 0 || !is_fused(graph)) return Fault::none;
   return std::string_view(asked) == "off" ? Fault::off : Fault::refused;
 }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -17,7 +16,6 @@
 #include "compute/cuda/kernels/optimizer.hpp"
 #include "compute/cuda/runtime.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/philox.hpp"
 
 namespace ringtrain::cuda {
 namespace {
@@ -25,161 +23,18 @@ namespace {
 // Relative, by norms. Right engines lie 2e-4 to 5e-4 from the reference in fp16, on an H100.
 double most_error(Element element) { return element == Element::bf16 ? 4e-2 : 5e-3; }
 
-constexpr int zero_channels = 8;    // of so many, one has gamma and beta 0
-constexpr double zero_share = 0.1;  // of the numbers: what a ReLU leaves
-constexpr std::size_t guard = 256;  // bytes on both sides of what an engine writes
-constexpr std::size_t most_engines = 20, most_workspace = std::size_t(1)
-                                                          << 30;  // tried of a request
-
-// Primes. Gradients are small, because weight gradients sum millions of products in 16 bits.
-constexpr std::size_t value_count = 1048573, gradient_count = 1048571, weight_count = 1048559;
-constexpr float gradient_size = 1.f / 16;
-
-using Noise = FusionCheck::Noise;
+constexpr int zero_channels = 8;  // of so many, one has gamma and beta 0
+// Of a request whose first engine is wrong.
+constexpr std::size_t most_engines = 20, most_workspace = std::size_t(1) << 30;
 
 using Value = OperationGraph::Value;
 
-// An operand, wherever in it: kind and name.
-using Key = std::pair<std::size_t, std::size_t>;
-
-struct NameOf {
-  std::size_t operator()(const TensorOperand& o) const { return o.id; }
-  std::size_t operator()(const VectorOperand& o) const { return 2 * o.id + o.narrow; }
-  std::size_t operator()(const ParameterOperand& o) const { return 2 * o.range.first + o.narrow; }
-  std::size_t operator()(const OnesOperand& o) const { return o.count; }
-  std::size_t operator()(const UnwantedOperand& o) const { return o.count; }
-  std::size_t operator()(const auto& o) const { return o.range.first; }
-};
-
-Key key_of(const Operand& operand) { return {operand.index(), std::visit(NameOf{}, operand)}; }
-
-// Elements from its first to past its last.
-std::size_t extent_of(const Value& value) {
-  const auto strides = value.strides();
-  std::int64_t last = 0;
-  for (std::size_t i = 0; i < strides.size(); ++i) last += (value.extents[i] - 1) * strides[i];
-  return static_cast<std::size_t>(last + 1);
-}
-
-std::vector<float> normal_numbers(std::size_t count, std::uint64_t stream) {
-  Philox random(stream, Purpose::initialise);
-  std::vector<float> values(count);
-  for (float& v : values)
-    v = random.uniform() < zero_share ? 0.f : static_cast<float>(random.normal());
-  return values;
-}
-
-// As bytes of `element`.
-std::vector<std::byte> rounded(Element element, const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * bytes_of(element));
-  kernels::with_type(element, [&]<class T>(T) {
-    T* to = reinterpret_cast<T*>(bytes.data());
-    for (std::size_t i = 0; i < values.size(); ++i) to[i] = static_cast<T>(values[i]);
-  });
-  return bytes;
-}
-
-float rounded(Element element, float value) {
+float round_trip(Element element, float value) {
   float result = 0;
   kernels::with_type(element,
                      [&]<class T>(T) { result = static_cast<float>(static_cast<T>(value)); });
   return result;
 }
-
-// Device memory of operands, each made when it is first asked for.
-class Operands {
- public:
-  // `noise`: what new memory is filled with, `dy` being a gradient; null: no numbers.
-  Operands(const Schedule& shapes, Element element, cudaStream_t stream, const Noise* noise,
-           TensorId dy = no_tensor)
-      : shapes_(shapes), element_(element), stream_(stream), noise_(noise), dy_(dy) {}
-
-  bool has(const Operand& operand) const { return all_.contains(key_of(operand)); }
-  void* at(const Operand& operand, const Value& value) {
-    const auto* vector = std::get_if<VectorOperand>(&operand);
-    const std::size_t first = vector == nullptr ? 0 : static_cast<std::size_t>(vector->first);
-    return make(operand, (first + extent_of(value)) * bytes_of(value.element)) +
-           first * bytes_of(value.element);
-  }
-  void* tensor(TensorId id) { return id == no_tensor ? nullptr : make(TensorOperand{id}, 0); }
-  float* vector(VectorId id) {
-    if (id == no_vector) return nullptr;
-    return reinterpret_cast<float*>(make(VectorOperand{id}, 0));
-  }
-  float* floats(const Operand& operand, std::size_t count) {
-    return reinterpret_cast<float*>(make(operand, count * sizeof(float)));
-  }
-  void set(const Operand& operand, Element element, const std::vector<float>& values) {
-    const std::vector<std::byte> bytes = rounded(element, values);
-    write_and_wait(make(operand, bytes.size()), bytes.data(), bytes.size());
-  }
-  void set(const Operand& operand, const std::vector<float>& values) {
-    set(operand, Element::fp32, values);
-  }
-  /// Whether nothing was written beside the operands; of those that were filled with no numbers.
-  bool guards_are_whole() const {
-    std::array<std::byte, guard> bytes;
-    for (const auto& [key, buffer] : all_)
-      for (const std::byte* side : {buffer.data(), buffer.data() + buffer.size() - guard}) {
-        read_and_wait(bytes.data(), side, guard);
-        if (std::ranges::count(bytes, std::byte(0xff)) != std::ssize(bytes)) return false;
-      }
-    return true;
-  }
-
- private:
-  // A slice lies in its whole, as it does in training.
-  std::size_t offset_of(const Operand& operand) const {
-    const auto* tensor = std::get_if<TensorOperand>(&operand);
-    return tensor == nullptr ? 0 : shapes_.place_of(tensor->id).first * bytes_of(element_);
-  }
-  std::size_t whole(const Operand& operand) const {
-    if (const auto* tensor = std::get_if<TensorOperand>(&operand))
-      return shapes_.tensors[tensor->id].pixels() *
-             shapes_.tensors[shapes_.place_of(tensor->id).of].channels * bytes_of(element_);
-    if (const auto* vector = std::get_if<VectorOperand>(&operand))
-      return shapes_.vectors[vector->id] * (vector->narrow ? bytes_of(element_) : sizeof(float));
-    return 0;
-  }
-  std::byte* make(const Operand& operand, std::size_t bytes) {
-    const auto [place, is_new] = all_.try_emplace(key_of(operand));
-    if (is_new) {
-      const std::size_t size = std::max(bytes, whole(operand));
-      place->second = DeviceBytes(size + 2 * guard);
-      fill(place->second, operand);
-    }
-    return place->second.data() + guard + offset_of(operand);
-  }
-  const DeviceBytes& noise_of(const Operand& operand) const {
-    if (std::holds_alternative<WeightsOperand>(operand)) return noise_->weights;
-    const auto* tensor = std::get_if<TensorOperand>(&operand);
-    return tensor != nullptr && tensor->id == dy_ ? noise_->gradients : noise_->values;
-  }
-  void fill(const DeviceBytes& buffer, const Operand& operand) const {
-    if (noise_ == nullptr) {
-      check(cudaMemsetAsync(buffer.data(), 0xff, buffer.size(), stream_), "cudaMemsetAsync");
-      return;
-    }
-    const DeviceBytes& noise = noise_of(operand);
-    const std::size_t count = noise.size() / bytes_of(element_);
-    std::size_t from = key_of(operand).second * 7919 % count * bytes_of(element_);
-    for (std::size_t done = 0; done < buffer.size();) {
-      const std::size_t bytes = std::min(noise.size() - from, buffer.size() - done);
-      check(cudaMemcpyAsync(buffer.data() + done, noise.data() + from, bytes,
-                            cudaMemcpyDeviceToDevice, stream_),
-            "cudaMemcpyAsync");
-      done += bytes;
-      from = 0;
-    }
-  }
-
-  const Schedule& shapes_;
-  const Element element_;
-  const cudaStream_t stream_;
-  const Noise* const noise_;
-  const TensorId dy_;
-  std::map<Key, DeviceBytes> all_;
-};
 
 // What the channels of a BatchNorm are multiplied with, and what follows from it.
 struct NormNumbers {
@@ -206,7 +61,7 @@ struct NormNumbers {
 class Trial {
  public:
   Trial(const Schedule& shapes, TensorId dy, Element element, Engines& plain, CudnnRunner& runner,
-        cudaStream_t stream, const Noise& noise)
+        cudaStream_t stream, const FusionNoise& noise)
       : shapes_(shapes),
         element_(element),
         plain_(plain),
@@ -248,7 +103,7 @@ class Trial {
   // Rounded, so that it is the same for engines and kernels.
   void give_affine(VectorId scale, VectorId bias, NormNumbers numbers) {
     for (auto* values : {&numbers.scale, &numbers.bias})
-      for (float& v : *values) v = rounded(element_, v);
+      for (float& v : *values) v = round_trip(element_, v);
     for (const auto& [id, values] : {std::pair(scale, &numbers.scale), {bias, &numbers.bias}}) {
       given_.set(VectorOperand{id}, *values);
       given_.set(VectorOperand{.id = id, .narrow = true}, element_, *values);
@@ -372,7 +227,7 @@ class Trial {
   }
 
   // ---- engines ----
-  void run(const Engine& engine, const OperationGraph& graph, Operands& results) {
+  void run(const Engine& engine, const OperationGraph& graph, FusionOperands& results) {
     const std::vector<bool> written = graph.written();
     std::vector<void*> data;
     for (std::size_t i = 0; i < written.size(); ++i) {
@@ -381,7 +236,7 @@ class Trial {
         data.push_back(nullptr);
         continue;
       }
-      Operands& from = written[i] || results.has(*value.operand) ? results : given_;
+      FusionOperands& from = written[i] || results.has(*value.operand) ? results : given_;
       data.push_back(from.at(*value.operand, value));
     }
     const DeviceBytes workspace(engine.workspace);
@@ -460,7 +315,7 @@ class Trial {
   Engines& plain_;
   CudnnRunner& runner_;
   const cudaStream_t stream_;
-  Operands given_, engine_, parts_;
+  FusionOperands given_, engine_, parts_;
 };
 
 TensorId gradient_of(const Step& step) {
@@ -476,15 +331,6 @@ std::string fault_of(Trial& trial, const Step& step, const OperationGraph& graph
   if (const auto* s = std::get_if<ConvolutionInputGradient>(&step))
     return trial.fault(*s, graph, engine);
   return trial.fault(std::get<ConvolutionWeightGradient>(step), graph, engine);
-}
-
-DeviceBytes noise_of(Element element, std::size_t count, float size) {
-  std::vector<float> numbers = normal_numbers(count, count);
-  for (float& v : numbers) v *= size;
-  const auto bytes = rounded(element, numbers);
-  DeviceBytes noise(bytes.size());
-  write_and_wait(noise.data(), bytes.data(), bytes.size());
-  return noise;
 }
 
 Schedule without_steps(const Schedule& schedule) {
@@ -537,9 +383,7 @@ std::string FusionCheck::fault(const RequestKey& request, const Engine& engine) 
 }
 
 std::string FusionCheck::fault(const Case& one, const Engine& engine) try {
-  if (noise_.values.size() == 0)
-    noise_ = {noise_of(element_, value_count, 1), noise_of(element_, gradient_count, gradient_size),
-              noise_of(element_, weight_count, 1)};
+  if (noise_.values.size() == 0) noise_ = make_fusion_noise(element_);
   Trial trial(one.shapes, gradient_of(one.step), element_, parts_, runner_, stream_, noise_);
   return fault_of(trial, one.step, fused_request(one.shapes, one.step, element_)->graph(), engine);
 } catch (const Error& failure) {

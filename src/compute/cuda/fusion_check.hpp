@@ -6,6 +6,7 @@
 
 #include "compute/cuda/cudnn_runner.hpp"
 #include "compute/cuda/engine.hpp"
+#include "compute/cuda/fusion_operands.hpp"
 #include "compute/cuda/runtime.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/compute/step.hpp"
@@ -16,12 +17,6 @@ namespace ringtrain::cuda {
 /// plans that end without an error and with wrong results: docs/gpu.md lists those that were seen.
 class FusionCheck {
  public:
-  /// Random numbers on the GPU, of which inputs are made: each kind has a prime count of its own,
-  /// so that no two tensors repeat together.
-  struct Noise {
-    DeviceBytes values, gradients, weights;
-  };
-
   /// All outlive this object.
   FusionCheck(Element element, Engines& engines, CudnnRunner& runner, cudaStream_t stream)
       : element_(element),
@@ -59,7 +54,7 @@ class FusionCheck {
   Engines parts_;  // of its own: what training asks cuDNN stays what its schedule asks
   CudnnRunner& runner_;
   const cudaStream_t stream_;
-  Noise noise_;
+  FusionNoise noise_;
   std::map<RequestKey, Case> cases_;
   double seconds_ = 0;
 };

@@ -24,7 +24,7 @@ def command(*arguments):
 
 def names():
     """Catch2 breaks long names; what follows them is indented by four, tags by six."""
-    listed = subprocess.run(command("~[simulated]", "--list-tests"), capture_output=True, text=True)
+    listed = subprocess.run(command("~[simulated]", "--list-tests"), capture_output=True, text=True, timeout=limit_s)
     found = []
     for line in listed.stdout.split("\n\n")[0].splitlines()[1:]:
         if re.match(r"  \S", line):

@@ -67,7 +67,11 @@ try:
     code = job.wait(limit_s)
 except subprocess.TimeoutExpired:
     job.send_signal(signal.SIGTERM)
-    code = job.wait()
+    try:
+        code = job.wait(10)
+    except subprocess.TimeoutExpired:
+        job.kill()
+        code = job.wait()
 if not times.is_file():
     sys.exit(f"kernels: nothing was recorded; train ended with {code}")
 steps = steps_of(parse(times))

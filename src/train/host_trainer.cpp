@@ -1,5 +1,8 @@
 #include "train/host_trainer.hpp"
 
+#include <time.h>
+
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -19,6 +22,13 @@ void add(std::span<float> sum, std::span<const float> values) {
 void copy(std::span<float> to, std::span<const float> values) {
 #pragma omp parallel for simd schedule(static) if (to.size() > worth_threads)
   for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[i];
+}
+
+// Of the calling thread, in all. The system counts no time in which it was stopped or waited.
+double cpu_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
 }
 
 }  // namespace
@@ -85,10 +95,14 @@ void HostTrainer::run_micro_step(const Batch& batch, int micro) {
   };
   Stopwatch watch;
   const auto begin = watch.started();
+  const double cpu_before_s = cpu_s();
   const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
+  const double took_s = watch.lap();
+  parts_.progress.add_no_cpu(
+      std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
   record(Doing::forward, begin, result.backward_at_s);
   record(Doing::backward, begin + Timeline::length(result.backward_at_s),
-         watch.lap() - result.backward_at_s);
+         took_s - result.backward_at_s);
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
   seconds_.backward += result.backward_seconds;

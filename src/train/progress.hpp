@@ -106,6 +106,12 @@ class Progress final : public WorkProgress {
 
   /// Adds what a step took on this rank.
   void account(const PhaseSeconds& step) noexcept;
+  /// Adds seconds of this rank's own work in which the training thread did not run: it was stopped,
+  /// or others had its CPU.
+  void add_no_cpu(double seconds) noexcept {
+    no_cpu_s_.store(no_cpu_s() + seconds, std::memory_order_relaxed);
+  }
+  double no_cpu_s() const noexcept { return no_cpu_s_.load(std::memory_order_relaxed); }
 
   Now now() const noexcept;
   /// Of all steps accounted for.
@@ -124,6 +130,7 @@ class Progress final : public WorkProgress {
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};
   std::array<std::atomic<double>, phase_names.size()> spent_s_{};
+  std::atomic<double> no_cpu_s_{0};
   std::atomic<Timeline*> timeline_{nullptr};
   Stopwatch watch_;
   bool timing_ = false;

@@ -63,11 +63,12 @@ VitalSigns::VitalSigns()
       protocols_(open_to_read("/proc/self/net/snmp")),
       quota_(open_to_read(quota_file())) {}
 
-const Vitals& VitalSigns::look(double still_s) {
+const Vitals& VitalSigns::look(double still_s, double no_cpu_s) {
   if (vitals_.seconds > 0 && since_last_.elapsed() < least_s) return vitals_;
   const double seconds = since_last_.lap();
   vitals_.seconds += seconds;
   vitals_[Vital::still] = still_s;
+  vitals_[Vital::no_cpu] = no_cpu_s;
   look_at_host(seconds);
   look_at_process(seconds);
   look_at_gpu(seconds);

@@ -17,8 +17,9 @@ class VitalSigns {
   /// The GPU to look at from now on; null: none. From any thread.
   void watch(std::unique_ptr<GpuGauge> gpu) { drivers_.watch(std::move(gpu)); }
   /// Up to now or, as looking costs some 0.1 ms, to half a second ago. `still_s`: for how long the
-  /// process has stood still.
-  const Vitals& look(double still_s);
+  /// process has stood still. `no_cpu_s`: for how long its training thread did not run amid its own
+  /// work.
+  const Vitals& look(double still_s, double no_cpu_s);
 
  private:
   void look_at_host(double seconds);

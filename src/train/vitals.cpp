@@ -41,6 +41,8 @@ constexpr std::array<Kind, vital_count> kinds = {{
     {"CPUs used by other processes", "of the host's", 1, 0.25, "other processes", other_work},
     {"tasks that want a CPU", "on the host", 1, 1, "", other_work},
     {"times preempted", "a second", 1, 100, "", other_work},
+    {"the training thread had no CPU", "% of the time", 100, 5, "",
+     "find what stops it or takes its CPUs (top, a debugger, a frozen container)"},
     {"CPUs waiting for disks", "of the host's", 1, 0.1, "waits for disks",
      "look at its disks (iostat -x 1)"},
     {"pages read back from disk", "a second", 1, 10, "paging",

@@ -16,6 +16,7 @@ enum class Vital : std::uint8_t {
   others,         ///< CPU seconds of other processes on the host
   runnable,       ///< tasks on the host that have a CPU or want one
   preempted,      ///< times that a thread of the process had to give up its CPU
+  no_cpu,         ///< seconds of its own work in which the training thread did not run
   disk_waits,     ///< CPU seconds without work but for waiting for a disk
   major_faults,   ///< pages that had to be read from a disk
   resident,       ///< bytes of memory
@@ -29,7 +30,7 @@ enum class Vital : std::uint8_t {
   gpu_hot,        ///< seconds in which heat slowed the GPU down
   gpu_power,      ///< seconds in which a limit of power slowed it down
 };
-inline constexpr std::size_t vital_count = 18;
+inline constexpr std::size_t vital_count = 19;
 
 /// Sums since the process began. What has a value rather than a count is summed over time, so that
 /// for all of them a difference over the seconds between is the mean. What a host does not show is

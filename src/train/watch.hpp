@@ -98,7 +98,9 @@ class Watch {
       end_launcher(*launcher, (code == Exit::rank_lost ? lost : other) + 2 * time_to_kill_ranks());
   }
   /// Of this rank, up to now.
-  Account account() { return {progress_.spent(), vital_signs_.look(pauses_.still_s())}; }
+  Account account() {
+    return {progress_.spent(), vital_signs_.look(pauses_.still_s(), progress_.no_cpu_s())};
+  }
   bool lenient() const { return pauses_.lenient(); }
   double late_s() const { return pauses_.lately_s(); }
   /// Longer, and a rank is lost.

@@ -27,7 +27,7 @@ Watchdog::Watchdog(const MpiSession& session, const Options& options) {
 
 std::vector<Account> Watchdog::accounts() {
   if (thread_.joinable()) return accounts_.get();
-  return {{progress_.spent(), vital_signs_.look(0)}};
+  return {{progress_.spent(), vital_signs_.look(0, progress_.no_cpu_s())}};
 }
 
 Watchdog::~Watchdog() {

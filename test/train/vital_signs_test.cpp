@@ -27,9 +27,9 @@ class HotGpu final : public GpuGauge {
 
 // The second look is no earlier than half a second after the first.
 Vitals after_two_looks(VitalSigns& signs) {
-  signs.look(0);
+  signs.look(0, 0);
   std::this_thread::sleep_for(510ms);
-  return signs.look(0.25);
+  return signs.look(0.25, 0.125);
 }
 
 }  // namespace
@@ -41,6 +41,7 @@ TEST_CASE("vital signs: of this process and host") {
   CHECK(vitals.seconds >= 0.5);
   CHECK(vitals.seconds < 60);
   CHECK(vitals[Vital::still] == 0.25);
+  CHECK(vitals[Vital::no_cpu] == 0.125);
   CHECK(vitals[Vital::others] > 0);
   CHECK(vitals[Vital::runnable] > 0);
   CHECK(vitals[Vital::resident] / vitals.seconds > 1e6);
@@ -49,8 +50,8 @@ TEST_CASE("vital signs: of this process and host") {
 
 TEST_CASE("vital signs: looks in quick succession cost nothing, and show the same") {
   VitalSigns signs;
-  const double first = signs.look(0).seconds;
-  CHECK(signs.look(1).seconds == first);
+  const double first = signs.look(0, 0).seconds;
+  CHECK(signs.look(1, 1).seconds == first);
 }
 
 TEST_CASE("vital signs: a GPU's clock, and what slows it down, are summed over time") {
@@ -84,6 +85,6 @@ TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU wit
 TEST_CASE("vital signs: a GPU that does not answer, or is not there, is none") {
   VitalSigns signs;
   signs.watch(std::make_unique<HotGpu>(false));
-  CHECK(signs.look(0)[Vital::gpu_clock] == 0);
+  CHECK(signs.look(0, 0)[Vital::gpu_clock] == 0);
   CHECK(make_gpu_gauge("0000:ff:1f.7") == nullptr);
 }

@@ -56,7 +56,8 @@ install(FILES ${pages}/train ${pages}/ringtrain DESTINATION ${pages_data}/bash-c
 install(FILES ${pages}/_train DESTINATION ${pages_data}/zsh/site-functions)
 install(FILES ${pages}/train.fish ${pages}/ringtrain.fish DESTINATION ${pages_data}/fish/vendor_completions.d)
 
-install(PROGRAMS scripts/supervise DESTINATION ${own_data}/scripts)
+install(PROGRAMS scripts/supervise scripts/setup_openmpi.sh DESTINATION ${own_data}/scripts)
+install(FILES scripts/containers/openmpi-mca-params.conf DESTINATION ${own_data}/scripts/containers)
 install(DIRECTORY scripts/supervision scripts/slurm DESTINATION ${own_data}/scripts USE_SOURCE_PERMISSIONS
   PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY models DESTINATION ${own_data})

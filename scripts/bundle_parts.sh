@@ -11,6 +11,7 @@ copy_open_mpi() {
   cp -L /usr/bin/orterun /usr/bin/orted "$bundle/bin/"
   ln -s orterun "$bundle/bin/mpirun"
   cp -r /usr/share/openmpi "$bundle/share/"
+  cp scripts/containers/openmpi-mca-params.conf "$bundle/etc/"
   for component in $(ldd "$system"/openmpi/lib/openmpi3/mca_*.so |
     awk -v networks="$networks" '/^\// { if (file) print file; file = substr($1, 1, length($1) - 1) }
       $0 ~ networks { file = "" }

@@ -37,6 +37,11 @@ def train():
     become(os.path.join(PACKAGE, "bin", "train"), sys.argv)
 
 
+def setup_openmpi():
+    script = os.path.join(PACKAGE, "share", "ringtrain", "scripts", "setup_openmpi.sh")
+    become("/bin/bash", ["bash", script, *sys.argv[1:]])
+
+
 def supervise():
     script = os.path.join(PACKAGE, "share", "ringtrain", "scripts", "supervise")
     become(sys.executable, [sys.executable, script, *sys.argv[1:]])

@@ -67,6 +67,8 @@ fi
 train --version --json | python3 -c 'import json, sys; assert json.load(sys.stdin)["libraries"]["Open MPI"]["runs_with"].startswith("5.")'
 mpirun -np 2 ringtrain --model mlp --data shapes --batch 8 --steps 8 --log-every 4 --eval-every 0 --metrics run.jsonl --checkpoint-dir saves
 ringtrain-supervise mpirun -np 2 train --restarts 1 --model mlp --data shapes --batch 8 --steps 12 --eval-every 0 --checkpoint-dir saves
+ringtrain-setup-openmpi
+grep -q '^oob_tcp_keepalive_time' ~/.prte/mca-params.conf || { echo 'wrong: ringtrain-setup-openmpi wrote nothing'; exit 1; }
 train --emit-sbatch nodes=1 --model mlp --data shapes --batch 8 --steps 4 --eval-every 0 >job
 grep -q "^RINGTRAIN_TRAIN=.*$PWD/environment/bin/train" job || { echo "wrong: a job's script does not start this command"; exit 1; }
 SLURM_SUBMIT_DIR=$PWD SLURM_NTASKS=1 SLURM_JOB_NODELIST=here SLURM_JOB_ID=1 OMPI_MCA_plm=^slurm PRTE_MCA_plm=^slurm PRTE_MCA_ras=^slurm bash job >job.log 2>&1 &&

@@ -53,6 +53,8 @@ check "two ranks" is "$(hash_there)" "$two"
 inside "\$B/mpirun --mca plm_rsh_agent /bin/remote --host one:1,two:1 -np 2 \$B/train $options --checkpoint-dir hosts && \$B/train --inspect hosts/$last"
 check "two hosts" is "$(hash_there)" "$two"
 
+check "its mpirun notices lost hosts" grep -q "^oob_tcp_keepalive_time" root/opt/elsewhere/bundle/etc/openmpi-mca-params.conf
+
 # Where the host has other libraries, none of them is loaded. /bin/sh is the host's.
 bundle=$dir/root/opt/elsewhere/bundle
 LD_DEBUG=files LD_DEBUG_OUTPUT=$dir/loads timeout 60 "$bundle/mpirun" --oversubscribe -np 2 "$bundle/train" $options >/dev/null 2>&1

@@ -6,9 +6,11 @@
 #include <array>
 #include <string_view>
 
-#include "allreduce/communicators.hpp"
+#include "allreduce/make_nccl_communicator.hpp"
 #include "allreduce/mpi.hpp"
+#include "allreduce/mpi_communicator.hpp"
 #include "allreduce/nccl_calls.hpp"
+#include "allreduce/ring_communicator.hpp"
 
 namespace ringtrain {
 

@@ -1,3 +1,5 @@
+#include "allreduce/make_nccl_communicator.hpp"
+
 #include <fmt/ranges.h>
 
 #include <cstdlib>
@@ -5,7 +7,6 @@
 #include <memory>
 #include <sstream>
 
-#include "allreduce/communicators.hpp"
 #include "allreduce/nccl_communicator.hpp"
 #include "ringtrain/allreduce/gpu_place.hpp"
 

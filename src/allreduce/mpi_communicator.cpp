@@ -1,8 +1,9 @@
+#include "allreduce/mpi_communicator.hpp"
+
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "allreduce/communicators.hpp"
 #include "allreduce/mpi.hpp"
 
 namespace ringtrain {

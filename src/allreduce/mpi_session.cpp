@@ -19,7 +19,7 @@
 
 #include "allreduce/job_end.hpp"
 #include "allreduce/mpi.hpp"
-#include "allreduce/shared_memory.hpp"
+#include "allreduce/shared_file.hpp"
 #include "ringtrain/allreduce/launch.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "allreduce/nccl_memory.hpp"
 #include "ringtrain/allreduce/communicator.hpp"
-#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/communicator_options.hpp"
 
 namespace ringtrain {
 

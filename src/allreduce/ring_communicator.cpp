@@ -1,3 +1,5 @@
+#include "allreduce/ring_communicator.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "allreduce/communicators.hpp"
 #include "allreduce/compressed_lane.hpp"
 #include "allreduce/host_sum.hpp"
 #include "allreduce/mpi_link.hpp"

@@ -5,14 +5,9 @@
 
 #include "allreduce/add.hpp"
 #include "allreduce/mpi.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/compute/memory.hpp"
 
 namespace ringtrain {
-
-/// An empty file without a name, the same one on all ranks of `local`, one host's. Throws Error
-/// (usage) on the ranks that cannot reach it, as in another container. Collective.
-FileDescriptor open_together(MPI_Comm local);
 
 /// Memory of which every rank of a host has one piece and sees all: anonymous (memfd), so that no
 /// size limit of /dev/shm applies and nothing is left behind, and unmapped without the other ranks.

@@ -1,6 +1,6 @@
-#include <memory>
+#include "ringtrain/allreduce/solo_communicator.hpp"
 
-#include "allreduce/communicators.hpp"
+#include <memory>
 
 namespace ringtrain {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "io/byte_source.hpp"
 #include "ringtrain/base/printable.hpp"
-#include "ringtrain/io/dataset.hpp"
 
 namespace ringtrain {
 namespace {

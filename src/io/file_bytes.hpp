@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ringtrain/base/work_progress.hpp"
-#include "ringtrain/io/dataset.hpp"
 #include "ringtrain/io/read_retries.hpp"
+#include "ringtrain/io/unreadable_sample.hpp"
 
 namespace ringtrain {
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,14 @@ struct Record {
   std::int32_t label = 0;
   friend bool operator==(const Record&, const Record&) = default;
 };
+
+/// What a record's bytes hold.
+struct Unpacked {
+  std::span<const std::uint8_t> image;
+  std::optional<std::int64_t> label = {};  ///< where the format has it beside the image
+};
+/// Finds that and verifies the bytes. Throws Undecodable.
+using Unpack = Unpacked (*)(std::span<const std::uint8_t> record);
 
 /// Samples and the names of their classes.
 struct RecordTable {

@@ -5,7 +5,6 @@
 
 #include "io/byte_source.hpp"
 #include "io/record_table.hpp"
-#include "io/sharded_dataset.hpp"
 
 namespace ringtrain {
 

@@ -17,14 +17,6 @@ struct ShardIndex {
   RecordTable table;                ///< of all shards
 };
 
-/// What a record's bytes hold.
-struct Unpacked {
-  std::span<const std::uint8_t> image;
-  std::optional<std::int64_t> label = {};  ///< where the format has it beside the image
-};
-/// Finds that and verifies the bytes. Throws Undecodable.
-using Unpack = Unpacked (*)(std::span<const std::uint8_t> record);
-
 struct ShardedData {
   std::string kind;  ///< as `--data` names it
   std::string directory;

@@ -9,14 +9,13 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
-#include <future>
 #include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ringtrain/base/file_descriptor.hpp"
 #include "ringtrain/base/own_program.hpp"
+#include "ringtrain/base/said_within.hpp"
 #include "ringtrain/io/checkpoint.hpp"
 
 namespace ringtrain {
@@ -67,19 +66,6 @@ std::string write_fault_report(int rank, std::string_view text) {
   return said_within(
       std::chrono::seconds(1), [=, text = std::string(text)] { return write_report(rank, text); },
       "no report: the folder for temporary files ($TMPDIR, else /tmp) does not answer");
-}
-
-// The thread is left behind where it hangs: the process is about to end.
-std::string said_within(std::chrono::milliseconds time, std::function<std::string()> work,
-                        const std::string& late) try {
-  std::promise<std::string> said;
-  std::future<std::string> outcome = said.get_future();
-  std::thread([work = std::move(work), said = std::move(said)]() mutable {
-    said.set_value(work());
-  }).detach();
-  return outcome.wait_for(time) == std::future_status::ready ? outcome.get() : late;
-} catch (const std::system_error&) {
-  return late;  // no thread is to be had
 }
 
 std::string way_on(const Options& options, std::uint64_t saved_step) {

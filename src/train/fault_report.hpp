@@ -1,7 +1,5 @@
 #pragma once
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
@@ -14,11 +12,6 @@ namespace ringtrain {
 /// Returns a sentence for the message: where it is, or why there is none. Waits for a second at
 /// most, so that a dead disk does not keep the message back.
 std::string write_fault_report(int rank, std::string_view text);
-
-/// What `work`, which throws nothing and owns what it uses, returns on a thread of its own; `late`
-/// where that takes longer than `time`. For a process that is about to end.
-std::string said_within(std::chrono::milliseconds time, std::function<std::string()> work,
-                        const std::string& late);
 
 /// How to go on after this job: what its last durable checkpoint is, as far as this rank knows
 /// (`saved_step` 0: it does not), and the command. A few lines.

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi_session.hpp"
-#include "train/side_messages.hpp"
+#include "train/side_token.hpp"
 
 namespace ringtrain {
 

@@ -9,7 +9,7 @@
 #include "ringtrain/io/loader.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "ringtrain/train/options.hpp"
-#include "train/trainer.hpp"
+#include "train/step_settings.hpp"
 
 namespace ringtrain {
 

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "ringtrain/base/atomic_file.hpp"
+#include "ringtrain/base/said_within.hpp"
 #include "ringtrain/base/text.hpp"
-#include "train/fault_report.hpp"
 #include "train/trace_text.hpp"
 
 namespace ringtrain {

@@ -4,17 +4,9 @@
 #include <cstdint>
 
 #include "train/account.hpp"
+#include "train/side_token.hpp"
 
 namespace ringtrain {
-
-/// 128 random bits which only the ranks of one job know: they travel through MPI.
-using JobToken = std::array<std::byte, 16>;
-
-/// A process of a host, as others on it see it.
-struct ProcessName {
-  std::uint64_t of = 0;  ///< the namespace that the id is of
-  std::int64_t id = 0;   ///< 0: not known
-};
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
 // who they are (side_proof.hpp); then ranks send Beats, and rank 0 answers each with an Answer.

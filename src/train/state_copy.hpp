@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "train/trainer.hpp"
+#include "train/step_settings.hpp"
 
 namespace ringtrain {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "allreduce/communicators.hpp"
+#include "allreduce/make_nccl_communicator.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/recording_nccl.hpp"

@@ -9,6 +9,7 @@
 
 #include "ringtrain/allreduce/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/ring.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/sum_values.hpp"
 

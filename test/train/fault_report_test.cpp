@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "ringtrain/base/said_within.hpp"
 #include "ringtrain/train/stopwatch.hpp"
 #include "support/catch.hpp"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/replace.hpp"
-#include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/allreduce/sum_plan.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/view.hpp"

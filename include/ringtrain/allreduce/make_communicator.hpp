@@ -3,47 +3,12 @@
 #include <string>
 
 #include "ringtrain/allreduce/communicator.hpp"
-#include "ringtrain/allreduce/compression.hpp"
+#include "ringtrain/allreduce/communicator_options.hpp"
 #include "ringtrain/allreduce/mpi_session.hpp"
-#include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/allreduce/solo_communicator.hpp"
 #include "ringtrain/base/library_version.hpp"
-#include "ringtrain/base/time_span.hpp"
 
 namespace ringtrain {
-
-/// How sums between GPUs are made.
-struct GpuSums {
-  /// The cudaStream_t that computes: sums follow what is queued there, and it follows them. It
-  /// outlives the communicator. Null: CUDA's default stream.
-  void* compute_stream = nullptr;
-  int device = 0;  ///< of this rank, from choose_gpu(); this thread's
-  /// Tells NCCL about memory(), so that GPUs reach each other's without copies.
-  bool register_memory = false;
-  double deadline_s = 120;  ///< longest time for NCCL to take a call; then the job fails
-};
-
-struct CommunicatorOptions {
-  RingTuning ring = {};
-  /// Whether sums between hosts run while this thread computes. Changes speed, never the result.
-  bool overlap = true;
-  /// Sums that may be under way between hosts at a time, where they overlap with this thread: what
-  /// one waits for on a slow network the others hide. Changes speed, never the result. One where
-  /// sums are compressed, or threads may not share MPI. plan_sums() makes it less, never more.
-  int at_once = 1;
-  /// 0: as it is. Else ranks of a host share memory in groups of at most so many, and the groups
-  /// take part as if they were hosts: for tests and measurements.
-  int ranks_a_host = 0;
-  /// The ranks of a host have fewer cores than threads that want to run: ranks that wait for each
-  /// other leave theirs at once. Changes speed, never the result.
-  bool crowded = false;
-  GpuSums gpu = {};
-  /// "ring": for start_compressed_sum(). On one host nothing is compressed.
-  CompressedGradients compressed = {};
-  /// "ring": is told of each sum and its bytes, by the thread that sums: this one in finish() where
-  /// there is one host or no overlap, else one of `at_once`, which are numbered from 0. Sums that
-  /// lie beside each other in shared memory are one.
-  OnSpan on_sum = {};
-};
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for
 /// comparison), "nccl" (between GPUs, in their memory), "solo" (one rank), or "auto" (between
@@ -55,8 +20,5 @@ std::unique_ptr<Communicator> make_communicator(const std::string& kind, const M
 
 /// Open MPI's version and, with CUDA, NCCL's. Needs no MPI session, no GPU.
 LibraryVersions allreduce_libraries();
-
-/// A job of this rank alone, whatever others there are: sums cost nothing. Not collective.
-std::unique_ptr<Communicator> make_solo_communicator();
 
 }  // namespace ringtrain

@@ -6,20 +6,12 @@
 #include <string_view>
 #include <vector>
 
-#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/image.hpp"
 #include "ringtrain/io/read_retries.hpp"
+#include "ringtrain/io/unreadable_sample.hpp"
 
 namespace ringtrain {
-
-/// One sample that cannot be decoded. The loader replaces it and counts. Any other failure ends the
-/// job, as a file does that is gone or may not be read, or a disk.
-class UnreadableSample : public Error {
- public:
-  UnreadableSample(std::string_view what, std::string_view reason)
-      : Error(Exit::data, what, reason) {}
-};
 
 /// One thread's way to the pixels of a data set; keeps its buffers and decoders from sample to
 /// sample. It must not outlive the data set.

@@ -1,0 +1,23 @@
+#include "ringtrain/base/said_within.hpp"
+
+#include <future>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+namespace ringtrain {
+
+// The thread is left behind where it hangs: the process is about to end.
+std::string said_within(std::chrono::milliseconds time, std::function<std::string()> work,
+                        const std::string& late) try {
+  std::promise<std::string> said;
+  std::future<std::string> outcome = said.get_future();
+  std::thread([work = std::move(work), said = std::move(said)]() mutable {
+    said.set_value(work());
+  }).detach();
+  return outcome.wait_for(time) == std::future_status::ready ? outcome.get() : late;
+} catch (const std::system_error&) {
+  return late;  // no thread is to be had
+}
+
+}  // namespace ringtrain

@@ -1,40 +1,117 @@
 #!/usr/bin/env bash
-# Fails when a folder includes a folder above it, a vendor header leaves its home, or headers define two types of one name.
-# The tables are those of docs/architecture.md.
+# Holds the rooms of src/ and include/ to docs/architecture.md: what a room may include, by which door, how many files a folder has,
+# where a vendor's header is included, and that no two types of one namespace have one name. Says each violation; then ends with 1.
+#   check_layers.sh [ROOT]
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "${1:-$(dirname "$0")/..}"
+bad=0
+say() { echo "$*"; bad=1; }
 
+# A room is the longest of these that a file's folder begins with.
 declare -A may_use=(
-  [base]="base"
-  [compute]="base compute"
-  [allreduce]="base compute allreduce"
-  [model]="base compute model"
-  [io]="base io"
-  [train]="base compute allreduce model io train"
+  [allreduce]="allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl base"
+  [allreduce/communicator]="base compute"
+  [allreduce/compression]="allreduce/communicator allreduce/ring base"
+  [allreduce/hierarchical]="allreduce/communicator allreduce/compression allreduce/mpi allreduce/ring base compute"
+  [allreduce/mpi]="allreduce/communicator base"
+  [allreduce/nccl]="allreduce/communicator allreduce/mpi base compute"
+  [allreduce/ring]="allreduce/communicator compute"
+  [base]=""
+  [compute]="base"
+  [compute/cuda]="base compute compute/cuda/bind compute/cuda/engines compute/cuda/kernels compute/cuda/kernels/arguments compute/cuda/runtime"
+  [compute/cuda/bind]="base compute compute/cuda/engines compute/cuda/kernels/arguments compute/cuda/runtime"
+  [compute/cuda/engines]="base compute compute/cuda/kernels/arguments compute/cuda/kernels/device compute/cuda/runtime"
+  [compute/cuda/kernels]="compute/cuda/kernels/arguments compute/cuda/kernels/device"
+  [compute/cuda/kernels/arguments]="base compute"
+  [compute/cuda/kernels/device]="base compute compute/cuda/kernels/arguments"
+  [compute/cuda/runtime]="base compute compute/cuda/kernels/arguments"
+  [compute/onednn]="base compute"
+  [compute/reference]="base compute"
+  [config]="allreduce allreduce/communicator allreduce/ring base compute io/checkpoint_writer model optim"
+  [host]="base"
+  [io/checkpoint]="base io/files"
+  [io/checkpoint_writer]="base io/checkpoint io/lease"
+  [io/dataset]="base io/files io/image"
+  [io/files]="base io/image"
+  [io/image]="base"
+  [io/lease]="base io/checkpoint"
+  [io/loader]="base io/dataset io/image"
+  [metrics]="base metrics/scaling"
+  [metrics/reporter]="base config host metrics metrics/sinks"
+  [metrics/scaling]="allreduce/ring base config"
+  [metrics/sinks]="base metrics"
+  [metrics/trace]="allreduce/mpi base"
+  [model]="base compute"
+  [model/model_file]="base model"
+  [model/passes]="compute model"
+  [model/zoo]="base model"
+  [monitor]="base metrics metrics/reporter metrics/scaling metrics/trace monitor/telemetry"
+  [monitor/channel]="allreduce/mpi base host monitor"
+  [monitor/telemetry]="base"
+  [monitor/watchdog]="allreduce/mpi base config host io/checkpoint metrics/trace monitor monitor/channel monitor/telemetry"
+  [optim]="base compute"
+  [train]="allreduce/mpi base compute config host io/checkpoint io/checkpoint_writer io/dataset io/loader metrics metrics/reporter metrics/trace model monitor monitor/watchdog train/checkpoint train/engine train/performance train/plan train/preflight train/state"
+  [train/checkpoint]="allreduce/communicator allreduce/mpi base config io/checkpoint io/checkpoint_writer metrics model train/engine train/state"
+  [train/engine]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host io/loader metrics/scaling model monitor optim train/plan train/state"
+  [train/performance]="allreduce/mpi allreduce/ring base config host metrics/reporter metrics/scaling train/checkpoint train/engine train/plan"
+  [train/plan]="allreduce/communicator allreduce/mpi allreduce/nccl base compute config io/dataset io/loader model optim"
+  [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan"
+  [train/state]="allreduce/communicator allreduce/mpi base compute host io/checkpoint model monitor/channel optim train/plan"
+  [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer train"
 )
+# Rooms that include another top-level room's private headers.
+declare -A friend_of=(
+  [train/state]="monitor/channel"  # sends parts of checkpoints over the watchdog's kind of connection, whose headers need Asio
+)
+# Folders with more files than the 16 that a folder may have, and how many: none may grow.
+declare -A ceiling=(
+  [include/ringtrain/base]=28 [src/base]=21 [src/compute/cuda/engines]=18 [src/compute/cuda/kernels/device]=20 [src/compute/onednn]=25
+  [src/io/dataset]=20
+)
+# Each is one path that a file which includes the header begins with.
 declare -A vendor_home=(
-  [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/nccl_library.cpp" [hdf5.h]="src/io/" [turbojpeg.h]="src/io/"
-  [jpeglib.h]="src/io/" [png.h]="src/io/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
+  [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/nccl/nccl_library.cpp" [hdf5.h]="src/io/checkpoint" [turbojpeg.h]="src/io/image/"
+  [jpeglib.h]="src/io/image/" [png.h]="src/io/image/" ["cudnn[a-z_]*.h"]="src/compute/cuda/"
   ["cuda[a-z0-9_]*.h"]="src/compute/cuda/" ["cublas[A-Za-z_]*.h"]="src/compute/cuda/"
   [dnnl.hpp]="src/compute/onednn/" ["oneapi/dnnl/dnnl.hpp"]="src/compute/onednn/"
-  [CLI/CLI.hpp]="src/train/options.cpp" [xxhash.h]="src/base/hash.cpp" ["openssl/[a-z0-9]*.h"]="src/base/hmac.cpp" [asio.hpp]="src/train/side_"
+  [CLI/CLI.hpp]="src/config/options.cpp" [xxhash.h]="src/base/hash.cpp" ["openssl/[a-z0-9]*.h"]="src/base/hmac.cpp" [asio.hpp]="src/monitor/"
 )
-bad=0
-for folder in "${!may_use[@]}"; do
-  while IFS=: read -r file line used; do
-    [[ " ${may_use[$folder]} " == *" $used "* ]] || { echo "$file:$line: $folder may not include $used"; bad=1; }
-  done < <(grep -rnE '^#include "(ringtrain/)?[a-z]+/' "src/$folder" "include/ringtrain/$folder" 2>/dev/null |
-           sed -nE 's|^([^:]+):([0-9]+):#include "(ringtrain/)?([a-z]+)/.*|\1:\2:\4|p')
-done
+
+sources() { find src include -regex '.*\.\([ch]pp\|cuh?\)'; }
+room_of() { # PATH below src/ or include/ringtrain/; sets room
+  room=$1
+  until [[ -v may_use[$room] || $room != */* ]]; do room=${room%/*}; done
+}
+while IFS=: read -r file line used; do
+  path=${used#*\"} path=${path%%\"*} own=${file#src/}
+  room_of "${own#include/ringtrain/}"
+  from=$room
+  room_of "${path#ringtrain/}"
+  [[ -v may_use[$from] ]] || say "$file: is in no room of scripts/check_layers.sh"
+  [[ $from == "$room" || " ${may_use[$from]:-} " == *" $room "* ]] || say "$file:$line: $from may not include $room"
+  [[ $path == ringtrain/* || ${from%%/*} == "${room%%/*}" || " ${friend_of[$from]:-} " == *" $room "* ]] ||
+    say "$file:$line: $room is entered by include/ringtrain/$room only"
+  [[ $path == ringtrain/* || $file != include/* ]] || say "$file:$line: a header in include/ includes one of src/"
+done < <(sources | xargs grep -nE '^#include "(ringtrain/)?[a-z_]+/' /dev/null)
+
+# A table that goes round in circles allows anything.
+circle=$(for room in "${!may_use[@]}"; do for used in ${may_use[$room]}; do echo "$used $room"; done; done | tsort 2>&1 >/dev/null) ||
+  say "rooms include each other in a circle: ${circle//$'\n'/ }"
+
+while read -r count folder; do
+  ((count <= ${ceiling[$folder]:-16})) || say "$folder: $count files; a folder has ${ceiling[$folder]:-16} at most"
+  [[ ! -v ceiling[$folder] ]] || ((count >= ceiling[$folder])) || say "$folder: $count files: lower its ceiling in scripts/check_layers.sh"
+done < <(sources | xargs -n 1 dirname | sort | uniq -c)
+
 for header in "${!vendor_home[@]}"; do
   while IFS=: read -r file line _; do
-    [[ $file == "${vendor_home[$header]}"* ]] || { echo "$file:$line: <$header> belongs in ${vendor_home[$header]}"; bad=1; }
+    [[ $file == "${vendor_home[$header]}"* ]] || say "$file:$line: <$header> belongs in ${vendor_home[$header]}"
   done < <(grep -rnE "#include [<\"]$header[>\"]" src include || true)
 done
+
 # Two types of one name in one namespace: the linker keeps one of their functions for both.
 while read -r name; do
-  echo "$name is the name of two types: $(grep -rlE "^(struct|class|enum class) ${name##*::}\b[^;]*\{" --include='*.hpp' src include | tr '\n' ' ')"
-  bad=1
+  say "$name is the name of two types: $(grep -rlE "^(struct|class|enum class) ${name##*::}\b[^;]*\{" --include='*.hpp' src include | tr '\n' ' ')"
 done < <(find src include -name '*.hpp' -exec awk '
   /^namespace [a-z_:]+ \{/ { space = $2 }
   /^(struct|class|enum class) [A-Za-z_]+[^;]*\{/ { name = $1 == "enum" ? $3 : $2; sub(/:$/, "", name); print space "::" name }' {} + | sort | uniq -d)

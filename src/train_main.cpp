@@ -7,16 +7,16 @@
 #include <exception>
 #include <thread>
 
-#include "ringtrain/allreduce/launch.hpp"
-#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/fault.hpp"
-#include "ringtrain/io/writer_process.hpp"
-#include "ringtrain/train/options.hpp"
-#include "ringtrain/train/threads.hpp"
-#include "train/local_commands.hpp"
-#include "train/run.hpp"
-#include "train/stop_request.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/host/signals.hpp"
+#include "ringtrain/host/threads.hpp"
+#include "ringtrain/io/checkpoint_writer/writer_process.hpp"
+#include "ringtrain/train/commands.hpp"
+#include "ringtrain/train/run.hpp"
 
 using namespace ringtrain;
 

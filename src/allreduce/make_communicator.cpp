@@ -6,11 +6,11 @@
 #include <array>
 #include <string_view>
 
-#include "allreduce/make_nccl_communicator.hpp"
-#include "allreduce/mpi.hpp"
-#include "allreduce/mpi_communicator.hpp"
-#include "allreduce/nccl_calls.hpp"
-#include "allreduce/ring_communicator.hpp"
+#include "allreduce/hierarchical/ring_communicator.hpp"
+#include "allreduce/mpi/mpi_check.hpp"
+#include "allreduce/mpi/mpi_communicator.hpp"
+#include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "allreduce/nccl/nccl_api.hpp"
 
 namespace ringtrain {
 

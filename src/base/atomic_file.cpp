@@ -12,7 +12,7 @@
 #include <streambuf>
 #include <system_error>
 
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/random_token.hpp"
 
 namespace ringtrain {

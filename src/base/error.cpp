@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 

@@ -1,4 +1,4 @@
-#include "train/run.hpp"
+#include "ringtrain/train/run.hpp"
 
 #include <fmt/core.h>
 
@@ -7,20 +7,20 @@
 #include <memory>
 #include <system_error>
 
+#include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "train/agreement.hpp"
-#include "train/batch_shares.hpp"
-#include "train/device_choice.hpp"
-#include "train/doctor.hpp"
-#include "train/gradient_format.hpp"
-#include "train/identity.hpp"
-#include "train/job.hpp"
-#include "train/option_values.hpp"
-#include "train/resume.hpp"
-#include "train/save_timeline.hpp"
-#include "train/watchdog.hpp"
-#include "train/watched_output.hpp"
+#include "ringtrain/base/identity.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "ringtrain/metrics/trace/save_timeline.hpp"
+#include "ringtrain/monitor/watchdog/watchdog.hpp"
+#include "ringtrain/monitor/watched_output.hpp"
+#include "train/checkpoint/resume.hpp"
+#include "train/performance/batch_shares.hpp"
+#include "train/performance/gradient_format.hpp"
+#include "train/plan/device_choice.hpp"
+#include "train/preflight/doctor.hpp"
+#include "train/trainer.hpp"
 
 namespace ringtrain {
 namespace {

@@ -3,14 +3,14 @@
 #include <optional>
 #include <string>
 
-#include "ringtrain/io/checkpoint_writer.hpp"
-#include "ringtrain/train/output.hpp"
-#include "train/checkpoints.hpp"
-#include "train/evaluator.hpp"
-#include "train/plan.hpp"
-#include "train/rank_ledger.hpp"
-#include "train/save_trouble.hpp"
-#include "train/trainer.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
+#include "ringtrain/metrics/reporter/reporter.hpp"
+#include "ringtrain/monitor/rank_ledger.hpp"
+#include "train/checkpoint/checkpoint_manager.hpp"
+#include "train/checkpoint/save_alerts.hpp"
+#include "train/engine/stepper.hpp"
+#include "train/evaluation.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 

@@ -1,69 +1,133 @@
 #pragma once
+#include <filesystem>
+#include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "ringtrain/io/loader.hpp"
-#include "ringtrain/train/step_times.hpp"
-#include "train/step_settings.hpp"
-#include "train/step_sums.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/host/signals.hpp"
+#include "ringtrain/monitor/watchdog/watchdog.hpp"
+#include "train/checkpoint/checkpoint_manager.hpp"
+#include "train/checkpoint/resume.hpp"
+#include "train/engine/engine.hpp"
+#include "train/evaluation.hpp"
+#include "train/performance/efficiency.hpp"
+#include "train/performance/link_probe.hpp"
+#include "train/performance/past_runs.hpp"
+#include "train/plan/run_plan.hpp"
+#include "train/resume_verification.hpp"
+#include "train/run_log.hpp"
+#include "train/state/replica_check.hpp"
 
 namespace ringtrain {
 
-/// Where the seconds of one step went on this rank.
-struct StepSeconds {
-  double data_wait = 0, copy = 0, forward = 0, backward = 0, exposed = 0, update = 0;
-  double sums = 0;  ///< from the start of the first sum to the end of the last: parts of others
-};
-
-/// To the step of `times` that is under way.
-inline void add(StepTimes& times, const StepSeconds& s) {
-  times.add(Phase::data_wait, s.data_wait);
-  times.add(Phase::copy, s.copy);
-  times.add(Phase::forward, s.forward);
-  times.add(Phase::backward, s.backward);
-  times.add(Phase::comm_exposed, s.exposed);
-  times.add(Phase::update, s.update);
-}
-
-/// A step that is over.
-struct StepReport {
-  Position position;  ///< behind it
-  double learning_rate = 0;
-  StepSeconds seconds;
-  StepOutcome outcome;
-};
-
-/// The training step, the same on every rank.
-class Trainer {
+/// One training job on one rank, on the main thread. Its members are collective but for those that
+/// only ask.
+class Job {
  public:
-  virtual ~Trainer() = default;
+  /// What is passed outlives it. `since_start`: of the process; `most_steps`: after which it pauses
+  /// as if training had ended, 0: never.
+  Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog, Output& output,
+      const Stopwatch& since_start, std::uint64_t most_steps = 0);
 
-  /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
-  /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
-  /// yet. The outcome tells all ranks of the wishes of any. The gradient of a step that is not
-  /// finite updates nothing.
-  virtual std::optional<StepReport> step(Loader& loader, const Wish& wish) = 0;
-  /// Waits for the oldest step that was not reported; nullopt when all were.
-  virtual std::optional<StepReport> finish_step() = 0;
-
-  /// Behind all steps, also those under way.
-  const Position& position() const { return position_; }
-
- protected:
-  Trainer(const TrainerSettings& settings, Position start)
-      : settings_(settings), position_(start) {}
-
-  const TrainerSettings& settings() const { return settings_; }
-  double learning_rate() const {
-    return settings_.learning_rate.at(double(position_.samples) / double(settings_.epoch_samples));
-  }
-  void advance() {
-    ++position_.step;
-    position_.samples += std::uint64_t(settings_.accumulate) * settings_.micro_batch;
-  }
+  int run(WriterProcess& writer);
+  /// All of run() that comes before the first step. Returns the exit code; a failure ends the job
+  /// as it would there.
+  int rehearse(WriterProcess& writer);
+  /// After a run: ends the job where its efficiency was not what the user asks for.
+  void require_efficiency() const;
+  /// What a run that is over came to.
+  LegEnd end() const;
 
  private:
-  const TrainerSettings settings_;
-  Position position_;
+  /// Whether there is something to go on from, which is loaded then.
+  bool prepare(WriterProcess& writer);
+  void try_sum();
+  /// Takes the checkpoint directory, so that no other job writes to it from here on.
+  void open_checkpoints(WriterProcess& writer);
+  /// Ends the job where `saved`, which training goes on from, would have settled other shares or
+  /// another gradient format than are in use.
+  void require_settled_as(const CheckpointMetadata& saved) const;
+  /// Goes on from a checkpoint, where there is one.
+  bool resume(const Resume& how);
+  /// Where training begins, for the line that tells of a fault.
+  void tell_context() const;
+  /// Inherits the lineage of what was resumed, or draws one. Ends the job where the checkpoint
+  /// directory is another training's.
+  void take_lineage();
+  /// Takes the weights of another training, where there is one.
+  bool start_from(const std::string& file);
+  int train();
+  int exit_code() const;
+  bool done(const Position& position) const;
+  /// Until training is done, if nothing stops it.
+  std::uint64_t steps_left() const;
+  int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  int evaluate_only(bool loaded);
+  [[noreturn]] void fail_without_weights() const;
+  /// Measures and tells what the ranks gain over one; ends the job where that is too little.
+  void compare_with_one_rank();
+  const Graph& graph() const { return plan_.model.graph; }
+  const Options& options() const { return plan_.options; }
+  std::vector<std::string> changes_since(const std::string& config) const;
+  StartRecord start_record() const;
+  CheckpointMetadata metadata() const;
+  Checkpoints make_checkpoints();
+  void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  void finish_steps(Trainer& trainer);
+  void tell(const StepReport& report, double stall_s, bool saving);
+  void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
+  void keep_timeline();
+  /// What the log compares this run's speed with: that of an earlier run of the same command, or
+  /// what the links' verdict expects.
+  void expect_earlier_speed();
+  void expect_verdict();
+  void keep_speed();
+  void note_saved(const SaveEvent& event);
+  void look_at(const StepReport& report);
+  void guard(const StepOutcome& outcome, const Position& position);
+  /// `offer` is called between batches.
+  void evaluate_at(const Position& position, const std::function<void()>& offer);
+  bool save_unsaid_ = false;  // a SIGUSR1 that came at the end of an evaluation
+  void tell_cut_short(const Position& position, const Evaluation& result);
+  /// What this rank wants; to save is told once.
+  Wish wish();
+  bool out_of_time() const;
+  /// All ranks alike.
+  void grant(const Wish& wish);
+  /// Saves what is due or asked for.
+  void offer(Checkpoints& checkpoints, const Position& position);
+
+  const Stopwatch run_watch_;
+  const MpiSession& session_;
+  Watchdog& watchdog_;
+  Progress& progress_;
+  Output& output_;
+  const Plan& plan_;
+  Site& site_;
+  const std::uint64_t most_steps_;
+  const std::string config_, plans_;
+  CheckpointWriter checkpoint_writer_;
+  std::optional<RunLog> log_;
+  std::optional<RankCheck> ranks_;
+  Efficiency efficiency_;
+  std::optional<LinkWatch> links_;  // where ranks gain from each other
+  std::optional<KeptSpeeds> earlier_runs_;
+  bool is_expected_ = false;  // of how long a step takes, something
+
+  StopRequest stop_;
+  Stopwatch step_watch_;
+  double slowest_step_s_ = 0;
+  Position start_, end_;
+  std::filesystem::path resumed_from_;          // on rank 0
+  std::optional<std::string> resumed_lineage_;  // nothing: from scratch
+  std::vector<std::string> hosts_;              // of the ranks; on rank 0
+  std::optional<std::uint64_t> evaluated_step_;
+  bool stopping_ = false, saving_ = false;  // what all ranks want
+  bool saving_shards_ = false;              // likewise, behind the last step
+  int signal_ = 0;                          // that ends the job, on all ranks
+  double last_save_s_ = 0;                  // what it may take
 };
 
 }  // namespace ringtrain

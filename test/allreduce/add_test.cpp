@@ -1,9 +1,8 @@
-#include "allreduce/add.hpp"
-
 #include <algorithm>
 #include <iterator>
 
-#include "ringtrain/allreduce/ring.hpp"
+#include "allreduce/ring/sum_kernels.hpp"
+#include "ringtrain/allreduce/ring/ring.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

@@ -1,4 +1,4 @@
-#include "ringtrain/allreduce/clock_offset.hpp"
+#include "ringtrain/allreduce/mpi/clock_offset.hpp"
 
 #include <cmath>
 

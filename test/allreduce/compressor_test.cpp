@@ -1,8 +1,8 @@
-#include "allreduce/compressor.hpp"
+#include "allreduce/compression/compressor.hpp"
 
 #include <cmath>
 
-#include "allreduce/compressed_lane.hpp"
+#include "allreduce/compression/compressed_ring.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"

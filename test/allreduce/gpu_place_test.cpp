@@ -1,10 +1,9 @@
-#include "ringtrain/allreduce/gpu_place.hpp"
-
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
 
-#include "allreduce/make_nccl_communicator.hpp"
+#include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/recording_nccl.hpp"

@@ -1,4 +1,4 @@
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 
 #include <thread>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "allreduce/host_barrier.hpp"
+#include "allreduce/hierarchical/host_barrier.hpp"
 
 #include "support/catch.hpp"
 #include "support/thread_ring.hpp"

@@ -1,9 +1,8 @@
-#include "allreduce/host_sum.hpp"
-
 #include <memory>
 #include <optional>
 
-#include "allreduce/topology.hpp"
+#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/topology.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"

@@ -1,8 +1,7 @@
-#include "allreduce/job_end.hpp"
-
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "allreduce/mpi/abort.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

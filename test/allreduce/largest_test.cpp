@@ -1,4 +1,4 @@
-#include "allreduce/largest.hpp"
+#include "allreduce/compression/largest.hpp"
 
 #include <algorithm>
 #include <cmath>

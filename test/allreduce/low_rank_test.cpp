@@ -1,9 +1,9 @@
-#include "allreduce/low_rank.hpp"
+#include "allreduce/compression/low_rank.hpp"
 
 #include <cmath>
 #include <vector>
 
-#include "allreduce/products.hpp"
+#include "allreduce/compression/dot_kernels.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

@@ -1,10 +1,9 @@
-#include "ringtrain/allreduce/narrow_communicator.hpp"
-
 #include <cmath>
 #include <numeric>
 #include <vector>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "support/catch.hpp"
 

@@ -1,9 +1,8 @@
-#include "allreduce/narrow_numbers.hpp"
-
 #include <bit>
 #include <cmath>
 #include <random>
 
+#include "allreduce/ring/fp16_codec.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

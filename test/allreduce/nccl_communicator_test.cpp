@@ -1,4 +1,4 @@
-#include "allreduce/nccl_communicator.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 
 #include <thread>
 

@@ -1,5 +1,4 @@
-#include "allreduce/products.hpp"
-
+#include "allreduce/compression/dot_kernels.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

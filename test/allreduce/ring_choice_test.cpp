@@ -1,5 +1,4 @@
-#include "ringtrain/allreduce/ring_choice.hpp"
-
+#include "ringtrain/allreduce/ring/tuning.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

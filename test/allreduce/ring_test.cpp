@@ -1,4 +1,4 @@
-#include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/allreduce/ring/ring.hpp"
 
 #include <cmath>
 

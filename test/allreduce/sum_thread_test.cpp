@@ -1,4 +1,4 @@
-#include "allreduce/sum_thread.hpp"
+#include "allreduce/hierarchical/sum_thread.hpp"
 
 #include <atomic>
 #include <chrono>

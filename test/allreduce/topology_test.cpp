@@ -1,4 +1,4 @@
-#include "allreduce/topology.hpp"
+#include "allreduce/hierarchical/topology.hpp"
 
 #include "support/catch.hpp"
 

@@ -1,5 +1,3 @@
-#include "ringtrain/base/file_descriptor.hpp"
-
 #include <fcntl.h>
 #include <sys/ioctl.h>
 
@@ -10,6 +8,7 @@
 #include <thread>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,3 @@
-#include "ringtrain/base/own_program.hpp"
-
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/base/program.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

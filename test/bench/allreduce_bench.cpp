@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "bench/tcp_stream.hpp"
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 
 using namespace ringtrain;

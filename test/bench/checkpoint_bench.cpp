@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/io/checkpoint_reader.hpp"
-#include "ringtrain/io/checkpoint_writer.hpp"
-#include "ringtrain/io/writer_process.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
+#include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
 using namespace ringtrain;
 using Clock = std::chrono::steady_clock;

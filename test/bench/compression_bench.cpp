@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "allreduce/compressor.hpp"
+#include "allreduce/compression/compressor.hpp"
 #include "ringtrain/base/philox.hpp"
 
 using namespace ringtrain;

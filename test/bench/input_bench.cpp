@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "bench/bare_jpeg.hpp"
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 
 using namespace ringtrain;
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 
 using namespace ringtrain;
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "io/writer_protocol.hpp"
+#include "io/checkpoint_writer/writer_protocol.hpp"
+#include "optim/optimizer_kernels.hpp"
 #include "ringtrain/compute/memory.hpp"
-#include "train/optimizer_kernels.hpp"
-#include "train/stream_copy.hpp"
+#include "ringtrain/host/stream_copy.hpp"
 
 using namespace ringtrain;
 

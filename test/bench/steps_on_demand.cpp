@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <iostream>
 
+#include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
-#include "ringtrain/train/optimizer.hpp"
-#include "ringtrain/train/stopwatch.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 #include "support/random_batch.hpp"
 
 using namespace ringtrain;

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstddef>
 
-#include "ringtrain/allreduce/mpi_session.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 

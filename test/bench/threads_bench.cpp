@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "ringtrain/train/threads.hpp"
+#include "ringtrain/host/threads.hpp"
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;

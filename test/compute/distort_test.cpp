@@ -1,4 +1,4 @@
-#include "ringtrain/compute/distort.hpp"
+#include "compute/distort.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The descriptions of GPUs that are built in, against what cuDNN said of real ones.
-#include "compute/cuda/device.hpp"
+#include "compute/cuda/runtime/device.hpp"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 // Which of cuDNN's proposals may be used.
 #include <algorithm>
 
-#include "compute/cuda/device.hpp"
-#include "compute/cuda/launches.hpp"
+#include "compute/cuda/bind/launches.hpp"
+#include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"

@@ -1,7 +1,7 @@
 // What cuDNN is asked for the first convolution is what the kernels store.
 #include "support/stored_form.hpp"
 
-#include "compute/cuda/convolution.hpp"
+#include "compute/cuda/engines/convolution.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

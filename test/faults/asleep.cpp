@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
-#include "ringtrain/allreduce/launch.hpp"
-#include "train/checkpoints.hpp"
-#include "train/site.hpp"
-#include "train/verdict.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
+#include "train/checkpoint/checkpoint_manager.hpp"
+#include "train/engine/engine.hpp"
 
 namespace ringtrain {
 

@@ -9,9 +9,9 @@
 #include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_mutants.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/printable.hpp"
-#include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

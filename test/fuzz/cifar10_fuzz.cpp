@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "io/datasets.hpp"
+#include "io/dataset/datasets.hpp"
 #include "ringtrain/base/error.hpp"
 
 using namespace ringtrain;

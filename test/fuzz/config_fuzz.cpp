@@ -7,12 +7,12 @@
 #include <array>
 #include <sstream>
 
+#include "config/option_table.hpp"
+#include "config/options.cpp"
+#include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
-#include "ringtrain/train/options.hpp"
-#include "train/option_table.hpp"
-#include "train/options.cpp"
-#include "train/version.hpp"
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/config/options.hpp"
 
 namespace ringtrain {
 

@@ -1,6 +1,6 @@
 // Any bytes as an image: opened, cropped, decoded and scaled, or refused with Undecodable.
-#include "io/decoder.hpp"
-#include "io/framing.hpp"
+#include "io/image/crop.hpp"
+#include "io/image/decoder.hpp"
 
 using namespace ringtrain;
 

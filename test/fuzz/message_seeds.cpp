@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "train/side_proof.hpp"
+#include "monitor/channel/proof.hpp"
 
 using namespace ringtrain;
 

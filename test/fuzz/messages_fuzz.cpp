@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "train/side_door.hpp"
-#include "train/side_messages.hpp"
-#include "train/side_server.hpp"
-#include "train/side_socket.hpp"
-#include "train/verdict.hpp"
+#include "monitor/channel/door.hpp"
+#include "monitor/channel/socket.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 
 namespace ringtrain {
 

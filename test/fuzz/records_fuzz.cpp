@@ -2,8 +2,8 @@
 // right.
 #include <cstring>
 
-#include "io/decoder.hpp"
-#include "io/records_file.hpp"
+#include "io/files/records_file.hpp"
+#include "io/image/decoder.hpp"
 
 using namespace ringtrain;
 

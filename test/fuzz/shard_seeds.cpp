@@ -2,7 +2,7 @@
 // DIR
 #include <fmt/core.h>
 
-#include "io/records_file.hpp"
+#include "io/files/records_file.hpp"
 #include "io/tfrecord_support.hpp"
 
 using namespace ringtrain;

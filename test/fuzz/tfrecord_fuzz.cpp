@@ -1,6 +1,6 @@
 // Any bytes as a TFRecord file, and as the data of records whose checksums are right.
-#include "io/decoder.hpp"
-#include "io/tfrecord.hpp"
+#include "io/files/tfrecord.hpp"
+#include "io/image/decoder.hpp"
 #include "io/tfrecord_support.hpp"
 
 using namespace ringtrain;

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "support/catch.hpp"
 
 namespace ringtrain {

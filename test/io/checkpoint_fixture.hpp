@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "ringtrain/io/checkpoint_reader.hpp"
-#include "ringtrain/io/checkpoint_writer.hpp"
-#include "ringtrain/io/writer_process.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
+#include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
 namespace ringtrain {
 

@@ -3,8 +3,8 @@
 
 #include <cstdio>
 
+#include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint_fixture.hpp"
-#include "io/checkpoint_name.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 

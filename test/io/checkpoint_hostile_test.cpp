@@ -3,10 +3,10 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_complaint.hpp"
 #include "io/checkpoint_fixture.hpp"
-#include "io/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 

@@ -13,8 +13,8 @@
 #include <csignal>
 
 #include "io/checkpoint_fixture.hpp"
-#include "io/open_beneath.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/open_beneath.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,4 +1,4 @@
-#include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 #include <sys/stat.h>
 

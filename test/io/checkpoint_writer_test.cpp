@@ -1,4 +1,4 @@
-#include "ringtrain/io/checkpoint_writer.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 
 #include <sys/resource.h>
 #include <sys/syscall.h>

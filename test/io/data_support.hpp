@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/io/dataset.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 
 namespace ringtrain::test {
 

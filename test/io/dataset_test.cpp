@@ -1,4 +1,4 @@
-#include "ringtrain/io/dataset.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 
 #include <map>
 #include <set>
@@ -79,5 +79,6 @@ TEST_CASE("data set: fewer samples than one step takes are named") {
   const auto error = error_of([&] { check_enough(*shapes, 2001); });
   REQUIRE(error);
   CHECK(error->code() == Exit::data);
-  CHECK_THAT(error->what(), Contains("2000") && Contains("one step takes 2001 images, on all ranks"));
+  CHECK_THAT(error->what(),
+             Contains("2000") && Contains("one step takes 2001 images, on all ranks"));
 }

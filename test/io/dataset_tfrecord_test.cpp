@@ -10,11 +10,11 @@
 #include <fstream>
 #include <thread>
 
-#include "io/index_cache.hpp"
-#include "io/tfrecord.hpp"
+#include "io/dataset/index_cache.hpp"
+#include "io/files/tfrecord.hpp"
 #include "io/tfrecord_support.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,4 +1,4 @@
-#include "io/decoder.hpp"
+#include "io/image/decoder.hpp"
 
 #include <algorithm>
 #include <array>

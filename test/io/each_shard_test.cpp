@@ -1,10 +1,9 @@
-#include "io/each_shard.hpp"
-
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "io/dataset/parallel_shards.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

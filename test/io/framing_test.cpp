@@ -1,9 +1,8 @@
-#include "io/framing.hpp"
-
 #include <algorithm>
 #include <set>
 
 #include "io/data_support.hpp"
+#include "io/image/crop.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -7,13 +7,13 @@
 
 #include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_fixture.hpp"
-#include "io/decoder.hpp"
-#include "io/index_cache.hpp"
-#include "io/records_file.hpp"
-#include "io/tfrecord.hpp"
+#include "io/dataset/index_cache.hpp"
+#include "io/files/records_file.hpp"
+#include "io/files/tfrecord.hpp"
+#include "io/image/decoder.hpp"
 #include "io/tfrecord_support.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/io/dataset.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 #include "support/catch.hpp"
 #include "support/memory_limit.hpp"
 

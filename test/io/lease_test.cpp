@@ -1,4 +1,4 @@
-#include "io/lease.hpp"
+#include "io/lease/lease.hpp"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -13,11 +13,11 @@
 #include <thread>
 #include <utility>
 
+#include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint_fixture.hpp"
-#include "io/checkpoint_name.hpp"
-#include "io/folder_lease.hpp"
+#include "io/checkpoint_writer/checkpoint_directory.hpp"
+#include "io/lease/folder_lease.hpp"
 #include "io/traced_saves.hpp"
-#include "io/writer_directory.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/call_tracer.hpp"

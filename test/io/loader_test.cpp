@@ -1,4 +1,4 @@
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#include "ringtrain/io/read_retries.hpp"
+#include "ringtrain/io/files/read_retries.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 #include "io/data_support.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

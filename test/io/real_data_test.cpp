@@ -5,7 +5,7 @@
 #include <map>
 
 #include "io/data_support.hpp"
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

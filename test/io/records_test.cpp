@@ -6,13 +6,13 @@
 #include <cstring>
 
 #include "io/checkpoint_fixture.hpp"
-#include "io/decoder.hpp"
-#include "io/records_file.hpp"
+#include "io/files/records_file.hpp"
+#include "io/image/decoder.hpp"
 #include "io/tfrecord_support.hpp"
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/philox.hpp"
-#include "ringtrain/io/loader.hpp"
-#include "ringtrain/io/pack.hpp"
+#include "ringtrain/io/dataset/pack.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,4 +1,4 @@
-#include "io/resize.hpp"
+#include "io/image/resize.hpp"
 
 #include <algorithm>
 

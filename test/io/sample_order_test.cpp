@@ -1,11 +1,10 @@
-#include "io/sample_order.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <vector>
 
+#include "io/loader/sampler.hpp"
 #include "support/catch.hpp"
 #include "support/sanitized.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "io/crc32c.hpp"
+#include "ringtrain/base/crc32c.hpp"
 
 namespace ringtrain::test {
 namespace {

@@ -1,11 +1,11 @@
-#include "io/tfrecord.hpp"
+#include "io/files/tfrecord.hpp"
 
 #include <numeric>
 
-#include "io/crc32c.hpp"
-#include "io/decoder.hpp"
-#include "io/example.hpp"
+#include "io/files/tf_example.hpp"
+#include "io/image/decoder.hpp"
 #include "io/tfrecord_support.hpp"
+#include "ringtrain/base/crc32c.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

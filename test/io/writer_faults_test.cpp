@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
-#include "io/lease.hpp"
+#include "io/lease/lease.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 

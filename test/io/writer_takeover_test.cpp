@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
-#include "io/folder_lease.hpp"
+#include "io/lease/folder_lease.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 

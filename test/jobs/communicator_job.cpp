@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
-#include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/allreduce/ring/ring.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/sum_values.hpp"
 

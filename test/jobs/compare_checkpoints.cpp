@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 using namespace ringtrain;
 

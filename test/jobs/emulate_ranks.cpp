@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "ringtrain/compute/backend.hpp"
-#include "ringtrain/io/checkpoint_reader.hpp"
-#include "train/network.hpp"
-#include "train/training_state.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "train/engine/schedule.hpp"
+#include "train/state/training_state.hpp"
 
 using namespace ringtrain;
 

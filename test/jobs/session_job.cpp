@@ -8,9 +8,9 @@
 #include <string>
 #include <thread>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
-#include "ringtrain/allreduce/launch.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/mpi/launch_environment.hpp"
 
 using namespace ringtrain;
 

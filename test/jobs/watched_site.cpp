@@ -12,7 +12,7 @@
 #include <limits>
 #include <sstream>
 
-#include "train/site.hpp"
+#include "train/engine/engine.hpp"
 
 namespace ringtrain {
 

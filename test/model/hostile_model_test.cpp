@@ -48,7 +48,6 @@ TEST_CASE("hostile model file: ranges, names and numbers") {
 }
 
 TEST_CASE("hostile model file: weights are counted, not taken") {
-
   CHECK(read_hostile("model m classes=1000000\ninput size=8\nm = matrix_product outputs=1000\n"
                      "fc = matrix_product outputs=$classes\nloss\n") == "4 layers");
 }

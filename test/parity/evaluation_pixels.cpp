@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <fstream>
 
-#include "train/plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 using namespace ringtrain;
 

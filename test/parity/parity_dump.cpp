@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/config/option_values.hpp"
 #include "support/recipe_run.hpp"
-#include "train/init_from.hpp"
-#include "train/option_values.hpp"
+#include "train/checkpoint/warm_start.hpp"
 
 using namespace ringtrain;
 

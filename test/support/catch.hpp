@@ -1,5 +1,5 @@
-// Catch2, version 2 (Debian 12, Ubuntu 24.04) or 3 (Debian 13): tests include this file and nothing of Catch2 itself, and use
-// version 2's names.
+// Catch2, version 2 (Debian 12, Ubuntu 24.04) or 3 (Debian 13): tests include this file and nothing
+// of Catch2 itself, and use version 2's names.
 #pragma once
 #include <string>
 #include <string_view>

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string>
 
-#include "compute/cuda/device.hpp"
+#include "compute/cuda/runtime/device.hpp"
 
 using namespace ringtrain::cuda;
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "ringtrain/io/loader.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 
 namespace ringtrain {
 

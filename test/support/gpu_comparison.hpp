@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
 #include "compute/cuda/program.hpp"
 #include "compute/reference/state.hpp"
 #include "ringtrain/compute/gpu.hpp"

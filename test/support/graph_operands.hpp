@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "compute/cuda/operation_graph.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 #include "support/catch.hpp"
 #include "support/host_gpu/interpreter.hpp"
 #include "support/host_gpu_case.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
 #include "compute/reference/state.hpp"
 #include "kernel_queue.hpp"
 #include "ringtrain/base/philox.hpp"

@@ -4,8 +4,8 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "support/shrink.hpp"
-#include "train/host_trainer.hpp"
-#include "train/plan.hpp"
+#include "train/engine/cpu_stepper.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 #include "support/given_images.hpp"
-#include "train/training_state.hpp"
+#include "train/state/training_state.hpp"
 
 namespace ringtrain {
 

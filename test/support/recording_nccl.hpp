@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "allreduce/nccl_calls.hpp"
+#include "allreduce/nccl/nccl_api.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {

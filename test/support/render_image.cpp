@@ -5,9 +5,9 @@
 #include <iostream>
 #include <string>
 
-#include "io/decoder.hpp"
-#include "io/file_bytes.hpp"
-#include "io/framing.hpp"
+#include "io/files/file_bytes.hpp"
+#include "io/image/crop.hpp"
+#include "io/image/decoder.hpp"
 
 using namespace ringtrain;
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "compute/cuda/kernels/weights.hpp"
+#include "compute/cuda/kernels/arguments/weights.hpp"
 #include "ringtrain/compute/shape.hpp"
 
 namespace ringtrain {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "ringtrain/allreduce/ring.hpp"
+#include "ringtrain/allreduce/ring/ring.hpp"
 
 namespace ringtrain {
 

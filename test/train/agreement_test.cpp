@@ -1,4 +1,4 @@
-#include "train/agreement.hpp"
+#include "ringtrain/allreduce/mpi/agreement.hpp"
 
 #include "support/catch.hpp"
 

@@ -1,6 +1,5 @@
-#include "ringtrain/train/baseline.hpp"
-
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/metrics/scaling/speedup.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

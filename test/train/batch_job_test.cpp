@@ -1,10 +1,9 @@
-#include "train/batch_job.hpp"
-
 #include <sstream>
 
+#include "config/slurm_resources.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/units.hpp"
 #include "support/catch.hpp"
-#include "train/text.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -1,4 +1,4 @@
-#include "train/batch_shares.hpp"
+#include "train/performance/batch_shares.hpp"
 
 #include <numeric>
 

@@ -1,4 +1,4 @@
-#include "train/cache_folder.hpp"
+#include "ringtrain/base/cache_folder.hpp"
 
 #include <string>
 

@@ -1,9 +1,8 @@
-#include "train/checkpoints.hpp"
-
 #include <thread>
 
 #include "io/checkpoint_fixture.hpp"
 #include "support/catch.hpp"
+#include "train/checkpoint/checkpoint_manager.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

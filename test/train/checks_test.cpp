@@ -1,7 +1,7 @@
-#include "train/checks.hpp"
+#include "train/preflight/checks.hpp"
 
 #include "support/catch.hpp"
-#include "train/doctor.hpp"
+#include "train/preflight/doctor.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -1,4 +1,4 @@
-#include "train/device_choice.hpp"
+#include "train/plan/device_choice.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,12 +1,12 @@
-#include "train/fault_report.hpp"
+#include "monitor/watchdog/fault_report.hpp"
 
 #include <chrono>
 #include <future>
 #include <memory>
 #include <string>
 
+#include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/said_within.hpp"
-#include "ringtrain/train/stopwatch.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

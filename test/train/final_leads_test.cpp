@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <functional>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"
-#include "train/network.hpp"
+#include "train/engine/schedule.hpp"
 
 using namespace ringtrain;
 

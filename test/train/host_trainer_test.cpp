@@ -1,5 +1,3 @@
-#include "train/host_trainer.hpp"
-
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"
+#include "train/engine/cpu_stepper.hpp"
 
 using namespace ringtrain;
 

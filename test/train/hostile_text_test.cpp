@@ -8,21 +8,21 @@
 #include <fstream>
 #include <thread>
 
-#include "ringtrain/base/file_descriptor.hpp"
-#include "ringtrain/train/options.hpp"
+#include "monitor/channel/asio.hpp"
+#include "monitor/channel/proof.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
 #include "support/catch.hpp"
 #include "support/memory_limit.hpp"
 #include "support/temporary_folder.hpp"
-#include "train/batch_shares.hpp"
-#include "train/gradient_format.hpp"
 #include "train/job_token.hpp"
-#include "train/kept_speed.hpp"
-#include "train/side_asio.hpp"
-#include "train/side_messages.hpp"
-#include "train/side_proof.hpp"
-#include "train/side_server.hpp"
-#include "train/slice_messages.hpp"
-#include "train/slice_server.hpp"
+#include "train/performance/batch_shares.hpp"
+#include "train/performance/gradient_format.hpp"
+#include "train/performance/past_runs.hpp"
+#include "train/state/shard_messages.hpp"
+#include "train/state/shard_receiver.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;

@@ -1,6 +1,5 @@
-#include "train/init_from.hpp"
-
 #include "support/catch.hpp"
+#include "train/checkpoint/warm_start.hpp"
 #include "train/small_training.hpp"
 
 using namespace ringtrain;

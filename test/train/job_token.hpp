@@ -1,5 +1,5 @@
 #pragma once
-#include "train/side_messages.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
 
 namespace ringtrain {
 

@@ -1,5 +1,3 @@
-#include "train/kept_speed.hpp"
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -7,6 +5,7 @@
 
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
+#include "train/performance/past_runs.hpp"
 
 using namespace ringtrain;
 

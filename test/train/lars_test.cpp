@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ringtrain/base/philox.hpp"
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 #include "support/catch.hpp"
 #include "train/optimizer_inputs.hpp"
 

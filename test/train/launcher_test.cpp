@@ -1,4 +1,4 @@
-#include "train/launcher.hpp"
+#include "ringtrain/host/launcher.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "ringtrain/train/stopwatch.hpp"
+#include "ringtrain/base/clock.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,8 +1,7 @@
-#include "ringtrain/train/learning_rate.hpp"
-
 #include <cmath>
 #include <stdexcept>
 
+#include "ringtrain/optim/lr_schedule.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

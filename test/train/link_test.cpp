@@ -1,5 +1,4 @@
-#include "ringtrain/train/link.hpp"
-
+#include "ringtrain/metrics/scaling/link_model.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

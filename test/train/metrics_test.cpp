@@ -1,9 +1,8 @@
-#include "ringtrain/train/metrics.hpp"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "metrics/sinks/jsonl.hpp"
 #include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"

@@ -1,4 +1,4 @@
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 
 #include <omp.h>
 

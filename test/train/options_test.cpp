@@ -1,10 +1,10 @@
-#include "ringtrain/train/options.hpp"
+#include "ringtrain/config/options.hpp"
 
 #include <sstream>
 
+#include "config/option_table.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
-#include "train/option_table.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,3 @@
-#include "ringtrain/train/output.hpp"
-
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "ringtrain/metrics/reporter/reporter.hpp"
 #include "support/catch.hpp"
 #include "train/temporary_file.hpp"
 

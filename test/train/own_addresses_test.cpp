@@ -1,7 +1,6 @@
-#include "train/own_addresses.hpp"
-
 #include <cstdlib>
 
+#include "ringtrain/host/network_interfaces.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,5 @@
 #include "support/catch.hpp"
-#include "train/plan_report.hpp"
+#include "train/preflight/memory_report.hpp"
 
 using namespace ringtrain;
 

@@ -1,7 +1,6 @@
-#include "train/plan_report.hpp"
-
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
+#include "train/preflight/memory_report.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -1,11 +1,10 @@
-#include "train/plan.hpp"
-
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "support/catch.hpp"
+#include "train/plan/run_plan.hpp"
 #include "train/temporary_file.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,4 @@
-#include "train/proc_text.hpp"
-
+#include "monitor/telemetry/procfs.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

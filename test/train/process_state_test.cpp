@@ -1,4 +1,4 @@
-#include "train/process_state.hpp"
+#include "ringtrain/monitor/watchdog/process_state.hpp"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "train/progress.hpp"
+#include "ringtrain/monitor/progress.hpp"
 
 #include <atomic>
 #include <string>

@@ -1,6 +1,5 @@
-#include "train/rank_check.hpp"
-
 #include "support/catch.hpp"
+#include "train/state/replica_check.hpp"
 
 using namespace ringtrain;
 

@@ -1,5 +1,4 @@
-#include "ringtrain/train/report.hpp"
-
+#include "metrics/sinks/html_report.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "train/no_warning.hpp"

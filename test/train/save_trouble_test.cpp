@@ -1,6 +1,5 @@
-#include "train/save_trouble.hpp"
-
 #include "support/catch.hpp"
+#include "train/checkpoint/save_alerts.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

@@ -1,8 +1,7 @@
-#include "train/shards.hpp"
-
 #include <numeric>
 
 #include "support/catch.hpp"
+#include "train/state/optimizer_shards.hpp"
 
 using namespace ringtrain;
 

@@ -2,13 +2,13 @@
 
 #include <thread>
 
-#include "ringtrain/train/stopwatch.hpp"
+#include "monitor/channel/asio.hpp"
+#include "monitor/watchdog/heartbeat_client.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/monitor/watchdog/process_state.hpp"
 #include "support/catch.hpp"
 #include "train/job_token.hpp"
-#include "train/process_state.hpp"
-#include "train/side_asio.hpp"
-#include "train/side_client.hpp"
-#include "train/side_server.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

@@ -1,5 +1,3 @@
-#include "train/side_door.hpp"
-
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -8,14 +6,15 @@
 #include <cstring>
 #include <thread>
 
+#include "monitor/channel/door.hpp"
+#include "monitor/watchdog/heartbeat_client.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
 #include "ringtrain/base/unique_handle.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
 #include "support/catch.hpp"
 #include "train/job_token.hpp"
-#include "train/own_addresses.hpp"
-#include "train/side_client.hpp"
-#include "train/side_server.hpp"
-#include "train/slice_sender.hpp"
-#include "train/slice_server.hpp"
+#include "train/state/shard_receiver.hpp"
+#include "train/state/shard_sender.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

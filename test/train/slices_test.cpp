@@ -1,14 +1,14 @@
 #include <numeric>
 #include <thread>
 
-#include "ringtrain/train/stopwatch.hpp"
+#include "monitor/channel/asio.hpp"
+#include "monitor/channel/proof.hpp"
+#include "ringtrain/base/clock.hpp"
 #include "support/catch.hpp"
 #include "train/job_token.hpp"
-#include "train/side_asio.hpp"
-#include "train/side_proof.hpp"
-#include "train/slice_messages.hpp"
-#include "train/slice_sender.hpp"
-#include "train/slice_server.hpp"
+#include "train/state/shard_messages.hpp"
+#include "train/state/shard_receiver.hpp"
+#include "train/state/shard_sender.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

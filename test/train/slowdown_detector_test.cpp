@@ -1,4 +1,4 @@
-#include "train/slowdown_detector.hpp"
+#include "ringtrain/monitor/slowdown_detector.hpp"
 
 #include <cmath>
 #include <functional>

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ringtrain/base/philox.hpp"
+#include "ringtrain/monitor/slowdown_detector.hpp"
 #include "support/catch.hpp"
-#include "train/slowdown_detector.hpp"
 
 using namespace ringtrain;
 

@@ -1,4 +1,4 @@
-#include "train/slowdown_report.hpp"
+#include "ringtrain/monitor/slowdown_report.hpp"
 
 #include <algorithm>
 #include <chrono>

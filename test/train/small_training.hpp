@@ -4,9 +4,9 @@
 
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
-#include "ringtrain/allreduce/mpi_session.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/model/graph.hpp"
-#include "train/training_state.hpp"
+#include "train/state/training_state.hpp"
 
 namespace ringtrain {
 

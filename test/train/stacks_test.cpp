@@ -1,5 +1,3 @@
-#include "train/stacks.hpp"
-
 #include <pthread.h>
 #include <signal.h>
 
@@ -8,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "ringtrain/host/stack_trace.hpp"
 #include "support/catch.hpp"
 #include "support/sanitized.hpp"
 

@@ -1,5 +1,4 @@
-#include "ringtrain/train/step_times.hpp"
-
+#include "ringtrain/metrics/scaling/step_phases.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,3 @@
-#include "train/stop_request.hpp"
-
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,6 +6,7 @@
 #include <functional>
 #include <thread>
 
+#include "ringtrain/host/signals.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,4 +1,4 @@
-#include "train/stragglers.hpp"
+#include "monitor/stragglers.hpp"
 
 #include "support/catch.hpp"
 

@@ -1,4 +1,4 @@
-#include "train/stream_copy.hpp"
+#include "ringtrain/host/stream_copy.hpp"
 
 #include <algorithm>
 #include <numeric>

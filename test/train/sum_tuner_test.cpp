@@ -1,7 +1,7 @@
-#include "train/sum_tuner.hpp"
+#include "train/performance/sum_tuner.hpp"
 
 #include "support/catch.hpp"
-#include "train/gradient_format.hpp"
+#include "train/performance/gradient_format.hpp"
 
 using namespace ringtrain;
 

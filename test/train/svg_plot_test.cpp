@@ -1,4 +1,4 @@
-#include "train/svg_plot.hpp"
+#include "metrics/sinks/svg_plot.hpp"
 
 #include <cmath>
 #include <limits>

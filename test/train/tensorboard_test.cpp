@@ -1,4 +1,4 @@
-#include "ringtrain/train/tensorboard.hpp"
+#include "metrics/sinks/tensorboard.hpp"
 
 #include <fmt/core.h>
 
@@ -6,7 +6,7 @@
 
 #include "events.pb.h"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/io/tfrecord_frame.hpp"
+#include "ringtrain/base/tfrecord_frame.hpp"
 #include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"

@@ -1,4 +1,4 @@
-#include "ringtrain/train/threads.hpp"
+#include "ringtrain/host/threads.hpp"
 
 #include <fmt/core.h>
 #include <omp.h>
@@ -14,9 +14,9 @@
 #include <string_view>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/host/launcher.hpp"
 #include "support/catch.hpp"
 #include "support/variable.hpp"
-#include "train/launcher.hpp"
 
 using namespace ringtrain;
 using Catch::Contains;

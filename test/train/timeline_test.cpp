@@ -1,4 +1,4 @@
-#include "train/timeline.hpp"
+#include "ringtrain/metrics/trace/timeline.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "metrics/trace/chrome_trace.hpp"
+#include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "support/catch.hpp"
 #include "support/temporary_folder.hpp"
-#include "train/save_timeline.hpp"
-#include "train/trace_text.hpp"
 
 using namespace ringtrain;
 using namespace std::chrono_literals;

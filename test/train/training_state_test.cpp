@@ -1,4 +1,4 @@
-#include "train/training_state.hpp"
+#include "train/state/training_state.hpp"
 
 #include <numeric>
 #include <set>

@@ -1,5 +1,4 @@
-#include "train/verdict.hpp"
-
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,11 +1,10 @@
-#include "train/vital_signs.hpp"
-
 #include <dlfcn.h>
 
 #include <chrono>
 #include <thread>
 
 #include "ringtrain/base/unique_handle.hpp"
+#include "ringtrain/monitor/telemetry/system_sampler.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

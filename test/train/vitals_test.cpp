@@ -1,7 +1,6 @@
-#include "train/vitals.hpp"
-
 #include <cmath>
 
+#include "ringtrain/monitor/telemetry/system_metrics.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

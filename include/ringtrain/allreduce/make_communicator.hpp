@@ -2,10 +2,10 @@
 #include <memory>
 #include <string>
 
-#include "ringtrain/allreduce/communicator.hpp"
-#include "ringtrain/allreduce/communicator_options.hpp"
-#include "ringtrain/allreduce/mpi_session.hpp"
-#include "ringtrain/allreduce/solo_communicator.hpp"
+#include "ringtrain/allreduce/communicator/communicator.hpp"
+#include "ringtrain/allreduce/communicator/communicator_options.hpp"
+#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/library_version.hpp"
 
 namespace ringtrain {

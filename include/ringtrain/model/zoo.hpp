@@ -31,7 +31,7 @@ struct Recipe {
   float brightness = 0;  ///< +- grey levels of 0..255
   float least_contrast = 1, most_contrast = 1;
   float least_saturation = 1, most_saturation = 1;
-  float hue = 0;  ///< +- parts of the colour circle
+  float hue = 0;                   ///< +- parts of the colour circle
   double evaluation_fraction = 1;  ///< of each side, cut from the centre and stretched
   /// The shorter side's fraction is cut instead, as a square is out of a photograph.
   bool keep_aspect = false;

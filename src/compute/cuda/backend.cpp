@@ -4,13 +4,13 @@
 #include <array>
 #include <memory>
 
-#include "compute/cuda/autotuner.hpp"
-#include "compute/cuda/cudnn.hpp"
-#include "compute/cuda/device.hpp"
-#include "compute/cuda/fusion_check.hpp"
+#include "compute/cuda/bind/launches.hpp"
+#include "compute/cuda/engines/autotuner.hpp"
+#include "compute/cuda/engines/fusion_check.hpp"
 #include "compute/cuda/kernels/architectures.hpp"
-#include "compute/cuda/kernels/elementwise.hpp"
-#include "compute/cuda/launches.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
+#include "compute/cuda/runtime/cudnn.hpp"
+#include "compute/cuda/runtime/device.hpp"
 #include "compute/cuda/snapshot.hpp"
 #include "compute/cuda/training.hpp"
 #include "ringtrain/base/error.hpp"

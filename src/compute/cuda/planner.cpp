@@ -4,9 +4,9 @@
 #include <map>
 #include <memory>
 
-#include "compute/cuda/device.hpp"
-#include "compute/cuda/kernels/pool.hpp"
-#include "compute/cuda/launches.hpp"
+#include "compute/cuda/bind/launches.hpp"
+#include "compute/cuda/kernels/arguments/pool.hpp"
+#include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
 namespace ringtrain::cuda {

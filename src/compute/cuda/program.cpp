@@ -5,8 +5,8 @@
 #include <cstring>
 #include <variant>
 
-#include "compute/cuda/bind.hpp"
-#include "compute/cuda/kernels/elementwise.hpp"
+#include "compute/cuda/bind/bind.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {

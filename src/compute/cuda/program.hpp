@@ -2,7 +2,7 @@
 #include <memory>
 #include <vector>
 
-#include "compute/cuda/binder.hpp"
+#include "compute/cuda/bind/binder.hpp"
 
 namespace ringtrain::cuda {
 

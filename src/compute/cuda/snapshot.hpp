@@ -1,7 +1,7 @@
 #pragma once
 #include <map>
 
-#include "compute/cuda/runtime.hpp"
+#include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::cuda {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "compute/cuda/kernels/clock.hpp"
-#include "compute/cuda/kernels/elementwise.hpp"
+#include "compute/cuda/kernels/arguments/clock.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {

@@ -2,8 +2,8 @@
 #include <array>
 #include <deque>
 
-#include "compute/cuda/device_memory.hpp"
 #include "compute/cuda/program.hpp"
+#include "compute/cuda/runtime/device_memory.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::cuda {

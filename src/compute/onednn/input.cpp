@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compute/distort.hpp"
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
-#include "ringtrain/compute/distort.hpp"
 
 namespace ringtrain::onednn {
 namespace {

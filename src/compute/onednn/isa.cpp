@@ -11,8 +11,7 @@ Isa effective_isa() {
     return (isa & static_cast<unsigned>(set)) == static_cast<unsigned>(set);
   };
   constexpr unsigned no_limit = 0;  // cpu_isa::all in oneDNN 2, isa_default in oneDNN 3
-  if (isa == no_limit || holds(dnnl::cpu_isa::avx512_core))
-    return Isa::avx512;
+  if (isa == no_limit || holds(dnnl::cpu_isa::avx512_core)) return Isa::avx512;
   return holds(dnnl::cpu_isa::avx2) ? Isa::avx2 : Isa::baseline;
 }
 

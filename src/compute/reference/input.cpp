@@ -2,8 +2,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "compute/distort.hpp"
 #include "compute/reference/state.hpp"
-#include "ringtrain/compute/distort.hpp"
 
 namespace ringtrain::reference {
 

@@ -68,8 +68,8 @@ void run(const BatchNormApply&, State&);
 void run(const BatchNormBackwardReduce&, State&);
 void run(const BatchNormBackwardApply&, State&);
 
-/// Executes any step. What it reads of slices comes from the tensors that they are part of, and what
-/// it writes goes there.
+/// Executes any step. What it reads of slices comes from the tensors that they are part of, and
+/// what it writes goes there.
 void run(const Step& step, State& state);
 
 }  // namespace ringtrain::reference

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-#include "ringtrain/io/checkpoint_reader.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 using namespace ringtrain;
 

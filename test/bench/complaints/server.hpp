@@ -3,7 +3,7 @@
 
 #include "bench/complaints/stream.hpp"
 #include "bench/complaints/variables.hpp"
-#include "train/plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 

@@ -10,8 +10,8 @@
 #include <memory>
 #include <thread>
 
+#include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/train/stopwatch.hpp"
 
 namespace ringtrain {
 namespace {

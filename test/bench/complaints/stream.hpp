@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "ringtrain/base/file_descriptor.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 

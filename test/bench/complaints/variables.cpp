@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <fstream>
 
-#include "allreduce/add.hpp"
+#include "allreduce/ring/sum_kernels.hpp"
+#include "optim/optimizer_kernels.hpp"
 #include "ringtrain/base/error.hpp"
-#include "train/network.hpp"
-#include "train/optimizer_kernels.hpp"
+#include "train/engine/schedule.hpp"
 
 namespace ringtrain {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "ringtrain/compute/memory.hpp"
-#include "ringtrain/train/optimizer.hpp"
-#include "train/plan.hpp"
+#include "ringtrain/optim/optimizer.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 

@@ -5,7 +5,7 @@
 
 #include "bench/complaints/or_end.hpp"
 #include "bench/complaints/worker_log.hpp"
-#include "train/network.hpp"
+#include "train/engine/schedule.hpp"
 
 namespace ringtrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/train/report_text.hpp"
+#include "ringtrain/metrics/log_text.hpp"
 
 namespace ringtrain {
 

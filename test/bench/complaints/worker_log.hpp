@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <fstream>
 
-#include "train/plan.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "ringtrain/allreduce/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
-#include "ringtrain/allreduce/measure_ring.hpp"
 #include "ringtrain/base/philox.hpp"
 
 using namespace ringtrain;

@@ -15,7 +15,7 @@ class Link:
 
 
 def ring_sum_s(hosts, size, link):
-    """A sum alone, in the segments of src/allreduce/ring.cpp: each waits for the one before it to come from the left."""
+    """A sum alone, in the segments of src/allreduce/ring/ring.cpp: each waits for the one before it to come from the left."""
     part = size / hosts
     segments = max(1, math.ceil(part / min(max(part / 8, 8 * KIB), 31 * KIB)))
     segment = part / segments

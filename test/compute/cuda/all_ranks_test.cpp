@@ -2,7 +2,7 @@
 // the other rank hands in is the reference's, played back.
 #include <thread>
 
-#include "compute/cuda/kernels/optimizer.hpp"
+#include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "support/catch.hpp"

@@ -1,8 +1,8 @@
 // cuDNN's proposals for a convolution, timed on a simulated GPU whose engines take as long as the
 // test says.
-#include "compute/cuda/autotuner.hpp"
+#include "compute/cuda/engines/autotuner.hpp"
 
-#include "compute/cuda/convolution.hpp"
+#include "compute/cuda/engines/convolution.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"

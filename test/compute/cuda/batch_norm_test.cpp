@@ -1,6 +1,6 @@
 // The pieces of BatchNorm, on whole tensors, against the steps of the reference.
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/batch_norm_work.hpp"
+#include "compute/cuda/kernels/device/batch_norm_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/sanitized.hpp"
 

@@ -1,6 +1,6 @@
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/channels_work.hpp"
-#include "compute/cuda/kernels/elementwise_work.hpp"
+#include "compute/cuda/kernels/device/channels_work.hpp"
+#include "compute/cuda/kernels/device/elementwise_work.hpp"
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;

@@ -1,4 +1,4 @@
-#include "compute/cuda/engine_cache.hpp"
+#include "compute/cuda/engines/engine_cache.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

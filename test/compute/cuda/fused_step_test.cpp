@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <set>
 
-#include "compute/cuda/convolution.hpp"
-#include "compute/cuda/cudnn_runner.hpp"
+#include "compute/cuda/engines/convolution.hpp"
+#include "compute/cuda/engines/cudnn_runner.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"

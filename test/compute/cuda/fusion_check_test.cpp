@@ -1,8 +1,8 @@
 // Engines that compute something else than they should are found before training.
-#include "compute/cuda/fusion_check.hpp"
+#include "compute/cuda/engines/fusion_check.hpp"
 
-#include "compute/cuda/convolution.hpp"
-#include "compute/cuda/operation_graph.hpp"
+#include "compute/cuda/engines/convolution.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"

@@ -1,9 +1,9 @@
 // What kernels are launched with, at odd sizes.
-#include "compute/cuda/kernels/geometry.hpp"
+#include "compute/cuda/kernels/arguments/geometry.hpp"
 
 #include <vector>
 
-#include "compute/cuda/kernels/channel_sums.hpp"
+#include "compute/cuda/kernels/device/channel_sums.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

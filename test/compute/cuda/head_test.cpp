@@ -2,10 +2,10 @@
 #include <limits>
 
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/head_work.hpp"
-#include "compute/cuda/kernels/optimizer_work.hpp"
+#include "compute/cuda/kernels/device/head_work.hpp"
+#include "compute/cuda/kernels/device/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
-#include "train/step_sums.hpp"
+#include "train/engine/step_buffer.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "compute/cuda/kernels/elementwise.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/few_seeds.hpp"

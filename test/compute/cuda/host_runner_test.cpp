@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
-#include "compute/cuda/convolution.hpp"
-#include "compute/cuda/cudnn_runner.hpp"
+#include "compute/cuda/engines/convolution.hpp"
+#include "compute/cuda/engines/cudnn_runner.hpp"
 #include "support/catch.hpp"
 #include "support/graph_operands.hpp"
 #include "support/host_gpu/host_gpu.hpp"

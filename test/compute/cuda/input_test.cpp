@@ -1,4 +1,4 @@
-#include "compute/cuda/kernels/input_work.hpp"
+#include "compute/cuda/kernels/device/input_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/stored_form.hpp"
 

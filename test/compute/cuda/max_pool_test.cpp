@@ -1,6 +1,6 @@
 // Max pools with the BatchNorm before them, against the steps of the reference.
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/max_pool_work.hpp"
+#include "compute/cuda/kernels/device/max_pool_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/sanitized.hpp"
 #include "support/stored_form.hpp"

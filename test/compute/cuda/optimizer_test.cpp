@@ -1,10 +1,10 @@
 // The optimizer's kernels against the optimizer on the host.
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 
 #include <limits>
 
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/optimizer_work.hpp"
+#include "compute/cuda/kernels/device/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;

@@ -1,6 +1,6 @@
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/lrn_work.hpp"
-#include "compute/cuda/kernels/pool_work.hpp"
+#include "compute/cuda/kernels/device/lrn_work.hpp"
+#include "compute/cuda/kernels/device/pool_work.hpp"
 #include "support/kernel_case.hpp"
 #include "support/stored_form.hpp"
 

@@ -1,7 +1,7 @@
 // Whole networks, planned for an H100 and run on a simulated GPU, against the reference.
 #include <algorithm>
 
-#include "compute/cuda/operation_graph.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 #include "compute/reference/state.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"

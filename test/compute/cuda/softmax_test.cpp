@@ -1,5 +1,5 @@
 #include "compute/cuda/kernel_inputs.hpp"
-#include "compute/cuda/kernels/softmax_work.hpp"
+#include "compute/cuda/kernels/device/softmax_work.hpp"
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;

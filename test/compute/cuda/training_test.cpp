@@ -1,15 +1,15 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
 #include <cmath>
 
-#include "compute/cuda/kernels/elementwise.hpp"
-#include "compute/cuda/kernels/optimizer.hpp"
-#include "compute/cuda/runtime.hpp"
-#include "ringtrain/allreduce/gradient_reducer.hpp"
-#include "ringtrain/allreduce/narrow_communicator.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
+#include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/runtime/runtime.hpp"
+#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
-#include "ringtrain/train/optimizer.hpp"
+#include "ringtrain/optim/optimizer.hpp"
 #include "support/catch.hpp"
 #include "support/host_gpu/host_gpu.hpp"
 #include "support/kernel_case.hpp"

@@ -1,4 +1,4 @@
-#include "compute/cuda/kernels/clock.hpp"
+#include "compute/cuda/kernels/arguments/clock.hpp"
 
 #include "ringtrain/base/error.hpp"
 #include "support/host_gpu/device.hpp"

@@ -1,12 +1,12 @@
-#include "compute/cuda/cudnn_runner.hpp"
+#include "compute/cuda/engines/cudnn_runner.hpp"
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
 
-#include "compute/cuda/device.hpp"
-#include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/host_gpu/device.hpp"
 #include "support/host_gpu/interpreter.hpp"

@@ -1,6 +1,6 @@
 #include "support/host_gpu/interpreter.hpp"
 
-#include "compute/cuda/kernels/lanes.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
 #include "support/host_gpu/loops.hpp"
 
 namespace ringtrain::host_gpu {

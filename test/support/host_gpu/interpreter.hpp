@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "compute/cuda/operation_graph.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 
 namespace ringtrain::host_gpu {
 

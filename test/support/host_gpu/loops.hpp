@@ -1,7 +1,7 @@
 #pragma once
 #include <vector>
 
-#include "compute/cuda/operation_graph.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 
 namespace ringtrain::host_gpu {
 

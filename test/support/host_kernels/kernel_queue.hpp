@@ -2,7 +2,7 @@
 #include <cstring>
 #include <new>
 
-#include "compute/cuda/kernels/geometry.hpp"
+#include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain {

@@ -1,5 +1,5 @@
-#include "compute/cuda/kernels/batch_norm_work.hpp"
-#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/arguments/queue.cuh"
+#include "compute/cuda/kernels/device/batch_norm_work.hpp"
 
 namespace ringtrain::cuda::kernels {
 

@@ -1,5 +1,5 @@
-#include "compute/cuda/kernels/clock.hpp"
-#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/arguments/clock.hpp"
+#include "compute/cuda/kernels/arguments/queue.cuh"
 
 namespace ringtrain::cuda::kernels {
 namespace {

@@ -1,5 +1,5 @@
-#include "compute/cuda/kernels/lrn_work.hpp"
-#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/arguments/queue.cuh"
+#include "compute/cuda/kernels/device/lrn_work.hpp"
 
 namespace ringtrain::cuda::kernels {
 

@@ -1,6 +1,6 @@
-#include "compute/cuda/kernels/max_pool_work.hpp"
-#include "compute/cuda/kernels/pool_work.hpp"
-#include "compute/cuda/kernels/queue.cuh"
+#include "compute/cuda/kernels/arguments/queue.cuh"
+#include "compute/cuda/kernels/device/max_pool_work.hpp"
+#include "compute/cuda/kernels/device/pool_work.hpp"
 
 namespace ringtrain::cuda::kernels {
 

@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi/session.hpp"
+
+namespace ringtrain {
+
+/// The GPU of one rank, and what NCCL must be told so that it works there.
+struct GpuPlace {
+  int device = 0;       ///< by this process's numbers
+  bool shared = false;  ///< some ranks of the job, not only this one, share a GPU
+  /// Environment variables to set before NCCL's first call, unless the user has set them.
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::string warning;  ///< for the user, once a job; empty where nothing is shared
+};
+
+/// Spreads the ranks of each host over the GPUs there, in order of rank: each takes the one with
+/// the fewest ranks among those it sees, so that it does not matter whether all ranks see all GPUs
+/// or a scheduler shows each its own. `host_of`: each rank's host; `visible`: the PCI bus ids of
+/// the GPUs each rank sees, by device number. `same_bits`: sums must repeat to the bit. Pure: all
+/// ranks come to the same answer. Throws Error(Exit::usage) where a rank sees none.
+GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
+                       const std::vector<std::vector<std::string>>& visible, bool same_bits);
+
+/// PCI bus ids of the GPUs that this process may use, by device number; none without a driver, or
+/// without CUDA in the build.
+std::vector<std::string> visible_gpus();
+
+/// In the loader's words; empty where NCCL is there.
+std::string why_nccl_is_missing();
+
+/// Takes this rank's place among the GPUs: sets the environment that NCCL needs there. Returns
+/// CUDA's number of the GPU, which is now this thread's. Throws Error(Exit::usage) where there is
+/// none, or no CUDA in the build. Collective.
+int choose_gpu(const MpiSession& session, bool same_bits);
+
+}  // namespace ringtrain

@@ -1,0 +1,160 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/allreduce/communicator/compression.hpp"
+#include "ringtrain/allreduce/ring/ring.hpp"
+#include "ringtrain/compute/element.hpp"
+#include "ringtrain/optim/lr_schedule.hpp"
+#include "ringtrain/optim/optimizer.hpp"
+
+namespace ringtrain {
+
+enum class Device { automatic, cpu, cuda };
+enum class Precision { automatic, fp32, bf16, fp16 };
+enum class OnNan { stop, skip };
+enum class Allreduce { automatic, ring, mpi, nccl };
+enum class ShowProgress { automatic, on, off };
+enum class Watching { on, off };
+/// Whether a GPU computes parts of BatchNorm inside its convolutions.
+enum class ConvolutionFusion { automatic, off };
+enum class Shell { bash, zsh, fish };
+
+/// When a checkpoint is due: after so much time, or, where `steps` is set, after so many steps.
+struct CheckpointEvery {
+  double seconds = 60;
+  std::int64_t steps = 0;
+};
+
+/// Where training starts from.
+struct Resume {
+  enum class From { newest, scratch, file };
+  From from = From::newest;
+  std::string file = {};
+};
+
+/// Who says how sums travel between hosts.
+struct Tune {
+  enum class Mode {
+    automatic,  ///< what the links and the first steps show to be fastest
+    all,        ///< also in which format, which changes gradients by a little
+    off,        ///< nobody: the default plan
+    report,     ///< as off, but what automatic would have chosen is measured and told
+    given,      ///< the user: `plan`
+  };
+  Mode mode = Mode::automatic;
+  SumPlan plan = {};
+
+  bool measures() const { return mode != Mode::off && mode != Mode::given; }
+};
+
+/// How the samples of a step are divided among the ranks.
+struct Shares {
+  enum class Mode {
+    equal,
+    automatic,  ///< as a trial before the first step shows to be fastest
+    given,      ///< in proportion to `weights`
+  };
+  Mode mode = Mode::equal;
+  std::vector<double> weights = {};  ///< one a rank or one a host, each above 0
+};
+
+/// What the user asked for; every default is written here and nowhere else. Immutable once parsed.
+/// What is unset comes from the model's recipe, the data set or the machine, as `--help` says.
+struct Options {
+  std::string model = "cifar10_cnn";
+  std::string model_file;  ///< empty: `model` is of the zoo; else `model` is empty
+  std::optional<int> classes;
+  std::string init_from;  ///< a checkpoint; empty: weights are drawn
+  bool sync_batchnorm = false;
+
+  std::string data = "shapes";
+  std::optional<int> data_threads;
+  std::uint64_t seed = 1;
+
+  std::optional<int> epochs;
+  std::optional<std::int64_t> steps;
+  std::optional<int> batch, global_batch;
+  int accumulate = 1;
+  std::optional<Shares> shares;  ///< unset: those of the checkpoint to go on from, else equal
+  std::optional<int> as_ranks;   ///< whose images a step are trained on, by however many there are
+  int eval_every = 1;
+  bool eval_only = false;
+  std::optional<int> check_every;
+
+  Device device = Device::automatic;
+  Precision precision = Precision::automatic;
+  std::optional<int> threads;
+  ConvolutionFusion fusion = ConvolutionFusion::automatic;
+  bool deterministic = false, autotune = false, no_graph = false, nccl_register = false;
+
+  std::optional<OptimizerKind> optimizer;
+  std::optional<double> lr;
+  std::optional<Decay> lr_schedule;
+  std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
+  OnNan on_nan = OnNan::stop;
+
+  Allreduce allreduce = Allreduce::automatic;
+  std::optional<double> bucket_mb;
+  Element gradient_dtype = Element::fp32;
+  Compression compress;
+  bool shard_optimizer = false;
+  Tune tune;
+  std::string interface;  ///< empty: any
+  Watching watchdog = Watching::on;
+  double watchdog_silence_s = 10;
+
+  int restarts = 0;  ///< for the supervisor, which runs without MPI and without this program
+  bool without_lost_hosts = false;
+
+  std::string checkpoint_dir;  ///< empty: no checkpoints
+  CheckpointEvery checkpoint_every;
+  int keep = 3;
+  Resume resume;
+  double final_save_timeout_s = 120;
+  std::optional<double> max_time_s;
+  std::optional<int> verify_resume;  ///< steps
+
+  int log_every = 10;
+  std::string metrics, tensorboard, report, timeline;  ///< empty: none
+  int timeline_spans = 32'768;                         ///< a rank
+  bool quiet = false;
+  ShowProgress progress = ShowProgress::automatic;
+
+  bool baseline = false, doctor = false, plan = false;
+  std::optional<double> require_efficiency;
+  std::optional<std::string> plan_device;  ///< a GpuModel's name
+};
+
+/// What one call of the program is to do. All but `train` are local: they need no other rank.
+struct Command {
+  enum class Action { train, show_text, list_models, inspect, plan, pack };
+
+  Action action = Action::train;
+  Options options = {};      ///< of train, plan and pack
+  std::string text = {};     ///< of show_text: help, version or configuration, ready to print
+  std::string inspect = {};  ///< the checkpoint file, or a folder of them
+  std::string pack_source = {}, pack_target = {};
+  std::optional<int> pack_short_side = {};
+
+  bool is_local() const { return action != Action::train; }
+};
+
+/// Reads the command line and the file that `--config` names; the command line wins. Throws
+/// Error(Exit::usage) naming the option, what is wrong and what would be right. Model, data and
+/// host are not looked at.
+Command parse(int argc, const char* const* argv);
+
+/// The options that change the numbers, as JSON with sorted keys, one text for equal settings.
+/// Pass options whose unset values were filled in from the recipe, to compare what really ran.
+/// Directories are left out: the same data may lie elsewhere. `training_data` tells the samples
+/// apart from others, as "10000 samples, <hash>"; empty: it is not known.
+std::string canonical_config(const Options& options, const std::string& training_data = "");
+
+/// "option: old -> new" for each option in which two canonical configurations differ.
+std::vector<std::string> differences(std::string_view before, std::string_view after);
+
+}  // namespace ringtrain

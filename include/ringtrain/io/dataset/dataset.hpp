@@ -1,0 +1,80 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/io/files/read_retries.hpp"
+#include "ringtrain/io/files/unreadable_sample.hpp"
+#include "ringtrain/io/image/image.hpp"
+
+namespace ringtrain {
+
+/// One thread's way to the pixels of a data set; keeps its buffers and decoders from sample to
+/// sample. It must not outlive the data set.
+class SampleReader {
+ public:
+  virtual ~SampleReader() = default;
+  /// From here on it tries reads again by these, which outlive it, instead of by its own.
+  virtual void share(ReadRetries&) {}
+  /// Makes `sample` the current one and returns its extent. Throws UnreadableSample.
+  virtual Extent open(std::uint64_t sample) = 0;
+  /// What is needed of the current sample, valid until the next open(). What is not needed may stay
+  /// unread, and damage there unnoticed. Throws UnreadableSample.
+  virtual Portion pixels(const Need& need) = 0;
+};
+
+/// Labelled images, read in any order by any number of threads. Its extent, names and labels are
+/// checked when it is opened; pixels are first seen by a reader.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::uint64_t size() const = 0;
+  /// In the order of the labels; bytes as the data set has them.
+  virtual const std::vector<std::string>& class_names() const = 0;
+  /// A class, 0..classes()-1.
+  virtual int label(std::uint64_t sample) const = 0;
+  virtual std::unique_ptr<SampleReader> reader() const = 0;
+  /// One line for the log.
+  virtual std::string description() const = 0;
+  /// Of every sample's name, size and label, not of where the data lies: ranks that see the same
+  /// data agree.
+  virtual std::uint64_t manifest_hash() const = 0;
+
+  int classes() const { return static_cast<int>(class_names().size()); }
+  /// One whole sample, for those in no hurry.
+  Image read(std::uint64_t sample) const;
+};
+
+enum class Split { training, evaluation };
+
+struct DatasetOptions {
+  /// What `synthetic` makes; the other kinds know their own.
+  Extent extent{32, 32};
+  int classes = 10;
+  /// An image of more pixels is unreadable, found before memory is taken for it.
+  std::uint64_t max_pixels = std::uint64_t{1} << 26;
+  /// Where indexes of shards are kept from run to run; empty: nowhere.
+  std::string cache_folder = {};
+  int threads = 1;         ///< that make an index
+  int index_wait_s = 300;  ///< for another process that makes it
+  /// Is given lines for the user while a data set is opened, on the thread that opens it.
+  std::function<void(const std::string&)> tell = [](const std::string&) {};
+  WorkProgress* progress = nullptr;  ///< hears which path is listed or read; null: nobody
+};
+
+/// Opens `synthetic`, `shapes`, `cifar10:DIR`, `images:DIR`, `tfrecord:DIR` or `records:DIR`.
+/// Throws Error(Exit::usage) for a specification that names nothing, Error(Exit::data) for data
+/// that cannot be trained on. Reads no file of another split, but for the class names. Null for the
+/// evaluation split of data that have none.
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const DatasetOptions& options = {});
+
+/// Throws Error(Exit::data) when one step of `global_batch` samples, on all ranks together, needs
+/// more than there are.
+void check_enough(const Dataset& dataset, int global_batch);
+
+}  // namespace ringtrain

@@ -1,0 +1,52 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ringtrain {
+
+struct Extent {
+  int height = 0, width = 0;
+  std::size_t pixels() const { return std::size_t(height) * width; }
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+/// Someone else's 8-bit RGB image: interleaved, row after row, without gaps.
+struct ImageView {
+  Extent extent;
+  std::span<const std::uint8_t> pixels;
+};
+
+/// What someone needs of an image: `extent` of its pixels from (top, left) on, which lie in it.
+/// They may come reduced: `reduction` x `reduction` of them as one.
+struct Need {
+  int top = 0, left = 0;
+  Extent extent;
+  int reduction = 1;
+};
+
+/// What they get, of at least what they need: the first pixel of `pixels` is the (top, left)-th of
+/// the image reduced by `reduction`, so it shows the original from reduction * (top, left) on.
+struct Portion {
+  ImageView pixels;
+  int top = 0, left = 0;
+  int reduction = 1;
+};
+
+/// An image that owns its pixels.
+struct Image {
+  static constexpr int channels = 3;
+
+  Extent extent;
+  std::vector<std::uint8_t> pixels;
+
+  /// Changes the extent, keeping memory; the pixels are then unspecified.
+  void reshape(Extent wanted) {
+    extent = wanted;
+    pixels.resize(wanted.pixels() * channels);
+  }
+  ImageView view() const { return {extent, pixels}; }
+};
+
+}  // namespace ringtrain

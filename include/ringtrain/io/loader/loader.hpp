@@ -1,0 +1,81 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringtrain/base/batch.hpp"
+#include "ringtrain/base/time_span.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
+#include "ringtrain/io/image/augmentation.hpp"
+
+namespace ringtrain {
+
+/// A rank's places in each global batch: [first, first + count).
+struct Share {
+  int first = 0, count = 0;
+};
+/// Splits a global batch; the first ranks get one more where it does not divide.
+Share share_of(int global_batch, int rank, int ranks);
+
+struct LoaderOptions {
+  /// training: the data set shuffled anew each epoch, augmented, without end; batches straddle
+  /// epochs. evaluation: once, in order, neither augmented nor distorted; the last batch is filled
+  /// up with places of label -1, so that every rank gets equally many batches of full size.
+  Split mode = Split::training;
+  std::uint64_t seed = 0;
+  /// training: samples of the endless order that all ranks have already used; where to resume.
+  std::uint64_t start = 0;
+  /// training: how many batches next() is asked for. None beyond them is read.
+  std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max();
+  int global_batch = 1;  ///< samples of all ranks in one micro-step
+  Share share{0, 1};     ///< this rank's part of it, not empty
+  int threads = 1;
+  int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
+  InputRecipe recipe{};
+  /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
+  /// asks.
+  std::function<void(int thread, const TimeSpan& batch)> on_batch = {};
+  /// Is called by next() while it waits and reads are tried again: it does not hang. Empty: nobody
+  /// asks.
+  std::function<void()> on_retry = {};
+  /// Is given a line for the user where a read is tried again, on the thread that reads; empty:
+  /// standard error has it.
+  std::function<void(const std::string& line)> report = {};
+};
+
+/// Fills batches ahead of the trainer. Which samples, pixels and distortions a batch holds depends
+/// on seed and position alone: not on threads, slots, ranks or time. All members are for one
+/// thread; `dataset` must outlive the loader.
+class Loader {
+ public:
+  Loader(const Dataset& dataset, const LoaderOptions& options);
+  /// Waits no longer than it takes to finish the samples being read.
+  ~Loader();
+
+  /// Waits for the next batch; null after the last of an evaluation, or of most_batches. The batch
+  /// is valid until the next call, which recycles its memory. Rethrows what failed in a loader
+  /// thread, such as a file that the disk does not give, however often it is tried (see
+  /// ReadRetries), and throws Error(Exit::data) when more than 0.1 % of the samples so far (and
+  /// more than ten) were unreadable.
+  const Batch* next();
+
+  /// Seconds the last next() waited.
+  double waited_s() const;
+  /// Batches of one evaluation, equal on all ranks.
+  std::uint64_t evaluation_batches() const;
+
+  /// Samples that could not be read. In training the next readable one takes the place (under the
+  /// original's number); in evaluation the place counts for nothing (label -1).
+  std::uint64_t unreadable() const;
+  /// What to tell the user about them, the first ten since the last call.
+  std::vector<std::string> take_events();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,92 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/metrics/scaling/link_model.hpp"
+#include "ringtrain/metrics/scaling/speedup.hpp"
+#include "ringtrain/metrics/scaling/step_phases.hpp"
+
+namespace ringtrain {
+
+/// What happens in a run, as lines for the user and as records of --metrics.
+
+struct StartRecord {
+  std::string configuration;  ///< canonical_config()
+  std::string build;
+  int ranks = 1;
+  std::vector<std::string> hosts;
+  std::int64_t step = 0;  ///< training goes on behind it
+};
+
+/// Seconds of a step over the ranks: the rank that spends most is named.
+struct OverRanks {
+  double min = 0, median = 0, max = 0;
+  int max_rank = 0;
+};
+
+/// How the ranks' steps differ.
+struct PhasesOfRanks {
+  std::array<OverRanks, phase_names.size()> phases{};
+  OverRanks own_work;   ///< all of a rank's step but waiting for others and what comes between
+  std::string slowest;  ///< a few words for the user where a rank holds up the others, else empty
+};
+
+/// What the sums of a mean step came to, where there are several ranks.
+struct SumsReached {
+  /// Bytes a second, from the start of the first sum to the end of the last. Sums that wait for
+  /// gradients, or for a slower rank, count as slow.
+  double bus_bandwidth = 0;
+  double exposed_share = 0;  ///< of the step
+};
+
+/// The mean step since the last record.
+struct StepRecord {
+  std::int64_t step = 0;
+  double epoch = 0;
+  double loss = 0;  ///< mean over all ranks, L2 included
+  double learning_rate = 0;
+  double examples_per_second = 0;  ///< over all ranks
+  double seconds_per_batch = 0;
+  PhaseSeconds phases;  ///< of rank 0
+  /// Since this was last told; there is news of the ranks once a second only.
+  std::optional<PhasesOfRanks> ranks = {};
+  std::optional<SumsReached> sums = {};
+};
+
+struct EvalRecord {
+  std::int64_t step = 0;
+  double top1 = 0, top5 = 0;  ///< fractions
+  double loss = 0;
+  std::int64_t examples = 0;
+};
+
+/// A checkpoint that is durable.
+struct CheckpointRecord {
+  std::int64_t step = 0;
+  std::string file = {};
+  std::uint64_t bytes = 0;
+  double seconds = 0;        ///< until it was durable
+  double stall_seconds = 0;  ///< of training
+};
+
+struct EventRecord {
+  std::string what;  ///< a word, such as save_failed
+  int rank = 0;
+  std::string text;
+};
+
+/// All of this process, which may have gone on from a checkpoint.
+struct EndRecord {
+  std::int64_t steps = 0, examples = 0;
+  double seconds = 0, examples_per_second = 0;
+  std::optional<double> top1 = {};
+  std::vector<PhaseSeconds> ranks = {};  ///< in all of it, by rank
+  std::optional<SumsReached> sums = {};
+  std::optional<double> expected_step_s = {};  ///< as the links' verdict had it
+  std::optional<double> efficiency = {};       ///< by what is known of one rank alone
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,36 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "ringtrain/monitor/channel/token.hpp"
+#include "ringtrain/monitor/rank_stats.hpp"
+
+namespace ringtrain {
+
+// What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
+// who they are (side_proof.hpp); then ranks send Beats, and rank 0 answers each with an Answer.
+
+inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
+
+struct Beat {
+  Account account{};
+  std::uint64_t step = 0, meetings = 0;
+  double in_phase_s = 0, limit_s = 0;
+  double late_s = 0;  // a tick of its watchdog was lately: for so long the rank was not scheduled
+  std::uint32_t activity = 0;
+  std::uint32_t leaving = 0;     // the last one: what comes after is no failure
+  std::uint32_t text_bytes = 0;  // that follow: the item that the main thread is at, then its stack
+  std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
+  ProcessName process{};
+};
+static_assert(sizeof(Beat) == 304,
+              "docs/reliability.md and docs/speed.md say how many bytes it has");
+
+struct Answer {
+  std::uint16_t exit_code = 0;   // not 0: end now, the job is over
+  std::uint16_t late_ds = 0;     // as Beat::late_s, of rank 0, in tenths of a second
+  std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
+};
+
+}  // namespace ringtrain

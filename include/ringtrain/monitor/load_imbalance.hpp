@@ -1,0 +1,32 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/metrics/records.hpp"
+#include "ringtrain/monitor/rank_stats.hpp"
+
+namespace ringtrain {
+
+/// Compares the ranks' steps, from one look to the next.
+class RankSpread {
+ public:
+  static constexpr std::uint64_t least_steps = 5;  ///< of each rank, between two looks that tell
+  static constexpr double tolerated = 1.3;         ///< times the median of own work
+
+  /// `hosts` by rank.
+  explicit RankSpread(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
+  /// Since the last look that told something; nothing while a rank has too few steps since then, or
+  /// where there are not two ranks. Ranks that were never heard of are left out.
+  std::optional<PhasesOfRanks> look(std::span<const Account> now);
+
+ private:
+  std::string slowest(const PhasesOfRanks& phases, std::span<const int> ranks,
+                      std::span<const PhaseSeconds> steps) const;
+
+  const std::vector<std::string> hosts_;
+  std::vector<Spent> before_;
+};
+
+}  // namespace ringtrain

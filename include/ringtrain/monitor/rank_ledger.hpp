@@ -1,0 +1,49 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ringtrain/monitor/load_imbalance.hpp"
+#include "ringtrain/monitor/slowdown_report.hpp"
+
+namespace ringtrain {
+
+/// What rank 0 makes of all ranks' accounts: how their steps differ, and why they have become slow.
+/// That of other ranks is idle. For the main thread.
+class RankLedger {
+ public:
+  RankLedger() = default;
+  /// `hosts` by rank; without one it is idle, too. What `ask` refers to outlives it.
+  RankLedger(const std::vector<std::string>& hosts, const SlowdownReporter::Ask& ask) {
+    if (!hosts.empty()) parts_.emplace(ask, RankSpread(hosts), SlowdownReporter(hosts, ask));
+  }
+  /// Since they were last told, if there is enough news.
+  std::optional<PhasesOfRanks> differences() {
+    return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
+  }
+  /// As SlowdownReporter, likewise the next three.
+  SlowdownReporter::Report step(double seconds, double examples, bool saving) {
+    return parts_ ? parts_->slowdowns.step(seconds, examples, saving) : SlowdownReporter::Report{};
+  }
+
+  void expect(SlowdownReporter::Expectation expected) {
+    if (parts_) parts_->slowdowns.expect(std::move(expected));
+  }
+  std::optional<SlowdownReporter::Best> best() const {
+    return parts_ ? parts_->slowdowns.best() : std::nullopt;
+  }
+  bool has_settled() const { return parts_ && parts_->slowdowns.has_settled(); }
+
+ private:
+  struct Parts {
+    Parts(SlowdownReporter::Ask accounts, RankSpread s, SlowdownReporter d)
+        : ask(std::move(accounts)), spread(std::move(s)), slowdowns(std::move(d)) {}
+    SlowdownReporter::Ask ask;
+    RankSpread spread;
+    SlowdownReporter slowdowns;
+  };
+  std::optional<Parts> parts_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,44 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ringtrain/metrics/scaling/step_phases.hpp"
+#include "ringtrain/monitor/telemetry/system_metrics.hpp"
+
+namespace ringtrain {
+
+/// What a rank has spent so far: seconds of all its steps.
+struct Spent {
+  std::uint64_t steps = 0;
+  PhaseSeconds phases;
+};
+
+/// What a rank tells of itself: sums since its process began. The difference of two tells what
+/// happened between them.
+struct Account {
+  Spent spent;
+  Vitals vitals;
+};
+
+/// The mean step from `before` to `now`, between which there are some.
+PhaseSeconds mean_step(const Spent& before, const Spent& now);
+
+/// What a rank does for a step itself: waiting for other ranks is not in it, nor is what only rank
+/// 0 does between steps.
+inline constexpr std::array own_work = {Phase::data_wait, Phase::copy, Phase::forward,
+                                        Phase::backward, Phase::update};
+double own_work_s(const PhaseSeconds& step);
+
+/// The middle value; of two, the lower one. There are some.
+double lower_median(std::vector<double> values);
+
+/// The part of its own work in which `rank` is furthest behind the median of all.
+struct Lag {
+  Phase phase = Phase::forward;
+  double seconds = 0, median = 0;  ///< a step
+};
+Lag worst_lag(std::size_t rank, std::span<const PhaseSeconds> steps);
+
+}  // namespace ringtrain

@@ -1,0 +1,110 @@
+#pragma once
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ringtrain/monitor/rank_stats.hpp"
+#include "ringtrain/monitor/slowdown_detector.hpp"
+
+namespace ringtrain {
+
+/// What all ranks told of themselves at both ends of a stretch of time, by rank.
+struct AccountsSpan {
+  std::vector<Account> begin, end;
+};
+
+/// Why steps take longer in `since` than in `before`: which phase grew, on which ranks, what else
+/// became worse there, and what to do about it. "forward grew from 8.2 to 21.0 ms a step on rank 1
+/// (b); with it moved, on b: held up by its CPU quota 0 -> 48 % of the time; raise ...". Where no
+/// rank's own work grew, ranks wait for each other: then what moved on their hosts is named. Where
+/// nothing moved, says what was looked at.
+std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
+                             const std::vector<std::string>& hosts);
+
+/// Reports when training has become slow, however slowly that came, why, and when it has recovered.
+/// Thread: rank 0's main thread.
+class SlowdownReporter {
+ public:
+  using Clock = std::chrono::system_clock;
+  /// The ranks' accounts as they are known now, by rank; maybe none.
+  using Ask = std::function<std::vector<Account>()>;
+
+  /// `hosts` by rank. What `ask` and `now` refer to outlives this object.
+  SlowdownReporter(std::vector<std::string> hosts, Ask ask,
+                   std::function<Clock::time_point()> now = Clock::now)
+      : hosts_(std::move(hosts)), ask_(std::move(ask)), now_(std::move(now)) {}
+
+  /// A speed known before, or from elsewhere.
+  struct Expectation {
+    double step_s = 0;
+    std::string source;        ///< as in "than the 812.0 that SOURCE"
+    PhaseSeconds phases = {};  ///< of a step of rank 0 then; all 0: not known
+  };
+  /// A run that is slower from the start is reported, too.
+  void expect(Expectation expected);
+
+  struct Report {
+    std::string what, text;  ///< the event's name and sentence
+  };
+  /// A step with so many examples, of all ranks, is over. `saving`: a save is in flight. Mostly
+  /// returns empty texts.
+  Report step(double seconds, double examples, bool saving);
+
+  /// The mean step of rank 0 in the fastest two minutes, with what its phases took; none before
+  /// there were two that could be judged.
+  struct Best {
+    double step_s = 0;
+    PhaseSeconds phases;
+  };
+  std::optional<Best> best() const;
+  /// Whether a slower pace has come to stay.
+  bool has_settled() const { return has_settled_; }
+
+ private:
+  struct Moment {
+    double seconds = 0;  ///< of all steps before it
+    Clock::time_point time;
+  };
+  struct Snapshot : Moment {
+    std::vector<Account> accounts;
+  };
+  struct Stretch {
+    Snapshot begin, end;
+  };
+
+  void keep_snapshot();
+  /// The accounts of so long ago, or the oldest that are kept.
+  const Snapshot& snapshot(double seconds_ago) const;
+  void remember_normal();
+  void begin_again();
+  Report slower(double examples, bool saving);
+  std::string compared_with(double examples) const;
+  std::string why() const;
+  std::string why_slower_than_expected() const;
+  std::string over(double examples) const;
+  std::string settled(double examples);
+  std::string clock_time(Clock::time_point time) const;
+  /// When training was so many seconds of steps before now.
+  Clock::time_point ago(double seconds) const;
+
+  const std::vector<std::string> hosts_;
+  const Ask ask_;
+  const std::function<Clock::time_point()> now_;
+  SlowdownDetector detector_;
+  Expectation expected_;
+  double seconds_ = 0;              // of all steps so far
+  std::deque<Snapshot> snapshots_;  // of some minutes, every few seconds
+  std::deque<Moment> moments_;      // of some days, every minute
+  std::optional<Stretch> best_;     // the fastest two minutes
+  int bests_ = 0;
+  AccountsSpan recent_, before_;      // up to the last normal window; to the last slow-down
+  std::vector<Account> next_recent_;  // where recent_ begins later
+  int normal_windows_ = 0, sudden_ended_ = 0;
+  bool has_settled_ = false;
+};
+
+}  // namespace ringtrain

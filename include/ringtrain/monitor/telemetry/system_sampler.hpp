@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+#include <utility>
+
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/monitor/telemetry/driver_poller.hpp"
+#include "ringtrain/monitor/telemetry/system_metrics.hpp"
+
+namespace ringtrain {
+
+/// Looks at this process, its host and its GPU. For one thread, but for watch(); throws nothing:
+/// what a file does not show is not a number, and what is not there 0. Never waits for a driver.
+class VitalSigns {
+ public:
+  VitalSigns();
+  /// The GPU to look at from now on; null: none. From any thread.
+  void watch(std::unique_ptr<GpuGauge> gpu) { drivers_.watch(std::move(gpu)); }
+  /// Up to now or, as looking costs some 0.1 ms, to half a second ago. `still_s`: for how long the
+  /// process has stood still. `no_cpu_s`: for how long its training thread did not run amid its own
+  /// work.
+  const Vitals& look(double still_s, double no_cpu_s);
+
+ private:
+  void look_at_host(double seconds);
+  void look_at_process(double seconds);
+  void look_at_gpu(double seconds);
+
+  const FileDescriptor stat_, load_, memory_, interfaces_, protocols_, quota_;
+  DriverNews drivers_;
+  Stopwatch since_last_;
+  Vitals vitals_;
+};
+
+}  // namespace ringtrain

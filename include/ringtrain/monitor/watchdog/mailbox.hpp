@@ -1,0 +1,28 @@
+#pragma once
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "ringtrain/monitor/rank_stats.hpp"
+
+namespace ringtrain {
+
+/// What each rank last told of itself, by rank, from one thread to another.
+class Accounts {
+ public:
+  void set(std::vector<Account> of_ranks) {
+    const std::lock_guard lock(mutex_);
+    of_ranks_ = std::move(of_ranks);
+  }
+  /// Nothing before they were set.
+  std::vector<Account> get() const {
+    const std::lock_guard lock(mutex_);
+    return of_ranks_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Account> of_ranks_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,142 @@
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/base/printable.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/host/launcher.hpp"
+#include "ringtrain/monitor/progress.hpp"
+#include "ringtrain/monitor/telemetry/system_sampler.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
+#include "ringtrain/monitor/watchdog/mailbox.hpp"
+#include "ringtrain/monitor/watchdog/notices.hpp"
+
+namespace ringtrain {
+
+/// For all that a rank does to end the job. A job that has lost a rank ends within 15 s, of which
+/// silence takes ten.
+constexpr std::chrono::seconds end_patience(Exit code) {
+  return std::chrono::seconds(code == Exit::rank_lost ? 4 : 15);
+}
+
+/// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
+/// judged for 10 s of ticks.
+class Pauses {
+ public:
+  /// Called every tick: whether this one was so late.
+  bool look(double tick_s) {
+    constexpr double remembered_s = 30;
+    const double late_s = watch_.lap() - tick_s;
+    lately_s_ = std::max(late_s, lately_s_ * (1 - tick_s / remembered_s));
+    if (late_s > noticed_s) still_s_ += late_s;
+    left_s_ = late_s > 3 ? 10 : std::max(0.0, left_s_ - tick_s);
+    return late_s > 3;
+  }
+  bool lenient() const { return left_s_ > 0; }
+  /// The latest that a tick was in the last half minute; less the longer ago.
+  double lately_s() const { return lately_s_; }
+  /// For how long the process has stood still, as far as that made ticks late.
+  double still_s() const { return still_s_; }
+
+ private:
+  static constexpr double noticed_s = 0.02;  // less is what waking up may take
+
+  Stopwatch watch_;
+  double left_s_ = 0, still_s_ = 0, lately_s_ = 0;
+};
+
+/// What the watchdog's thread does on one rank. It tells where the main thread is, hears of the
+/// others, and ends the job when it cannot go on.
+class Watch {
+ public:
+  /// How long to watch: until further notice, until nobody is left to watch, or not any more.
+  enum class Until { told, alone, now };
+
+  Watch(const MpiSession& session, const Progress& progress, const Options& options,
+        VitalSigns& vital_signs)
+      : session_(session), progress_(progress), options_(options), vital_signs_(vital_signs) {}
+  virtual ~Watch() = default;
+
+  void run(const std::atomic<Until>& until) {
+    while (!over(until) && !session_.ending()) {
+      if (pauses_.look(tick_s)) forgive();
+      listen(tick);
+      look_at_own();
+      if (!over(until) && !session_.ending()) judge();
+    }
+    say_goodbye();
+  }
+
+ protected:
+  virtual void forgive() = 0;
+  virtual void listen(std::chrono::milliseconds time) = 0;
+  virtual void judge() = 0;
+  /// Whether no rank is left that this one watches.
+  virtual bool alone() = 0;
+  virtual void say_goodbye() = 0;
+
+  static constexpr std::chrono::milliseconds tick{100};
+  static constexpr double tick_s = 0.1;
+  static constexpr double looked_at_s = 3;  // of silence; then it is looked at why
+
+  const MpiSession& session() const { return session_; }
+  const Options& options() const { return options_; }
+  const Progress& progress() const { return progress_; }
+  const RankStatus& own() const { return own_; }
+  /// With this rank, mpirun, or its daemon here, shall end, too. It gets the time that it needs to
+  /// end other ranks by itself; where a host may be gone, no more. To be called before anything
+  /// that may hang, as a disk.
+  void end_launcher_of_job(Exit code) const {
+    constexpr std::chrono::seconds lost{1}, other{8};
+    const auto launcher = session_.size() > 1 ? launcher_process() : std::nullopt;
+    if (launcher)
+      end_launcher(*launcher, (code == Exit::rank_lost ? lost : other) + 2 * time_to_kill_ranks());
+  }
+  /// Of this rank, up to now.
+  Account account() {
+    return {progress_.spent(), vital_signs_.look(pauses_.still_s(), progress_.no_cpu_s())};
+  }
+  bool lenient() const { return pauses_.lenient(); }
+  double late_s() const { return pauses_.lately_s(); }
+  /// Longer, and a rank is lost.
+  double silence_s() const { return options_.watchdog_silence_s; }
+
+ private:
+  bool over(Until until) { return until == Until::now || (until == Until::alone && alone()); }
+  void look_at_own() {
+    const Progress::Now now = progress_.now();
+    const std::uint64_t waits = session_.waits();
+    const Activity activity = waits % 2 == 0 ? now.activity : Activity::ranks;
+    const double in_phase_s = now.moved + waits == moved_ ? own_.in_phase_s + tick_s : 0;
+    moved_ = now.moved + waits;
+    own_ = {now.step,
+            activity,
+            in_phase_s,
+            limit_s(activity, progress_.median_step_s(), options_.final_save_timeout_s),
+            session_.meetings(),
+            activity == Activity::ranks ? "" : printable(progress_.item())};
+  }
+
+  const MpiSession& session_;
+  const Progress& progress_;
+  const Options& options_;
+  VitalSigns& vital_signs_;
+  Pauses pauses_;
+  std::uint64_t moved_ = 0;  // changes when the main thread does something else
+  RankStatus own_;
+};
+
+/// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
+std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
+                                        const Options& options, VitalSigns& vital_signs,
+                                        Notices& notices, Accounts& accounts);
+/// Another rank's: knows rank 0 alone.
+std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
+                                        const Options& options, VitalSigns& vital_signs);
+
+}  // namespace ringtrain

@@ -1,0 +1,47 @@
+#pragma once
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ringtrain/monitor/watchdog/watch.hpp"
+
+namespace ringtrain {
+
+/// Ends a job in which a rank is gone, silent or stuck: a thread on every rank tells rank 0 once a
+/// second where its main thread is, over TCP connections of its own, with neither MPI nor NCCL in
+/// them. Rank 0 answers; a rank that does not hear it for too long (--watchdog-silence) ends
+/// itself. Whoever ends the job says why, with a table of all ranks. Time in which the whole job
+/// was stopped does not count.
+class Watchdog {
+ public:
+  /// What is passed outlives it. Rank 0's options say whether anything is watched; ranks are to
+  /// compare theirs later. Collective.
+  Watchdog(const MpiSession& session, const Options& options);
+  /// Says goodbye, so that this rank's end is no failure. Rank 0 watches the others until they have
+  /// left, too; not so while an exception passes through.
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+
+  /// For the main thread to say where it is.
+  Progress& progress() { return progress_; }
+  /// On rank 0, what the user should know of the ranks since the last call.
+  std::vector<std::string> take_notices() { return notices_.take(); }
+  /// Also look at the GPU with that PCI bus id; empty: there is none.
+  void watch_gpu(const std::string& bus_id) {
+    if (!bus_id.empty()) vital_signs_.watch(make_gpu_gauge(bus_id));
+  }
+  /// On rank 0, what the ranks last told of themselves, by rank: up to one and a half seconds ago.
+  /// Where nothing is watched, of rank 0 alone. For the main thread.
+  std::vector<Account> accounts();
+
+ private:
+  std::atomic<Watch::Until> until_{Watch::Until::told};
+  Progress progress_;
+  Notices notices_;
+  Accounts accounts_;
+  VitalSigns vital_signs_;  // the thread's, where there is one
+  std::thread thread_;
+};
+
+}  // namespace ringtrain

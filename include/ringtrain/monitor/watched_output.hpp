@@ -1,0 +1,63 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ringtrain/metrics/reporter/reporter.hpp"
+#include "ringtrain/monitor/progress.hpp"
+
+namespace ringtrain {
+
+/// An Output that tells the watchdog when the main thread waits for whoever reads it: a user may
+/// have stopped the terminal, which is no fault of what comes before and after.
+class WatchedOutput final : public Output {
+ public:
+  WatchedOutput(std::unique_ptr<Output> output, Progress& progress)
+      : output_(std::move(output)), progress_(progress) {}
+
+  void note(std::string_view line) override { watched()->note(line); }
+  void start(const StartRecord& record) override { watched()->start(record); }
+  void step(const StepRecord& record) override { watched()->step(record); }
+  void progress(const ProgressState& state) override { watched()->progress(state); }
+  void eval(const EvalRecord& record) override { watched()->eval(record); }
+  void checkpoint(const CheckpointRecord& record) override { watched()->checkpoint(record); }
+  void event(const EventRecord& record) override { watched()->event(record); }
+  void baseline(const Comparison& record) override { watched()->baseline(record); }
+  void links(const LinkVerdict& record) override { watched()->links(record); }
+  void end(const EndRecord& record, const Summary& summary) override {
+    watched()->end(record, summary);
+  }
+
+ private:
+  /// While it lives the activity is `output`; then that of before again.
+  class Watched {
+   public:
+    Watched(Output& output, Progress& progress)
+        : output_(output),
+          progress_(progress),
+          before_(progress.now().activity),
+          item_(progress.item()) {
+      progress_.enter(Activity::output);
+    }
+    ~Watched() {
+      if (item_.empty())
+        progress_.enter(before_);
+      else
+        progress_.enter(before_, item_);
+    }
+    Watched(const Watched&) = delete;
+    Output* operator->() const { return &output_; }
+
+   private:
+    Output& output_;
+    Progress& progress_;
+    const Activity before_;
+    const std::string item_;
+  };
+  Watched watched() { return {*output_, progress_}; }
+
+  const std::unique_ptr<Output> output_;
+  Progress& progress_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,16 @@
+#pragma once
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/host/threads.hpp"
+#include "ringtrain/io/checkpoint_writer/writer_process.hpp"
+
+namespace ringtrain {
+
+/// Trains (or only evaluates) as `options` say: builds the objects, connects them, runs the loop.
+/// `threads` is what this rank already follows; --max-time counts from `since_start`. Collective.
+/// Returns the process's exit code; a failure leaves as an exception.
+int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
+        WriterProcess& writer, const Stopwatch& since_start);
+
+}  // namespace ringtrain

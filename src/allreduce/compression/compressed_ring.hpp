@@ -1,0 +1,31 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "allreduce/compression/compressor.hpp"
+
+namespace ringtrain {
+
+/// One lane's sums of compressed gradients between hosts: it sums whole matrices, which are dealt
+/// out to the lanes so that each has about as much.
+class CompressedLane {
+ public:
+  /// `ring` joins this lane of all hosts and outlives this object.
+  CompressedLane(const CompressedGradients& gradients, int lane, int lanes, Ring& ring);
+  /// Which parts of gradients `part` this lane sums, counted from its first. `part` cuts no matrix.
+  std::vector<Range> slices(Range part) const;
+  /// Sums these slices of `part`, whose gradients are at `values`, over the hosts. Collective.
+  void sum(Range part, float* values);
+  /// As Compressor has it, of this lane's matrices.
+  void accept() { compressor_->accept(); }
+  std::size_t kept_count() const { return compressor_->kept_count(); }
+  void read_kept(std::span<float> values) const { compressor_->read_kept(values); }
+  void write_kept(std::span<const float> values) { compressor_->write_kept(values); }
+
+ private:
+  std::vector<GradientMatrix> matrices_;
+  Ring& ring_;
+  std::unique_ptr<Compressor> compressor_;
+};
+
+}  // namespace ringtrain

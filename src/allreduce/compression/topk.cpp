@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+
+#include "allreduce/compression/compressor.hpp"
+#include "allreduce/compression/error_feedback.hpp"
+#include "allreduce/compression/largest.hpp"
+#include "allreduce/compression/packed_buffer.hpp"
+
+namespace ringtrain {
+namespace {
+
+static_assert(sizeof(PlacedValue) == 2 * sizeof(float));
+
+// Each host sends the largest of its own values, every host adds up what all have sent, in order of
+// the hosts.
+class TopK final : public Compressor {
+ public:
+  TopK(const Compression& how, std::span<const GradientMatrix> matrices);
+  void sum(std::span<const Piece> pieces, Ring& ring) override;
+  void accept() override { left_over_.accept(); }
+  std::size_t kept_count() const override { return left_over_.kept().size(); }
+  void read_kept(std::span<float> values) const override {
+    std::ranges::copy(left_over_.kept(), values.begin());
+  }
+  void write_kept(std::span<const float> values) override {
+    std::ranges::copy(values, left_over_.kept().begin());
+  }
+
+ private:
+  struct Tensor {
+    std::size_t count, kept;  // kept 0: travels as it is
+  };
+
+  void gather_largest(std::span<const Piece> pieces, Ring& ring);
+  void add_up(std::span<const Piece> pieces, std::size_t hosts) const;
+  void sum_others(std::span<const Piece> pieces, Ring& ring);
+
+  std::vector<Tensor> tensors_;
+  LeftOver left_over_;
+  std::vector<PlacedValue> taken_;
+  std::vector<float> blocks_;  // what each host sends
+  Parcel others_;
+};
+
+TopK::TopK(const Compression& how, std::span<const GradientMatrix> matrices)
+    : left_over_(how, matrices) {
+  for (const GradientMatrix& matrix : matrices)
+    tensors_.push_back({matrix.count(), kept_values(how, matrix)});
+}
+
+void TopK::sum(std::span<const Piece> pieces, Ring& ring) {
+  gather_largest(pieces, ring);
+  add_up(pieces, static_cast<std::size_t>(ring.size()));
+  sum_others(pieces, ring);
+}
+
+void TopK::gather_largest(std::span<const Piece> pieces, Ring& ring) {
+  taken_.clear();
+  for (const Piece& piece : pieces) {
+    const std::size_t kept = tensors_[piece.matrix].kept;
+    if (kept == 0) continue;
+    taken_.resize(taken_.size() + kept);
+    take_largest(left_over_.add_to(piece.matrix, piece.values), std::span(taken_).last(kept));
+  }
+  const std::size_t block = 2 * taken_.size();
+  blocks_.resize(block * static_cast<std::size_t>(ring.size()));
+  std::memcpy(blocks_.data() + block * static_cast<std::size_t>(ring.rank()), taken_.data(),
+              block * sizeof(float));
+  ring.gather(blocks_);
+}
+
+void TopK::add_up(std::span<const Piece> pieces, std::size_t hosts) const {
+  const std::size_t block = blocks_.size() / hosts;
+  std::size_t at = 0;  // in a block
+  for (const Piece& piece : pieces) {
+    const Tensor& tensor = tensors_[piece.matrix];
+    if (tensor.kept == 0) continue;
+    std::fill_n(piece.values, tensor.count, 0.0f);
+    for (std::size_t host = 0; host < hosts; ++host)
+      for (std::size_t k = 0; k < tensor.kept; ++k) {
+        const float* const sent = &blocks_[host * block + at + 2 * k];
+        piece.values[std::bit_cast<std::uint32_t>(sent[0])] += sent[1];
+      }
+    at += 2 * tensor.kept;
+  }
+}
+
+void TopK::sum_others(std::span<const Piece> pieces, Ring& ring) {
+  const auto count = [&](const Piece& piece) {
+    const Tensor& tensor = tensors_[piece.matrix];
+    return tensor.kept == 0 ? tensor.count : 0;
+  };
+  others_.clear();
+  for (const Piece& piece : pieces)
+    std::copy_n(piece.values, count(piece), others_.add(count(piece)).begin());
+  ring.sum(others_.numbers());
+  for (std::size_t p = 0; p < pieces.size(); ++p)
+    std::copy_n(others_.of(p), count(pieces[p]), pieces[p].values);
+}
+
+}  // namespace
+
+std::unique_ptr<Compressor> make_topk(const Compression& how,
+                                      std::span<const GradientMatrix> matrices) {
+  return std::make_unique<TopK>(how, matrices);
+}
+
+}  // namespace ringtrain

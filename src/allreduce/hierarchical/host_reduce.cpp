@@ -1,0 +1,85 @@
+#include "allreduce/hierarchical/host_reduce.hpp"
+
+#include <algorithm>
+
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+
+HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
+                 Ring* between_hosts, std::stop_token stop, std::atomic<std::uint64_t>* meetings,
+                 CompressedLane* compressed)
+    : place_(place),
+      desks_(desks.begin(), desks.end()),
+      barrier_(desks.front()->barrier, place.size, crowded, std::move(stop)),
+      between_hosts_(between_hosts),
+      meetings_(meetings),
+      compressed_(compressed) {
+  expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
+}
+
+void HostSum::sum(std::span<const ReplicaSum> sums) {
+  if (place_.size > 1) meet(sums);
+  if (place_.rank < place_.lanes)
+    for (const ReplicaSum& each : sums) sum_lane(each);
+  if (place_.size > 1) wait_for_all();
+}
+
+void HostSum::wait_for_all() {
+  if (meetings_ != nullptr) ++*meetings_;
+  barrier_.wait();
+}
+
+// Waits until every rank's gradients are there, and makes sure that all mean the same ones: ranks
+// that have lost step with each other would otherwise train on nonsense.
+void HostSum::meet(std::span<const ReplicaSum> sums) {
+  std::uint64_t about_to_sum = sums.size();
+  for (const ReplicaSum& each : sums)
+    about_to_sum = hash_bytes(std::as_bytes(std::span(&each.count, 1)), about_to_sum);
+  desks_[static_cast<std::size_t>(place_.rank)]->about_to_sum.store(about_to_sum,
+                                                                    std::memory_order_relaxed);
+  wait_for_all();
+  for (const HostDesk* desk : desks_)
+    if (desk->about_to_sum.load(std::memory_order_relaxed) != about_to_sum)
+      throw Error("sum over the ranks of this host", "ranks sum buffers of different sizes");
+}
+
+void HostSum::sum_lane(const ReplicaSum& sum) {
+  if (sum.first && compressed_ != nullptr) return sum_compressed(sum);
+  const auto lane = static_cast<std::size_t>(place_.rank);
+  const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
+  if (between_hosts_ != nullptr || sum.replace != nullptr) return sum_between_hosts(sum, slice);
+  sum_replicas(sum.replicas, slice, place_.rank, {0, static_cast<std::size_t>(place_.size)});
+}
+
+// Also on one host, where the sum is replaced.
+void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
+  sum_here(sum, slice);
+  const std::span<float> mine{sum.replicas.of(place_.rank) + slice.first, slice.count};
+  if (between_hosts_ != nullptr)
+    between_hosts_->sum(mine, sum.wire, sum.replace);
+  else if (!mine.empty())
+    (*sum.replace)({mine.data(), mine.size()});
+  copy_to_others(sum, slice);
+}
+
+void HostSum::sum_compressed(const ReplicaSum& sum) {
+  const Range gradients{*sum.first, sum.count};
+  const std::vector<Range> slices = compressed_->slices(gradients);
+  for (const Range& slice : slices) sum_here(sum, slice);
+  compressed_->sum(gradients, sum.replicas.of(place_.rank));
+  for (const Range& slice : slices) copy_to_others(sum, slice);
+}
+
+// Over the ranks of this host, into this rank's copy.
+void HostSum::sum_here(const ReplicaSum& sum, Range slice) const {
+  sum_replicas(sum.replicas, slice, place_.rank, {static_cast<std::size_t>(place_.rank), 1});
+}
+
+void HostSum::copy_to_others(const ReplicaSum& sum, Range slice) const {
+  const float* const mine = sum.replicas.of(place_.rank) + slice.first;
+  for (int rank = 0; rank < place_.size; ++rank)
+    if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,331 @@
+#include "allreduce/hierarchical/ring_communicator.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "allreduce/compression/compressed_ring.hpp"
+#include "allreduce/hierarchical/host_reduce.hpp"
+#include "allreduce/hierarchical/mpi_link.hpp"
+#include "allreduce/hierarchical/shared_memory.hpp"
+#include "allreduce/hierarchical/sum_thread.hpp"
+#include "allreduce/hierarchical/topology.hpp"
+
+namespace ringtrain {
+namespace {
+
+// The heap. As in SharedMemory, released buffers can be made to stay.
+class OwnMemory final : public Memory {
+ public:
+  Buffer allocate(std::size_t count) override {
+    if (count == 0) return heap_.allocate(0);
+    auto buffer = std::make_unique<Buffer>(heap_.allocate(count));
+    const View view = *buffer;
+    return Buffer(view, [this, buffer = buffer.release()](float*) {
+      if (!keep_all_) delete buffer;
+    });
+  }
+  void keep_all() noexcept { keep_all_ = true; }
+
+ private:
+  HostMemory heap_;
+  bool keep_all_ = false;
+};
+
+// Sums on one host happen in finish(), on the calling thread: there is no idle wait to hide, only
+// cores to take from the computation. Between hosts threads sum while the caller computes.
+class RingCommunicator final : public Communicator {
+ public:
+  RingCommunicator(const MpiSession& session, const Topology& here,
+                   const CommunicatorOptions& options);
+  ~RingCommunicator() override { cancel(); }
+
+  int rank() const override { return session_.rank(); }
+  int size() const override { return session_.size(); }
+  Memory& memory() override;
+  void broadcast(View values, int root) override;
+  void start_sum(View gradients) override { start({gradients}); }
+  void start_rounded_sum(View gradients, Element wire) override { start({gradients, wire}); }
+  void start_compressed_sum(View gradients, std::size_t first) override {
+    start({gradients, Element::fp32, first});
+  }
+  void start_replaced_sum(View gradients, const Replace& replace) override {
+    start({.gradients = gradients, .replace = &replace});
+  }
+  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
+  void finish() override;
+  void accept() override;
+  std::size_t kept_count() const override;
+  void read_kept(std::span<float> values) const override;
+  void write_kept(std::span<const float> values) override;
+  bool overlaps() const override { return tracks_.front()->thread.has_value(); }
+  void cancel() noexcept override;
+  void plan_sums(const SumPlan& plan) override;
+
+ private:
+  struct BetweenHosts {
+    MpiLink link;
+    Ring ring;
+    std::optional<CompressedLane> compressed = {};
+    BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop,
+                 std::atomic<int>& waiting)
+        : link(lane, stop, track, waiting), ring(link, tuning) {}
+  };
+
+  // What one sum at a time needs. Sums of several tracks are under way at once.
+  struct Track {
+    int number;
+    Buffer desk_memory;
+    std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
+    HostSum host_sum;
+    Buffer copies = {};  // for views from elsewhere
+    std::vector<ReplicaSum> sums = {};
+    std::optional<SumThread> thread = {};  // last: it uses the others
+  };
+
+  MPI_Comm make_lane() const;
+  std::unique_ptr<Track> make_track(MPI_Comm lane, int number, const CommunicatorOptions& options);
+  std::vector<HostDesk*> desks_in(const Buffer& memory) const;
+  std::unique_ptr<BetweenHosts> make_between_hosts(MPI_Comm lane, int number,
+                                                   const CommunicatorOptions& options);
+  CompressedLane* compressed() const;
+  bool in_place(View view) const;
+  void start(const StartedSum& sum);
+  Track& next_track();
+  void wait_for_sums();
+  void sum(Track& track, std::span<const StartedSum> started);
+  void sum_all(Track& track, std::span<const StartedSum> started);
+  void sum_copied(Track& track, const StartedSum& started);
+
+  const MpiSession& session_;
+  const Topology here_;
+  const int ranks_a_host_;
+  const OnSpan on_sum_;
+  std::stop_source stop_;  // ends the waits of the threads
+  std::atomic<int> waiting_{0};
+  SharedMemory shared_;
+  OwnMemory own_;
+  std::vector<StartedSum> pending_;             // without a thread: started, not yet summed
+  std::size_t started_ = 0;                     // since finish()
+  std::size_t in_turn_ = 1;                     // tracks that take sums
+  std::vector<std::unique_ptr<Track>> tracks_;  // last: their threads use the others
+};
+
+bool crowded(const Topology& here, const CommunicatorOptions& options) {
+  const bool computes_meanwhile = options.overlap && here.hosts > 1;
+  return computes_meanwhile || options.crowded;
+}
+
+RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& here,
+                                   const CommunicatorOptions& options)
+    : session_(session),
+      here_(here),
+      ranks_a_host_(options.ranks_a_host),
+      on_sum_(options.on_sum),
+      shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)) {
+  const MPI_Comm lane = make_lane();
+  const bool threads = here.hosts > 1 && options.overlap;
+  // What compression leaves out is one state for all sums.
+  const bool several = threads && session.threads_share_mpi() && !options.compressed.how;
+  const int tracks = several ? std::max(1, options.at_once) : 1;
+  for (int number = 0; number < tracks; ++number) {
+    Track& track = *tracks_.emplace_back(make_track(lane, number, options));
+    if (threads)
+      track.thread.emplace(
+          [this, on = &track](const StartedSum& next) { sum(*on, std::span(&next, 1)); });
+  }
+  in_turn_ = tracks_.size();
+}
+
+void RingCommunicator::plan_sums(const SumPlan& plan) {
+  expects(started_ == 0, "plan_sums: no sums in flight");
+  in_turn_ = std::clamp<std::size_t>(plan.at_once, 1, tracks_.size());
+  for (const auto& track : tracks_)
+    if (track->between_hosts) track->between_hosts->ring.tune(plan.ring);
+}
+
+// Of the ranks at this one's place on all hosts; null where there is none.
+MPI_Comm RingCommunicator::make_lane() const {
+  const bool on_a_lane = here_.place.rank < here_.place.lanes;
+  const MPI_Comm lane =
+      mpi::split(MPI_COMM_WORLD, on_a_lane ? here_.place.rank : MPI_UNDEFINED, here_.host);
+  return here_.hosts == 1 ? MPI_COMM_NULL : lane;
+}
+
+std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
+    MPI_Comm lane, int number, const CommunicatorOptions& options) {
+  static_assert(sizeof(HostDesk) % sizeof(float) == 0);
+  Buffer desk_memory = shared_.allocate(sizeof(HostDesk) / sizeof(float));
+  std::unique_ptr<BetweenHosts> between_hosts = make_between_hosts(lane, number, options);
+  CompressedLane* const compressed =
+      between_hosts && between_hosts->compressed ? &*between_hosts->compressed : nullptr;
+  HostSum host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
+                   between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
+                   here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
+  return std::unique_ptr<Track>(
+      new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(host_sum)});
+}
+
+std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_hosts(
+    MPI_Comm lane, int number, const CommunicatorOptions& options) {
+  if (lane == MPI_COMM_NULL) return nullptr;
+  auto between =
+      std::make_unique<BetweenHosts>(lane, number, options.ring, stop_.get_token(), waiting_);
+  if (options.compressed.how)
+    between->compressed.emplace(options.compressed, here_.place.rank, here_.place.lanes,
+                                between->ring);
+  return between;
+}
+
+// Null where nothing is compressed, or not by this rank.
+CompressedLane* RingCommunicator::compressed() const {
+  const auto& between = tracks_.front()->between_hosts;
+  return between && between->compressed ? &*between->compressed : nullptr;
+}
+
+void RingCommunicator::accept() {
+  if (compressed() != nullptr) compressed()->accept();
+}
+
+std::size_t RingCommunicator::kept_count() const {
+  return compressed() == nullptr ? 0 : compressed()->kept_count();
+}
+
+void RingCommunicator::read_kept(std::span<float> values) const {
+  expects(started_ == 0 && values.size() == kept_count(), "read_kept: no sums in flight");
+  if (compressed() != nullptr) compressed()->read_kept(values);
+}
+
+void RingCommunicator::write_kept(std::span<const float> values) {
+  expects(started_ == 0 && values.size() == kept_count(), "write_kept: no sums in flight");
+  if (compressed() != nullptr) compressed()->write_kept(values);
+}
+
+std::vector<HostDesk*> RingCommunicator::desks_in(const Buffer& memory) const {
+  const Replicas all = *shared_.replicas(memory);
+  std::vector<HostDesk*> desks;
+  for (int rank = 0; rank < all.count; ++rank)
+    desks.push_back(reinterpret_cast<HostDesk*>(all.of(rank)));
+  return desks;
+}
+
+Memory& RingCommunicator::memory() {
+  if (here_.place.size == 1) return own_;
+  return shared_;
+}
+
+void RingCommunicator::broadcast(View values, int root) {
+  finish();
+  session_.broadcast(std::as_writable_bytes(values.host()), root);
+}
+
+std::vector<Range> RingCommunicator::own_parts(std::span<const std::size_t> counts,
+                                               int rank) const {
+  const Topology there = topology_of(rank, session_.host_of(), ranks_a_host_);
+  std::vector<Range> parts;
+  for (const std::size_t count : counts) parts.push_back(own_part(count, there));
+  return parts;
+}
+
+bool RingCommunicator::in_place(View view) const {
+  return here_.place.size == 1 || shared_.replicas(view);
+}
+
+void RingCommunicator::start(const StartedSum& sum) {
+  const View gradients = sum.gradients;
+  if (gradients.size() == 0) return;
+  Track& track = next_track();
+  if (!in_place(gradients) && track.copies.view().size() < gradients.size()) {
+    wait_for_sums();  // a thread may be using the old ones, and MPI
+    track.copies = shared_.allocate(gradients.size());
+  }
+  ++started_;
+  if (track.thread)
+    track.thread->start(sum);
+  else
+    pending_.push_back(sum);
+}
+
+// In turn, and so the same ones on all ranks.
+RingCommunicator::Track& RingCommunicator::next_track() { return *tracks_[started_ % in_turn_]; }
+
+void RingCommunicator::finish() {
+  wait_for_sums();
+  started_ = 0;
+}
+
+void RingCommunicator::wait_for_sums() {
+  for (const auto& track : tracks_)
+    if (track->thread) track->thread->finish();
+  sum(*tracks_.front(), pending_);
+  pending_.clear();
+}
+
+// MPI may go on with the messages under way, also inside MPI_Abort, and sends cannot be taken back:
+// all memory they may lie in stays until the process ends.
+void RingCommunicator::cancel() noexcept {
+  if (started_ == 0) return;
+  stop_.request_stop();
+  shared_.keep_all();
+  own_.keep_all();
+  for (const auto& track : tracks_) {
+    track->thread.reset();
+    static_cast<void>(track->between_hosts.release());
+  }
+  started_ = 0;
+}
+
+void RingCommunicator::sum(Track& track, std::span<const StartedSum> started) {
+  if (!on_sum_ || started.empty()) return sum_all(track, started);
+  std::uint64_t bytes = 0;
+  for (const StartedSum& one : started) bytes += one.gradients.size() * sizeof(float);
+  const auto begin = TimeSpan::Clock::now();
+  sum_all(track, started);
+  on_sum_(track.number, {begin, TimeSpan::Clock::now(), bytes});
+}
+
+// Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
+void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started) {
+  track.sums.clear();
+  const auto sum_collected = [&] {
+    if (!track.sums.empty()) track.host_sum.sum(track.sums);
+    track.sums.clear();
+  };
+  for (const StartedSum& each : started) {
+    const View view = each.gradients;
+    if (here_.place.size == 1) {
+      track.sums.push_back(
+          {Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first, each.replace});
+    } else if (const auto replicas = shared_.replicas(view)) {
+      track.sums.push_back({*replicas, view.size(), each.wire, each.first, each.replace});
+    } else {
+      sum_collected();
+      sum_copied(track, each);
+    }
+  }
+  sum_collected();
+}
+
+void RingCommunicator::sum_copied(Track& track, const StartedSum& started) {
+  expects(started.replace == nullptr, "start_replaced_sum: a view of memory()");
+  const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
+  std::ranges::copy(view.host(), copy.data());
+  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};
+  track.host_sum.sum(std::span(&sum, 1));
+  std::ranges::copy(copy.host(), view.data());
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_ring_communicator(const MpiSession& session,
+                                                     const CommunicatorOptions& options) {
+  const Topology here = topology_of(session.rank(), session.host_of(), options.ranks_a_host);
+  return std::make_unique<RingCommunicator>(session, here, options);
+}
+
+}  // namespace ringtrain

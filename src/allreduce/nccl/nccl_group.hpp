@@ -1,0 +1,90 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "allreduce/nccl/nccl_api.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+
+/// This rank, as errors name it.
+struct NcclRank {
+  int rank = 0, size = 1;
+  std::string host;
+  int device = 0;
+  double deadline_s = 120;  ///< the longest that any call may take
+};
+
+/// The ranks of a job as NCCL knows them: one communicator, whose calls do not block, and its end.
+/// A failure aborts it and is thrown as Error with rank, host, GPU and NCCL's last words;
+/// Exit::stuck after the deadline, Exit::rank_lost where another rank has gone.
+class NcclGroup {
+ public:
+  /// Collective; waits for all ranks. The calls are shared because an abort that hangs is left
+  /// behind.
+  NcclGroup(std::shared_ptr<NcclCalls> calls, NcclRank me, const NcclId& id);
+  /// Aborts what was not closed.
+  ~NcclGroup() { cancel(); }
+  NcclGroup(const NcclGroup&) = delete;
+
+  const NcclRank& me() const { return me_; }
+
+  /// Makes a call of NCCL and waits until NCCL has taken it, which is not its end on the GPU. The
+  /// wait asks no stream and no event, so that it may stand in a capture.
+  template <class Call>
+  void call(const char* name, const Call& call) {
+    const Clock::time_point start = Clock::now();
+    NcclResult result = open([&] { return call(comm_); });
+    while (result == NcclResult::in_progress) result = look_again(name, start);
+    if (result != NcclResult::success) fail(name, result);
+  }
+  /// Waits until `done` says so; `name` is what it waits for.
+  void wait(const char* name, const std::function<bool()>& done);
+  /// Throws what went wrong in the background. From any thread; nothing once the group is closed or
+  /// cancelled.
+  void check();
+  /// Ends the group when all ranks are done with it. Collective. CUDA graphs that hold its calls
+  /// are destroyed before: NCCL waits for them.
+  void close();
+  /// Gives everything up, now: what runs on the GPU ends. From any thread, and as often as wanted.
+  /// Returns when NCCL has ended, at the latest after some seconds.
+  void cancel() noexcept;
+  /// Whether it was given up, by whomever: the GPU may then still be at work.
+  bool is_cancelled() const noexcept { return phase_ >= Phase::cancelling; }
+
+ private:
+  enum class Phase { open, closing, closed, cancelling, cancelled };
+  using Clock = std::chrono::steady_clock;
+
+  /// Runs `use` unless the communicator is gone, and keeps it from going meanwhile.
+  template <class Use>
+  NcclResult open(const Use& use) {
+    const Inside inside(inside_);
+    if (phase_ != Phase::open) throw Error("sum between GPUs", "given up");
+    return use();
+  }
+  struct Inside {
+    explicit Inside(std::atomic<int>& count) : count_(count) { ++count_; }
+    ~Inside() { --count_; }
+    Inside(const Inside&) = delete;
+    std::atomic<int>& count_;
+  };
+
+  NcclResult state();
+  NcclResult look_again(const char* name, Clock::time_point start);
+  bool begin(Phase end) noexcept;
+  void abort() const noexcept;
+  std::string who() const;
+  [[noreturn]] void fail(const char* name, NcclResult result);
+
+  const std::shared_ptr<NcclCalls> calls_;
+  const NcclRank me_;
+  NcclComm comm_ = nullptr;
+  std::atomic<int> inside_ = 0;  // threads that are in a call
+  std::atomic<Phase> phase_ = Phase::open;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <variant>
+
+#include "compute/cuda/bind/bind.hpp"
+#include "compute/cuda/bind/bind_batch_norm.hpp"
+#include "compute/cuda/kernels/arguments/lrn.hpp"
+#include "compute/cuda/kernels/arguments/pool.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+kernels::PoolOperands operands(const Window& window, TensorId x, TensorId y, const Binder& b) {
+  return {b.element(), window, b.shape(x), b.shape(y), b.pitch(y)};
+}
+
+template <class Kind>
+kernels::LrnOperands operands(const Kind& s, const Binder& b) {
+  return {b.element(), b.pixels(s.x), b.channels(s.x), s.radius, s.bias, s.alpha, s.beta};
+}
+
+kernels::PoolPrologue prologue(const std::optional<Activation>& how, const Binder& b) {
+  if (!how) return {};
+  return {b.vector(how->scale), b.vector(how->bias), how->relu};
+}
+
+// Only for a backward pass.
+std::uint8_t* winners(const MaxPoolForward& s, Binder& b) {
+  const bool wanted = std::ranges::any_of(b.schedule().steps, [&](const Step& step) {
+    const auto* backward = std::get_if<MaxPoolBackward>(&step);
+    return backward != nullptr && backward->x == s.x && backward->window == s.window;
+  });
+  return wanted && kernels::has_winners(s.window) ? b.make_winners(s) : nullptr;
+}
+
+}  // namespace
+
+Action bind(const MaxPoolForward& s, Binder& b) {
+  return [&b, o = kernels::MaxPoolForwardOperands{
+                  operands(s.window, s.x, s.y, b), prologue(s.prologue, b), b.at(s.x), b.at(s.y),
+                  winners(s, b)}] { kernels::max_pool_forward(o, b.stream()); };
+}
+
+Action bind(const MaxPoolBackward& s, Binder& b) {
+  const kernels::MaxPoolBackwardOperands o{operands(s.window, s.x, s.dy, b),
+                                           prologue(s.prologue, b),
+                                           b.at(s.x),
+                                           b.at(s.dy),
+                                           b.at(s.dy2),
+                                           b.at(s.dx),
+                                           b.winners(s.x, s.window)};
+  if (!s.epilogue) return [&b, o] { kernels::max_pool_backward(o, b.stream()); };
+  b.reserve(kernels::max_pool_workspace(o.pool));
+  return [&b, o, norm = reduce_operands(*s.epilogue, b)]() mutable {
+    norm.workspace = b.floats();
+    kernels::max_pool_backward_reduce(o, norm, b.stream());
+  };
+}
+
+Action bind(const AveragePoolForward& s, Binder& b) {
+  return [&b, o = operands(s.window, s.x, s.y, b), x = b.at(s.x), y = b.at(s.y)] {
+    kernels::average_pool_forward(o, x, y, b.stream());
+  };
+}
+
+Action bind(const AveragePoolBackward& s, Binder& b) {
+  return [&b, o = operands(s.window, s.dx, s.dy, b), dy = b.at(s.dy), dx = b.at(s.dx)] {
+    kernels::average_pool_backward(o, dy, dx, b.stream());
+  };
+}
+
+Action bind(const LrnForward& s, Binder& b) {
+  return [&b, o = operands(s, b), x = b.at(s.x), y = b.at(s.y)] {
+    kernels::lrn_forward(o, x, y, b.stream());
+  };
+}
+
+Action bind(const LrnBackward& s, Binder& b) {
+  return [&b, o = operands(s, b), x = b.at(s.x), dy = b.at(s.dy), dx = b.at(s.dx), s] {
+    kernels::lrn_backward(o, x, dy, dx, s.mask, b.stream());
+  };
+}
+
+}  // namespace ringtrain::cuda

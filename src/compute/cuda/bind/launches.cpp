@@ -1,0 +1,219 @@
+#include "compute/cuda/bind/launches.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "compute/cuda/kernels/arguments/pool.hpp"
+#include "compute/cuda/runtime/slices.hpp"
+
+namespace ringtrain::cuda {
+namespace {
+
+constexpr std::size_t fp32 = sizeof(float);
+
+// The kernel of each step that is one kernel of ours.
+const char* kernel_of(const ReluForward&) { return "relu_forward"; }
+const char* kernel_of(const ReluBackward&) { return "relu_backward"; }
+const char* kernel_of(const Add&) { return "add"; }
+const char* kernel_of(const ChannelSlice&) { return "copy_channels"; }
+const char* kernel_of(const ShortcutForward&) { return "shortcut_forward"; }
+const char* kernel_of(const ShortcutBackward&) { return "shortcut_backward"; }
+const char* kernel_of(const MaxPoolForward&) { return "max_pool_forward"; }
+const char* kernel_of(const MaxPoolBackward& s) {
+  return s.epilogue ? "max_pool_backward_reduce" : "max_pool_backward";
+}
+const char* kernel_of(const AveragePoolForward&) { return "average_pool_forward"; }
+const char* kernel_of(const AveragePoolBackward&) { return "average_pool_backward"; }
+const char* kernel_of(const LrnForward&) { return "lrn_forward"; }
+const char* kernel_of(const LrnBackward&) { return "lrn_backward"; }
+const char* kernel_of(const Dropout&) { return "dropout"; }
+const char* kernel_of(const SoftmaxCrossEntropy&) { return "softmax_cross_entropy"; }
+const char* kernel_of(const BatchNormStatistics&) { return "batch_norm_statistics"; }
+const char* kernel_of(const BatchNormFinalize&) { return "batch_norm_finalize"; }
+const char* kernel_of(const BatchNormApply&) { return "batch_norm_apply"; }
+const char* kernel_of(const BatchNormBackwardReduce&) { return "batch_norm_backward_reduce"; }
+const char* kernel_of(const BatchNormBackwardApply& s) {
+  return s.dx2 == no_tensor ? "batch_norm_backward_apply" : "batch_norm_backward_apply_pair";
+}
+
+// The part of x that a convolution touches: a window of one pixel skips what lies between.
+std::size_t touched(const Window& w, std::size_t bytes) {
+  return w.height * w.width == 1 ? bytes / (w.stride_y * w.stride_x) : bytes;
+}
+
+// A max pool's epilogue makes no mask from a residual.
+bool has_kernel(const Step& step) {
+  const auto* pool = std::get_if<MaxPoolBackward>(&step);
+  return !pool || !pool->epilogue || pool->epilogue->residual == no_tensor;
+}
+
+}  // namespace
+
+bool supports(const Schedule& schedule, const Step& step, Element element, Engines& engines) {
+  if (!takes_slices(schedule, step, element)) return false;
+  const std::optional<Request> fused = fused_request(schedule, step, element);
+  return fused ? engines.ask(*fused).engine.has_value() : has_kernel(step);
+}
+
+Launches::Launches(const Schedule& schedule, Element element, Engines& engines)
+    : schedule_(schedule),
+      element_(element),
+      engines_(engines),
+      bytes_(stored_bytes(schedule, element)) {}
+
+std::vector<Launch> Launches::of(const Step& step) {
+  return std::visit([this](const auto& kind) { return launches(kind); }, step);
+}
+
+std::size_t Launches::weight_bytes(const Window& window, TensorId x, TensorId y) const {
+  const Convolution at = stored(window, schedule_.tensors[x], schedule_.tensors[y], element_);
+  return std::size_t(at.y.channels) * at.window.height * at.window.width * at.x.channels *
+         bytes_of(element_);
+}
+
+std::size_t Launches::sum(const Ids& ids) const {
+  std::size_t bytes = 0;
+  for (const TensorId id : ids) bytes += id == no_tensor ? 0 : bytes_[id];
+  return bytes;
+}
+
+Launch Launches::kernel(const std::string& name, const Ids& read, const Ids& written) const {
+  return {"kernel " + name, sum(read), sum(written)};
+}
+
+Launch Launches::kernel(const std::string& name, const Step& step) const {
+  Ids read, written;
+  for_each_tensor(step, [&](TensorId id, Access access) {
+    Ids& ids = access == Access::read ? read : written;
+    if (std::ranges::count(ids, id) == 0) ids.push_back(id);
+  });
+  return kernel(name, read, written);
+}
+
+Launch Launches::cudnn(const Request& request, const Step& step) {
+  const Answer& answer = engines_.ask(request);
+  if (!answer.engine) throw Error("plan " + request.pattern + ", " + request.shape, answer.why);
+  Launch launch = kernel("", step);
+  launch.engine = answer.engine->name;
+  launch.workspace = answer.engine->workspace;
+  launch.flops = request.flops;
+  return launch;
+}
+
+// Where cuDNN does not add the bias (and apply the ReLU) itself, a kernel of ours does in place.
+template <class Kind>
+std::vector<Launch> Launches::forward(const Kind& s, std::size_t weights) {
+  const bool at_once = engines_.ask(request(schedule_, s, element_, true)).engine.has_value();
+  std::vector<Launch> launches{cudnn(request(schedule_, s, element_, at_once), s)};
+  launches[0].bytes_read += weights;
+  if (!at_once) launches.push_back(kernel(s.b ? "add_bias" : "relu_forward", {s.y}, {s.y}));
+  return launches;
+}
+
+// cuDNN writes dw in the type of the activations; the flat gradient buffer is fp32.
+template <class Kind>
+std::vector<Launch> Launches::weight_gradient(const Kind& s, std::size_t weights) {
+  std::vector<Launch> launches{cudnn(request(schedule_, s, element_), s)};
+  launches[0].bytes_written += weights;
+  const std::size_t written = s.w.count * fp32;
+  const bool packed = weights != s.w.count * bytes_of(element_);
+  if (packed || element_ != Element::fp32) launches[0].workspace += weights;
+  if (packed) {
+    launches.push_back({"kernel unpack_weights", weights, written});
+  } else if (element_ != Element::fp32) {
+    launches.push_back({"kernel convert", weights, written});
+  }
+  if (s.b) launches.push_back(kernel("bias_gradient", {s.dy}, {}));
+  return launches;
+}
+
+std::vector<Launch> Launches::launches(const ConvolutionForward& s) {
+  const std::size_t weights = weight_bytes(s.window, s.x, s.y);
+  std::vector<Launch> launches = forward(s, weights);
+  launches[0].bytes_read -= bytes_[s.x] - touched(s.window, bytes_[s.x]);
+  const std::size_t flat = s.w.count * bytes_of(element_);
+  if (weights != flat)
+    launches.insert(launches.begin(), Launch{"kernel pack_weights", flat, weights});
+  return launches;
+}
+
+std::vector<Launch> Launches::launches(const ConvolutionInputGradient& s) {
+  Launch launch = cudnn(request(schedule_, s, element_), s);
+  launch.bytes_read += s.w.count * bytes_of(element_);
+  return {launch};
+}
+
+std::vector<Launch> Launches::launches(const ConvolutionWeightGradient& s) {
+  std::vector<Launch> launches = weight_gradient(s, weight_bytes(s.window, s.x, s.dy));
+  launches[0].bytes_read -= bytes_[s.x] - touched(s.window, bytes_[s.x]);
+  return launches;
+}
+
+std::vector<Launch> Launches::launches(const MatrixProductForward& s) {
+  return forward(s, s.w.count * bytes_of(element_));
+}
+
+std::vector<Launch> Launches::launches(const MatrixProductInputGradient& s) {
+  Launch launch = cudnn(request(schedule_, s, element_), s);
+  launch.bytes_read += s.w.count * bytes_of(element_);
+  return {launch};
+}
+
+std::vector<Launch> Launches::launches(const MatrixProductWeightGradient& s) {
+  return weight_gradient(s, s.w.count * bytes_of(element_));
+}
+
+std::vector<Launch> Launches::launches(const BatchNormForward& s) const {
+  const Launch apply = kernel("batch_norm_apply", s);
+  if (!s.training) return {{"kernel batch_norm_evaluation"}, apply};
+  return {kernel("batch_norm_statistics", {s.x}, {}), {"kernel batch_norm_finalize"}, apply};
+}
+
+// g, the masked sum of the gradients, is handed on in dresidual, or where dx will be.
+std::vector<Launch> Launches::launches(const BatchNormBackward& s) const {
+  const TensorId g = s.dresidual != no_tensor ? s.dresidual : s.dx;
+  return {kernel("batch_norm_backward_reduce", {s.x, s.y, s.dy, s.dy2}, {g}),
+          kernel("batch_norm_backward_apply", {g, s.x}, {s.dx})};
+}
+
+std::vector<Launch> Launches::launches(const Input& s) const {
+  Launch launch = kernel("input", s);
+  launch.bytes_read = schedule_.tensors[s.y].elements();  // a byte a pixel and channel
+  return {launch};
+}
+
+std::vector<Launch> Launches::launches(const Concat& s) const {
+  std::vector<Launch> launches;
+  for (const TensorId x : s.x) {
+    launches.push_back(kernel("copy_channels", {x}, {}));
+    launches.back().bytes_written = bytes_[x];
+  }
+  return launches;
+}
+
+// A byte an element of y says where the maxima are, so that x is read for the epilogue only.
+std::vector<Launch> Launches::launches(const MaxPoolBackward& s) const {
+  MaxPoolBackward read = s;
+  read.y = no_tensor;
+  if (kernels::has_winners(s.window)) read.x = no_tensor;
+  Launch launch = kernel(kernel_of(s), read);
+  if (kernels::has_winners(s.window)) launch.bytes_read += schedule_.tensors[s.dy].elements();
+  return {launch};
+}
+
+std::vector<Launch> Launches::launches(const MaxPoolForward& s) const {
+  Launch launch = kernel(kernel_of(s), s);
+  const bool trains = schedule_.backward < schedule_.steps.size();
+  if (trains && kernels::has_winners(s.window))
+    launch.bytes_written += schedule_.tensors[s.y].elements();
+  return {launch};
+}
+
+template <class Kind>
+std::vector<Launch> Launches::launches(const Kind& s) const {
+  return {kernel(kernel_of(s), s)};
+}
+
+}  // namespace ringtrain::cuda

@@ -1,0 +1,180 @@
+#pragma once
+#include "compute/cuda/kernels/arguments/channels.hpp"
+#include "compute/cuda/kernels/device/channel_sums.hpp"
+
+// The calls of channels.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+template <class T, int w>
+struct BiasTerm {
+  static constexpr int width = w;
+  const T* x;
+  const float* bias;
+  T* y;
+  std::size_t channels;
+  bool relu;
+
+  struct Column {
+    const T* x;
+    T* y;
+    std::size_t channels;
+    Lanes<w> bias;
+    bool relu;
+    constexpr void run(std::uint32_t pixel) const {
+      auto v = load<w>(x + pixel * channels);
+      for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i] + bias[i]) : v[i] + bias[i];
+      store(y + pixel * channels, v);
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    Lanes<w> own{};
+    for (int i = 0; i < w; ++i) own[i] = bias[first + i];
+    return {x + first, y + first, channels, own, relu};
+  }
+};
+
+template <class Queue>
+void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
+              const float* bias, void* y, bool relu, Queue& queue) {
+  with_type_and_width(element, is_wide(element, {channels}, {x, y}), [&]<class T>(T, auto w) {
+    const BiasTerm<T, w> term{static_cast<const T*>(x), bias, static_cast<T*>(y), channels, relu};
+    map_pixels(pixels, channels, term, queue);
+  });
+}
+
+template <class T, int w>
+struct BiasGradientTerm {
+  static constexpr int values = 1, width = w;
+  const T* dy;
+  std::size_t channels;
+
+  struct Column {
+    const T* dy;
+    std::size_t channels;
+    constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
+      const auto v = load<w>(dy + pixel * channels);
+      for (int i = 0; i < w; ++i) sums[0][i] += v[i];
+    }
+  };
+  constexpr Column column(std::uint32_t first) const { return {dy + first, channels}; }
+};
+
+struct WriteBias {
+  float* db;
+  template <class Total>
+  constexpr void operator()(std::uint32_t channel, const Total* totals) const {
+    db[channel] = static_cast<float>(totals[0]);
+  }
+};
+
+template <class Queue>
+void bias_gradient(Element element, std::size_t pixels, std::size_t channels, const void* dy,
+                   float* db, float* workspace, Queue& queue) {
+  with_type_and_width(element, is_wide(element, {channels}, {dy}), [&]<class T>(T, auto w) {
+    const BiasGradientTerm<T, w> term{static_cast<const T*>(dy), channels};
+    sum_pixels(pixels, channels, term, WriteBias{db}, workspace, queue);
+  });
+}
+
+template <class T, int w>
+struct CopyChannels {
+  const T* x;
+  T* y;
+  std::uint32_t vectors;
+  std::size_t x_pitch, y_pitch;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t pixel = item / vectors, channel = std::size_t(item % vectors) * w;
+    *reinterpret_cast<Pack<T, w>*>(y + pixel * y_pitch + channel) =
+        *reinterpret_cast<const Pack<T, w>*>(x + pixel * x_pitch + channel);
+  }
+};
+
+template <class Queue>
+void copy_channels(Element element, std::size_t pixels, std::size_t channels, const void* x,
+                   std::size_t x_pitch, void* y, std::size_t y_pitch, Queue& queue) {
+  const bool wide = is_wide(element, {channels, x_pitch, y_pitch}, {x, y});
+  with_type_and_width(element, wide, [&]<class T>(T, auto w) {
+    const CopyChannels<T, w> work{static_cast<const T*>(x), static_cast<T*>(y), small(channels / w),
+                                  x_pitch, y_pitch};
+    queue.items(work, pixels * (channels / w));
+  });
+}
+
+/// Where one vector of channels lies in an image tensor.
+struct Place {
+  std::uint32_t sample, y, x, channel;
+};
+
+template <int w>
+constexpr Place place_of(std::uint32_t item, const Shape& shape) {
+  const std::uint32_t vectors = static_cast<std::uint32_t>(shape.channels) / w;
+  const std::uint32_t pixel = item / vectors, row = pixel / static_cast<std::uint32_t>(shape.width);
+  return {row / static_cast<std::uint32_t>(shape.height),
+          row % static_cast<std::uint32_t>(shape.height),
+          pixel % static_cast<std::uint32_t>(shape.width), item % vectors * w};
+}
+
+constexpr std::size_t index_of(const Place& at, const Shape& shape) {
+  return ((std::size_t(at.sample) * shape.height + at.y) * shape.width + at.x) * shape.channels +
+         at.channel;
+}
+
+template <class T, int w>
+struct ShortcutForward {
+  const T* x;
+  T* y;
+  Shape x_shape, y_shape;
+  std::uint32_t stride;
+  constexpr void operator()(std::uint32_t item) const {
+    const Place to = place_of<w>(item, y_shape);
+    Lanes<w> v{};
+    if (to.channel < static_cast<std::uint32_t>(x_shape.channels))
+      v = load<w>(x + index_of({to.sample, to.y * stride, to.x * stride, to.channel}, x_shape));
+    store(y + index_of(to, y_shape), v);
+  }
+};
+
+template <class Queue>
+void shortcut_forward(Element element, const Shape& x_shape, const Shape& y_shape, int stride,
+                      const void* x, void* y, Queue& queue) {
+  const bool wide =
+      is_wide(element, {std::size_t(x_shape.channels), std::size_t(y_shape.channels)}, {x, y});
+  with_type_and_width(element, wide, [&]<class T>(T, auto w) {
+    const ShortcutForward<T, w> work{static_cast<const T*>(x), static_cast<T*>(y), x_shape, y_shape,
+                                     static_cast<std::uint32_t>(stride)};
+    queue.items(work, y_shape.elements() / w);
+  });
+}
+
+template <class T, int w>
+struct ShortcutBackward {
+  const T* dy;
+  T* dx;
+  Shape dy_shape, dx_shape;
+  std::uint32_t stride;
+  constexpr void operator()(std::uint32_t item) const {
+    const Place to = place_of<w>(item, dx_shape);
+    const Place from{to.sample, to.y / stride, to.x / stride, to.channel};
+    const bool carried = to.y % stride == 0 && to.x % stride == 0 &&
+                         from.y < static_cast<std::uint32_t>(dy_shape.height) &&
+                         from.x < static_cast<std::uint32_t>(dy_shape.width) &&
+                         from.channel < static_cast<std::uint32_t>(dy_shape.channels);
+    Lanes<w> v{};
+    if (carried) v = load<w>(dy + index_of(from, dy_shape));
+    store(dx + index_of(to, dx_shape), v);
+  }
+};
+
+template <class Queue>
+void shortcut_backward(Element element, const Shape& dy_shape, const Shape& dx_shape, int stride,
+                       const void* dy, void* dx, Queue& queue) {
+  const bool wide =
+      is_wide(element, {std::size_t(dy_shape.channels), std::size_t(dx_shape.channels)}, {dy, dx});
+  with_type_and_width(element, wide, [&]<class T>(T, auto w) {
+    const ShortcutBackward<T, w> work{static_cast<const T*>(dy), static_cast<T*>(dx), dy_shape,
+                                      dx_shape, static_cast<std::uint32_t>(stride)};
+    queue.items(work, dx_shape.elements() / w);
+  });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

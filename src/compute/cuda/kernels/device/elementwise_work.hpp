@@ -1,0 +1,134 @@
+#pragma once
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
+#include "compute/cuda/kernels/arguments/geometry.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/kernels/device/philox.hpp"
+
+// The calls of elementwise.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+template <class T, int w>
+struct ReluForward {
+  const T* x;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    auto v = load<w>(x + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) v[i] = rectify(v[i]);
+    store(y + std::size_t(item) * w, v);
+  }
+};
+
+template <class Queue>
+void relu_forward(Element element, std::size_t count, const void* x, void* y, Queue& queue) {
+  with_type_and_width(element, is_wide(element, {count}, {x, y}), [&]<class T>(T, auto w) {
+    queue.items(ReluForward<T, w>{static_cast<const T*>(x), static_cast<T*>(y)}, count / w);
+  });
+}
+
+template <class T, int w>
+struct ReluBackward {
+  const T *y, *dy;
+  T* dx;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto output = load<w>(y + std::size_t(item) * w);
+    auto v = load<w>(dy + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) v[i] = output[i] > 0 ? v[i] : 0;
+    store(dx + std::size_t(item) * w, v);
+  }
+};
+
+template <class Queue>
+void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
+                   Queue& queue) {
+  with_type_and_width(element, is_wide(element, {count}, {y, dy, dx}), [&]<class T>(T, auto w) {
+    const ReluBackward<T, w> work{static_cast<const T*>(y), static_cast<const T*>(dy),
+                                  static_cast<T*>(dx)};
+    queue.items(work, count / w);
+  });
+}
+
+template <class T, int w>
+struct Add {
+  const T *a, *b;
+  T* y;
+  bool relu;
+  constexpr void operator()(std::uint32_t item) const {
+    auto v = load<w>(a + std::size_t(item) * w);
+    const auto more = load<w>(b + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i] + more[i]) : v[i] + more[i];
+    store(y + std::size_t(item) * w, v);
+  }
+};
+
+template <class Queue>
+void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
+         Queue& queue) {
+  with_type_and_width(element, is_wide(element, {count}, {a, b, y}), [&]<class T>(T, auto w) {
+    const Add<T, w> work{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
+                         relu};
+    queue.items(work, count / w);
+  });
+}
+
+template <class From, class To, int w>
+struct Scale {
+  const From* x;
+  To* y;
+  float factor;
+  constexpr void operator()(std::uint32_t item) const {
+    auto v = load<w>(x + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) v[i] *= factor;
+    store(y + std::size_t(item) * w, v);
+  }
+};
+
+// fp32 packs are the widest: w of them must fit in 16 bytes.
+template <class Queue>
+void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
+           Queue& queue) {
+  const bool wide = is_wide(Element::fp32, {count}, {x, y});
+  with_type(from, [&]<class From>(From) {
+    with_type_and_width(to, wide, [&]<class To>(To, auto width) {
+      constexpr int w = width > 1 ? 4 : 1;
+      queue.items(Scale<From, To, w>{static_cast<const From*>(x), static_cast<To*>(y), factor},
+                  count / w);
+    });
+  });
+}
+
+template <class Queue>
+void convert(Element from, Element to, std::size_t count, const void* x, void* y, Queue& queue) {
+  scale(from, to, 1, count, x, y, queue);
+}
+
+// One thread computes whole Philox blocks of four words wherever it handles four elements or more.
+template <class T, int w>
+struct Dropout {
+  DropoutOperands o;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t at = std::size_t(item) * w, sample = at / o.features;
+    const auto first = static_cast<std::uint32_t>(at % o.features);
+    auto v = load<w>(static_cast<const T*>(o.x) + at);
+    Words words{};
+    for (int i = 0; i < w; ++i) {
+      const std::uint32_t word = first + i;
+      if (i % 4 == 0) words = block(sample, word / 4);
+      const float uniform = static_cast<float>(words.at[word % 4] >> 8) * 0x1p-24f;
+      v[i] = uniform < o.keep ? v[i] / o.keep : 0;
+    }
+    store(static_cast<T*>(o.y) + at, v);
+  }
+  constexpr Words block(std::size_t sample, std::uint32_t position) const {
+    return philox(o.seed, Purpose::dropout, o.layer + 256 * o.epochs[sample], o.samples[sample],
+                  position);
+  }
+};
+
+template <class Queue>
+void dropout(const DropoutOperands& o, Queue& queue) {
+  with_type_and_width(
+      o.element, is_wide(o.element, {o.features}, {o.x, o.y}),
+      [&]<class T>(T, auto w) { queue.items(Dropout<T, w>{o}, o.batch * o.features / w); });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

@@ -1,0 +1,306 @@
+#pragma once
+#include <limits>
+#include <type_traits>
+
+#include "compute/cuda/kernels/device/batch_norm_work.hpp"
+#include "compute/cuda/kernels/device/pool_geometry.hpp"
+
+// The max pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+inline constexpr float lowest = -std::numeric_limits<float>::infinity();
+
+/// What a pool's prologue makes of the channels from `first` on.
+template <int w>
+struct PrologueLanes {
+  Lanes<w> scale, bias;
+  bool relu;
+
+  constexpr Lanes<w> operator()(Lanes<w> v) const {
+    for (int i = 0; i < w; ++i) v[i] = v[i] * scale[i] + bias[i];
+    for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i]) : v[i];
+    return v;
+  }
+};
+
+template <int w>
+constexpr PrologueLanes<w> prologue_lanes(const PoolPrologue& how, std::uint32_t first) {
+  return {load_or<w>(how.scale, first, 1), load_or<w>(how.bias, first, 0), how.relu};
+}
+
+template <class T, int w>
+struct MaxPoolForwardTerm {
+  static constexpr int width = w;
+  PoolGeometry<w> geometry;
+  PoolPrologue prologue;
+  const T* x;
+  T* y;
+  std::uint8_t* winners;
+
+  struct Column {
+    PoolGeometry<w> geometry;
+    PrologueLanes<w> prologue;
+    const T* x;
+    T* y;
+    std::uint8_t* winners;
+    std::uint32_t channel;
+    constexpr void run(std::uint32_t window) const {
+      const auto at =
+          geometry.place(window, channel, geometry.rows.windows, geometry.columns.windows);
+      Lanes<w> best{};
+      Pack<std::uint8_t, w> winner{};
+      for (int i = 0; i < w; ++i) best[i] = lowest, winner.at[i] = no_winner;
+      geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
+        const auto v = prologue(load<w>(x + geometry.x_index(at, row, column)));
+        const auto tap = static_cast<std::uint8_t>(geometry.tap(at.row, at.column, row, column));
+        for (int i = 0; i < w; ++i) {
+          winner.at[i] = best[i] < v[i] ? tap : winner.at[i];
+          best[i] = best[i] < v[i] ? v[i] : best[i];
+        }
+      });
+      store(y + geometry.y_index(at, at.row, at.column), best);
+      if (winners) put(winners + geometry.winner_index(at, at.row, at.column), winner);
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {geometry, prologue_lanes<w>(prologue, first), x, y, winners, first};
+  }
+};
+
+/// dy + dy2, where there is one.
+template <class T, int w>
+struct PooledGradient {
+  const T *dy, *dy2;
+  constexpr Lanes<w> operator()(std::size_t at) const {
+    auto gradient = load<w>(dy + at);
+    if (!dy2) return gradient;
+    const auto more = load<w>(dy2 + at);
+    for (int i = 0; i < w; ++i) gradient[i] += more[i];
+    return gradient;
+  }
+};
+
+template <class T, int w>
+constexpr PooledGradient<T, w> pooled_gradient(const MaxPoolBackwardOperands& o) {
+  return {static_cast<const T*>(o.dy), static_cast<const T*>(o.dy2)};
+}
+
+/// The gradient of a pixel, from the winners that forward has left.
+template <class T, int w>
+struct MaxPoolPixel {
+  using Type = T;
+  static constexpr int width = w;
+  PoolGeometry<w> geometry;
+  PooledGradient<T, w> gradient_of;
+  const std::uint8_t* winners;
+  std::uint32_t channel;
+
+  constexpr MaxPoolPixel(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                         std::uint32_t first)
+      : geometry(pool), gradient_of(pooled_gradient<T, w>(o)), winners(o.winners), channel(first) {}
+  static std::size_t items(const PoolOperands& o) { return o.x_shape.pixels(); }
+
+  /// Calls f(index, gradient).
+  template <class F>
+  constexpr void for_each_gradient(std::uint32_t pixel, F f) const {
+    const auto at = geometry.place(pixel, channel, geometry.rows.image, geometry.columns.image);
+    Lanes<w> sum{};
+    geometry.for_each_window(at.row, at.column, [&](int row, int column) {
+      const auto winner = get<w>(winners + geometry.winner_index(at, row, column));
+      const auto gradient = gradient_of(geometry.y_index(at, row, column));
+      const int tap = geometry.tap(row, column, at.row, at.column);
+      for (int i = 0; i < w; ++i) sum[i] += winner.at[i] == tap ? gradient[i] : 0;
+    });
+    f(geometry.x_index(at, at.row, at.column), sum);
+  }
+};
+
+/// The gradients of 2 x 2 pixels: these share windows, and so the search for each window's first
+/// maximum. No y is compared with: the compiler may round what it makes of x in another way here.
+template <class T, int w>
+struct MaxPoolTile {
+  using Type = T;
+  static constexpr int width = w;
+  static constexpr int side = 2, pixels = side * side;
+  PoolGeometry<w> geometry;
+  PrologueLanes<w> prologue;
+  PooledGradient<T, w> gradient_of;
+  const T* x;
+  std::uint32_t channel;
+
+  constexpr MaxPoolTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                        std::uint32_t first)
+      : geometry(pool),
+        prologue(prologue_lanes<w>(o.prologue, first)),
+        gradient_of(pooled_gradient<T, w>(o)),
+        x(static_cast<const T*>(o.x)),
+        channel(first) {}
+  static std::size_t items(const PoolOperands& o) {
+    return divide_up(o.x_shape.height, side) * divide_up(o.x_shape.width, side) * o.x_shape.batch;
+  }
+
+  /// Calls f(index, gradient) for each pixel of the tile that is in the image.
+  template <class F>
+  constexpr void for_each_gradient(std::uint32_t tile, F f) const {
+    const Axis &rows = geometry.rows, &columns = geometry.columns;
+    auto at = geometry.place(tile, channel, tiles(rows), tiles(columns));
+    at.row *= side;
+    at.column *= side;
+    Lanes<w> sums[pixels] = {};
+    for (int row = rows.first_window(at.row); row < rows.end_window(at.row + side - 1); ++row)
+      for (int column = columns.first_window(at.column);
+           column < columns.end_window(at.column + side - 1); ++column)
+        hand_out(at, row, column, sums);
+    for (int p = 0; p < pixels; ++p) {
+      const int row = at.row + p / side, column = at.column + p % side;
+      if (row < rows.image && column < columns.image) f(geometry.x_index(at, row, column), sums[p]);
+    }
+  }
+
+ private:
+  using Place = typename PoolGeometry<w>::Place;
+
+  static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
+  // Adds the gradient of one window to the pixel of the tile that won it, if one did.
+  constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
+    Lanes<w> best{};
+    int winner[w] = {};
+    for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;
+    geometry.for_each_tap(row, column, [&](int y, int x) {
+      const auto v = prologue(load<w>(this->x + geometry.x_index(at, y, x)));
+      const int pixel = in_tile(y - at.row, x - at.column);
+      for (int i = 0; i < w; ++i) {
+        winner[i] = best[i] < v[i] ? pixel : winner[i];
+        best[i] = best[i] < v[i] ? v[i] : best[i];
+      }
+    });
+    const auto gradient = gradient_of(geometry.y_index(at, row, column));
+    for (int p = 0; p < pixels; ++p)
+      for (int i = 0; i < w; ++i) sums[p][i] += winner[i] == p ? gradient[i] : 0;
+  }
+  static constexpr int in_tile(int row, int column) {
+    const bool inside = row >= 0 && row < side && column >= 0 && column < side;
+    return inside ? row * side + column : pixels;
+  }
+};
+
+/// `Pool`: MaxPoolPixel or MaxPoolTile.
+template <class Pool>
+struct MaxPoolBackwardTerm {
+  using T = typename Pool::Type;
+  static constexpr int width = Pool::width;
+  PoolGeometry<width> geometry;
+  MaxPoolBackwardOperands o;
+
+  struct Column {
+    Pool pool;
+    T* dx;
+    constexpr void run(std::uint32_t item) const {
+      pool.for_each_gradient(
+          item, [&](std::size_t at, const Lanes<width>& gradient) { store(dx + at, gradient); });
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {Pool(geometry, o, first), static_cast<T*>(o.dx)};
+  }
+};
+
+/// What BackwardTerm does of a gradient in memory, of the one that the pool hands out.
+template <class Pool>
+struct MaxPoolReduceTerm {
+  using T = typename Pool::Type;
+  static constexpr int values = 2, width = Pool::width, w = width;
+  PoolGeometry<w> geometry;
+  MaxPoolBackwardOperands o;
+  BatchNormBackwardReduceOperands norm;
+
+  struct Column {
+    Pool pool;
+    const T *skip, *x, *y;
+    T* g;
+    Lanes<w> scale, bias, mean;
+    bool relu;
+    constexpr void add(std::uint32_t tile, Lanes<w>* sums) const {
+      pool.for_each_gradient(tile, [&](std::size_t at, Lanes<w> gradient) {
+        const auto input = load<w>(x + at);
+        if (skip) {
+          const auto more = load<w>(skip + at);
+          for (int i = 0; i < w; ++i) gradient[i] += more[i];
+        }
+        if (relu) mask(at, input, gradient);
+        store(g + at, gradient);
+        for (int i = 0; i < w; ++i) {
+          sums[0][i] += gradient[i];
+          sums[1][i] += gradient[i] * (input[i] - mean[i]);
+        }
+      });
+    }
+    constexpr void mask(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
+      Lanes<w> output{};
+      if (y)
+        output = load<w>(y + at);
+      else
+        for (int i = 0; i < w; ++i) output[i] = input[i] * scale[i] + bias[i];
+      for (int i = 0; i < w; ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0;
+    }
+  };
+  constexpr Column column(std::uint32_t first) const {
+    return {Pool(geometry, o, first),
+            static_cast<const T*>(norm.skip),
+            static_cast<const T*>(norm.x),
+            static_cast<const T*>(norm.y),
+            static_cast<T*>(norm.g),
+            load_or<w>(norm.scale, first, 1),
+            load_or<w>(norm.bias, first, 0),
+            load_or<w>(norm.mean, first, 0),
+            norm.relu};
+  }
+};
+
+template <class Queue>
+void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
+  with_type_and_width(o.pool.element, is_wide_pool(o.pool, {o.x, o.y}), [&]<class T>(T, auto w) {
+    const MaxPoolForwardTerm<T, w> term{PoolGeometry<w>(o.pool), o.prologue,
+                                        static_cast<const T*>(o.x), static_cast<T*>(o.y),
+                                        o.winners};
+    map_pixels(o.pool.y_shape.pixels(), o.pool.y_shape.channels, term, queue);
+  });
+}
+
+/// Calls use(term type's Pool) for what a backward pass is given.
+template <class Use>
+void with_pool(const MaxPoolBackwardOperands& o, bool wide, Use use) {
+  with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
+    if (o.winners)
+      use(std::type_identity<MaxPoolPixel<T, w>>());
+    else
+      use(std::type_identity<MaxPoolTile<T, w>>());
+  });
+}
+
+template <class Queue>
+void max_pool_backward(const MaxPoolBackwardOperands& o, Queue& queue) {
+  const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, o.dx});
+  with_pool(o, wide, [&]<class Pool>(std::type_identity<Pool>) {
+    const MaxPoolBackwardTerm<Pool> term{PoolGeometry<Pool::width>(o.pool), o};
+    map_pixels(Pool::items(o.pool), o.pool.x_shape.channels, term, queue);
+  });
+}
+
+template <class Queue>
+void max_pool_backward_reduce(const MaxPoolBackwardOperands& o,
+                              const BatchNormBackwardReduceOperands& norm, Queue& queue) {
+  const bool wide = is_wide_pool(o.pool, {o.x, o.dy, o.dy2, norm.skip, norm.x, norm.y, norm.g});
+  with_pool(o, wide, [&]<class Pool>(std::type_identity<Pool>) {
+    const MaxPoolReduceTerm<Pool> term{PoolGeometry<Pool::width>(o.pool), o, norm};
+    sum_pixels(Pool::items(o.pool), o.pool.x_shape.channels, term, BackwardCoefficients{norm},
+               norm.workspace, queue);
+  });
+}
+
+/// Bytes, with winners or without.
+inline std::size_t max_pool_workspace(const PoolOperands& o) {
+  return sums_workspace(o.x_shape.pixels(), o.x_shape.channels, 2);
+}
+
+}  // namespace ringtrain::cuda::kernels::work

@@ -1,0 +1,158 @@
+#pragma once
+#include <cmath>
+
+#include "compute/cuda/kernels/arguments/geometry.hpp"
+#include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/kernels/device/update_work.hpp"
+
+// The calls of optimizer.hpp for any queue, StreamQueue or a CPU's in tests; update_work.hpp has
+// the update itself.
+namespace ringtrain::cuda::kernels::work {
+
+struct BeginUpdate {
+  UpdateState* state;
+  constexpr void operator()(std::uint32_t) const {
+    state->not_finite = 0;
+    state->squares = 0;
+  }
+};
+
+template <class Queue>
+void begin_update(UpdateState* state, Queue& queue) {
+  queue.items(BeginUpdate{state}, 1);
+}
+
+template <int w>
+struct Accumulate {
+  const float* values;
+  float* sum;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto v = load<w>(values + std::size_t(item) * w);
+    auto total = load<w>(sum + std::size_t(item) * w);
+    for (int i = 0; i < w; ++i) total[i] += v[i];
+    store(sum + std::size_t(item) * w, total);
+  }
+};
+
+template <class Queue>
+void accumulate(std::size_t count, const float* values, float* sum, Queue& queue) {
+  if (is_wide(Element::fp32, {count}, {values, sum}))
+    queue.items(Accumulate<full_width<float>>{values, sum}, count / full_width<float>);
+  else
+    queue.items(Accumulate<1>{values, sum}, count);
+}
+
+// Threads that write the flag write the same value. x - x is 0 for finite x alone.
+template <class T, int w>
+struct MarkNotFinite {
+  const T* gradients;
+  UpdateState* state;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto g = load<w>(gradients + std::size_t(item) * w);
+    bool finite = true;
+    for (int i = 0; i < w; ++i) finite = finite && g[i] - g[i] == 0;
+    if (!finite) state->not_finite = 1;
+  }
+};
+
+template <class Queue>
+void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
+                     Queue& queue) {
+  with_type_and_width(element, is_wide(element, {count}, {gradients}), [&]<class T>(T, auto w) {
+    queue.items(MarkNotFinite<T, w>{static_cast<const T*>(gradients), state}, count / w);
+  });
+}
+
+// In double, as on the host: powers of betas near one lose everything in fp32.
+template <class Number = double>
+struct PrepareUpdate {
+  RuleSettings settings;
+  const StepScalars* scalars;
+  UpdateState* state;
+  constexpr void operator()(std::uint32_t) const {
+    // Of updates made: a step that was skipped made none.
+    const Number step = static_cast<Number>(scalars->step) - static_cast<Number>(state->skipped);
+    const Number young = (1 + step) / (10 + step);
+    const bool adam = settings.rule == Rule::adam || settings.rule == Rule::adamw;
+    const Number bias1 = adam ? 1 - std::pow(settings.beta1, step + 1) : 1;
+    const Number bias2 = adam ? 1 - std::pow(settings.beta2, step + 1) : 1;
+    const Number decay = settings.ema < young ? settings.ema : young;
+    state->factors = {.scale = single(scalars->gradient_scale / state->loss_scale),
+                      .lr = single(scalars->learning_rate / bias1),
+                      .momentum = single(settings.momentum),
+                      .mean_square_decay = single(settings.mean_square_decay),
+                      .beta1 = single(settings.beta1),
+                      .beta2 = single(settings.beta2),
+                      .epsilon = single(settings.epsilon),
+                      .root_scale = single(1 / std::sqrt(bias2)),
+                      .average_rate = single(1 - decay)};
+  }
+  static constexpr float single(Number value) { return static_cast<float>(value); }
+};
+
+template <class Queue>
+void prepare_update(const RuleSettings& settings, const StepScalars* scalars, UpdateState* state,
+                    Queue& queue) {
+  queue.items(PrepareUpdate<>{settings, scalars, state}, 1);
+}
+
+struct MoveAverage {
+  const float* values;
+  float* average;
+  float rate;
+  const UpdateState* state;
+  constexpr void operator()(std::uint32_t i) const {
+    if (!state->not_finite) average[i] += rate * (values[i] - average[i]);
+  }
+};
+
+template <class Queue>
+void move_average(std::size_t count, const float* values, float* average, float rate,
+                  const UpdateState* state, Queue& queue) {
+  queue.items(MoveAverage{values, average, rate, state}, count);
+}
+
+struct MoveAverageAlike {
+  const float* values;
+  float* average;
+  const UpdateState* state;
+  constexpr void operator()(std::uint32_t i) const {
+    if (!state->not_finite) average[i] += state->factors.average_rate * (values[i] - average[i]);
+  }
+};
+
+template <class Queue>
+void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
+                  Queue& queue) {
+  if (count > 0) queue.items(MoveAverageAlike{values, average, state}, count);
+}
+
+struct FinishUpdate {
+  LossScaleSettings settings;
+  UpdateState* state;
+  constexpr void operator()(std::uint32_t) const {
+    const bool lowest = settings.interval == 0 || state->loss_scale <= settings.least;
+    state->hopeless = state->not_finite && lowest;
+    state->skipped += static_cast<float>(state->not_finite);
+    if (settings.interval == 0) return;
+    state->good_steps = state->not_finite ? 0 : state->good_steps + 1;
+    if (state->not_finite) change_scale(settings.backoff);
+    if (state->good_steps < static_cast<float>(settings.interval)) return;
+    state->good_steps = 0;
+    change_scale(settings.growth);
+  }
+  constexpr void change_scale(float factor) const {
+    const float scale = state->loss_scale * factor;
+    state->loss_scale = scale < settings.least  ? settings.least
+                        : scale > settings.most ? settings.most
+                                                : scale;
+  }
+};
+
+template <class Queue>
+void finish_update(const LossScaleSettings& settings, UpdateState* state, Queue& queue) {
+  queue.items(FinishUpdate{settings, state}, 1);
+}
+
+}  // namespace ringtrain::cuda::kernels::work

@@ -1,0 +1,131 @@
+#pragma once
+#include "compute/cuda/kernels/device/pool_geometry.hpp"
+
+// The average pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+template <class T, int w>
+struct AveragePoolForward {
+  PoolGeometry<w> geometry;
+  const T* x;
+  T* y;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto at = geometry.window_of(item);
+    Lanes<w> sum{};
+    geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
+      const auto v = load<w>(x + geometry.x_index(at, row, column));
+      for (int i = 0; i < w; ++i) sum[i] += v[i];
+    });
+    const int taps = geometry.rows.taps(at.row) * geometry.columns.taps(at.column);
+    for (int i = 0; i < w; ++i) sum[i] /= static_cast<float>(taps);
+    store(y + geometry.y_index(at, at.row, at.column), sum);
+  }
+};
+
+template <class T, int w>
+struct AveragePoolBackward {
+  PoolGeometry<w> geometry;
+  const T* dy;
+  T* dx;
+  constexpr void operator()(std::uint32_t item) const {
+    const auto at = geometry.pixel_of(item);
+    Lanes<w> sum{};
+    geometry.for_each_window(at.row, at.column, [&](int row, int column) {
+      const auto v = load<w>(dy + geometry.y_index(at, row, column));
+      const int taps = geometry.rows.taps(row) * geometry.columns.taps(column);
+      for (int i = 0; i < w; ++i) sum[i] += v[i] / static_cast<float>(taps);
+    });
+    store(dx + geometry.x_index(at, at.row, at.column), sum);
+  }
+};
+
+/// The mean over a whole image: a block has some vectors of one sample, its rows of threads share
+/// out the pixels.
+template <class T, int w>
+struct GlobalAverage {
+  const T* x;
+  T* y;
+  std::size_t y_pitch;
+  ChannelGrid grid;  // of one sample, one row block
+  std::uint32_t samples;
+
+  Grid launch() const {
+    return {samples * grid.column_blocks, grid.threads(), grid.threads() * w * sizeof(float)};
+  }
+  constexpr int phases() const { return 2 + folds(grid.rows); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    float* sums = reinterpret_cast<float*>(shared) + thread;
+    const std::uint32_t vector = grid.vector(block, thread), row = grid.row(thread);
+    const std::uint32_t sample = block / grid.column_blocks;
+    if (phase == 0)
+      accumulate(sample, vector, row, sums);
+    else if (phase + 1 < phases())
+      fold(phase - 1, row, sums);
+    else if (row == 0 && vector < grid.vectors)
+      write(sample, vector, sums);
+  }
+
+ private:
+  constexpr std::size_t channels() const { return std::size_t(grid.vectors) * w; }
+  constexpr void accumulate(std::uint32_t sample, std::uint32_t vector, std::uint32_t row,
+                            float* sums) const {
+    Lanes<w> own{};
+    if (vector < grid.vectors)
+      for (std::uint32_t pixel = row; pixel < grid.pixels; pixel += grid.rows) {
+        const std::size_t at = std::size_t(sample) * grid.pixels + pixel;
+        const auto v = load<w>(x + at * channels() + vector * w);
+        for (int i = 0; i < w; ++i) own[i] += v[i];
+      }
+    for (int i = 0; i < w; ++i) sums[i * grid.threads()] = own[i];
+  }
+  constexpr void fold(int round, std::uint32_t row, float* sums) const {
+    const std::uint32_t other = fold_partner(row, round, grid.rows);
+    if (other == grid.rows) return;
+    for (int i = 0; i < w; ++i)
+      sums[i * grid.threads()] += sums[i * grid.threads() + (other - row) * grid.columns];
+  }
+  constexpr void write(std::uint32_t sample, std::uint32_t vector, const float* sums) const {
+    Lanes<w> mean{};
+    for (int i = 0; i < w; ++i)
+      mean[i] = sums[i * grid.threads()] / static_cast<float>(grid.pixels);
+    store(y + sample * y_pitch + vector * w, mean);
+  }
+};
+
+/// Whether one window covers every image, without padding.
+inline bool is_global(const PoolOperands& o) {
+  return o.window.height == o.x_shape.height && o.window.width == o.x_shape.width &&
+         o.window.top == 0 && o.window.left == 0 && o.y_shape.height == 1 && o.y_shape.width == 1;
+}
+
+template <class T, int w, class Queue>
+void global_average(const PoolOperands& o, const T* x, T* y, Queue& queue) {
+  const std::size_t pixels = std::size_t(o.x_shape.height) * o.x_shape.width;
+  const GlobalAverage<T, w> work{x, y, pitch_or(o.y_pitch, o.x_shape.channels),
+                                 channel_grid(pixels, o.x_shape.channels / w, pixels, 1),
+                                 small(o.x_shape.batch)};
+  queue.blocks(work, work.launch());
+}
+
+template <class Queue>
+void average_pool_forward(const PoolOperands& o, const void* x, void* y, Queue& queue) {
+  with_type_and_width(o.element, is_wide_pool(o, {x, y}), [&]<class T>(T, auto w) {
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
+    if (is_global(o)) return global_average<T, w>(o, from, to, queue);
+    const AveragePoolForward<T, w> work{PoolGeometry<w>(o), from, to};
+    queue.items(work, o.y_shape.elements() / w);
+  });
+}
+
+template <class Queue>
+void average_pool_backward(const PoolOperands& o, const void* dy, void* dx, Queue& queue) {
+  with_type_and_width(o.element, is_wide_pool(o, {dy, dx}), [&]<class T>(T, auto w) {
+    const AveragePoolBackward<T, w> work{PoolGeometry<w>(o), static_cast<const T*>(dy),
+                                         static_cast<T*>(dx)};
+    queue.items(work, o.x_shape.elements() / w);
+  });
+}
+
+}  // namespace ringtrain::cuda::kernels::work

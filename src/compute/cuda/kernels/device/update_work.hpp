@@ -1,0 +1,181 @@
+#pragma once
+#include "compute/cuda/kernels/arguments/geometry.hpp"
+#include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/kernels/device/lanes.hpp"
+#include "compute/cuda/kernels/device/trust_ratio_work.hpp"
+#include "compute/cuda/kernels/device/update_rule.hpp"
+
+// The update of optimizer.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::cuda::kernels::work {
+
+/// Updates aligned groups of four parameters, the first and last perhaps in part; blocks also sum
+/// decay * w^2 over what they updated.
+template <class Gradient, class Copy>
+struct Update {
+  static constexpr int width = 4;
+  static constexpr std::uint32_t most_blocks = most_update_blocks;
+  Rule rule;
+  UpdateBuffers buffers;
+  std::uint64_t first, end;  // of the range
+  const StepScalars* scalars;
+  const UpdateState* state;
+  std::uint32_t blocks;
+
+  std::uint64_t groups() const { return (end + width - 1) / width - first / width; }
+  Grid launch() const { return {blocks, block_threads, block_threads * sizeof(double)}; }
+  constexpr int phases() const { return 2 + folds(block_threads); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    double* squares = reinterpret_cast<double*>(shared);
+    if (phase == 0) {
+      squares[thread] = update_groups(std::uint64_t(block) * block_threads + thread);
+    } else if (phase + 1 < phases()) {
+      const std::uint32_t other = fold_partner(thread, phase - 1, block_threads);
+      if (other < block_threads) squares[thread] += squares[other];
+    } else if (thread == 0) {
+      buffers.workspace[block] = squares[0];
+    }
+  }
+
+ private:
+  constexpr double update_groups(std::uint64_t worker) const {
+    if (state->not_finite) return 0;
+    double squares = 0;
+    const std::uint64_t stride = std::uint64_t(blocks) * block_threads;
+    for (std::uint64_t group = first / width + worker; group * width < end; group += stride)
+      squares += update_group(group * width);
+    return squares;
+  }
+  // Segments change seldom: a group looks its own up, and goes on from there.
+  constexpr double update_group(std::uint64_t at) const {
+    Parameter group[width] = {};
+    const bool whole = at >= first && at + width <= end;
+    if (whole) load_group(at, group);
+    double squares = 0;
+    std::uint32_t segment = segment_of(at < first ? first : at);
+    SegmentDecay decay = decay_of(segment);
+    for (int i = 0; i < width; ++i) {
+      const std::uint64_t index = at + i;
+      if (index < first || index >= end) continue;
+      if (index >= buffers.segments[segment].end) decay = decay_of(segment = segment_of(index));
+      if (!whole) load_one(index, group[i]);
+      squares += decay.square * group[i].w * group[i].w;
+      apply_rule(rule, group[i], state->factors, decay);
+      if (!whole) store_one(index, group[i]);
+    }
+    if (whole) store_group(at, group);
+    return squares;
+  }
+  constexpr std::uint32_t segment_of(std::uint64_t index) const {
+    std::uint32_t low = 0, high = buffers.segment_count - 1;
+    while (low < high) {
+      const std::uint32_t middle = (low + high) / 2;
+      if (buffers.segments[middle].end > index)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
+  }
+  template <class Number = double>
+  constexpr SegmentDecay decay_of(std::uint32_t segment) const {
+    const Number decay = buffers.segments[segment].decay;
+    const Number ratio = rule == Rule::lars ? ratios_in(buffers)[segment] : 1;
+    const float rate = static_cast<float>(scalars->learning_rate * ratio);
+    if (rule != Rule::adamw) return {static_cast<float>(decay), 1, rate, decay};
+    return {0, static_cast<float>(1 - scalars->learning_rate * decay), rate, 0};
+  }
+  constexpr void load_group(std::uint64_t at, Parameter* group) const {
+    const auto w = load<width>(buffers.parameters + at);
+    const auto g = load<width>(static_cast<const Gradient*>(buffers.gradients) + at);
+    Lanes<width> slot0{}, slot1{};
+    if (buffers.slot0) slot0 = load<width>(buffers.slot0 + at);
+    if (buffers.slot1) slot1 = load<width>(buffers.slot1 + at);
+    for (int i = 0; i < width; ++i) group[i] = {w[i], g[i], slot0[i], slot1[i]};
+  }
+  constexpr void store_group(std::uint64_t at, const Parameter* group) const {
+    Lanes<width> w{}, slot0{}, slot1{};
+    for (int i = 0; i < width; ++i) {
+      w[i] = group[i].w;
+      slot0[i] = group[i].slot0;
+      slot1[i] = group[i].slot1;
+    }
+    store(buffers.parameters + at, w);
+    if (buffers.slot0) store(buffers.slot0 + at, slot0);
+    if (buffers.slot1) store(buffers.slot1 + at, slot1);
+    if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, w);
+    if (!buffers.average) return;
+    auto average = load<width>(buffers.average + at);
+    for (int i = 0; i < width; ++i) average[i] = averaged(average[i], w[i]);
+    store(buffers.average + at, average);
+  }
+  constexpr void load_one(std::uint64_t at, Parameter& p) const {
+    p.w = buffers.parameters[at];
+    p.g = static_cast<float>(static_cast<const Gradient*>(buffers.gradients)[at]);
+    if (buffers.slot0) p.slot0 = buffers.slot0[at];
+    if (buffers.slot1) p.slot1 = buffers.slot1[at];
+  }
+  constexpr void store_one(std::uint64_t at, const Parameter& p) const {
+    buffers.parameters[at] = p.w;
+    if (buffers.slot0) buffers.slot0[at] = p.slot0;
+    if (buffers.slot1) buffers.slot1[at] = p.slot1;
+    if (buffers.copy) static_cast<Copy*>(buffers.copy)[at] = static_cast<Copy>(p.w);
+    if (buffers.average) buffers.average[at] = averaged(buffers.average[at], p.w);
+  }
+  constexpr float averaged(float average, float w) const {
+    return average + state->factors.average_rate * (w - average);
+  }
+};
+
+/// One block adds what the blocks of an update left to the step's squares.
+struct AddSquares {
+  const double* parts;
+  std::uint32_t count;
+  UpdateState* state;
+
+  Grid launch() const { return {1, block_threads, block_threads * sizeof(double)}; }
+  constexpr int phases() const { return 2 + folds(block_threads); }
+  template <class Byte>
+  constexpr void operator()(int phase, std::uint32_t, std::uint32_t thread, Byte* shared) const {
+    double* sums = reinterpret_cast<double*>(shared);
+    if (phase == 0) {
+      sums[thread] = 0;
+      for (std::uint32_t i = thread; i < count; i += block_threads) sums[thread] += parts[i];
+    } else if (phase + 1 < phases()) {
+      const std::uint32_t other = fold_partner(thread, phase - 1, block_threads);
+      if (other < block_threads) sums[thread] += sums[other];
+    } else if (thread == 0) {
+      state->squares += sums[0];
+    }
+  }
+};
+
+template <class Gradient, class Copy, class Queue>
+void update_as(Rule rule, const UpdateBuffers& buffers, Range range, const StepScalars* scalars,
+               UpdateState* state, Queue& queue) {
+  Update<Gradient, Copy> work{rule, buffers, range.first, range.end(), scalars, state, 1};
+  const std::uint64_t blocks = divide_up(work.groups(), block_threads);
+  work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, work.most_blocks));
+  queue.blocks(work, work.launch());
+  const AddSquares sum{buffers.workspace, work.blocks, state};
+  queue.blocks(sum, sum.launch());
+}
+
+template <class Queue>
+void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+            const StepScalars* scalars, UpdateState* state, Queue& queue) {
+  if (range.count == 0) return;
+  const Element gradient = buffers.gradient_element;
+  const Element copy = buffers.copy ? buffers.copy_element : gradient;
+  expects(gradient == Element::fp32 || copy == gradient,
+          "update: 16-bit gradients are of the copy's type");
+  const auto run = [&]<class Gradient, class Copy>(Gradient, Copy) {
+    update_as<Gradient, Copy>(settings.rule, buffers, range, scalars, state, queue);
+  };
+  if (gradient == Element::fp16) return run(__half{}, __half{});
+  if (gradient == Element::bf16) return run(__nv_bfloat16{}, __nv_bfloat16{});
+  if (copy == Element::bf16) return run(float{}, __nv_bfloat16{});
+  run(float{}, __half{});
+}
+
+}  // namespace ringtrain::cuda::kernels::work

@@ -1,0 +1,74 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "config/option_table.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/text.hpp"
+#include "ringtrain/config/options.hpp"
+
+namespace ringtrain {
+namespace {
+
+using nlohmann::json;
+
+// allreduce and bucket-mb: they choose the order in which a sum's terms are added.
+constexpr std::array<std::string_view, 26> change_the_numbers = {
+    "model",         "classes",         "data",         "seed",           "epochs",
+    "steps",         "batch",           "global-batch", "accumulate",     "device",
+    "precision",     "optimizer",       "lr",           "lr-schedule",    "warmup-epochs",
+    "weight-decay",  "label-smoothing", "ema",          "on-nan",         "allreduce",
+    "bucket-mb",     "deterministic",   "fusion",       "gradient-dtype", "compress",
+    "sync-batchnorm"};
+
+json value_of(const OptionEntry& entry) {
+  const std::string value = entry.value();
+  if (value.empty()) return nullptr;
+  if (entry.bare) return json::parse(value);
+  return entry.name == "data" ? value.substr(0, value.find(':')) : value;
+}
+
+json parsed(std::string_view text) {
+  // flat, as ours are: nothing of what is nested deeper is kept
+  const auto flat = [](int depth, json::parse_event_t event, const json&) {
+    const bool opens =
+        event == json::parse_event_t::object_start || event == json::parse_event_t::array_start;
+    return depth == 0 || !opens;
+  };
+  json config = json::parse(text, flat, false);
+  if (!config.is_object()) throw Error("compare configurations", "one is not a JSON object");
+  return config;
+}
+
+std::string shown(const json& config, const std::string& key) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return "unset";
+  return brief(found->is_string() ? found->get<std::string>() : found->dump());
+}
+
+}  // namespace
+
+std::string canonical_config(const Options& options, const std::string& training_data) {
+  Request request{.options = options};
+  json config = json::object();
+  for (const OptionEntry& entry : option_table(request))
+    if (std::ranges::find(change_the_numbers, entry.name) != change_the_numbers.end())
+      config[entry.name] = value_of(entry);
+  if (!training_data.empty()) config["training-data"] = training_data;
+  return config.dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
+std::vector<std::string> differences(std::string_view before, std::string_view after) {
+  const json old = parsed(before), now = parsed(after);
+  json keys = old;
+  keys.update(now);
+  std::vector<std::string> lines;
+  for (const auto& [key, unused] : keys.items())
+    if (shown(old, key) != shown(now, key))
+      lines.push_back(fmt::format("{}: {} -> {}", brief(key), shown(old, key), shown(now, key)));
+  return lines;
+}
+
+}  // namespace ringtrain

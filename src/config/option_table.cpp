@@ -1,0 +1,299 @@
+#include "config/option_table.hpp"
+
+#include <utility>
+
+#include "ringtrain/config/option_values.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int million = 1'000'000;
+
+class Table {
+ public:
+  void group(std::string name) { group_ = std::move(name); }
+
+  template <class T>
+  void add(T& target, OptionEntry entry, const Codec<T>& codec) {
+    entry.set = [&target, read = codec.read](const std::string& text) { target = read(text); };
+    entry.value = [&target, write = codec.write] { return write(target); };
+    push(std::move(entry), codec.bare);
+  }
+
+  template <class T>
+  void add(std::optional<T>& target, OptionEntry entry, const Codec<T>& codec) {
+    entry.set = [&target, read = codec.read](const std::string& text) { target = read(text); };
+    entry.value = [&target, write = codec.write] { return target ? write(*target) : ""; };
+    push(std::move(entry), codec.bare);
+  }
+
+  void flag(bool& target, std::string name, std::string description) {
+    OptionEntry entry{std::move(name), "", std::move(description)};
+    entry.set = [&target](const std::string& text) { target = text == "true"; };
+    entry.value = [&target] { return target ? "true" : "false"; };
+    push(std::move(entry), true);
+  }
+
+  std::vector<OptionEntry> take() { return std::move(entries_); }
+
+ private:
+  void push(OptionEntry entry, bool bare) {
+    entry.group = group_;
+    entry.bare = bare;
+    entry.in_files = entry.in_files && group_ != "files";
+    entries_.push_back(std::move(entry));
+  }
+
+  std::string group_;
+  std::vector<OptionEntry> entries_;
+};
+
+template <class E>
+std::string choice() {
+  return joined(names_of<E>, "|");
+}
+
+void add_model_and_data(Table& t, Request& r) {
+  Options& o = r.options;
+  t.group("model");
+  t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all", "the file's"},
+        any_text());
+  t.add(o.model_file,
+        {"model-file", "FILE", "instead: a network of your own (docs/model_file.md)", "none"},
+        any_text());
+  t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
+  t.add(
+      o.init_from,
+      {"init-from", "FILE.h5", "start from a checkpoint's weights and running statistics", "none"},
+      any_text());
+  t.flag(o.sync_batchnorm, "sync-batchnorm", "normalise by the images of all ranks");
+
+  t.group("data");
+  t.add(o.data,
+        {"data", "SPEC",
+         "synthetic | shapes | cifar10:DIR | images:DIR | tfrecord:DIR | records:DIR"},
+        any_text());
+  t.add(r.pack_source,
+        {.name = "pack",
+         .argument = "DIR OUT",
+         .description = "copy images (DIR, tfrecord:DIR) into files for records:OUT",
+         .unset = "none",
+         .in_files = false},
+        any_text());
+  t.add(r.pack_short_side,
+        {.name = "pack-short-side",
+         .argument = "N",
+         .description = "with --pack: scale larger images to this shorter side",
+         .unset = "as they are",
+         .in_files = false},
+        whole(16, 65'500));
+  t.add(o.data_threads, {"data-threads", "N", "threads a rank that decode and augment", "its cpus"},
+        whole(1, 1024));
+  t.add(o.seed, {"seed", "N", "of initial weights, order and augmentation"}, seed_value());
+}
+
+void add_run_and_device(Table& t, Options& o) {
+  t.group("run");
+  t.add(o.epochs, {"epochs", "E", "passes over the data, resumed ones too", "recipe"},
+        whole(1, million));
+  t.add(o.steps, {"steps", "N", "instead of --epochs: steps, likewise", "none"},
+        long_whole(1, 1'000'000'000'000));
+  t.add(o.batch, {"batch", "N", "images a rank and step", "recipe"}, whole(1, million));
+  t.add(o.global_batch,
+        {"global-batch", "N", "instead of --batch: images a step, all ranks", "none"},
+        whole(1, 1000 * million));
+  t.add(o.accumulate, {"accumulate", "K", "batches whose gradients make one step"},
+        whole(1, million));
+  t.add(o.shares,
+        {"shares", "equal|auto|A:B:...",
+         "of a step's images, by rank or host; auto: as a trial of all shows to be fastest",
+         "equal, or as resumed"},
+        shares_value());
+  t.add(o.as_ranks,
+        {"as-ranks", "R", "train on the images a step of R ranks; accumulate to have room", "none"},
+        whole(1, million));
+  t.add(o.eval_every, {"eval-every", "E", "epochs between evaluations; 0: at the end"},
+        whole(0, million));
+  t.flag(o.eval_only, "eval-only", "evaluate a checkpoint and end");
+  t.add(o.check_every,
+        {"check-every", "N", "steps between checks that all ranks have equal weights; 0: none",
+         "100; GPUs: 1000"},
+        whole(0, million));
+
+  t.group("device");
+  t.add(o.device, {"device", choice<Device>(), "auto: on a GPU if there is one"},
+        enumerator<Device>());
+  t.add(o.precision,
+        {"precision", choice<Precision>(), "of activations; auto: fp16 on a GPU, else fp32"},
+        enumerator<Precision>());
+  t.add(o.threads, {"threads", "N", "compute threads a rank", "cpus / ranks"}, whole(1, 4096));
+  t.flag(o.deterministic, "deterministic", "on a GPU: the same bits every time (CPUs: always)");
+  t.flag(o.autotune, "autotune", "on a GPU: time cuDNN's engines, keep the choice");
+  t.add(o.fusion,
+        {"fusion", choice<ConvolutionFusion>(),
+         "on a GPU: off computes BatchNorm beside its convolutions"},
+        enumerator<ConvolutionFusion>());
+  t.flag(o.no_graph, "no-graph", "on a GPU: launch kernels one by one, to compare");
+  t.flag(o.nccl_register, "nccl-register", "on GPUs: register gradients with NCCL (user buffers)");
+}
+
+void add_optimizer(Table& t, Options& o) {
+  const std::string recipe = "recipe";
+  t.group("optimizer");
+  t.add(o.optimizer, {"optimizer", "NAME", joined(names_of<OptimizerKind>, " | "), recipe},
+        enumerator<OptimizerKind>());
+  t.add(o.lr, {"lr", "X", "peak learning rate", recipe}, number(0, million));
+  t.add(o.lr_schedule,
+        {"lr-schedule", "S", "constant | step:EPOCHS:FACTOR | exponential:EPOCHS:FACTOR | cosine",
+         recipe},
+        decay_value());
+  t.add(o.warmup_epochs, {"warmup-epochs", "E", "in which the rate rises to --lr", recipe},
+        number(0, million));
+  t.add(o.weight_decay, {"weight-decay", "X", "L2 factor of the weights that decay", recipe},
+        number(0, 1));
+  t.add(o.label_smoothing,
+        {"label-smoothing", "X", "share of a label given to all classes", recipe},
+        number(0, 0.999));
+  t.add(o.ema, {"ema", "X", "decay of the weights' average; 0: none", recipe},
+        number(0, 0.9999999));
+  t.add(o.on_nan, {"on-nan", choice<OnNan>(), "if loss or gradient is not finite"},
+        enumerator<OnNan>());
+}
+
+void add_communication(Table& t, Request& r) {
+  Options& o = r.options;
+  t.group("communication");
+  t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: to compare; nccl: between GPUs"},
+        enumerator<Allreduce>());
+  t.add(
+      o.bucket_mb,
+      {"bucket-mb", "X", "MiB of gradients summed at a time", "0.5; GPUs: 4, on several hosts 16"},
+      number(0.001, 4096));
+  t.add(o.gradient_dtype,
+        {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
+        enumerator<Element>());
+  t.add(
+      o.compress,
+      {"compress", "none|powersgd:RANK|topk:RATIO", "gradients between hosts, with error feedback"},
+      compression_value());
+  t.add(o.tune,
+        {"tuning", "auto|all|off|report|PLAN",
+         "how sums travel between hosts; all: also in 16 bits or compressed, where that is faster; "
+         "PLAN: blocks=KIB,sums=N,start=late"},
+        tune_value());
+  t.flag(o.shard_optimizer, "shard-optimizer", "each rank keeps its part of the optimizer's state");
+  t.add(o.interface, {"interface", "NAME", "network interface between hosts", "any"}, any_text());
+  t.add(o.watchdog,
+        {"watchdog", choice<Watching>(), "end a job in which a rank is gone, cut off or stuck"},
+        enumerator<Watching>());
+  t.add(o.watchdog_silence_s,
+        {"watchdog-silence", "T", "a rank that is not heard for so long is lost"}, silence());
+
+  t.group("cluster");
+  t.add(o.restarts,
+        {"restarts", "N",
+         "with scripts/supervise before mpirun: start again when a rank is lost or stuck, or the "
+         "writer lost"},
+        whole(0, million));
+  t.flag(o.without_lost_hosts, "without-lost-hosts", "then leave out hosts that were lost");
+  t.add(r.batch_job,
+        {.name = "emit-sbatch",
+         .argument = "[SPEC]",
+         .description = "print a Slurm script that does this run: "
+                        "nodes=4,tasks=2,gpus=2,time=2h ... (docs/slurm.md)",
+         .unset = "none",
+         .alone = "nodes=1",
+         .in_files = false},
+        Codec<BatchJob>{batch_job, [](const BatchJob& job) { return to_string(job); }});
+}
+
+void add_checkpoint(Table& t, Options& o) {
+  t.group("checkpoint");
+  t.add(o.checkpoint_dir, {"checkpoint-dir", "DIR", "where checkpoints go and are found", "none"},
+        any_text());
+  t.add(o.checkpoint_every, {"checkpoint-every", "T|N", "time (60s, 15m, 1h30m) or steps"},
+        checkpoint_every());
+  t.add(o.keep, {"keep", "K", "newest checkpoints to keep"}, whole(1, million));
+  t.add(o.resume, {"resume", "auto|never|FILE", "auto: newest valid checkpoint"}, resume_value());
+  t.add(o.final_save_timeout_s, {"final-save-timeout", "T", "longest wait for the last save"},
+        time_span());
+  t.add(o.max_time_s, {"max-time", "T", "save and end after 90s, 1h30m, 23:50:00", "none"},
+        time_span());
+  t.add(
+      o.verify_resume,
+      {.name = "verify-resume",
+       .argument = "[K]",
+       .description = "only prove that K steps (20) come to the same bits with a resume amid them",
+       .unset = "none",
+       .alone = "20"},
+      whole(2, million));
+}
+
+void add_output_and_measure(Table& t, Options& o) {
+  t.group("output");
+  t.add(o.log_every, {"log-every", "N", "steps between log lines"}, whole(1, 1000 * million));
+  t.add(o.metrics, {"metrics", "FILE.jsonl", "append one JSON object a record", "none"},
+        any_text());
+  t.add(o.tensorboard, {"tensorboard", "DIR", "an event file for TensorBoard", "none"}, any_text());
+  t.add(o.report, {"report", "FILE.html", "a page with plots of the run", "none"}, any_text());
+  t.add(o.timeline,
+        {"timeline", "FILE.json", "what each thread of each rank did, for Perfetto", "none"},
+        any_text());
+  t.add(o.timeline_spans, {"timeline-spans", "N", "newest spans of a rank that --timeline keeps"},
+        whole(16, 100 * million));
+  t.flag(o.quiet, "quiet", "print warnings and errors only");
+  t.add(o.progress,
+        {"progress", choice<ShowProgress>(), "auto: bar if standard error is a terminal"},
+        enumerator<ShowProgress>());
+
+  t.group("measure");
+  t.flag(o.baseline, "baseline", "one rank alone, then all: speed-up and verdict");
+  t.add(o.require_efficiency,
+        {"require-efficiency", "X", "exit 77 below X (0..1), by --baseline or an earlier run",
+         "none"},
+        number(0, 1));
+  t.flag(o.doctor, "doctor", "check hosts, devices, data and directories; no training");
+  t.flag(o.plan, "plan", "memory, bytes an image, step time; no training");
+  t.add(o.plan_device,
+        {"plan-device", "GPU", "with --plan: h100, a100, t4, ...; it may be absent", "the CPU"},
+        any_text());
+}
+
+void add_files(Table& t, Request& r) {
+  t.group("files");
+  t.add(r.config, {"config", "FILE.toml", "read options; the command line wins", "none"},
+        any_text());
+  t.flag(r.print_config, "print-config", "print the configuration as TOML");
+  t.add(
+      r.inspect,
+      {"inspect", "FILE.h5|DIR",
+       "verify and describe a checkpoint; DIR: say which one --resume auto takes, and why", "none"},
+      any_text());
+  t.flag(r.version, "version", "print version, commit and the libraries' versions");
+  t.flag(r.json, "json", "with --version: as JSON");
+  t.flag(r.man_page, "man-page", "print the manual page, for man -l -");
+  t.add(r.completion,
+        {.name = "completion",
+         .argument = choice<Shell>(),
+         .description = "print what completes options; bash: source <(train --completion bash)",
+         .unset = "none",
+         .in_files = false},
+        enumerator<Shell>());
+  t.flag(r.help, "help", "print this");
+}
+
+}  // namespace
+
+std::vector<OptionEntry> option_table(Request& request) {
+  Table table;
+  add_model_and_data(table, request);
+  add_run_and_device(table, request.options);
+  add_optimizer(table, request.options);
+  add_communication(table, request);
+  add_checkpoint(table, request.options);
+  add_output_and_measure(table, request.options);
+  add_files(table, request);
+  return table.take();
+}
+
+}  // namespace ringtrain

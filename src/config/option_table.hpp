@@ -1,0 +1,52 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/slurm_resources.hpp"
+#include "ringtrain/config/options.hpp"
+
+namespace ringtrain {
+
+/// All that one command line can say.
+struct Request {
+  Options options;
+  std::string config = {}, inspect = {};
+  std::string pack_source = {}, pack_target = {};
+  std::optional<int> pack_short_side = {};
+  std::optional<BatchJob> batch_job = {};
+  bool print_config = false, version = false, json = false, man_page = false, help = false;
+  std::optional<Shell> completion = {};
+};
+
+/// One option, for the parser, the help, configuration files and canonical_config() alike.
+struct OptionEntry {
+  std::string name;
+  std::string argument;  ///< empty: a flag
+  std::string description;
+  std::string unset = {};  ///< what stands in for a value that was not given
+  std::string alone = {};  ///< the value of an option that may stand without one; empty: it may not
+  std::string group = {};
+  std::function<void(const std::string&)> set = {};  ///< throws BadValue
+  std::function<std::string()> value = {};           ///< empty while unset
+  bool bare = false;                                 ///< TOML and JSON write it without quotes
+  bool in_files = true;                              ///< may stand in a configuration file
+
+  bool is_flag() const { return argument.empty(); }
+};
+
+/// Every option of this release, in the order of the help. The entries write into `request`.
+std::vector<OptionEntry> option_table(Request& request);
+
+/// Everything `--help` prints, at most 80 columns wide.
+std::string help_text(const std::vector<OptionEntry>& table);
+/// A configuration file that says what `table` holds now; what is unset stands as a comment.
+std::string toml_text(const std::vector<OptionEntry>& table);
+
+/// The manual page, as man reads it (roff).
+std::string man_page(const std::vector<OptionEntry>& table, std::string_view version);
+/// What makes the shell complete options and values of `train` and `ringtrain`.
+std::string completion(const std::vector<OptionEntry>& table, Shell shell);
+
+}  // namespace ringtrain

@@ -1,0 +1,131 @@
+#include "ringtrain/host/signals.hpp"
+
+#include <semaphore.h>
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <initializer_list>
+#include <thread>
+#include <utility>
+
+namespace ringtrain {
+namespace {
+
+// A signal handler can reach nothing but globals.
+std::atomic<int> received{0}, save_wanted{0};  // without a lock: other threads read them
+
+sem_t arrived;  // posted when `received` is set
+
+// In seconds of a clock that only goes on, when `received` was set.
+std::atomic<std::int64_t> received_at_s{0};
+
+// systemd, scancel and `kill -- -GROUP` signal the ranks and mpirun, which hands it on: one wish.
+constexpr std::int64_t same_wish_s = 3;
+
+extern "C" void remember(int signal) {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (received == 0) {
+    received_at_s = now.tv_sec;  // before another thread's signal may ask
+    received = signal;
+    ::sem_post(&arrived);
+  } else if (now.tv_sec - received_at_s > same_wish_s) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+  }
+}
+extern "C" void want_save(int) { save_wanted = 1; }
+
+void handle(int signal, void (*handler)(int), int flags) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  sigaddset(&action.sa_mask, SIGTERM);
+  sigaddset(&action.sa_mask, SIGINT);
+  action.sa_flags = SA_RESTART | SA_ONSTACK | flags;
+  ::sigaction(signal, &action, nullptr);
+}
+
+// On the calling thread, and on those that it starts.
+sigset_t mask(int how, std::initializer_list<int> signals) {
+  sigset_t set, before;
+  sigemptyset(&set);
+  for (const int signal : signals) sigaddset(&set, signal);
+  ::pthread_sigmask(how, &set, &before);
+  return before;
+}
+
+}  // namespace
+
+void hold_save_signals() { mask(SIG_BLOCK, {SIGUSR1}); }
+
+SignalThread::SignalThread() {
+  handle(SIGUSR1, want_save, 0);
+  before_ = mask(SIG_BLOCK, {SIGTERM, SIGINT, SIGUSR1});
+  thread_ = std::thread([this] {
+    ::prctl(PR_SET_NAME, "ringtrain-sig");
+    mask(SIG_UNBLOCK, {SIGTERM, SIGINT, SIGUSR1});
+    ended_.acquire();
+  });
+}
+
+SignalThread::~SignalThread() {
+  ended_.release();
+  thread_.join();
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
+
+class StopRequest::Waiter {
+ public:
+  explicit Waiter(std::function<bool()> act) : act_(std::move(act)), thread_([this] { run(); }) {}
+  ~Waiter() {
+    ended_ = true;
+    ::sem_post(&arrived);
+    thread_.join();
+  }
+  Waiter(const Waiter&) = delete;
+
+ private:
+  void run() {
+    while (::sem_wait(&arrived) != 0) {
+    }  // interrupted by other signals
+    while (!ended_ && !act_()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  std::function<bool()> act_;
+  std::atomic<bool> ended_{false};
+  std::thread thread_;
+};
+
+int stop_signal() { return received; }
+
+StopRequest::StopRequest() {
+  ::sem_init(&arrived, 0, 0);
+  for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
+  handle(SIGUSR1, want_save, 0);
+}
+
+StopRequest::~StopRequest() {
+  handle(SIGUSR1, SIG_IGN, 0);
+  received = 0;
+  save_wanted = 0;
+}
+
+std::shared_ptr<StopRequest::Waiter> StopRequest::call_at_stop(std::function<bool()> act) {
+  return std::make_shared<Waiter>(std::move(act));
+}
+
+bool StopRequest::take_save() {
+  return save_wanted.exchange(0) != 0;  // one that comes just before is part of this one
+}
+
+Wish agreed_wish(double stops, double signalled, double signals) {
+  if (stops == 0) return {false, signalled > 0 ? SIGUSR1 : 0};
+  if (signalled == 0 || signals == SIGUSR1 * signalled) return {true, 0};
+  return {true, signals == SIGINT * signalled ? SIGINT : SIGTERM};
+}
+
+}  // namespace ringtrain

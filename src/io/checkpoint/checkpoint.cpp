@@ -1,0 +1,42 @@
+#include "ringtrain/io/checkpoint/checkpoint.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+
+std::uint64_t element_count(const TensorInfo& tensor) {
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max() / sizeof(float);
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : tensor.shape) {
+    if (size != 0 && count > most / size)
+      throw Error("shape of tensor", describe(tensor) + " does not fit 64 bits");
+    count *= size;
+  }
+  return count;
+}
+
+std::string describe(const TensorInfo& tensor) {
+  return fmt::format("{} [{}]", tensor.name, fmt::join(tensor.shape, ","));
+}
+
+std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const TensorInfo> tensors,
+                         std::span<const std::uint64_t> hashes) {
+  expects(tensors.size() == hashes.size(), "state_hash: one hash a tensor");
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    lines.push_back(fmt::format("{} {}", describe(tensors[i]), hex(hashes[i])));
+  std::ranges::sort(lines);
+  return hash_text(
+      fmt::format("model {} {}\nstep {}\nepoch {}\nposition {}\nseed {}\noptimizer {}\n{}\n",
+                  metadata.model, hex(metadata.model_hash), metadata.step, metadata.epoch,
+                  metadata.position, metadata.seed, metadata.optimizer, fmt::join(lines, "\n")));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,25 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ringtrain/io/checkpoint/checkpoint.hpp"
+
+namespace ringtrain {
+
+/// The step in a name of checkpoint_name()'s form.
+std::optional<std::uint64_t> checkpoint_step(std::string_view name);
+/// The name under which file `name` grows until it is complete. `maker`: hexadecimal digits and
+/// dashes that nobody else uses, so that no two writers share a file.
+std::string temporary_name(std::string_view name, std::string_view maker);
+/// Of any file that is written here; with no maker for a checkpoint of an earlier build.
+bool is_temporary_name(std::string_view name);
+
+/// Names in an open directory, in no order.
+std::vector<std::string> names_in(int directory);
+/// Names of checkpoints in it, by falling step.
+std::vector<std::string> checkpoint_names(int directory);
+
+}  // namespace ringtrain

@@ -1,0 +1,222 @@
+#include "io/checkpoint_writer/writer_server.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "io/checkpoint/checkpoint_index.hpp"
+#include "io/checkpoint/checkpoint_name.hpp"
+#include "io/checkpoint_writer/checkpoint_directory.hpp"
+#include "io/checkpoint_writer/writer_protocol.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::uint64_t state_bytes(const StateLayout& layout) {
+  std::uint64_t bytes = 0;
+  for (const TensorPlace& place : layout.tensors)
+    bytes += element_count(place.info) * sizeof(float);
+  return bytes;
+}
+
+class Helper {
+ public:
+  Helper(int socket, const std::function<void(const LastSaveLimits&)>& prepare)
+      : socket_(socket), prepare_(prepare) {}
+
+  void handle(Received request) {
+    switch (request.message.kind) {
+      case Message::Kind::open:
+        return open(std::move(request));
+      case Message::Kind::lineage:
+        lineage_ = request.message.text();
+        return;
+      case Message::Kind::protect:
+        if (directory_) directory_->protect(request.message.text());
+        return;
+      case Message::Kind::save:
+        return save(request.message);
+      case Message::Kind::keep:
+        kept_ = request.message;
+        return;
+      case Message::Kind::keep_nothing:
+        kept_.reset();
+        return;
+      default:
+        return close();
+    }
+  }
+
+  /// The trainer is gone.
+  void finish() {
+    if (!directory_) return;
+    if (kept_ && !(last_ && last_->kind == Message::Kind::saved && last_->step >= kept_->step))
+      save(*kept_);
+    if (last_) directory_->write_last_save(last_save_text(*last_));
+  }
+
+ private:
+  void open(Received request) {
+    Message reply{.kind = Message::Kind::opened};
+    try {
+      const MappedMemory text = map(request.descriptors.at(0));
+      setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
+      for (std::size_t i = 0; i < slot_count; ++i) slots_[i] = map(request.descriptors.at(1 + i));
+      writer_ = std::make_unique<FileWriter>(setup_.layout);
+      // not to the former lock file; what waits for another writer is saved without the trainer,
+      // too
+      prepare_({setup_.takes_over ? setup_.last_save_timeout_s : 0, -1, ""});
+      directory_.reset();
+      // amid a training, a disk that is too full is trouble of the next save
+      const std::uint64_t needed = setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout);
+      directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
+                                                         needed, lease_calls());
+      last_.reset();
+      kept_.reset();
+      lineage_.clear();
+      prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
+                lease_head(Lease::State::finishing)});
+    } catch (const Error& failure) {
+      reply.kind = Message::Kind::refused;
+      reply.code = static_cast<std::int32_t>(failure.code());
+      reply.with_text(failure.what());
+      refusal_ = failure;
+    } catch (const std::exception& failure) {  // no thread for the heartbeat, say
+      reply.kind = Message::Kind::refused;
+      reply.code = static_cast<std::int32_t>(Exit::storage);
+      refusal_.emplace(Exit::storage, "checkpoint directory " + request.message.text(),
+                       failure.what());
+      reply.with_text(refusal_->what());
+    }
+    send(reply);
+    send_notes();
+  }
+
+  // For reading: whatever becomes of this process, another one finds the states whole.
+  static MappedMemory map(FileDescriptor& memory) {
+    return MappedMemory::map(std::move(memory), MappedMemory::Access::read);
+  }
+
+  LeaseCalls lease_calls() {
+    return {.last_save_timeout_s = setup_.last_save_timeout_s,
+            .tell =
+                [this](const std::string& text) {
+                  send(Message{.kind = Message::Kind::waiting}.with_text(text));
+                },
+            .lost =
+                [socket = socket_](const std::string& text) {
+                  const auto message = Message{.kind = Message::Kind::displaced}.with_text(text);
+                  return send_message(socket, message, Wait::no);
+                }};
+  }
+
+  void save(const Message& request) {
+    const auto start = Clock::now();
+    Message reply{.kind = Message::Kind::saved, .slot = request.slot, .step = request.step};
+    try {
+      const Snapshot snapshot = snapshot_in(request);
+      reply.bytes = directory_->save(snapshot, *writer_);
+      reply.with_text(checkpoint_name(snapshot.metadata.step));
+    } catch (const std::exception& failure) {
+      const auto* error = dynamic_cast<const Error*>(&failure);
+      reply.kind = Message::Kind::failed;
+      reply.code = static_cast<std::int32_t>(error ? error->code() : Exit::storage);
+      reply.with_text(failure.what());
+      if (directory_)
+        reply.with_text(fmt::format("{} ({})", failure.what(), directory_->free_space()));
+    }
+    reply.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    send(reply);
+    last_ = reply;
+    if (reply.kind == Message::Kind::saved) retain(request.step);
+    send_notes();
+  }
+
+  void retain(std::uint64_t step) {
+    try {
+      directory_->retain(lineage_, setup_.keep, step);
+    } catch (const Error& failure) {
+      if (failure.code() == Exit::locked)
+        return send(Message{.kind = Message::Kind::displaced}.with_text(failure.what()));
+      send(Message{.kind = Message::Kind::note}.with_text(
+          fmt::format("old checkpoints stay: {}", failure.what())));
+    }
+  }
+
+  Snapshot snapshot_in(const Message& request) const {
+    if (!directory_ && refusal_) throw *refusal_;
+    expects(directory_ != nullptr && request.slot < slot_count, "save: a directory is open");
+    const SlotPlan plan(setup_.layout);
+    const std::span<const std::byte> slot = slots_[request.slot].bytes();
+    Snapshot snapshot{
+        .metadata = metadata_from_json_text(as_text(slot.subspan(plan.text_offset, request.bytes))),
+        .run_id = setup_.owner.run,
+        .lineage = lineage_,
+        .buffers = {}};
+    if (snapshot.metadata.step != request.step)
+      throw Error("checkpoint snapshot", "its slot holds another step");
+    for (std::size_t i = 0; i < plan.offsets.size(); ++i)
+      snapshot.buffers.emplace_back(reinterpret_cast<const float*>(&slot[plan.offsets[i]]),
+                                    setup_.layout.buffers[i]);
+    return snapshot;
+  }
+
+  // The trainer must get every reply, a slot stays busy until then; its end, the next receive sees.
+  void send(const Message& reply) { static_cast<void>(send_message(socket_, reply, Wait::yes)); }
+
+  void send_notes() {
+    if (!directory_) return;
+    for (const std::string& note : directory_->take_notes())
+      send(Message{.kind = Message::Kind::note}.with_text(note));
+  }
+
+  std::string last_save_text(const Message& save) const {
+    const bool saved = save.kind == Message::Kind::saved;
+    return fmt::format("step: {}\nresult: {}\n{}: {}\nof: {}\n", save.step,
+                       saved ? "saved" : "failed", saved ? "file" : "why", save.text(),
+                       setup_.owner.text());
+  }
+
+  void close() {
+    prepare_({});
+    directory_.reset();
+    writer_.reset();
+    slots_ = {};
+    send(Message{.kind = Message::Kind::closed});
+  }
+
+  int socket_;
+  const std::function<void(const LastSaveLimits&)>& prepare_;
+  std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
+  WriterSetup setup_;
+  std::string lineage_;
+  std::array<MappedMemory, slot_count> slots_;
+  std::unique_ptr<FileWriter> writer_;
+  std::unique_ptr<CheckpointDirectory> directory_;
+  std::optional<Error> refusal_;  // why the last `open` failed
+};
+
+}  // namespace
+
+void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare) {
+  Helper helper(socket, prepare);
+  try {
+    for (;;) helper.handle(std::move(*receive_message(socket, Wait::yes)));
+  } catch (const PeerGone&) {
+    helper.finish();
+  }
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,83 @@
+#include "ringtrain/io/dataset/dataset.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "io/dataset/datasets.hpp"
+#include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
+                                     "images",    "tfrecord", "records"};
+
+[[noreturn]] void reject(std::string_view spec, std::string_view reason) {
+  throw Error(Exit::usage, fmt::format("--data {}", printable(spec)), reason);
+}
+
+[[noreturn]] void reject_kind(std::string_view spec, std::string_view kind) {
+  reject(spec, fmt::format("there is no such kind of data; did you mean '{}'? Known are synthetic, "
+                           "shapes, cifar10:DIR, images:DIR, tfrecord:DIR and records:DIR",
+                           nearest(kind, kinds)));
+}
+
+struct Parts {
+  std::string kind, directory;
+  bool has_directory;
+};
+
+Parts parts_of(std::string_view spec) {
+  const auto colon = spec.find(':');
+  if (colon == spec.npos) return {std::string(spec), "", false};
+  return {std::string(spec.substr(0, colon)), std::string(spec.substr(colon + 1)), true};
+}
+
+}  // namespace
+
+Image Dataset::read(std::uint64_t sample) const {
+  const auto one = reader();
+  const Extent extent = one->open(sample);
+  const ImageView view = one->pixels({.extent = extent}).pixels;
+  return {view.extent, {view.pixels.begin(), view.pixels.end()}};
+}
+
+std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
+                                      const DatasetOptions& options) {
+  const auto [kind, directory, has_directory] = parts_of(spec);
+  if (std::ranges::find(kinds, kind) == kinds.end()) reject_kind(spec, kind);
+
+  const bool generated = kind == "synthetic" || kind == "shapes";
+  if (generated && has_directory) reject(spec, fmt::format("'{}' takes no directory", kind));
+  if (!generated && directory.empty())
+    reject(spec, fmt::format("name the directory: {}:DIR", kind));
+
+  if (kind == "synthetic") return open_synthetic(split, options);
+  if (kind == "shapes") return open_shapes(split);
+  if (kind == "cifar10") return open_cifar10(directory, split, options.progress);
+  return open_encoded(spec, split, options);
+}
+
+std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
+                                             const DatasetOptions& options) {
+  const auto [kind, directory, has_directory] = parts_of(spec);
+  if (std::ranges::find(kinds, kind) == kinds.end())
+    return open_images(std::string(spec), split, options);
+  if (kind == "images") return open_images(directory, split, options);
+  if (kind == "tfrecord") return open_tfrecord(directory, split, options);
+  if (kind == "records") return open_records(directory, split, options);
+  throw Error(Exit::usage, "--pack " + printable(spec),
+              "there are no encoded images; known are DIR, images:DIR, tfrecord:DIR, records:DIR");
+}
+
+void check_enough(const Dataset& dataset, int global_batch) {
+  if (dataset.size() >= static_cast<std::uint64_t>(global_batch)) return;
+  throw Error(Exit::data, "train on " + dataset.description(),
+              fmt::format("one step takes {} images, on all ranks together, more than there are; "
+                          "use fewer ranks, a smaller --batch or a smaller --accumulate",
+                          global_batch));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,94 @@
+#include <fmt/core.h>
+
+#include <array>
+#include <memory>
+
+#include "io/dataset/datasets.hpp"
+#include "io/dataset/parallel_shards.hpp"
+#include "io/dataset/sharded_dataset.hpp"
+#include "io/files/records_file.hpp"
+#include "io/image/decoder.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::array<std::string_view, 1> ending{".records"};
+constexpr std::array<std::string_view, 1> train_split{"train"}, val_split{"val"};
+
+struct RecordsFile {
+  RecordsHead head;
+  RecordTable table;
+};
+
+[[noreturn]] void fail_records(const std::string& path, std::string_view reason) {
+  throw Error(Exit::data, "read records in " + printable(path), reason);
+}
+
+RecordsFile read(const std::string& path, WorkProgress* progress) {
+  FileSource source(path, progress);
+  try {
+    const RecordsHead head = read_head(source);
+    return {head, read_table(source, head)};
+  } catch (const Undecodable& failure) {
+    fail_records(path, failure.what());
+  }
+}
+
+std::vector<RecordsFile> read_all(const std::string& directory, const std::vector<ShardFile>& files,
+                                  const DatasetOptions& options) {
+  std::vector<RecordsFile> read_files(files.size());
+  each_shard(
+      files.size(), options.threads,
+      [&](std::size_t i) {
+        read_files[i] = read(directory + "/" + files[i].name, options.progress);
+      },
+      [&](std::size_t done) {
+        options.tell(fmt::format("opening {}: {} of {} shards done", printable(directory), done,
+                                 files.size()));
+      },
+      [&](std::size_t i) { at(options.progress, Work::index, directory + "/" + files[i].name); });
+  return read_files;
+}
+
+/// One index of all files, which must have been packed together, with these names.
+ShardIndex join(const std::string& directory, const std::vector<ShardFile>& files,
+                const std::vector<RecordsFile>& read_files,
+                const std::vector<std::string>& class_names) {
+  ShardIndex index;
+  index.table.class_names = class_names;
+  for (std::size_t i = 0; i < read_files.size(); ++i) {
+    const auto& [head, table] = read_files[i];
+    if (head.pack_id != read_files[0].head.pack_id || table.class_names != class_names)
+      fail_records(
+          directory + "/" + files[i].name,
+          "packed from other data, or in another way, than the files beside it; pack all again");
+    auto& records = index.table.records;
+    records.insert(records.end(), table.records.begin(), table.records.end());
+    index.ends.push_back(records.size());
+  }
+  return index;
+}
+
+}  // namespace
+
+std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split split,
+                                             const DatasetOptions& options) {
+  const auto training = find_shards(directory, train_split, ending, options.progress);
+  if (training.empty())
+    fail_records(directory, "no train-00000-of-....records there; train --pack DIR OUT makes them");
+  auto files = split == Split::training
+                   ? training
+                   : find_shards(directory, val_split, ending, options.progress);
+  if (files.empty()) return nullptr;
+  // The first file of training knows the classes, for evaluation, too.
+  const std::string first = directory + "/" + training[0].name;
+  at(options.progress, Work::index, first);
+  const auto names = read(first, options.progress).table.class_names;
+  ShardIndex index = join(directory, files, read_all(directory, files, options), names);
+  return make_sharded_dataset(
+      {"records", directory, std::move(files), std::move(index), unpack_record},
+      options.max_pixels);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,64 @@
+#include "io/files/file_bytes.hpp"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+
+#include "io/files/byte_source.hpp"
+#include "ringtrain/base/printable.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Far above any image; a mistaken tar or video must not fill the memory.
+constexpr off_t largest = off_t{1} << 29;
+
+[[noreturn]] void fail_sample(const std::string& path, std::string_view reason) {
+  throw UnreadableSample("read " + printable(path), reason);
+}
+
+std::size_t size_of(int file, const std::string& path) {
+  struct stat status {};
+  if (::fstat(file, &status) < 0) throw ReadFailure(errno, 0);
+  if (!S_ISREG(status.st_mode)) fail_sample(path, "not a regular file");
+  if (status.st_size == 0) fail_sample(path, "the file is empty (0 bytes)");
+  if (status.st_size > largest)
+    fail_sample(path, fmt::format("{} bytes, more than the {} allowed", status.st_size, largest));
+  return static_cast<std::size_t>(status.st_size);
+}
+
+void read_once(const std::string& path, std::vector<std::uint8_t>& bytes, WorkProgress* progress) {
+  const FileDescriptor file = open_to_read(path);
+  bytes.resize(size_of(file.get(), path));
+  const std::size_t got = read_all_at(file, 0, bytes, progress);
+  if (got < bytes.size())
+    fail_sample(path, fmt::format("ends at byte {} of {}", got, bytes.size()));
+}
+
+}  // namespace
+
+void check_open_files(int error, std::string_view call) {
+  if (error == EMFILE) throw Error(Exit::data, call, "Too many open files; raise `ulimit -n`");
+  if (error == ENFILE)
+    throw Error(Exit::data, call, "Too many open files on this host; raise its fs.file-max");
+}
+
+void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRetries& retries,
+               WorkProgress* progress) {
+  try {
+    retries.run(path, [&](bool) { read_once(path, bytes, progress); });
+  } catch (const ReadFailure& failure) {
+    throw NoAccess("read " + printable(path),
+                   failure.offset() == 0 ? failure.what() : failure.text());
+  }
+}
+
+void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, WorkProgress* progress) {
+  ReadRetries retries;
+  read_file(path, bytes, retries, progress);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,110 @@
+#include "io/loader/batch_filler.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <span>
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t messages_kept = 10;
+// Tried in place of an unreadable sample; more in a row are no accident.
+constexpr std::uint64_t neighbours = 1000;
+
+std::span<std::uint8_t> image_at(Batch& batch, int place) {
+  const std::size_t bytes = std::size_t(batch.height) * batch.width * batch.channels;
+  return std::span(batch.images).subspan(place * bytes, bytes);
+}
+
+void note(std::uint64_t sample, std::string_view consequence, const UnreadableSample& failure,
+          BatchReport& report) {
+  ++report.unreadable;
+  if (report.messages.size() >= messages_kept) return;
+  report.messages.push_back(
+      fmt::format("unreadable sample {}, {}: {}", sample, consequence, failure.what()));
+}
+
+}  // namespace
+
+BatchFiller::BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries)
+    : dataset_(dataset),
+      options_(options),
+      order_(dataset.size(), options.seed),
+      reader_(dataset.reader()) {
+  reader_->share(retries);
+}
+
+void BatchFiller::shape(Batch& batch) const {
+  const auto places = static_cast<std::size_t>(options_.share.count);
+  const Extent output = options_.recipe.output;
+  batch.height = output.height;
+  batch.width = output.width;
+  batch.channels = Image::channels;
+  batch.images.resize(places * output.pixels() * Image::channels);
+  batch.labels.resize(places);
+  batch.samples.resize(places);
+  batch.epochs.resize(places);
+  batch.distortions.resize(places);
+}
+
+void BatchFiller::fill(std::uint64_t number, int place, Batch& batch, BatchReport& report) {
+  const std::uint64_t position =
+      number * static_cast<std::uint64_t>(options_.global_batch) + options_.share.first + place;
+  if (options_.mode == Split::training)
+    fill_training(options_.start + position, place, batch, report);
+  else
+    fill_evaluation(position, place, batch, report);
+}
+
+void BatchFiller::fill_training(std::uint64_t position, int place, Batch& batch,
+                                BatchReport& report) {
+  const auto [epoch, sample] = order_.at(position);
+  batch.samples[place] = sample;
+  batch.epochs[place] = epoch;
+  const Philox random(options_.seed, Purpose::augment, epoch, sample);
+  for (std::uint64_t tried = 0; tried < std::min(neighbours, dataset_.size()); ++tried) {
+    const std::uint64_t source = (sample + tried) % dataset_.size();
+    try {
+      ++report.read;
+      render(source, random, place, batch);
+      batch.labels[place] = dataset_.label(source);
+      return;
+    } catch (const UnreadableSample& failure) {
+      note(source, "the next one takes its place", failure, report);
+    }
+  }
+  throw Error(Exit::data, "train on " + dataset_.description(),
+              fmt::format("samples {} and all that were tried in its place cannot be read; {}",
+                          sample, report.messages.back()));
+}
+
+void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batch,
+                                  BatchReport& report) {
+  batch.samples[place] = position;
+  batch.epochs[place] = 0;
+  batch.labels[place] = -1;
+  batch.distortions[place] = {};
+  std::ranges::fill(image_at(batch, place), std::uint8_t{0});
+  if (position >= dataset_.size()) return;
+  try {
+    ++report.read;
+    render(position, std::nullopt, place, batch);
+    batch.labels[place] = dataset_.label(position);
+  } catch (const UnreadableSample& failure) {
+    note(position, "it is not counted", failure, report);
+  }
+}
+
+void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
+                         Batch& batch) {
+  const InputRecipe& recipe = options_.recipe;
+  const Extent full = reader_->open(sample);
+  const Framing framing =
+      random ? training_framing(recipe, full, *random) : evaluation_framing(recipe, full);
+  if (random) batch.distortions[place] = draw_distortion(recipe, *random);
+  const Portion pixels = reader_->pixels(need_of(framing, full, recipe.output));
+  renderer_.run(pixels, framing, recipe.output, image_at(batch, place).data());
+}
+
+}  // namespace ringtrain

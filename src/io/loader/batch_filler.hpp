@@ -1,0 +1,45 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/image/crop.hpp"
+#include "io/loader/sampler.hpp"
+#include "ringtrain/base/batch.hpp"
+#include "ringtrain/io/loader/loader.hpp"
+
+namespace ringtrain {
+
+/// What befell the samples of one batch.
+struct BatchReport {
+  std::uint64_t read = 0, unreadable = 0;
+  std::vector<std::string> messages;  // of the first few unreadable
+};
+
+/// Fills batches, any place of any batch in any order; one a thread. What a place holds is a pure
+/// function of data set, options, batch number and place.
+class BatchFiller {
+ public:
+  BatchFiller(const Dataset& dataset, const LoaderOptions& options, ReadRetries& retries);
+
+  /// Gives `batch` its sizes, keeping memory.
+  void shape(Batch& batch) const;
+  /// Fills place 0..share.count-1 of batch `number`.
+  void fill(std::uint64_t number, int place, Batch& batch, BatchReport& report);
+
+ private:
+  void fill_training(std::uint64_t position, int place, Batch& batch, BatchReport& report);
+  void fill_evaluation(std::uint64_t position, int place, Batch& batch, BatchReport& report);
+  /// Draws what training changes; with no `random` the place is as evaluation sees it.
+  void render(std::uint64_t sample, std::optional<Philox> random, int place, Batch& batch);
+
+  const Dataset& dataset_;
+  const LoaderOptions options_;
+  const SampleOrder order_;
+  std::unique_ptr<SampleReader> reader_;
+  Renderer renderer_;
+};
+
+}  // namespace ringtrain

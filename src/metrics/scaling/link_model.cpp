@@ -1,0 +1,141 @@
+#include "ringtrain/metrics/scaling/link_model.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+namespace ringtrain {
+namespace {
+
+constexpr int most_times = 1024;
+
+// The smallest whole number above `now` that reaches the target. More never makes it worse.
+std::optional<int> smallest(int now, double target, const std::function<double(int)>& efficiency) {
+  int low = now, high = now;
+  do {
+    low = high;
+    if (high > std::numeric_limits<int>::max() / 2 || high / now >= most_times) return std::nullopt;
+    high *= 2;
+  } while (efficiency(high) < target);
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (efficiency(middle) < target ? low : high) = middle;
+  }
+  return high;
+}
+
+// When the last sum is over that starts at these times at the earliest, from the first one's on.
+double end_of_sums(const std::vector<Bucket>& buckets, const std::vector<double>& starts,
+                   const Link& link) {
+  const auto at_once = static_cast<std::size_t>(link.at_once);
+  double carried = -std::numeric_limits<double>::infinity();
+  std::vector<double> ends;
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    const double start = b < at_once ? starts[b] : std::max(starts[b], ends[b - at_once]);
+    const double alone_s = link.seconds(buckets[b].bytes);
+    const double busy_s = std::min(alone_s, buckets[b].bytes * link.busy_s_per_byte);
+    carried = std::max(start, carried) + busy_s;
+    ends.push_back(carried + alone_s - busy_s);
+  }
+  return ends.empty() ? 0 : ends.back();
+}
+
+StepParts scaled(StepParts step, double images, double leads, double bytes) {
+  step.images_s *= images;
+  for (Bucket& bucket : step.buckets) {
+    bucket.lead_s *= leads;
+    bucket.bytes *= bytes;
+  }
+  return step;
+}
+
+// Two factors travel in two sums, and one bucket after the other.
+Link of_compressed(Link link) {
+  link.latency_s *= 2;
+  link.at_once = 1;
+  return link;
+}
+
+}  // namespace
+
+Link fit_link(std::span<const TimedSum> sums) {
+  // seconds = latency + bytes * slope, each equation divided by its seconds.
+  double ll = 0, ls = 0, ss = 0, l = 0, s = 0;
+  for (const TimedSum& sum : sums) {
+    if (sum.seconds <= 0) continue;
+    const double one = 1 / sum.seconds, bytes = sum.bytes / sum.seconds;
+    ll += one * one;
+    ls += one * bytes;
+    ss += bytes * bytes;
+    l += one;
+    s += bytes;
+  }
+  if (ll == 0) return {};
+  const double determinant = ll * ss - ls * ls;
+  const Link through_zero{0, ss > 0 ? s / ss : 0}, constant{l / ll, 0};
+  if (determinant <= 1e-9 * ll * ss) return ss > 0 ? through_zero : constant;  // of one size
+  const Link best{(l * ss - s * ls) / determinant, (ll * s - ls * l) / determinant};
+  if (best.latency_s < 0) return through_zero;
+  return best.s_per_byte < 0 ? constant : best;
+}
+
+double bus_bandwidth(double bytes, double seconds, int ranks) {
+  return seconds > 0 ? bytes / seconds * 2 * (ranks - 1) / ranks : 0;
+}
+
+StepParts StepParts::with_images(double times) const { return scaled(*this, times, times, 1); }
+StepParts StepParts::with_batches(double times) const { return scaled(*this, times, 1, 1); }
+StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
+
+double slowed_by_sums(const StepParts& step, const Link& link, double computes_s) {
+  const Forecast f = forecast(step, link);
+  const double hidden_s = f.sums_s - f.exposed_s;
+  const double more_s = computes_s - step.images_s - step.update_s;
+  return hidden_s > 0 && more_s > 0 ? std::min(1.0, more_s / hidden_s) : 0;
+}
+
+Forecast forecast(const StepParts& step, const Link& link) {
+  Forecast f;
+  const std::vector<double> together(step.buckets.size());  // at the end of backward
+  std::vector<double> starts = together;
+  for (std::size_t b = 0; step.overlaps && b < starts.size(); ++b)
+    starts[b] = -step.buckets[b].lead_s;
+  f.sums_s = end_of_sums(step.buckets, together, link);
+  f.exposed_s = std::max(0.0, end_of_sums(step.buckets, starts, link));
+  const double hidden_s = std::max(0.0, f.sums_s - f.exposed_s);
+  f.compute_s = step.images_s + step.update_s + step.beside * hidden_s;
+  return f;
+}
+
+LinkVerdict judge(const LinkSituation& now) {
+  LinkVerdict verdict{.ranks = now.ranks,
+                      .buckets = static_cast<int>(now.step.buckets.size()),
+                      .link = now.link,
+                      .step = forecast(now.step, now.link),
+                      .target = now.target};
+  for (const Bucket& bucket : now.step.buckets) verdict.bytes += bucket.bytes;
+  if (verdict.well()) return verdict;
+  const auto efficiency = [&](const StepParts& step) {
+    return forecast(step, now.link).efficiency();
+  };
+  verdict.batch = smallest(now.batch, now.target, [&](int batch) {
+    return efficiency(now.step.with_images(double(batch) / now.batch));
+  });
+  verdict.accumulate = smallest(now.accumulate, now.target, [&](int batches) {
+    return efficiency(now.step.with_batches(double(batches) / now.accumulate));
+  });
+  if (verdict.batch) {
+    const double times = double(*verdict.batch) / now.batch;
+    const StepParts step = now.step.with_images(times).with_bytes(now.may_narrow ? 0.5 : 1);
+    LargerBatch larger{*verdict.batch, now.may_narrow, forecast(step, now.link)};
+    larger.speed_up = times * verdict.step.step_s() / larger.step.step_s();
+    verdict.larger = larger;
+  }
+  if (now.may_narrow) verdict.narrow = efficiency(now.step.with_bytes(0.5));
+  if (now.compressed)
+    verdict.compressed =
+        forecast(now.step.with_bytes(*now.compressed), of_compressed(now.link)).efficiency();
+  return verdict;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,77 @@
+#include "ringtrain/metrics/scaling/speedup.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr double good = 0.9, fair = 0.7, unsteady = 0.05;
+
+// The phase that grew most, if one did.
+std::string worst(const Comparison& c) {
+  std::size_t most = 0;
+  const auto grown = [&](std::size_t p) {
+    return c.together_phases.seconds[p] - c.alone_phases.seconds[p];
+  };
+  for (std::size_t p = 1; p < phase_names.size(); ++p)
+    if (grown(p) > grown(most)) most = p;
+  if (grown(most) <= 0) return "No phase takes longer together: measure longer.";
+  return fmt::format("Most of the rest is {}: {:.2f} ms a step more than alone.", phase_words[most],
+                     1e3 * grown(most));
+}
+
+std::string judged(const Comparison& c, int ranks) {
+  const std::string ratio =
+      fmt::format("{:.2f} +- {:.2f}", c.speed_up.median, c.speed_up.deviation);
+  if (ranks == 1) return fmt::format("1 rank alone: {:.1f} examples/s.", c.alone.median);
+  if (c.speed_up.median < 1)
+    return fmt::format(
+        "{} ranks are slower than one: {} times its speed. Train with one rank until that is "
+        "mended. {}",
+        ranks, ratio, worst(c));
+  const std::string numbers =
+      fmt::format("{} ranks are {} times as fast as one, efficiency {:.0f} %", ranks, ratio,
+                  100 * c.efficiency);
+  if (c.efficiency >= good) return numbers + ": good.";
+  return fmt::format("{}: {}. {}", numbers, c.efficiency >= fair ? "fair" : "poor", worst(c));
+}
+
+double jitter(const std::vector<double>& step_s) {
+  const Spread spread = spread_of(step_s);
+  return spread.median > 0 ? spread.deviation / spread.median : 0;
+}
+
+}  // namespace
+
+Comparison compare(const Windows& alone, const Windows& together, int ranks) {
+  expects(!alone.rates.empty() && alone.rates.size() == together.rates.size() && ranks > 0,
+          "compare: as many windows alone as together, and ranks");
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < alone.rates.size(); ++i) {
+    expects(alone.rates[i] > 0, "compare: windows in which one rank trained");
+    ratios.push_back(together.rates[i] / alone.rates[i]);
+  }
+  Comparison c{.alone = spread_of(alone.rates),
+               .together = spread_of(together.rates),
+               .speed_up = spread_of(ratios),
+               .alone_jitter = jitter(alone.step_s),
+               .together_jitter = jitter(together.step_s),
+               .alone_phases = alone.phases,
+               .together_phases = together.phases};
+  c.efficiency = c.speed_up.median / ranks;
+  const double alone_s = alone.phases.total();
+  const double update_share = alone_s > 0 ? alone.phases[Phase::update] / alone_s : 0;
+  c.strong_efficiency = c.efficiency * (1 - update_share * (ranks - 1) / ranks);
+  c.verdict = judged(c, ranks);
+  if (c.speed_up.deviation > unsteady * c.speed_up.median)
+    c.verdict +=
+        fmt::format(" Windows differ by {:.0f} %: measure longer, or on a quieter machine.",
+                    100 * c.speed_up.deviation / c.speed_up.median);
+  return c;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,244 @@
+#include "metrics/sinks/jsonl.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string because() { return std::generic_category().message(errno); }
+
+bool ends_inside_a_line(int file) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size == 0) return false;
+  char last = '\n';
+  return ::pread(file, &last, 1, status.st_size - 1) == 1 && last != '\n';
+}
+
+/// Cuts off what was just written of a line, so that the file stays readable line by line.
+bool take_back(int file, ssize_t bytes) {
+  struct stat status {};
+  return ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+         ::ftruncate(file, status.st_size - bytes) == 0;
+}
+
+/// The double that is written with at most nine digits: enough to tell any two floats apart.
+Json nine_digits(double value) {
+  return std::strtod(fmt::format("{:.9g}", value).c_str(), nullptr);
+}
+
+Json named(const PhaseSeconds& phases) {
+  Json object = Json::object();
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    object[std::string(phase_names[i])] = nine_digits(phases.seconds[i]);
+  return object;
+}
+
+// Blocks are the largest that a sum is cut into, in bytes as fp32.
+Json named(const RingChoice& ring) {
+  const auto block = [](const RingTuning& t) { return t.largest_segment * sizeof(float); };
+  Json trials = Json::array();
+  for (const RingTrial& trial : ring.measured.trials)
+    trials.push_back({{"block_bytes", block(trial.tuning)},
+                      {"adapts", trial.tuning.smallest_segment < trial.tuning.largest_segment},
+                      {"seconds", nine_digits(trial.seconds)}});
+  const auto start = [](const SumPlan& plan) { return plan.late ? "late" : "early"; };
+  Json tried = Json::array();
+  for (const TriedPlan& way : ring.tried)
+    tried.push_back({{"block_bytes", block(way.plan.ring)},
+                     {"sums_at_once", way.plan.at_once},
+                     {"sums_start", start(way.plan)},
+                     {"seconds_per_batch", nine_digits(way.step_s)}});
+  const RingTable& m = ring.measured;
+  return {{"hosts", m.hosts},
+          {"hop_seconds", nine_digits(m.hop_s)},
+          {"bytes_per_second", nine_digits(m.bytes_a_second)},
+          {"block_bytes", block(ring.plan.ring)},
+          {"sums_at_once", ring.plan.at_once},
+          {"sums_start", start(ring.plan)},
+          {"tried", tried},
+          {"trial_bytes", m.bytes},
+          {"trials", trials}};
+}
+
+Json named(const OverRanks& r) {
+  return {{"min", nine_digits(r.min)},
+          {"median", nine_digits(r.median)},
+          {"max", nine_digits(r.max)},
+          {"max_rank", r.max_rank}};
+}
+
+Json named(const PhasesOfRanks& ranks) {
+  Json object = Json::object();
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    object[std::string(phase_names[i])] = named(ranks.phases[i]);
+  object["own_work"] = named(ranks.own_work);
+  return object;
+}
+
+Json named(const SumsReached& sums) {
+  return {{"bus_bandwidth", nine_digits(sums.bus_bandwidth)},
+          {"exposed_share", nine_digits(sums.exposed_share)}};
+}
+
+// Only where there is one.
+template <class Value>
+void add(Json& record, const char* key, const std::optional<Value>& value) {
+  if (!value) return;
+  if constexpr (std::is_same_v<Value, double>)
+    record[key] = nine_digits(*value);
+  else if constexpr (std::is_same_v<Value, int>)
+    record[key] = *value;
+  else
+    record[key] = named(*value);
+}
+
+std::string line_of(const Json& record) {
+  return record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Metrics::Metrics(const std::string& path, Warn warn)
+    : path_(path),
+      file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)),
+      warn_(std::move(warn)) {
+  if (file_.get() < 0)
+    throw Error(Exit::storage, "--metrics " + path,
+                because() + "; name a file that can be written");
+  torn_ = ends_inside_a_line(file_.get());
+}
+
+void Metrics::append(const std::string& record) {
+  const std::string line = (torn_ ? "\n" : "") + record;
+  const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  if (written == static_cast<ssize_t>(line.size())) {
+    torn_ = false;
+    return;
+  }
+  const std::string reason = written < 0 ? because() : "no space for a whole line";
+  if (written > 0) torn_ = !take_back(file_.get(), written);
+  if (!std::exchange(warned_, true))
+    warn_(fmt::format("--metrics {}: {}; training goes on, records are missing", path_, reason));
+}
+
+void Metrics::write(const StartRecord& r) {
+  append(line_of({{"kind", "start"},
+                  {"configuration", Json::parse(r.configuration)},
+                  {"build", r.build},
+                  {"ranks", r.ranks},
+                  {"hosts", r.hosts}}));
+}
+
+void Metrics::write(const StepRecord& r) {
+  Json record = {{"kind", "step"},
+                 {"step", r.step},
+                 {"epoch", nine_digits(r.epoch)},
+                 {"loss", nine_digits(r.loss)},
+                 {"lr", nine_digits(r.learning_rate)},
+                 {"examples_per_second", nine_digits(r.examples_per_second)},
+                 {"seconds_per_batch", nine_digits(r.seconds_per_batch)},
+                 {"phases", named(r.phases)}};
+  add(record, "phases_of_ranks", r.ranks);
+  add(record, "sums", r.sums);
+  append(line_of(record));
+}
+
+void Metrics::write(const EvalRecord& r) {
+  append(line_of({{"kind", "eval"},
+                  {"step", r.step},
+                  {"top1", nine_digits(r.top1)},
+                  {"top5", nine_digits(r.top5)},
+                  {"loss", nine_digits(r.loss)},
+                  {"examples", r.examples}}));
+}
+
+void Metrics::write(const CheckpointRecord& r) {
+  append(line_of({{"kind", "checkpoint"},
+                  {"step", r.step},
+                  {"file", r.file},
+                  {"bytes", r.bytes},
+                  {"seconds", nine_digits(r.seconds)},
+                  {"stall_seconds", nine_digits(r.stall_seconds)}}));
+}
+
+void Metrics::write(const EventRecord& r) {
+  append(line_of({{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}}));
+}
+
+void Metrics::write(const Comparison& r) {
+  const auto spread = [](const Spread& s) {
+    return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
+  };
+  append(line_of(
+      {{"kind", "baseline"},
+       {"alone", spread(r.alone)},
+       {"together", spread(r.together)},
+       {"speed_up", spread(r.speed_up)},
+       {"efficiency", nine_digits(r.efficiency)},
+       {"strong_efficiency", nine_digits(r.strong_efficiency)},
+       {"jitter",
+        {{"alone", nine_digits(r.alone_jitter)}, {"together", nine_digits(r.together_jitter)}}},
+       {"phases", {{"alone", named(r.alone_phases)}, {"together", named(r.together_phases)}}},
+       {"verdict", r.verdict}}));
+}
+
+void Metrics::write(const LinkVerdict& r) {
+  const double bandwidth = bus_bandwidth(r.bytes, r.step.sums_s, r.ranks);
+  Json record = {{"kind", "links"},
+                 {"bytes", r.bytes},
+                 {"buckets", r.buckets},
+                 {"latency_seconds", nine_digits(r.link.latency_s)},
+                 {"bus_bandwidth", nine_digits(bandwidth)},
+                 {"sums_seconds", nine_digits(r.step.sums_s)},
+                 {"compute_seconds", nine_digits(r.step.compute_s)},
+                 {"exposed_seconds", nine_digits(r.step.exposed_s)},
+                 {"expected_seconds_per_batch", nine_digits(r.step.step_s())},
+                 {"efficiency", nine_digits(r.step.efficiency())},
+                 {"target", nine_digits(r.target)}};
+  if (r.ring) record["ring"] = named(*r.ring);
+  add(record, "batch_for_target", r.batch);
+  add(record, "accumulate_for_target", r.accumulate);
+  add(record, "efficiency_in_16_bits", r.narrow);
+  add(record, "efficiency_compressed", r.compressed);
+  if (r.shares)
+    record["shares"] = {{"of_ranks", r.shares->shares},
+                        {"expected_seconds_per_batch", nine_digits(r.shares->step.step_s())}};
+  if (r.larger)
+    record["larger"] = {{"batch", r.larger->batch},
+                        {"gradients_in_16_bits", r.larger->narrow},
+                        {"expected_seconds_per_batch", nine_digits(r.larger->step.step_s())},
+                        {"speed_up", nine_digits(r.larger->speed_up)}};
+  append(line_of(record));
+}
+
+void Metrics::write(const EndRecord& r) {
+  Json ranks = Json::array();
+  for (const PhaseSeconds& phases : r.ranks) ranks.push_back(named(phases));
+  Json record = {{"kind", "end"},
+                 {"steps", r.steps},
+                 {"examples", r.examples},
+                 {"seconds", nine_digits(r.seconds)},
+                 {"examples_per_second", nine_digits(r.examples_per_second)},
+                 {"top1", r.top1 ? nine_digits(*r.top1) : Json()},
+                 {"phases_of_ranks", ranks}};
+  add(record, "sums", r.sums);
+  add(record, "expected_seconds_per_batch", r.expected_step_s);
+  add(record, "efficiency", r.efficiency);
+  append(line_of(record));
+}
+
+}  // namespace ringtrain

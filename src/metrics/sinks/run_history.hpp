@@ -1,0 +1,33 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ringtrain/metrics/records.hpp"
+
+namespace ringtrain {
+
+/// A record and when it came: seconds since training began.
+template <class Record>
+struct At {
+  double seconds = 0;
+  Record record;
+};
+
+/// All records of a run so far, in order.
+struct RunHistory {
+  StartRecord start;
+  std::vector<At<StepRecord>> steps;
+  std::vector<At<EvalRecord>> evaluations;
+  std::vector<At<CheckpointRecord>> checkpoints;
+  std::vector<At<EventRecord>> events;
+  std::optional<Comparison> baseline;
+  std::optional<LinkVerdict> links;
+  std::optional<EndRecord> end;
+};
+
+/// The run as a page. `written`: when, for the reader.
+std::string report_page(const RunHistory& run, const std::string& written);
+
+}  // namespace ringtrain

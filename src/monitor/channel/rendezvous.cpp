@@ -1,0 +1,76 @@
+#include "ringtrain/monitor/channel/rendezvous.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <sstream>
+
+#include "ringtrain/base/hmac.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
+
+namespace ringtrain {
+namespace {
+
+bool is_loopback(const Door& door) {
+  return door.address.starts_with("127.") || door.address == "::1";
+}
+
+}  // namespace
+
+JobToken new_token() {
+  JobToken token;
+  fill_randomly(token);
+  return token;
+}
+
+std::string to_text(const Door& door) { return fmt::format("{} port {}", door.address, door.port); }
+
+std::string to_text(const Meeting& meeting) {
+  std::string text(sizeof meeting.token, '\0');
+  std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);
+  text += meeting.network.empty() ? "?" : meeting.network;
+  text += fmt::format(" {} {}", meeting.process.of, meeting.process.id);
+  for (const Door& door : meeting.doors) text += fmt::format(" {} {}", door.address, door.port);
+  return text;
+}
+
+Meeting meeting_from_text(const std::string& text) {
+  Meeting meeting;
+  std::memcpy(meeting.token.data(), text.data(), sizeof meeting.token);
+  std::istringstream words(text.substr(sizeof meeting.token));
+  words >> meeting.network >> meeting.process.of >> meeting.process.id;
+  for (Door door; words >> door.address >> door.port;) meeting.doors.push_back(door);
+  return meeting;
+}
+
+std::vector<Door> doors_from_here(const Meeting& meeting) {
+  std::vector<Door> doors = meeting.doors;
+  if (meeting.network == network_name())
+    std::ranges::stable_partition(doors, is_loopback);
+  else
+    std::erase_if(doors, is_loopback);
+  return doors;
+}
+
+std::vector<std::string> listening_addresses(bool ranks_here, bool ranks_elsewhere,
+                                             const std::vector<std::string>& own) {
+  std::vector<std::string> addresses;
+  if (ranks_elsewhere && own.empty()) return addresses;
+  if (ranks_here) addresses.emplace_back("127.0.0.1");
+  if (ranks_elsewhere) addresses.insert(addresses.end(), own.begin(), own.end());
+  return addresses;
+}
+
+std::vector<std::string> listening_addresses(const MpiSession& session,
+                                             const std::string& interfaces) {
+  const std::string here = network_name();
+  const std::vector<std::string> networks = session.gather(here);
+  if (session.rank() > 0) return {};
+  const auto same = std::ranges::count(networks, here);  // this rank is one of them
+  const bool elsewhere = same < static_cast<std::ptrdiff_t>(networks.size());
+  return listening_addresses(same > 1, elsewhere,
+                             elsewhere ? job_addresses(interfaces) : std::vector<std::string>());
+}
+
+}  // namespace ringtrain

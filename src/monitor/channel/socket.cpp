@@ -1,0 +1,121 @@
+#include "monitor/channel/socket.hpp"
+
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+namespace ringtrain {
+
+using asio::use_awaitable;
+using asio::ip::tcp;
+
+namespace {
+
+constexpr std::chrono::seconds time_a_door{2};
+
+}  // namespace
+
+TimeLimit::TimeLimit(tcp::socket& socket, std::chrono::milliseconds time)
+    : state_(std::make_shared<State>(State{&socket})), timer_(socket.get_executor(), time) {
+  timer_.async_wait([state = state_](const asio::error_code& cancelled) {
+    if (cancelled || state->socket == nullptr) return;
+    asio::error_code ignored;
+    state->over = true;
+    state->socket->close(ignored);
+  });
+}
+
+// The timer may have expired while what it is to end has come to its own end.
+TimeLimit::~TimeLimit() { state_->socket = nullptr; }
+
+asio::awaitable<bool> WayToRank0::connect(tcp::socket& socket) {
+  std::string trouble = doors_.empty() ? "rank 0 has told no address" : "";
+  for (std::size_t i = 0; i < doors_.size(); ++i) {
+    const std::size_t d = (first_ + i) % doors_.size();
+    const std::string why_not = co_await try_door(socket, doors_[d]);
+    if (why_not.empty()) {
+      first_ = d;
+      trouble_.clear();
+      co_return true;
+    }
+    trouble += fmt::format("{}{} {}", i == 0 ? "" : "; ", to_text(doors_[d]), why_not);
+  }
+  trouble_ = std::move(trouble);
+  co_return false;
+}
+
+// Why it does not lead to rank 0; empty: it does.
+asio::awaitable<std::string> WayToRank0::try_door(tcp::socket& socket, const Door& door) {
+  asio::error_code failure;
+  const auto address = asio::ip::make_address(door.address, failure);
+  if (failure) co_return "is no address";
+  socket = tcp::socket(socket.get_executor());
+  const TimeLimit limit(socket, time_a_door);
+  const tcp::endpoint there(address, door.port);
+  co_await socket.async_connect(there, asio::redirect_error(use_awaitable, failure));
+  if (failure)
+    co_return limit.over() ? "does not answer within 2 s" : "fails: " + failure.message();
+  socket.set_option(tcp::no_delay(true), failure);
+  const Found found = co_await authenticate_rank_0(socket, token_, service_, rank_);
+  if (found.stranger) warn(door);
+  if (limit.over()) co_return "takes the connection, but says nothing for 2 s";
+  if (found.failure) co_return "ends the connection: " + found.failure.message();
+  co_return found.why_not;
+}
+
+asio::awaitable<Found> authenticate_rank_0(tcp::socket& socket, JobToken token, Service service,
+                                           std::uint32_t rank) {
+  const Call call = make_call(service, rank);
+  Challenge challenge;
+  Found found;
+  auto done = asio::redirect_error(use_awaitable, found.failure);
+  co_await asio::async_write(socket, asio::buffer(&call, sizeof call), done);
+  if (found.failure) co_return found;
+  co_await asio::async_read(socket, asio::buffer(&challenge, 8), done);
+  if (found.failure) co_return found;
+  if (challenge.magic != Challenge::magic_number) {
+    found.stranger = true;
+    found.why_not = "is not rank 0 of a training: something else answers";
+    co_return found;
+  }
+  if (challenge.version != call.version) {
+    found.why_not =
+        fmt::format("is of another build: it has version {:#x} of the messages, this rank {:#x}",
+                    challenge.version, call.version);
+    co_return found;
+  }
+  co_await asio::async_read(
+      socket, asio::buffer(reinterpret_cast<std::byte*>(&challenge) + 8, sizeof challenge - 8),
+      done);
+  if (found.failure) co_return found;
+  if (!proves_rank_0(token, call, challenge)) {
+    found.stranger = true;
+    found.why_not = "is not rank 0 of this job: who answers does not know its token";
+    co_return found;
+  }
+  const Proof proof = prove_rank(token, call, challenge);
+  co_await asio::async_write(socket, asio::buffer(proof), done);
+  co_return found;
+}
+
+void WayToRank0::warn(const Door& door) {
+  const std::string where = to_text(door);
+  if (warned_.insert(where).second)
+    warning_ = fmt::format(
+        "who answers at {} is not rank 0 of this job: it does not know the job's token. It is told "
+        "nothing, and rank 0's other addresses are tried",
+        where);
+}
+
+bool is_acknowledged(tcp::socket& socket) {
+  constexpr unsigned lately_ms = 4000;  // something is sent once a second
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (::getsockopt(socket.native_handle(), IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;
+  return info.tcpi_last_ack_recv < lately_ms;
+}
+
+}  // namespace ringtrain

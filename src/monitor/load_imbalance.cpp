@@ -1,0 +1,59 @@
+#include "ringtrain/monitor/load_imbalance.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace ringtrain {
+namespace {
+
+template <class Value>
+OverRanks over(std::span<const int> ranks, std::span<const PhaseSeconds> steps,
+               const Value& value) {
+  std::vector<double> values;
+  for (const PhaseSeconds& step : steps) values.push_back(value(step));
+  const auto [least, most] = std::ranges::minmax_element(values);
+  return {*least, lower_median(values), *most,
+          ranks[static_cast<std::size_t>(most - values.begin())]};
+}
+
+}  // namespace
+
+std::optional<PhasesOfRanks> RankSpread::look(std::span<const Account> now) {
+  before_.resize(now.size());
+  std::vector<int> ranks;
+  std::vector<PhaseSeconds> steps;
+  for (std::size_t r = 0; r < now.size(); ++r) {
+    const Spent& spent = now[r].spent;
+    if (spent.steps == 0) continue;
+    if (spent.steps < before_[r].steps + least_steps) return std::nullopt;
+    ranks.push_back(static_cast<int>(r));
+    steps.push_back(mean_step(before_[r], spent));
+  }
+  if (ranks.size() < 2) return std::nullopt;
+  for (const int r : ranks)
+    before_[static_cast<std::size_t>(r)] = now[static_cast<std::size_t>(r)].spent;
+  PhasesOfRanks phases;
+  for (std::size_t i = 0; i < phases.phases.size(); ++i)
+    phases.phases[i] = over(ranks, steps, [i](const PhaseSeconds& s) { return s.seconds[i]; });
+  phases.own_work = over(ranks, steps, own_work_s);
+  phases.slowest = slowest(phases, ranks, steps);
+  return phases;
+}
+
+// Worth a word where the others could be done much sooner without it.
+std::string RankSpread::slowest(const PhasesOfRanks& phases, std::span<const int> ranks,
+                                std::span<const PhaseSeconds> steps) const {
+  constexpr double part_of_step = 0.05;
+  const OverRanks& work = phases.own_work;
+  const double step_s = steps[0].total();
+  if (work.max <= tolerated * work.median || work.max - work.median < part_of_step * step_s)
+    return {};
+  const auto at = static_cast<std::size_t>(std::ranges::find(ranks, work.max_rank) - ranks.begin());
+  const Lag lag = worst_lag(at, steps);
+  return fmt::format("slowest rank {} ({}): {} {:.1f} ms, median {:.1f}", work.max_rank,
+                     hosts_[static_cast<std::size_t>(work.max_rank)], words_of(lag.phase),
+                     1e3 * lag.seconds, 1e3 * lag.median);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,38 @@
+#include "ringtrain/monitor/rank_stats.hpp"
+
+#include <algorithm>
+
+namespace ringtrain {
+
+PhaseSeconds mean_step(const Spent& before, const Spent& now) {
+  PhaseSeconds step;
+  for (std::size_t i = 0; i < step.seconds.size(); ++i)
+    step.seconds[i] = (now.phases.seconds[i] - before.phases.seconds[i]) /
+                      static_cast<double>(now.steps - before.steps);
+  return step;
+}
+
+double own_work_s(const PhaseSeconds& step) {
+  double sum = 0;
+  for (const Phase phase : own_work) sum += step[phase];
+  return sum;
+}
+
+double lower_median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Lag worst_lag(std::size_t rank, std::span<const PhaseSeconds> steps) {
+  Lag worst;
+  for (const Phase phase : own_work) {
+    std::vector<double> all;
+    for (const PhaseSeconds& step : steps) all.push_back(step[phase]);
+    const double median = lower_median(std::move(all)), seconds = steps[rank][phase];
+    if (seconds - median > worst.seconds - worst.median) worst = {phase, seconds, median};
+  }
+  return worst;
+}
+
+}  // namespace ringtrain

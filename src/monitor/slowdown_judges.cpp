@@ -1,0 +1,393 @@
+// How each kind of slow-down is judged; slowdown_detector.cpp has them see the same windows.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "ringtrain/base/statistics.hpp"
+#include "ringtrain/monitor/slowdown_detector.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr double tolerated = SlowdownDetector::tolerated;
+
+double upper_median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace
+
+// --- sudden ---
+
+namespace {
+
+constexpr std::size_t least_reference = 10, most_reference = 240;  // windows
+constexpr std::size_t sudden_windows = 6, back_windows = 3;
+constexpr std::size_t most_undecided = 10;  // windows, which make sudden_s and sudden_steps
+constexpr double back_s = 3;                // as before, and a slow-down is over
+constexpr int back_steps = 10;
+constexpr double noise = 4;  // deviations from the reference that are none
+
+}  // namespace
+
+double SuddenSlowdown::reference_s() const {
+  return spread_of({reference_.begin(), reference_.end()}).median;
+}
+
+double SuddenSlowdown::limit_s() const {
+  const Spread spread = spread_of({reference_.begin(), reference_.end()});
+  return std::max(tolerated * spread.median, spread.median + noise * spread.deviation);
+}
+
+PaceChange SuddenSlowdown::add(const PaceWindow& window) {
+  if (slow_) slow_for_s_ += window.seconds;
+  undecided_.push_back(window);
+  if (undecided_.size() > most_undecided) {
+    if (!slow_) reference_.push_back(undecided_.front().step_s());
+    undecided_.pop_front();
+    if (reference_.size() > most_reference) reference_.pop_front();
+  }
+  return slow_ ? judge_slow() : judge_normal();
+}
+
+void SuddenSlowdown::accept(double step_s) {
+  slow_ = false;
+  reference_.assign(least_reference, step_s);
+  undecided_.clear();
+}
+
+PaceChange SuddenSlowdown::judge_normal() {
+  const double limit = limit_s();
+  if (reference_.size() < least_reference || undecided_.back().step_s() <= limit)
+    return std::exchange(was_normal_, true) ? PaceChange::normal : PaceChange::none;
+  was_normal_ = false;
+  if (!slower_than(limit)) return PaceChange::none;
+  slow_ = true;
+  reported_s_ = recent_s();
+  slow_for_s_ = last_.seconds;
+  return PaceChange::slower;
+}
+
+// Back means nearer to the reference than to the limit.
+PaceChange SuddenSlowdown::judge_slow() {
+  if (back_within((reference_s() + limit_s()) / 2)) {
+    slow_ = false;
+    ++ended_;
+    slow_for_s_ -= last_.seconds;
+    undecided_.clear();
+    return PaceChange::recovered;
+  }
+  if (!slower_than(tolerated * reported_s_)) return PaceChange::none;
+  reported_s_ = recent_s();
+  return PaceChange::slower;
+}
+
+// On the whole, in most windows, and from the first of them on.
+bool SuddenSlowdown::slower_than(double limit) {
+  const std::size_t windows =
+      look_back(SlowdownDetector::sudden_s, SlowdownDetector::sudden_steps, sudden_windows);
+  if (windows == 0 || recent_s() <= limit) return false;
+  const auto first = undecided_.end() - static_cast<std::ptrdiff_t>(windows);
+  const auto is_slow = [=](const PaceWindow& w) { return w.step_s() > limit; };
+  const auto slow = static_cast<std::size_t>(std::count_if(first, undecided_.end(), is_slow));
+  return is_slow(*first) && 4 * slow >= 3 * windows;
+}
+
+bool SuddenSlowdown::back_within(double limit) {
+  return look_back(back_s, back_steps, back_windows) > 0 && recent_s() <= limit;
+}
+
+std::size_t SuddenSlowdown::look_back(double seconds, int steps, std::size_t windows) {
+  last_ = {};
+  for (std::size_t count = 1; count <= undecided_.size(); ++count) {
+    const PaceWindow& window = undecided_[undecided_.size() - count];
+    last_.seconds += window.seconds;
+    last_.steps += window.steps;
+    if (last_.seconds >= seconds && last_.steps >= steps && count >= windows) return count;
+  }
+  return 0;
+}
+
+// --- gradual ---
+
+namespace {
+
+constexpr double gradual_s = 30;
+constexpr int gradual_steps = 30;  // so that what comes suddenly is reported as that
+constexpr std::size_t gradual_windows = 6;
+// Half a minute's median differs by chance from that of other minutes. With this allowance a
+// slow-down is reported when it reaches a quarter, not some time afterwards.
+constexpr double allowance = 1.03;
+constexpr double block_noise = 4.5;  // deviations of blocks from those beside them that are none
+constexpr std::size_t least_differences = 3;
+constexpr double block_s = 30, began_to_fall = 1.1;
+constexpr std::size_t block_windows = 10, stretch_blocks = 4, least_settled = 12;
+constexpr std::size_t long_blocks = 20;
+constexpr double most_chance = 1.06;
+constexpr double first_stretch_s = 10, first_tolerated = 1.3;
+constexpr double stable = 1.15, no_trend = 1.05;  // what settled blocks differ by
+
+}  // namespace
+
+PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
+  falling_for_s_ += window.seconds;
+  since_settling_s_ += window.seconds;
+  unjudged_s_ = judge ? 0 : unjudged_s_ + window.seconds;
+  slow_for_s_ = slow_ ? slow_for_s_ + window.seconds : unjudged_s_;
+  last_windows_.push_back(window);
+  if (!judge) last_windows_.clear();
+  look_back();
+  const bool ended_block = add_to_block(window, judge);
+  if (!judge)  // what came suddenly may come to stay, too
+    return ended_block && has_settled() ? settle() : PaceChange::none;
+  if (slow_) return judge_slow(ended_block);
+  if (ended_block && is_back_from_settling()) return PaceChange::recovered;
+  if (judge) learn_first(window);
+  if (pace_s() == 0 || !slower_than(limit_s())) return PaceChange::none;
+  slow_ = true;
+  reference_s_ = pace_s();
+  reported_s_ = recent_s_;
+  slow_for_s_ = gradual_s;
+  return PaceChange::slower;
+}
+
+// Of the first seconds something is known before the first stretch is over.
+void GradualSlowdown::learn_first(const PaceWindow& window) {
+  if (pace_s() > 0) return;
+  first_.push_back(window.step_s());
+  first_seconds_ += window.seconds;
+  if (first_seconds_ < first_stretch_s || first_.size() < block_windows) return;
+  first_s_ = upper_median(std::move(first_));
+  ++bests_;
+}
+
+double GradualSlowdown::limit_s() const {
+  if (best_s_ == 0) return first_tolerated * first_s_;
+  return std::max(tolerated / allowance, 1 + block_noise * deviation_) * pace_s();
+}
+
+// The fastest of many stretches is so by chance, too. Less so a long one, but that may hold a part
+// of the slow-down.
+double GradualSlowdown::pace_s() const {
+  if (best_s_ == 0) return first_s_;
+  return std::max(best_s_, std::min(long_best_s_, most_chance * best_s_));
+}
+
+PaceChange GradualSlowdown::judge_slow(bool ended_block) {
+  if (recent_s_ == 0) return PaceChange::none;
+  if (recent_s_ <= (1 + tolerated) / 2 * reference_s_) {
+    slow_ = false;
+    slow_for_s_ -= gradual_s;
+    return PaceChange::recovered;
+  }
+  if (tolerated * recent_s_ < reported_s_) reported_s_ = recent_s_;  // it has become better since
+  if (slower_than(tolerated * reported_s_)) {
+    reported_s_ = recent_s_;
+    return PaceChange::slower;
+  }
+  return ended_block && has_settled() ? settle() : PaceChange::none;
+}
+
+// The windows of the last half minute and 30 steps stay, and their median is the recent pace.
+void GradualSlowdown::look_back() {
+  const auto enough_without_first = [&] {
+    PaceWindow sum;
+    for (std::size_t i = 1; i < last_windows_.size(); ++i) {
+      sum.seconds += last_windows_[i].seconds;
+      sum.steps += last_windows_[i].steps;
+    }
+    return sum.seconds >= gradual_s && sum.steps >= gradual_steps &&
+           last_windows_.size() > gradual_windows;
+  };
+  while (enough_without_first()) last_windows_.pop_front();
+  std::vector<double> paces;
+  double seconds = 0;
+  int steps = 0;
+  for (const PaceWindow& w : last_windows_) {
+    paces.push_back(w.step_s());
+    seconds += w.seconds;
+    steps += w.steps;
+  }
+  const bool enough =
+      seconds >= gradual_s && steps >= gradual_steps && paces.size() >= gradual_windows;
+  recent_s_ = enough ? upper_median(std::move(paces)) : 0;
+}
+
+// The median, and most of the older half: what comes suddenly is reported elsewhere.
+bool GradualSlowdown::slower_than(double limit) const {
+  if (recent_s_ <= limit) return false;
+  const auto half = last_windows_.begin() + std::ssize(last_windows_) / 2;
+  const auto is_slow = [=](const PaceWindow& w) { return w.step_s() > limit; };
+  return 4 * std::count_if(last_windows_.begin(), half, is_slow) >=
+         3 * (half - last_windows_.begin());
+}
+
+bool GradualSlowdown::add_to_block(const PaceWindow& window, bool judge) {
+  block_judged_ = block_judged_ && judge;
+  block_.push_back(window.step_s());
+  block_s_ += window.seconds;
+  if (block_s_ < block_s || block_.size() < block_windows) return false;
+  end_block();
+  return true;
+}
+
+void GradualSlowdown::end_block() {
+  blocks_.push_back(
+      {upper_median(std::exchange(block_, {})), block_s_, std::exchange(block_judged_, true)});
+  blocks_s_ += std::exchange(block_s_, 0);
+  while (blocks_.size() > least_settled &&
+         blocks_s_ - blocks_.front().seconds >= SlowdownDetector::settled_s) {
+    blocks_s_ -= blocks_.front().seconds;
+    blocks_.pop_front();
+  }
+  deviation_ = block_deviation();
+  if (blocks_.size() >= stretch_blocks) {
+    if (const double step_s = stretch(stretch_blocks); all_judged(stretch_blocks) &&
+                                                       !(slow_ && best_s_ == 0) &&
+                                                       (best_s_ == 0 || step_s < best_s_)) {
+      best_s_ = step_s;
+      ++bests_;
+    }
+  }
+  if (best_s_ > 0 && blocks_.size() >= long_blocks && all_judged(long_blocks)) {
+    const double step_s = stretch(long_blocks);
+    if (long_best_s_ == 0 || step_s < long_best_s_) long_best_s_ = step_s;
+  }
+  if (blocks_.back().median_s <= began_to_fall * pace_s()) falling_for_s_ = 0;
+}
+
+bool GradualSlowdown::all_judged(std::size_t last) const {
+  return std::all_of(blocks_.end() - static_cast<std::ptrdiff_t>(last), blocks_.end(),
+                     [](const Block& b) { return b.judged; });
+}
+
+double GradualSlowdown::stretch_seconds() const {
+  if (best_s_ == 0) return first_seconds_;
+  double seconds = 0;
+  for (std::size_t i = 0; i < std::min(stretch_blocks, blocks_.size()); ++i)
+    seconds += blocks_[blocks_.size() - 1 - i].seconds;
+  return seconds;
+}
+
+double GradualSlowdown::stretch(std::size_t blocks, std::size_t before) const {
+  std::vector<double> medians;
+  for (std::size_t i = before; i < blocks_.size() && i < before + blocks; ++i)
+    medians.push_back(blocks_[blocks_.size() - 1 - i].median_s);
+  return upper_median(std::move(medians));
+}
+
+// Between neighbours, so that a trend counts for nothing, and without those of a slow-down. For
+// normal noise, 1.05 times the median difference is the deviation.
+double GradualSlowdown::block_deviation() const {
+  std::vector<double> differences;
+  for (std::size_t i = 1; i < blocks_.size(); ++i)
+    if (const Block& a = blocks_[i - 1], &b = blocks_[i]; a.judged && b.judged)
+      differences.push_back(std::abs(b.median_s / a.median_s - 1));
+  if (differences.size() < least_differences) return 0;
+  return 1.05 * upper_median(std::move(differences));
+}
+
+// Most blocks are alike, and the last quarter is not slower than the first.
+bool GradualSlowdown::has_settled() const {
+  const std::size_t blocks = blocks_.size(), quarter = blocks / 4;
+  if (slow_for_s_ < SlowdownDetector::settled_s || blocks < least_settled) return false;
+  const double middle = stretch(blocks);
+  const auto is_near = [=](const Block& b) {
+    return b.median_s < stable * middle && stable * b.median_s > middle;
+  };
+  return 10 * std::ranges::count_if(blocks_, is_near) >= 8 * std::ssize(blocks_) &&
+         stretch(quarter) <= no_trend * stretch(quarter, blocks - quarter);
+}
+
+PaceChange GradualSlowdown::settle() {
+  if (!before_settling_s_) since_settling_s_ = slow_for_s_;
+  if (!slow_) reference_s_ = pace_s();
+  before_settling_s_ = std::min(reference_s_, before_settling_s_.value_or(reference_s_));
+  recent_s_ = best_s_ = stretch(blocks_.size());
+  long_best_s_ = 0;
+  slow_ = false;
+  unjudged_s_ = 0;
+  return PaceChange::settled;
+}
+
+bool GradualSlowdown::is_back_from_settling() {
+  if (!before_settling_s_ || stretch(stretch_blocks) > (1 + tolerated) / 2 * *before_settling_s_)
+    return false;
+  reference_s_ = *std::exchange(before_settling_s_, std::nullopt);
+  recent_s_ = stretch(stretch_blocks);
+  slow_for_s_ = since_settling_s_;
+  return true;
+}
+
+// --- stalls ---
+
+namespace {
+
+constexpr double stalls_s = 120;
+constexpr int stalls_steps = 40, least_stalls = 3;
+constexpr double stall = 2, least_stall_s = 1.5;  // times the median window, and late
+
+}  // namespace
+
+PaceChange RepeatedStalls::add(const PaceWindow& window, bool judge) {
+  if (slow_) slow_for_s_ += window.seconds;
+  if (!judge) {
+    last_.clear();
+    sum_ = {};
+    return PaceChange::none;
+  }
+  last_.push_back(window);
+  sum_.seconds += window.seconds;
+  sum_.steps += window.steps;
+  const auto is_enough = [](double seconds, int steps) {
+    return seconds >= stalls_s && steps >= stalls_steps;
+  };
+  while (is_enough(sum_.seconds - last_.front().seconds, sum_.steps - last_.front().steps)) {
+    sum_.seconds -= last_.front().seconds;
+    sum_.steps -= last_.front().steps;
+    last_.pop_front();
+  }
+  if (!is_enough(sum_.seconds, sum_.steps)) return PaceChange::none;
+  if (best_s_ == 0 || recent_s() < best_s_) best_s_ = recent_s();
+  if (!slow_ && recent_s() <= tolerated * best_s_) return PaceChange::none;
+  count_stalls();
+  if (slow_) {
+    if (recent_s() > tolerated * reported_s_) return report_slower();
+    if (stalls_ >= least_stalls && recent_s() > (1 + tolerated) / 2 * best_s_)
+      return PaceChange::none;
+    slow_ = false;
+    return PaceChange::recovered;
+  }
+  // Without the stalls, it is as fast as before.
+  if (stalls_ < least_stalls || sum_.seconds - lost_s_ > tolerated * best_s_ * sum_.steps)
+    return PaceChange::none;
+  slow_ = true;
+  slow_for_s_ = sum_.seconds;
+  return report_slower();
+}
+
+PaceChange RepeatedStalls::report_slower() {
+  reported_s_ = recent_s();
+  return PaceChange::slower;
+}
+
+void RepeatedStalls::count_stalls() {
+  std::vector<double> paces;
+  for (const PaceWindow& w : last_) paces.push_back(w.step_s());
+  const double usual_s = upper_median(std::move(paces));
+  stalls_ = 0;
+  lost_s_ = 0;
+  bool stalled = false;
+  for (const PaceWindow& w : last_) {
+    const double late_s = w.seconds - w.steps * usual_s;
+    const bool was_stalled =
+        std::exchange(stalled, w.step_s() > stall * usual_s && late_s > least_stall_s);
+    if (!stalled) continue;
+    stalls_ += !was_stalled;
+    lost_s_ += late_s;
+  }
+}
+
+}  // namespace ringtrain

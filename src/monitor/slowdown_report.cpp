@@ -1,0 +1,440 @@
+#include "ringtrain/monitor/slowdown_report.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "ringtrain/metrics/log_text.hpp"
+#include "ringtrain/monitor/telemetry/system_metrics.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t most_moved = 3, most_ranks = 4;  // that are named
+constexpr double snapshot_s = 5, snapshots_s = 180, moment_s = 60;
+constexpr std::size_t most_moments = 10'000;
+constexpr double gradual_since_s = 15;  // what a gradual slow-down's cause is looked for in
+
+/// What one rank told of itself at both ends of the two stretches.
+struct RankSpans {
+  std::size_t rank = 0;
+  VitalsSpan before, since;
+  PhaseSeconds step_before, step_since;  ///< the mean step
+
+  double grown_s(Phase phase) const { return step_since[phase] - step_before[phase]; }
+  /// Seconds a step of growth, without what it waits for other ranks.
+  double work_s() const {
+    return step_since.total() - step_before.total() - grown_s(Phase::comm_exposed);
+  }
+  /// Seconds a step that its process stands still for longer than before.
+  double still_s() const {
+    if (before.seconds() <= 0 || since.seconds() <= 0) return 0;
+    return (since.mean(Vital::still) - before.mean(Vital::still)) * step_since.total();
+  }
+  /// A process that stands still may do so while it waits.
+  double own_s() const { return std::max(still_s(), work_s()); }
+};
+using Ranks = std::vector<RankSpans>;
+
+// Of the ranks that have told enough of themselves. Accounts are sums since a process began, so one
+// that was not known yet is empty. Without `before` there is nothing of it.
+Ranks ranks_of(const AccountsSpan& before, const AccountsSpan& since) {
+  Ranks all;
+  if (before.end.empty()) {
+    for (std::size_t r = 0; r < since.end.size(); ++r) {
+      const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
+      if (n.spent.steps > s.spent.steps)
+        all.push_back({r, {}, {s.vitals, n.vitals}, {}, mean_step(s.spent, n.spent)});
+    }
+    return all;
+  }
+  for (std::size_t r = 0; r < std::min(before.end.size(), since.end.size()); ++r) {
+    const Account b = r < before.begin.size() ? before.begin[r] : Account{}, &e = before.end[r];
+    const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
+    if (e.spent.steps > b.spent.steps && n.spent.steps > s.spent.steps)
+      all.push_back({r,
+                     {b.vitals, e.vitals},
+                     {s.vitals, n.vitals},
+                     mean_step(b.spent, e.spent),
+                     mean_step(s.spent, n.spent)});
+  }
+  return all;
+}
+
+// The ranks whose own work explains the growth: one does where all wait for it.
+Ranks culprits(const Ranks& all) {
+  constexpr double enough = 0.3, likewise = 0.5;
+  const double most = std::ranges::max(all, {}, &RankSpans::own_s).own_s();
+  double step_s = 0;
+  for (const RankSpans& g : all)
+    step_s = std::max(step_s, g.step_since.total() - g.step_before.total());
+  Ranks found;
+  for (const RankSpans& g : all)
+    if (most > enough * step_s && g.own_s() >= likewise * most) found.push_back(g);
+  return found;
+}
+
+// Waiting for others is what counts where they do nothing else for longer.
+Phase most_grown(const Ranks& all) {
+  const bool with_waits = std::ranges::all_of(
+      all, [](const RankSpans& g) { return 2 * g.work_s() < g.grown_s(Phase::comm_exposed); });
+  Phase worst = with_waits ? Phase::comm_exposed : Phase::forward;
+  const auto sum = [&](Phase phase) {
+    return std::accumulate(all.begin(), all.end(), 0.0,
+                           [=](double s, const RankSpans& g) { return s + g.grown_s(phase); });
+  };
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    if (const auto phase = static_cast<Phase>(i);
+        (with_waits || phase != Phase::comm_exposed) && sum(phase) > sum(worst))
+      worst = phase;
+  return worst;
+}
+
+std::string name_of(const Ranks& ranks, std::size_t of_all, const std::vector<std::string>& hosts) {
+  if (ranks.size() == of_all && of_all > 1) return "all ranks";
+  std::vector<std::string> names;
+  for (const RankSpans& g : ranks)
+    names.push_back(names.size() < most_ranks ? fmt::format("rank {} ({})", g.rank, hosts[g.rank])
+                                              : "...");
+  names.resize(std::min(names.size(), most_ranks + 1));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The host that sends while all others mostly wait for it.
+struct Sender {
+  std::size_t rank = 0;
+  double share = 0, others = 0;  ///< of the time; at most, on other hosts
+};
+
+// Before a slow link data is under way all the time, before others only for as long as they take.
+std::optional<Sender> busiest_sender(const Ranks& ranks, const std::vector<std::string>& hosts) {
+  constexpr double enough = 0.5, clearly = 1.4;
+  Sender found;
+  const auto share = [](const RankSpans& r) {
+    return r.since.seconds() > 0 ? r.since.mean(Vital::sending) : 0;
+  };
+  for (const RankSpans& r : ranks)
+    if (share(r) > found.share) found = {.rank = r.rank, .share = share(r)};
+  for (const RankSpans& r : ranks)
+    if (hosts[r.rank] != hosts[found.rank]) found.others = std::max(found.others, share(r));
+  if (found.share < enough || found.share < clearly * found.others || found.others >= 1) return {};
+  return found;
+}
+
+std::string text_of(const Sender& sender, const std::vector<std::string>& hosts) {
+  return fmt::format("; {} sends {:.0f} % of the time, others {:.0f} %: they wait for its link",
+                     hosts[sender.rank], 100 * std::min(sender.share, 1.0), 100 * sender.others);
+}
+
+Ranks only(std::size_t rank, Ranks of) {
+  std::erase_if(of, [=](const RankSpans& r) { return r.rank != rank; });
+  return of;
+}
+
+/// What became worse on the host where most did: ranks of a host see the same.
+struct MovedOn {
+  std::size_t rank = 0;
+  std::vector<Moved> moved;
+};
+
+template <Vital vital>
+bool is_of(const Moved& moved) {
+  return moved.vital == vital;
+}
+
+MovedOn most_moved_on(const Ranks& ranks, bool waiting) {
+  MovedOn most;
+  for (const RankSpans& r : ranks) {
+    std::vector<Moved> moved = worse(r.before, r.since);
+    // Who waits for others sends less, too: that tells something of the network alone.
+    // Memory that a process takes slows nothing down, unless its host has to page.
+    const bool pages = std::ranges::any_of(moved, is_of<Vital::major_faults>);
+    std::erase_if(moved, [=](const Moved& one) {
+      return one.vital == Vital::sending || (!waiting && one.vital == Vital::network) ||
+             (!pages && one.vital == Vital::resident);
+    });
+    if (moved.size() > most.moved.size()) most = {r.rank, std::move(moved)};
+  }
+  if (waiting)  // it is mostly the network that is waited for
+    std::ranges::stable_partition(most.moved, [](const Moved& one) {
+      return one.vital >= Vital::network && one.vital <= Vital::sending;
+    });
+  return most;
+}
+
+std::string text_of(const MovedOn& most, const std::vector<std::string>& hosts) {
+  std::vector<std::string> texts;
+  for (const Moved& one : most.moved)
+    if (texts.size() < most_moved) texts.push_back(one.text);
+  return fmt::format("with it moved, on {}: {}", hosts[most.rank], fmt::join(texts, ", "));
+}
+
+// Where nothing else tells what to do.
+std::string_view advice_for(Phase phase) {
+  switch (phase) {
+    case Phase::data_wait:
+      return "look at the storage of --data (iostat, nfsiostat), or raise --data-threads";
+    case Phase::checkpoint:
+      return "look at the storage of --checkpoint-dir, or save less often";
+    case Phase::comm_exposed:
+      return "look at the links between the hosts (ethtool, ethtool -S); --timeline shows who "
+             "waits for whom";
+    default:
+      return "--timeline shows where the time goes";
+  }
+}
+
+double mean_s(const Ranks& ranks, PhaseSeconds RankSpans::*step, Phase phase) {
+  double sum = 0;
+  for (const RankSpans& r : ranks) sum += (r.*step)[phase];
+  return sum / static_cast<double>(ranks.size());
+}
+
+bool several(const std::vector<std::string>& hosts) {
+  return std::ranges::any_of(hosts, [&](const std::string& host) { return host != hosts[0]; });
+}
+
+std::string percent_less(double now, double reference) {
+  return fmt::format("{:.0f} % less", 100 * (1 - now / reference));
+}
+
+}  // namespace
+
+std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
+                             const std::vector<std::string>& hosts) {
+  const Ranks all = before.end.empty() ? Ranks() : ranks_of(before, since);
+  if (all.empty()) return "what grew is not known: the ranks have not told enough of themselves";
+  Ranks blamed = culprits(all);
+  const bool waiting = blamed.empty();
+  if (waiting) blamed = all;
+  const Phase phase = most_grown(blamed);
+  const auto sender = waiting ? busiest_sender(all, hosts) : std::nullopt;
+  const MovedOn moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
+  const std::string cause = moved.moved.empty()
+                                ? "ruled out, none of them moved: " +
+                                      watched_vitals(blamed.front().since.end, several(hosts))
+                                : text_of(moved, hosts);
+  return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
+                     words_of(phase), 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
+                     1e3 * mean_s(blamed, &RankSpans::step_since, phase),
+                     name_of(blamed, all.size(), hosts),
+                     waiting && all.size() > 1 ? ", and no rank's own work did" : "",
+                     sender ? text_of(*sender, hosts) : "", cause,
+                     !moved.moved.empty() ? moved.moved.front().advice
+                     : sender             ? advice_for(Vital::sending)
+                                          : advice_for(phase));
+}
+
+void SlowdownReporter::expect(Expectation expected) {
+  detector_.expect(expected.step_s);
+  expected_ = std::move(expected);
+}
+
+SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples, bool saving) {
+  if (snapshots_.empty()) keep_snapshot();
+  const auto change = detector_.step(seconds, saving);
+  seconds_ += seconds;
+  if (seconds_ >= snapshots_.back().seconds + snapshot_s) keep_snapshot();
+  const GradualSlowdown& gradual = detector_.gradual();
+  if (gradual.bests() != std::exchange(bests_, gradual.bests()))
+    best_ = Stretch{snapshot(gradual.stretch_seconds()), snapshots_.back()};
+  switch (change) {
+    case SlowdownDetector::Change::none:
+      return {};
+    case SlowdownDetector::Change::normal:
+      remember_normal();
+      return {};
+    case SlowdownDetector::Change::slower:
+      return slower(examples, saving);
+    case SlowdownDetector::Change::recovered:
+      begin_again();
+      return {"slow_down_over", over(examples)};
+    case SlowdownDetector::Change::settled:
+      return {"slow_down_stays", settled(examples)};
+  }
+  return {};
+}
+
+std::string SlowdownReporter::settled(double examples) {
+  const std::string rate =
+      fmt::format("{:.1f} examples/s since {}", examples / detector_.recent_s(),
+                  clock_time(ago(detector_.slow_for_s())));
+  const double reference = examples / detector_.reference_s();
+  has_settled_ = true;
+  if (detector_.reference() == SlowdownDetector::Reference::expected)
+    return fmt::format("{}: later runs are compared with that, not with the {:.1f} that {}", rate,
+                       reference, expected_.source);
+  normal_windows_ = 0;
+  before_ = {};
+  best_ = Stretch{snapshots_.front(), snapshots_.back()};
+  return fmt::format("{}: what comes is compared with that from now on; before, it was {:.1f}",
+                     rate, reference);
+}
+
+std::string SlowdownReporter::over(double examples) const {
+  const std::string rate = fmt::format("{:.1f} examples/s again", examples / detector_.recent_s());
+  if (const Recurrence::Times& times = detector_.times(); times.count > 0)
+    return fmt::format("{}; since {}, it was slower {} times, {} in all", rate,
+                       clock_time(ago(times.since_s)), times.count, duration_words(times.slow_s));
+  return fmt::format("{}, after {}", rate, duration_words(detector_.slow_for_s()));
+}
+
+void SlowdownReporter::keep_snapshot() {
+  const Moment now{seconds_, now_()};
+  snapshots_.push_back({now, ask_()});
+  if (moments_.empty() || seconds_ >= moments_.back().seconds + moment_s) moments_.push_back(now);
+  if (moments_.size() > most_moments) moments_.pop_front();
+  const double needed_s = std::max(snapshots_s, 2 * detector_.gradual().stretch_seconds());
+  while (snapshots_.size() > 3 && snapshots_[1].seconds < seconds_ - needed_s)
+    snapshots_.pop_front();
+}
+
+const SlowdownReporter::Snapshot& SlowdownReporter::snapshot(double seconds_ago) const {
+  auto found = snapshots_.rbegin();
+  while (std::next(found) != snapshots_.rend() && found->seconds > seconds_ - seconds_ago) ++found;
+  return *found;
+}
+
+// What ranks tell next is normal again.
+void SlowdownReporter::begin_again() {
+  if (normal_windows_ > 0) before_ = recent_;
+  normal_windows_ = 0;
+}
+
+void SlowdownReporter::remember_normal() {
+  constexpr int settling = 3;  // windows in which what ranks tell is still of their first steps
+  constexpr int a_while = 30;  // windows, after which the time to compare with begins later
+  recent_.end = ask_();
+  if (detector_.sudden().ended() != std::exchange(sudden_ended_, detector_.sudden().ended()) &&
+      normal_windows_ > 0)
+    begin_again();  // it was not reported
+  const bool settles = ++normal_windows_ <= settling;
+  if (settles) recent_.begin = next_recent_ = recent_.end;
+  if (settles || normal_windows_ % a_while != 0) return;
+  recent_.begin = std::exchange(next_recent_, recent_.end);
+}
+
+SlowdownReporter::Report SlowdownReporter::slower(double examples, bool saving) {
+  const double rate = examples / detector_.recent_s();
+  std::string text = fmt::format("{:.1f} examples/s for {}, {}{}; {}", rate,
+                                 duration_words(detector_.slow_for_s()), compared_with(examples),
+                                 saving ? "; a save is in flight" : "", why());
+  if (const Recurrence::Times& times = detector_.times(); times.count > 0)
+    text += fmt::format(
+        "; it comes and goes, {} times since {}: until there was none for {:.0f} min, only "
+        "what is a quarter worse, or lasts for {:.0f} min, is reported",
+        times.count, clock_time(ago(times.since_s)), times.gone_s / 60, times.stays_s / 60);
+  return {"slow_down", std::move(text)};
+}
+
+std::string SlowdownReporter::compared_with(double examples) const {
+  const double reference = examples / detector_.reference_s();
+  const std::string less = percent_less(examples / detector_.recent_s(), reference);
+  switch (detector_.reference()) {
+    case SlowdownDetector::Reference::recent:
+      return fmt::format("{} than the usual {:.1f}", less, reference);
+    case SlowdownDetector::Reference::expected:
+      return fmt::format("{} than the {:.1f} that {}", less, reference, expected_.source);
+    case SlowdownDetector::Reference::stalls:
+      return fmt::format("{} than the best {:.1f}; {} stalls took {} of that, other steps are fast",
+                         less, reference, detector_.stalls().stalls(),
+                         duration_words(detector_.stalls().lost_s()));
+    case SlowdownDetector::Reference::best:
+      break;
+  }
+  const auto now = now_();
+  return fmt::format("{} than the {:.1f} of {} to {}; falling since {}", less, reference,
+                     clock_time(best_ ? best_->begin.time : now),
+                     clock_time(best_ ? best_->end.time : now),
+                     clock_time(ago(detector_.gradual().falling_for_s())));
+}
+
+// A gradual slow-down is compared with the time of its reference, a sudden one with what was just
+// before or, where it follows another one, with what was before that.
+std::string SlowdownReporter::why() const {
+  switch (detector_.reference()) {
+    case SlowdownDetector::Reference::recent: {
+      const AccountsSpan since{recent_.end, ask_()};
+      const bool knows = !recent_.end.empty() && !ranks_of(recent_, since).empty();
+      return explain_slowdown(knows ? recent_ : before_, since, hosts_);
+    }
+    case SlowdownDetector::Reference::best:
+      return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},
+                                      {snapshot(gradual_since_s).accounts, ask_()}, hosts_)
+                   : explain_slowdown({}, {}, hosts_);
+    case SlowdownDetector::Reference::stalls:
+      return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},
+                                      {snapshot(detector_.slow_for_s()).accounts, ask_()}, hosts_)
+                   : explain_slowdown({}, {}, hosts_);
+    case SlowdownDetector::Reference::expected:
+      break;
+  }
+  return why_slower_than_expected();
+}
+
+// Of the time that is expected no more is known than what a step of rank 0 was made of, if that. So
+// the ranks are compared with one another, and rank 0's step with that.
+std::string SlowdownReporter::why_slower_than_expected() const {
+  const Ranks ranks = best_ ? ranks_of({}, {best_->begin.accounts, best_->end.accounts}) : Ranks();
+  if (ranks.empty()) return explain_slowdown({}, {}, hosts_);
+  std::vector<PhaseSeconds> steps;
+  std::vector<double> work_s;
+  for (const RankSpans& r : ranks) {
+    steps.push_back(r.step_since);
+    work_s.push_back(own_work_s(r.step_since));
+  }
+  const auto slowest = static_cast<std::size_t>(std::ranges::max_element(work_s) - work_s.begin());
+  if (constexpr double clearly = 1.3; work_s[slowest] > clearly * lower_median(work_s)) {
+    const Lag lag = worst_lag(slowest, steps);
+    return fmt::format(
+        "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
+        "what to do: {}",
+        ranks[slowest].rank, hosts_[ranks[slowest].rank], words_of(lag.phase), 1e3 * lag.seconds,
+        1e3 * lag.median, advice_for(lag.phase));
+  }
+  const auto sender = busiest_sender(ranks, hosts_);
+  const PhaseSeconds& now = steps.front();
+  auto worst = Phase::data_wait;
+  const auto grown = [&](Phase phase) { return now[phase] - expected_.phases[phase]; };
+  for (std::size_t i = 0; i < phase_names.size(); ++i)
+    if (grown(static_cast<Phase>(i)) > grown(worst)) worst = static_cast<Phase>(i);
+  const std::string then = expected_.phases.total() > 0
+                               ? fmt::format(", {:.1f} ms then", 1e3 * expected_.phases[worst])
+                               : "";
+  return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
+                     hosts_[0], words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
+                     sender ? text_of(*sender, hosts_) : "",
+                     sender ? advice_for(Vital::sending) : advice_for(worst));
+}
+
+std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
+  if (detector_.gradual().best_s() == 0) return std::nullopt;
+  const Ranks ranks = ranks_of({}, {best_->begin.accounts, best_->end.accounts});
+  return Best{detector_.gradual().best_s(),
+              ranks.empty() || ranks[0].rank != 0 ? PhaseSeconds{} : ranks[0].step_since};
+}
+
+SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const {
+  const auto duration = [](double s) {
+    return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+  };
+  const double then = seconds_ - seconds;
+  auto last = moments_.rbegin();  // before it
+  while (last != moments_.rend() && last->seconds > then) ++last;
+  if (last == moments_.rend()) return moments_.empty() ? now_() : moments_.front().time;
+  // Between two of them something else than steps may have taken time.
+  const auto end = last == moments_.rbegin() ? now_() : std::prev(last)->time;
+  return std::min(end, last->time + duration(then - last->seconds));
+}
+
+std::string SlowdownReporter::clock_time(Clock::time_point time) const {
+  const std::string then = timestamp(time), now = timestamp(now_());
+  return then.substr(0, 10) == now.substr(0, 10) ? then.substr(11, 5) : then.substr(0, 16);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,73 @@
+#include "ringtrain/monitor/telemetry/driver_poller.hpp"
+
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "monitor/telemetry/nic_counters.hpp"
+
+namespace ringtrain {
+
+struct DriverNews::Shared {
+  const DriverCounters counters{"_allowance_exceeded"};
+  std::mutex asking;  // of the next
+  std::unique_ptr<GpuGauge> gauge;
+  mutable std::mutex mutex;  // of the next two, never held while a driver is asked
+  std::optional<GpuGauge::Reading> gpu;
+  double allowance_exceeded = 0;
+  std::atomic<bool> ends{false};
+};
+
+DriverNews::DriverNews() : shared_(std::make_shared<Shared>()) {
+  if (!shared_->counters.empty()) start();
+}
+
+DriverNews::~DriverNews() { shared_->ends = true; }
+
+void DriverNews::watch(std::unique_ptr<GpuGauge> gpu) {
+  const bool any = gpu != nullptr;
+  {
+    const std::scoped_lock lock(shared_->asking);
+    shared_->gauge = std::move(gpu);
+  }
+  if (any && !std::exchange(started_, true)) start();
+}
+
+std::optional<GpuGauge::Reading> DriverNews::gpu() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->gpu;
+}
+
+double DriverNews::allowance_exceeded() const {
+  const std::scoped_lock lock(shared_->mutex);
+  return shared_->allowance_exceeded;
+}
+
+void DriverNews::start() {
+  started_ = true;
+  std::thread([shared = shared_] {
+    ::prctl(PR_SET_NAME, "driver news");
+    while (!shared->ends) {
+      ask(shared);
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+  }).detach();
+}
+
+void DriverNews::ask(const std::shared_ptr<Shared>& shared) {
+  const double exceeded = shared->counters.sum();
+  std::optional<GpuGauge::Reading> reading;
+  {
+    const std::scoped_lock lock(shared->asking);
+    if (shared->gauge) reading = shared->gauge->read();
+  }
+  const std::scoped_lock lock(shared->mutex);
+  shared->gpu = reading;
+  shared->allowance_exceeded = exceeded;
+}
+
+}  // namespace ringtrain

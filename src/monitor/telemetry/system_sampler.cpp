@@ -1,0 +1,115 @@
+#include "ringtrain/monitor/telemetry/system_sampler.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "monitor/telemetry/procfs.hpp"
+#include "monitor/telemetry/tcp_stats.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr double least_s = 0.5;  // between two looks
+
+FileDescriptor open_to_read(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+}
+
+// The control group of this process, as far as its accounts can be read.
+std::string quota_file() {
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::string path = line.substr(line.rfind(':') + 1);
+    if (line.starts_with("0::")) return "/sys/fs/cgroup" + path + "/cpu.stat";
+    if (line.find(":cpu:") != line.npos || line.find(":cpu,") != line.npos)
+      return "/sys/fs/cgroup/cpu" + path + "/cpu.stat";
+  }
+  return {};
+}
+
+/// The beginning of a file, up to 16 KiB.
+class Text {
+ public:
+  explicit Text(const FileDescriptor& file) {
+    const ssize_t bytes = ::pread(file.get(), bytes_.data(), bytes_.size(), 0);
+    if (bytes > 0) text_ = {bytes_.data(), static_cast<std::size_t>(bytes)};
+  }
+  operator std::string_view() const { return text_; }
+  /// `value`, or not a number where nothing could be read.
+  double or_unknown(double value) const { return text_.empty() ? std::nan("") : value; }
+
+ private:
+  std::array<char, 16384> bytes_;
+  std::string_view text_;
+};
+
+double cpu_s(const rusage& usage) {
+  const auto seconds = [](const timeval& t) { return double(t.tv_sec) + 1e-6 * double(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+}  // namespace
+
+VitalSigns::VitalSigns()
+    : stat_(open_to_read("/proc/stat")),
+      load_(open_to_read("/proc/loadavg")),
+      memory_(open_to_read("/proc/self/statm")),
+      interfaces_(open_to_read("/proc/self/net/dev")),
+      protocols_(open_to_read("/proc/self/net/snmp")),
+      quota_(open_to_read(quota_file())) {}
+
+const Vitals& VitalSigns::look(double still_s, double no_cpu_s) {
+  if (vitals_.seconds > 0 && since_last_.elapsed() < least_s) return vitals_;
+  const double seconds = since_last_.lap();
+  vitals_.seconds += seconds;
+  vitals_[Vital::still] = still_s;
+  vitals_[Vital::no_cpu] = no_cpu_s;
+  look_at_host(seconds);
+  look_at_process(seconds);
+  look_at_gpu(seconds);
+  return vitals_;
+}
+
+void VitalSigns::look_at_host(double seconds) {
+  const Text stat(stat_), network(interfaces_), protocols(protocols_);
+  const HostTimes times = host_times(stat, double(::sysconf(_SC_CLK_TCK)));
+  const InterfaceTotals interfaces = interface_totals(network);
+  vitals_[Vital::stolen] = stat.or_unknown(times.stolen);
+  vitals_[Vital::others] = stat.or_unknown(times.busy);  // look_at_process() takes off its own
+  vitals_[Vital::disk_waits] = stat.or_unknown(times.disk_waits);
+  vitals_[Vital::runnable] += seconds * runnable_tasks(Text(load_));
+  vitals_[Vital::network] = network.or_unknown(interfaces.bytes);
+  vitals_[Vital::network_lost] = network.or_unknown(interfaces.lost);
+  vitals_[Vital::allowance] = drivers_.allowance_exceeded();
+  vitals_[Vital::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
+}
+
+void VitalSigns::look_at_process(double seconds) {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  vitals_[Vital::others] -= cpu_s(usage);
+  vitals_[Vital::preempted] = double(usage.ru_nivcsw);
+  vitals_[Vital::major_faults] = double(usage.ru_majflt);
+  vitals_[Vital::resident] +=
+      seconds * resident_pages(Text(memory_)) * double(::sysconf(_SC_PAGESIZE));
+  const Text quota(quota_);
+  vitals_[Vital::throttled] = quota.or_unknown(throttled_s(quota));
+  const Connections connections = look_at_connections();
+  vitals_[Vital::round_trip] += seconds * connections.slowest_round_trip_s;
+  vitals_[Vital::sending] = connections.sending_s;
+}
+
+void VitalSigns::look_at_gpu(double seconds) {
+  const auto reading = drivers_.gpu();
+  if (!reading) return;
+  vitals_[Vital::gpu_clock] += seconds * reading->clock_hz;
+  vitals_[Vital::gpu_hot] += seconds * reading->hot;
+  vitals_[Vital::gpu_power] += seconds * reading->short_of_power;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,173 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "monitor/stragglers.hpp"
+#include "monitor/watchdog/fault_report.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
+#include "ringtrain/host/stack_trace.hpp"
+#include "ringtrain/metrics/trace/save_timeline.hpp"
+#include "ringtrain/monitor/channel/rendezvous.hpp"
+#include "ringtrain/monitor/watchdog/watch.hpp"
+
+namespace ringtrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t most_stacks = 8;
+constexpr int ticks_an_account = 5;
+constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
+constexpr int ticks_to_connect = 300;
+constexpr double reported_after_s = 60;  // before a rank that others wait for is told
+constexpr auto stack_patience = 1000ms;  // for stacks to arrive
+
+class FirstWatch final : public Watch {
+ public:
+  FirstWatch(const MpiSession& session, const Progress& progress, const Options& options,
+             VitalSigns& vital_signs, std::vector<std::string> hosts,
+             const std::vector<std::string>& addresses, Notices& notices, Accounts& accounts)
+      : Watch(session, progress, options, vital_signs),
+        server_(token_, session.size(), addresses,
+                [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
+        stragglers_(session.size()),
+        hosts_(std::move(hosts)),
+        notices_(notices),
+        accounts_(accounts) {}
+
+  Meeting meeting() const { return {token_, network_name(), server_.doors(), own_process()}; }
+
+ private:
+  void forgive() override { server_.forgive_silence(); }
+  void listen(std::chrono::milliseconds time) override { server_.run_for(time); }
+  void judge() override {
+    server_.ranks()[0] = {.status = own(), .account = account(), .connected = true};
+    for (std::size_t r = 0; r < hosts_.size(); ++r)
+      server_.ranks()[r].host = session().host_of()[r];
+    server_.set_late(late_s());
+    look_at_silent();
+    if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s(), lenient()))
+      end(*verdict);
+    if (++ticks_ == ticks_to_connect) tell_unwatched();
+    tell_long_wait();
+    if (ticks_ % ticks_an_account == 0) hand_over_accounts();
+    if (ticks_ % ticks_a_comparison == 0) compare_work();
+  }
+  // Those of this host: whether they are stopped, or only get no CPU.
+  void look_at_silent() {
+    for (std::size_t r = 1; r < hosts_.size(); ++r) {
+      RankView& rank = server_.ranks()[r];
+      const bool here = session().host_of()[r] == session().host_of()[0];
+      const bool silent = here && rank.connected && !rank.left && rank.silent_s > looked_at_s;
+      rank.process = silent ? state_of(server_.process(r)) : ProcessState::unknown;
+    }
+  }
+  void hand_over_accounts() {
+    std::vector<Account> accounts;
+    for (const RankView& rank : server_.ranks()) accounts.push_back(rank.account);
+    accounts_.set(std::move(accounts));
+  }
+  void compare_work() {
+    std::vector<Spent> spent;
+    for (const RankView& rank : server_.ranks()) spent.push_back(rank.account.spent);
+    for (std::string& sentence : stragglers_.look(spent, hosts_)) notices_.add(std::move(sentence));
+  }
+  void end(const Verdict& verdict) {
+    session().end_within(end_patience(verdict.code()), verdict.code());
+    const Stopwatch since;
+    const std::string why =
+        describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
+    server_.end_job(static_cast<int>(verdict.code()), why);
+    end_launcher_of_job(verdict.code());
+    server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
+    const std::string end = way_on(options(), progress().saved_step());
+    const std::string stacks = stacks_of(verdict);
+    const std::string report = write_fault_report(0, why + end + all_stacks());
+    session().abort(
+        Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline(since))
+            .of_kind("", details(verdict, hosts_)));
+  }
+  // Of this rank, where one is wanted. The message has to be out before the process is ended.
+  std::string timeline(const Stopwatch& since) const {
+    constexpr double latest_s = 3;
+    const Timeline* const spans = progress().timeline();
+    if (spans == nullptr) return "";
+    const auto left_ms = static_cast<int>(1000 * std::clamp(latest_s - since.elapsed(), 0.1, 2.0));
+    return save_own_timeline(*spans, options().timeline, session().host(),
+                             std::chrono::milliseconds(left_ms)) +
+           "\n";
+  }
+  // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
+  // blame, those of the first ranks.
+  std::string stacks_of(const Verdict& verdict) {
+    std::string text;
+    if (verdict.kind != Verdict::Kind::stuck) return text;
+    std::vector<int> asked = verdict.culprits;
+    for (int r = 0; asked.size() < most_stacks && verdict.culprits.empty() && r < session().size();
+         ++r)
+      asked.push_back(r);
+    for (const int r : asked) {
+      const std::string& stack = server_.ranks()[static_cast<std::size_t>(r)].stack;
+      text += fmt::format("rank {}: {}", r,
+                          r == 0          ? main_stack()
+                          : stack.empty() ? "its stack did not come\n"
+                                          : stack);
+    }
+    return text;
+  }
+  // Here, because the main thread may be one of those that wait.
+  void tell_long_wait() {
+    const std::string text = long_wait(server_.ranks(), hosts_, reported_after_s);
+    if (!text.empty() && !long_wait_told_) offer_stderr(fmt::format("train: {}\n", text));
+    long_wait_told_ = !text.empty();
+  }
+  // Those that no verdict can be about.
+  void tell_unwatched() {
+    for (std::size_t r = 1; r < hosts_.size(); ++r)
+      if (!server_.ranks()[r].connected)
+        notices_.add(fmt::format("rank {} on {} is not watched: it has not reached rank 0 at {}", r,
+                                 hosts_[r], fmt::join(door_texts(), " or ")));
+  }
+  std::vector<std::string> door_texts() const {
+    std::vector<std::string> texts;
+    for (const Door& door : server_.doors()) texts.push_back(to_text(door));
+    return texts;
+  }
+  bool alone() override {
+    const auto present = [](const RankView& r) { return r.connected && !r.left; };
+    return std::ranges::none_of(server_.ranks().subspan(1), present);
+  }
+  // The others would take this rank's end for a failure.
+  void say_goodbye() override {
+    server_.say_goodbye();
+    server_.run_for(tick);
+  }
+
+  const JobToken token_ = new_token();
+  SideServer server_;
+  Stragglers stragglers_;
+  const std::vector<std::string> hosts_;
+  Notices& notices_;
+  Accounts& accounts_;
+  int ticks_ = 0;
+  bool long_wait_told_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
+                                        const Options& options, VitalSigns& vital_signs,
+                                        Notices& notices, Accounts& accounts) {
+  std::vector<std::string> hosts = session.gather(session.host());
+  const std::vector<std::string> addresses = listening_addresses(session, options.interface);
+  auto watch = std::make_unique<FirstWatch>(session, progress, options, vital_signs,
+                                            std::move(hosts), addresses, notices, accounts);
+  session.broadcast(to_text(watch->meeting()));
+  return watch;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,126 @@
+#include "monitor/watchdog/heartbeat_client.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "monitor/channel/asio.hpp"
+#include "monitor/channel/socket.hpp"
+#include "ringtrain/monitor/watchdog/process_state.hpp"
+
+namespace ringtrain {
+
+using asio::use_awaitable;
+using asio::ip::tcp;
+
+class SideClient::Impl {
+ public:
+  Impl(const JobToken& token, int rank, std::vector<Door> doors)
+      : socket(context), way(token, Service::watchdog, rank, std::move(doors)) {
+    asio::co_spawn(context, talk(), asio::detached);
+  }
+
+  void send(Beat beat, const std::string& item, const std::string& stack) {
+    beat.process = own_process();
+    text_ = item + stack;
+    text_.resize(std::min(text_.size(), most_text));
+    beat.text_bytes = static_cast<std::uint32_t>(text_.size());
+    beat.item_bytes = static_cast<std::uint32_t>(std::min(item.size(), text_.size()));
+    next_ = beat;
+    start_sending();
+  }
+
+  void start_sending() {
+    if (ready_ && !std::exchange(sending_, true))
+      asio::co_spawn(context, send_all(), asio::detached);
+  }
+
+  asio::io_context context{1};
+  const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
+      context.get_executor()};
+  tcp::socket socket;
+  WayToRank0 way;
+  bool connected = false, left = false, ended = false;
+  double silent_s = 0, late_s = 0;
+  std::optional<Ending> ending;
+
+ private:
+  asio::awaitable<void> talk() {
+    while (!ended && !left) {
+      while (!co_await way.connect(socket)) co_await pause();
+      ready_ = true;
+      answered_ = false;
+      if (next_) start_sending();
+      asio::error_code failure;
+      while (!failure) co_await listen(failure);
+      ready_ = false;
+      if (!answered_) co_await pause();  // who was there was not rank 0
+      ended = !left && answered_ &&
+              (failure == asio::error::eof || failure == asio::error::connection_reset);
+    }
+  }
+
+  asio::awaitable<void> pause() {
+    asio::steady_timer timer(context, std::chrono::seconds(1));
+    co_await timer.async_wait(use_awaitable);
+  }
+
+  asio::awaitable<void> listen(asio::error_code& failure) {
+    Answer answer;
+    std::string text;
+    failure = co_await read_message(socket, answer, text, most_answer);
+    if (failure) co_return;
+    connected = answered_ = true;
+    silent_s = 0;
+    late_s = answer.late_ds / 10.0;
+    left = left || (answer.exit_code == 0 && !text.empty());
+    if (answer.exit_code != 0) ending = Ending{static_cast<int>(answer.exit_code), std::move(text)};
+  }
+
+  asio::awaitable<void> send_all() {
+    asio::error_code failure;  // is what listen() finds, too
+    while (!failure && next_) {
+      const Beat beat = *std::exchange(next_, std::nullopt);
+      std::string bytes(reinterpret_cast<const char*>(&beat), sizeof beat);
+      bytes += text_;
+      co_await asio::async_write(socket, asio::buffer(bytes),
+                                 asio::redirect_error(use_awaitable, failure));
+    }
+    sending_ = false;
+  }
+
+  static constexpr std::uint32_t most_answer = 1 << 20;
+
+  std::optional<Beat> next_;
+  std::string text_;       // behind it
+  bool ready_ = false;     // the connection is there, and both ends have proved who they are
+  bool answered_ = false;  // by rank 0, on this connection
+  bool sending_ = false;
+};
+
+SideClient::SideClient(const JobToken& token, int rank, std::vector<Door> doors)
+    : impl_(std::make_unique<Impl>(token, rank, std::move(doors))) {}
+SideClient::SideClient(SideClient&&) noexcept = default;
+SideClient::~SideClient() = default;
+
+void SideClient::run_for(std::chrono::milliseconds time) {
+  impl_->silent_s += std::chrono::duration<double>(time).count();
+  impl_->context.restart();
+  impl_->context.run_for(time);
+}
+
+void SideClient::send(const Beat& beat, const std::string& item) { impl_->send(beat, item, {}); }
+void SideClient::send_stack(const Beat& beat, const std::string& item, const std::string& stack) {
+  impl_->send(beat, item, stack);
+}
+bool SideClient::connected() const { return impl_->connected; }
+const std::string& SideClient::trouble() const { return impl_->way.trouble(); }
+std::string SideClient::take_warning() { return impl_->way.take_warning(); }
+bool SideClient::rank_0_left() const { return impl_->left; }
+bool SideClient::rank_0_ended() const { return impl_->ended; }
+double SideClient::silent_s() const { return impl_->silent_s; }
+double SideClient::rank_0_late_s() const { return impl_->late_s; }
+bool SideClient::acknowledged() const { return is_acknowledged(impl_->socket); }
+void SideClient::forgive_silence() { impl_->silent_s = 0; }
+const std::optional<SideClient::Ending>& SideClient::ending() const { return impl_->ending; }
+
+}  // namespace ringtrain

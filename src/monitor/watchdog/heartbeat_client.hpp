@@ -1,0 +1,56 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/monitor/channel/messages.hpp"
+#include "ringtrain/monitor/channel/rendezvous.hpp"
+
+namespace ringtrain {
+
+/// Another rank's end of the side channel. For one thread; throws nothing.
+class SideClient {
+ public:
+  /// `doors` are tried in turn until rank 0 answers.
+  SideClient(const JobToken& token, int rank, std::vector<Door> doors);
+  SideClient(SideClient&&) noexcept;
+  ~SideClient();
+
+  /// Sends what it has and listens for this long.
+  void run_for(std::chrono::milliseconds time);
+  /// Queues the newest state, with the item that the main thread is at; one that waits to be sent
+  /// is replaced.
+  void send(const Beat& beat, const std::string& item = {});
+  /// The answer to ending(): the last thing that is sent.
+  void send_stack(const Beat& beat, const std::string& item, const std::string& stack);
+
+  bool connected() const;
+  /// As WayToRank0 has them.
+  const std::string& trouble() const;
+  std::string take_warning();
+  /// Rank 0 has said goodbye.
+  bool rank_0_left() const;
+  /// Rank 0 has ended without a word.
+  bool rank_0_ended() const;
+  /// Since rank 0 was last heard.
+  double silent_s() const;
+  /// How late rank 0's ticks were lately, as it said; and whether its host answers.
+  double rank_0_late_s() const;
+  bool acknowledged() const;
+  void forgive_silence();
+
+  /// Rank 0's word that the job ends.
+  struct Ending {
+    int exit_code = 0;
+    std::string why;
+  };
+  const std::optional<Ending>& ending() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,50 @@
+#pragma once
+#include <chrono>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "monitor/channel/door.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
+
+namespace ringtrain {
+
+/// What `view` is of a rank that has just sent `beat`, with `text` behind it.
+void take_beat(RankView& view, const Beat& beat, const std::string& text);
+
+/// Rank 0's end of the side channel: a SideDoor, and the ranks that have come in. With one rank it
+/// listens for nobody. For one thread; throws Error only from the constructor.
+class SideServer {
+ public:
+  /// `addresses` and `tell` as SideDoor has them.
+  SideServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+             SideDoor::Tell tell = {});
+  ~SideServer();
+
+  std::vector<Door> doors() const;
+  Strangers strangers() const;
+  /// Serves the ranks for this long; their silence grows by as much. Whether the host of a silent
+  /// one answers is asked once a second.
+  void run_for(std::chrono::milliseconds time);
+  /// How late this rank's ticks were lately: the others hear of it.
+  void set_late(double seconds);
+  /// By rank. The caller fills in that of rank 0, which has no connection.
+  std::span<RankView> ranks();
+  /// As that rank named itself.
+  ProcessName process(std::size_t rank) const;
+  /// After a pause of this process: nobody has been silent yet.
+  void forgive_silence();
+  /// Tells all ranks that this one's end will be no failure. run_for() sends it.
+  void say_goodbye();
+  /// Tells all ranks that the job ends, likewise.
+  void end_job(int exit_code, std::string_view why);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ringtrain

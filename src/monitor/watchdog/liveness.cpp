@@ -1,0 +1,215 @@
+#include "ringtrain/monitor/watchdog/liveness.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <tuple>
+
+#include "ringtrain/base/fault.hpp"
+
+namespace ringtrain {
+namespace {
+
+// In which the goodbye of a rank that fails, or mpirun, may still say why it ended.
+constexpr double goodbye_s = 0.5;
+// Others may wait so long for ranks that were never heard.
+constexpr double most_unheard_s = 900;
+
+using Views = std::span<const RankView>;
+
+std::vector<int> those(Views ranks, const std::function<bool(const RankView&)>& wanted) {
+  std::vector<int> found;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].left && wanted(ranks[r])) found.push_back(static_cast<int>(r));
+  return found;
+}
+
+bool overdue(const RankView& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
+bool waiting(const RankView& rank) { return waits_for_ranks(rank.status.activity); }
+
+// Phases come in this order within a step, so the least of them is where the others' wait begins.
+auto place(const RankStatus& status) {
+  return std::tuple(status.step, status.activity, status.meetings);
+}
+
+// Of `candidates`, those furthest behind.
+std::vector<int> furthest_behind(Views ranks, std::span<const int> candidates) {
+  const auto place_of = [&](int r) { return place(ranks[static_cast<std::size_t>(r)].status); };
+  const int last = *std::ranges::min_element(candidates, {}, place_of);
+  std::vector<int> behind;
+  for (const int r : candidates)
+    if (place_of(r) == place_of(last)) behind.push_back(r);
+  return behind;
+}
+
+std::optional<Verdict> stuck_at_work(Views ranks) {
+  const auto late = those(ranks, [](const RankView& r) { return !waiting(r) && overdue(r); });
+  if (late.empty()) return std::nullopt;
+  const auto culprits = furthest_behind(ranks, late);
+  return Verdict{Verdict::Kind::stuck, culprits,
+                 ranks[static_cast<std::size_t>(culprits.front())].status.activity};
+}
+
+bool between_hosts(Views ranks) {
+  return std::ranges::any_of(ranks, [&](const RankView& r) { return r.host != ranks[0].host; });
+}
+
+std::optional<Verdict> all_wait(Views ranks) {
+  const auto present = those(ranks, [](const RankView& r) { return r.connected; });
+  // What others do, whom nobody hears, may take long.
+  const bool all_heard = those(ranks, [](const RankView& r) { return !r.connected; }).empty();
+  const double patience_s = all_heard ? 0 : most_unheard_s;
+  const auto late = those(ranks, [=](const RankView& r) {
+    return waiting(r) && overdue(r) && r.status.in_phase_s > patience_s;
+  });
+  if (late.size() != present.size() || present.empty()) return std::nullopt;
+  const auto behind = furthest_behind(ranks, present);
+  const Activity activity = ranks[static_cast<std::size_t>(behind.front())].status.activity;
+  if (present.size() > 1 && (behind.size() == present.size() || between_hosts(ranks)))
+    return Verdict{Verdict::Kind::stuck, {}, activity};
+  return Verdict{Verdict::Kind::stuck, behind, activity};
+}
+
+// What a run begins with, and what tells of progress in it.
+bool starts(Activity activity) { return activity < Activity::data; }
+
+// "open /mnt/dead/metrics.jsonl"
+std::string at_what(const RankStatus& s) {
+  return std::string(to_text(s.activity)) + (s.item.empty() ? "" : " " + s.item);
+}
+
+std::string who(int rank, std::span<const std::string> hosts) {
+  return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
+}
+
+std::string why_silent(const RankView& rank) {
+  if (rank.process == ProcessState::stopped) return "its process is stopped";
+  if (!rank.acknowledged) return "its host is down or the network is cut";
+  return "it is stopped or gets no CPU, its host is down or the network is cut";
+}
+
+std::string what_of(const Verdict& verdict, const RankView& rank) {
+  const RankStatus& s = rank.status;
+  switch (verdict.kind) {
+    case Verdict::Kind::dead:
+      return fmt::format("has ended without a word in {} of step {}", to_text(s.activity), s.step);
+    case Verdict::Kind::silent:
+      return fmt::format("has not been heard for {:.0f} s: {}", rank.silent_s, why_silent(rank));
+    default:
+      if (starts(s.activity))
+        return fmt::format("has been at {} for {:.0f} s without progress; its limit is {:.0f} s",
+                           at_what(s), s.in_phase_s, s.limit_s);
+      return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",
+                         to_text(s.activity), s.step, s.in_phase_s, s.limit_s);
+  }
+}
+
+}  // namespace
+
+double patience_s(const RankView& rank, double silence_s) {
+  constexpr double starved_s = 300, usual_lateness_s = 0.5, most_times = 6;
+  if (rank.process == ProcessState::runs) return std::max(silence_s, starved_s);
+  const bool seen = rank.process != ProcessState::unknown;
+  if (seen || !rank.acknowledged || rank.late_s < usual_lateness_s) return silence_s;
+  return silence_s * std::min(1 + rank.late_s, most_times);
+}
+
+std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
+  const auto dead =
+      those(ranks, [](const RankView& r) { return r.ended && r.ended_s > goodbye_s; });
+  if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
+  if (lenient) return std::nullopt;
+  const auto silent = those(ranks, [=](const RankView& r) {
+    return r.connected && r.silent_s > patience_s(r, silence_s);
+  });
+  if (!silent.empty()) return Verdict{Verdict::Kind::silent, silent};
+  if (const auto verdict = stuck_at_work(ranks)) return verdict;
+  return all_wait(ranks);
+}
+
+double limit_s(Activity activity, double median_step_s, double last_save_s) {
+  // A stuck job has ended after 30 s or ten steps: this much earlier it is found to be.
+  constexpr double to_end = 4, least = 30 - to_end, last_save = 30, start = 60, libraries = 900,
+                   once = 900, evaluated_batch = 300;
+  constexpr double first_gpu_step = 300, leaving = 60;
+  const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s - to_end);
+  switch (activity) {
+    case Activity::init:  // a GPU's libraries may come from a cold network file system
+      return libraries;
+    case Activity::open:
+    case Activity::list:
+    case Activity::index:
+    case Activity::plan:
+    case Activity::resume:
+      return start;
+    case Activity::output:
+      return once;
+    case Activity::save:
+      return last_save_s + last_save;
+    case Activity::gpu:
+      return median_step_s == 0 ? first_gpu_step : steps;
+    case Activity::exit:
+      return leaving;
+    case Activity::evaluation:
+      return std::max(evaluated_batch, steps);
+    default:
+      return steps;
+  }
+}
+
+std::string long_wait(Views ranks, std::span<const std::string> hosts, double patience_s) {
+  const auto waits = [=](const RankView& r) {
+    return waiting(r) && r.status.in_phase_s > patience_s;
+  };
+  const auto at_work = those(ranks, [](const RankView& r) { return r.connected && !waiting(r); });
+  if (those(ranks, waits).empty() || at_work.empty()) return "";
+  const int last = furthest_behind(ranks, at_work).front();
+  const RankStatus& s = ranks[static_cast<std::size_t>(last)].status;
+  if (s.in_phase_s < patience_s) return "";
+  return fmt::format(
+      "{} has been in {} for {:.0f} s, and others wait for it; its limit is {:.0f} s",
+      who(last, hosts), at_what(s), s.in_phase_s, s.limit_s);
+}
+
+std::string describe(const Verdict& verdict, Views ranks, std::span<const std::string> hosts) {
+  if (verdict.culprits.empty())
+    return fmt::format(
+        "all ranks have waited for one another in {} for {:.0f} s and none is to blame: the "
+        "network between them, or a GPU, is stuck",
+        to_text(verdict.activity), ranks.front().status.in_phase_s);
+  std::vector<std::string> sentences;
+  for (const int r : verdict.culprits)
+    sentences.push_back(who(r, hosts) + " " + what_of(verdict, ranks[static_cast<std::size_t>(r)]));
+  return fmt::format("{}", fmt::join(sentences, "; "));
+}
+
+std::string details(const Verdict& verdict, std::span<const std::string> hosts) {
+  constexpr std::array how = {"dead", "silent", "stuck"};
+  std::string text = key_value("how", how.at(static_cast<std::size_t>(verdict.kind)));
+  if (verdict.culprits.empty()) return text;
+  std::vector<std::string> names;
+  for (const int r : verdict.culprits) names.push_back(hosts[static_cast<std::size_t>(r)]);
+  return text + key_value("ranks", fmt::format("{}", fmt::join(verdict.culprits, ","))) +
+         key_value("hosts", fmt::format("{}", fmt::join(names, ",")));
+}
+
+std::string table(Views ranks, std::span<const std::string> hosts) {
+  std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
+                                 "step", "activity", "seconds", "limit", "last heard");
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const RankView& rank = ranks[r];
+    const RankStatus& status = rank.status;
+    const std::string heard = rank.left         ? "has left"
+                              : rank.ended      ? "has ended"
+                              : !rank.connected ? "never"
+                                                : fmt::format("{:.0f} s ago", rank.silent_s);
+    text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}{}{}\n", r, hosts[r],
+                        status.step, to_text(status.activity), status.in_phase_s, status.limit_s,
+                        heard, status.item.empty() ? "" : "  at ", status.item);
+  }
+  return text;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,39 @@
+#include "ringtrain/monitor/watchdog/watchdog.hpp"
+
+#include <pthread.h>
+
+#include <exception>
+
+#include "ringtrain/host/stack_trace.hpp"
+
+namespace ringtrain {
+
+Watchdog::Watchdog(const MpiSession& session, const Options& options) {
+  const bool on = options.watchdog == Watching::on;
+  if (session.broadcast(on ? "on" : "").empty()) return;
+  prepare_stacks();
+  auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, vital_signs_,
+                                                      notices_, accounts_)
+                                   : make_other_watch(session, progress_, options, vital_signs_);
+  thread_ = std::thread([this, &session, watch = std::move(watch)] {
+    try {
+      watch->run(until_);
+    } catch (const std::exception& failure) {
+      session.abort(Error("watchdog", failure.what()));
+    }
+  });
+  ::pthread_setname_np(thread_.native_handle(), "watchdog");
+}
+
+std::vector<Account> Watchdog::accounts() {
+  if (thread_.joinable()) return accounts_.get();
+  return {{progress_.spent(), vital_signs_.look(0, progress_.no_cpu_s())}};
+}
+
+Watchdog::~Watchdog() {
+  progress_.enter(Activity::ranks);
+  until_ = std::uncaught_exceptions() > 0 ? Watch::Until::now : Watch::Until::alone;
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace ringtrain

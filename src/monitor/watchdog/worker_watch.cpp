@@ -1,0 +1,143 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include "monitor/watchdog/fault_report.hpp"
+#include "monitor/watchdog/heartbeat_client.hpp"
+#include "ringtrain/base/fault.hpp"
+#include "ringtrain/host/signals.hpp"
+#include "ringtrain/host/stack_trace.hpp"
+#include "ringtrain/monitor/channel/rendezvous.hpp"
+#include "ringtrain/monitor/watchdog/watch.hpp"
+
+namespace ringtrain {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int ticks_a_beat = 10;
+constexpr int ticks_to_report = 300;  // that rank 0 is not reached, as rank 0 does
+constexpr double death_s = 5;         // in which mpirun ends the job after rank 0's death
+constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
+
+class OtherWatch final : public Watch {
+ public:
+  OtherWatch(const MpiSession& session, const Progress& progress, const Options& options,
+             VitalSigns& vital_signs, const Meeting& meeting)
+      : Watch(session, progress, options, vital_signs),
+        rank_0_(meeting.process),
+        client_(meeting.token, session.rank(), doors_from_here(meeting)) {}
+
+ private:
+  void forgive() override { client_.forgive_silence(); }
+  void listen(std::chrono::milliseconds time) override { client_.run_for(time); }
+  void judge() override {
+    if (++ticks_ % ticks_a_beat == 0) client_.send(beat(), own().item);
+    if (const auto& ending = client_.ending()) await_end(*ending);
+    if (const std::string warning = client_.take_warning(); !warning.empty()) tell(warning);
+    if (ticks_ == ticks_to_report && !client_.connected())
+      tell("does not reach rank 0: " + client_.trouble());
+    if (client_.rank_0_left()) return;
+    if (client_.rank_0_ended()) since_death_s_ += tick_s;
+    if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
+    if (client_.connected() && !lenient() && client_.silent_s() > patience_with_rank_0_s())
+      end(silence(), "silent");
+    report_signal();
+    // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
+    // whom it may wait.
+    const double most_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
+    if (!client_.connected() && own().in_phase_s > most_s)
+      end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s; {}",
+                      to_text(own().activity), own().in_phase_s, client_.trouble()),
+          "unheard");
+  }
+  std::string silence() const {
+    return fmt::format(
+        "rank 0 has not been heard for {:.0f} s: it is stopped or gets no CPU, its host is down or "
+        "the network is cut",
+        client_.silent_s());
+  }
+  // A daemon that has lost mpirun ends its ranks by SIGTERM and, a second later, SIGKILL; nobody
+  // else can say why. To collect stacks would take longer.
+  void report_signal() {
+    const int signal = stop_signal();
+    if (signal == 0 || signal_reported_ || !client_.connected() || client_.silent_s() < looked_at_s)
+      return;
+    signal_reported_ = true;
+    const std::string why =
+        fmt::format("signal {} asks this rank to end, and {}\n", signal, silence());
+    tell(why +
+         write_fault_report(session().rank(), why + way_on(options(), progress().saved_step())));
+  }
+  void tell(const std::string& text) const {
+    offer_stderr(
+        fmt::format("train: rank {} on {}: {}\n", session().rank(), session().host(), text));
+  }
+  double patience_with_rank_0_s() {
+    RankView rank_0;
+    rank_0.silent_s = client_.silent_s();
+    if (rank_0.silent_s < looked_at_s) return silence_s();
+    const auto& host_of = session().host_of();
+    const bool here = host_of[static_cast<std::size_t>(session().rank())] == host_of[0];
+    rank_0.late_s = client_.rank_0_late_s();
+    rank_0.process = here ? state_of(rank_0_) : ProcessState::unknown;
+    rank_0.acknowledged = client_.acknowledged();
+    return patience_s(rank_0, silence_s());
+  }
+  Beat beat() {
+    return {.account = account(),
+            .step = own().step,
+            .meetings = own().meetings,
+            .in_phase_s = own().in_phase_s,
+            .limit_s = own().limit_s,
+            .late_s = late_s(),
+            .activity = static_cast<std::uint32_t>(own().activity)};
+  }
+  // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
+  [[noreturn]] void await_end(const SideClient::Ending& ending) {
+    const auto code = static_cast<Exit>(ending.exit_code);
+    session().end_within(end_patience(code), code);
+    end_launcher_of_job(code);
+    client_.send_stack(beat(), own().item, main_stack());
+    client_.run_for(tick);
+    write_fault_report(session().rank(), ending.why + all_stacks());
+    std::this_thread::sleep_for(5s);
+    ::_exit(ending.exit_code);
+  }
+  [[noreturn]] void end(const std::string& why, const char* how) {
+    session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
+    end_launcher_of_job(Exit::rank_lost);
+    const std::string text = why + "\n" + way_on(options(), progress().saved_step());
+    const std::string report = write_fault_report(session().rank(), text + all_stacks());
+    session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
+                        .of_kind("", key_value("how", how) + key_value("ranks", "0")));
+  }
+  bool alone() override { return true; }
+  void say_goodbye() override {
+    Beat last = beat();
+    last.leaving = 1;
+    client_.send(last);
+    client_.run_for(tick);
+  }
+
+  const ProcessName rank_0_;
+  SideClient client_;
+  int ticks_ = 0;
+  double since_death_s_ = 0;
+  bool signal_reported_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
+                                        const Options& options, VitalSigns& vital_signs) {
+  session.gather(session.host());
+  listening_addresses(session, options.interface);
+  const Meeting meeting = meeting_from_text(session.broadcast(""));
+  return std::make_unique<OtherWatch>(session, progress, options, vital_signs, meeting);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,120 @@
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <set>
+
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
+#include "train/engine/stepper.hpp"
+#include "train/state/snapshot.hpp"
+
+namespace ringtrain {
+
+/// `constant` at `position`.
+CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
+                      std::uint64_t epoch_samples);
+
+/// What became of the saves of a run.
+struct SaveCounts {
+  std::uint64_t saved = 0, failed = 0;
+  std::uint64_t skipped = 0;  ///< by time: one for each interval without a save
+};
+
+/// How ranks save of which each has a shard of the state.
+struct SharedSaves {
+  /// What rank 0 says of its next save. Collective.
+  std::function<bool(bool mine)> rank_0_says;
+  double patience_s = 120;  ///< for the shards; then that save is given up
+};
+
+/// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
+/// the clock: a save needs no other rank, so nothing has to be agreed. Unless the ranks have shards
+/// of the state (StateCopy::together): then rank 0 wants() a save of the state behind the next
+/// step, with whose sums all ranks hear of it, and they save_together().
+class Checkpoints {
+ public:
+  /// What to tell the user about a save; `stall_s` is what its copy cost the step loop.
+  using Report = std::function<void(const SaveEvent&, double stall_s)>;
+
+  /// `constant` holds what does not change in a run; `state` outlives the object.
+  Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
+              CheckpointEvery every, std::uint64_t epoch_samples, Report report,
+              SharedSaves shared = {});
+
+  /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
+  /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
+  /// comes after that would be trained for nothing.
+  void offer(const Position& position);
+  /// The same whether one is due or not. Collective where the ranks have shards.
+  void save(const Position& position);
+  /// Whether rank 0 wants all ranks to save their shards at `next`, and is ready for them.
+  bool wants(const Position& next);
+  /// All ranks do, because rank 0 wanted it.
+  void save_together(const Position& position);
+  /// From any thread, while training goes on: lets the writer save the last finished step should
+  /// this process be killed before a later one is durable. False: no slot was free.
+  bool save_if_killed();
+  /// No more of that: the state is not to be trusted.
+  void keep_nothing() { writer_.keep_nothing(); }
+  /// A user asks for a save: of this step, or as soon after it as a slot is free. Both that and the
+  /// end of the save are told; so is it where nothing can be saved.
+  void request(const Position& position);
+  /// Waits until the copy under way is handed over, so that what comes may take long: whether it
+  /// was, by the deadline.
+  bool settle(const Deadline& deadline);
+  /// The save at the end of training: waits until it is durable. Returns why it is not, if so, by
+  /// the deadline. Collective where the ranks have shards.
+  std::optional<Error> finish(const Position& position, const Deadline& deadline);
+
+  SaveCounts counts() const { return {writer_.saved(), failed(), skipped_}; }
+  /// Of a save, its copy and the writer's time for it; 0 if there was none.
+  double longest_save_s() const { return longest_save_s_; }
+  /// Whether a save is under way, as far as offer() has heard.
+  bool saving() const { return copying_ || started_ > writer_.saved() + failed(); }
+  /// Seconds that offer() took so far.
+  double stalled_s() const { return stalled_s_; }
+
+ private:
+  CheckpointMetadata metadata(const Position& position) const;
+  bool due(const Position& position) const;
+  std::uint64_t failed() const { return writer_.failed() + given_up_; }
+  bool start_save(const Position& position);
+  bool can_save(const Position& position);
+  bool rank_0_says(bool mine) { return state_.together() && shared_.rank_0_says(mine); }
+  bool wait_for_copy(const Deadline& deadline);
+  std::string give_up_copy();
+  void give_up_late_copy();
+  bool start(const Position& position);
+  bool hand_over();
+  bool save_last(const Position& position, const Deadline& deadline, bool wanted);
+  void finish_or_throw(const Position& position, const Deadline& deadline);
+  void report_skipped(const Position& position);
+  void report_events(const std::vector<SaveEvent>& events);
+  void tell(const std::string& line) { report_({.kind = SaveEvent::Kind::note, .text = line}, 0); }
+
+  CheckpointWriter writer_;
+  StateCopy& state_;
+  std::optional<CheckpointMetadata> copying_;  // what the copy under way will be
+  CheckpointMetadata constant_;
+  CheckpointEvery every_;
+  std::uint64_t epoch_samples_;
+  Report report_;
+  const SharedSaves shared_;
+  std::uint64_t given_up_ = 0;
+  Stopwatch copying_watch_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  std::optional<std::uint64_t> last_step_;  // handed over last
+  bool skipping_ = false;
+  std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
+  Stopwatch since_skip_;
+  bool requested_ = false;  // and not started yet
+  std::atomic<std::uint64_t> kept_step_{0};
+  std::set<std::uint64_t> answering_;  // steps of saves under way that were asked for
+  double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,52 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "ringtrain/allreduce/communicator/communicator.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/io/checkpoint/checkpoint.hpp"
+#include "train/state/training_state.hpp"
+
+namespace ringtrain {
+
+/// What a resumed run goes on from.
+struct Resumed {
+  CheckpointMetadata metadata;
+  std::string file;          ///< its name, on rank 0 only
+  std::string lineage = {};  ///< likewise: of the training that goes on
+  /// Why what compression had kept is not gone on from; empty where it is, or there is none.
+  std::string kept_dropped = {};
+};
+
+/// What is wanted of a checkpoint.
+enum class Wanted {
+  everything,  ///< to go on training: the tensors must be exactly the state's
+  evaluated,   ///< the state's weights and statistics, the weights' moving average where there is
+               ///< one
+};
+
+/// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
+/// `progress`, here and below, hears which file is read, and may be null.
+std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
+                                                 const std::filesystem::path& directory,
+                                                 WorkProgress* progress = nullptr);
+
+/// Whether that checkpoint says how many steps were left out; likewise by its index alone.
+bool saves_skipped(const Resume& how, const std::filesystem::path& directory,
+                   WorkProgress* progress = nullptr);
+
+/// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
+/// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
+/// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
+std::optional<Resumed> resume(const Resume& how, Wanted wanted,
+                              const std::filesystem::path& directory, std::uint64_t model_hash,
+                              const TrainingState& state, Communicator& communicator,
+                              const MpiSession& session,
+                              const std::function<void(const std::string&)>& say,
+                              WorkProgress* progress = nullptr);
+
+}  // namespace ringtrain

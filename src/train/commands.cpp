@@ -1,0 +1,72 @@
+#include "ringtrain/train/commands.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+#include "ringtrain/base/cache_folder.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "ringtrain/io/dataset/pack.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "train/preflight/memory_report.hpp"
+
+namespace ringtrain {
+namespace {
+
+std::string grouped(std::size_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return digits;
+}
+
+void run_pack(const Command& command) {
+  const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
+  options.data.cache_folder = cache_folder();
+  options.data.threads = command.options.data_threads.value_or(cpus);
+  options.data.tell = [](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  };
+  pack(options);
+}
+
+}  // namespace
+
+std::string model_table() {
+  std::string table = fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13}\n", "model", "input",
+                                  "classes", "parameters", "GFLOP/image");
+  for (const std::string& name : model_names()) {
+    const Model model = make_model(name, default_classes(name));
+    const Shape& in = model.input;
+    table += fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13.3f}\n", name,
+                         fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
+                         grouped(model.graph.parameter_count()), model.training_flops() * 1e-9);
+  }
+  return table +
+         "GFLOP/image: floating-point operations to train on one image, forward and backward\n";
+}
+
+void run_local(const Command& command) {
+  switch (command.action) {
+    case Command::Action::list_models:
+      fmt::print("{}", model_table());
+      return;
+    case Command::Action::inspect:
+      fmt::print("{}", inspect(command.inspect));
+      return;
+    case Command::Action::plan:
+      fmt::print("{}", plan_report(command.options));
+      return;
+    case Command::Action::pack:
+      run_pack(command);
+      return;
+    default:
+      fmt::print("{}", command.text);
+  }
+}
+
+}  // namespace ringtrain

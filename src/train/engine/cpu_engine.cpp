@@ -1,0 +1,390 @@
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+
+#include "ringtrain/allreduce/communicator/compressing_communicator.hpp"
+#include "ringtrain/allreduce/communicator/wire_format.hpp"
+#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "ringtrain/host/cpu_name.hpp"
+#include "ringtrain/host/stream_copy.hpp"
+#include "ringtrain/metrics/scaling/ring_text.hpp"
+#include "train/engine/cpu_stepper.hpp"
+#include "train/engine/engine.hpp"
+#include "train/engine/schedule.hpp"
+#include "train/plan/gradient_matrices.hpp"
+#include "train/state/sharded_snapshot.hpp"
+
+namespace ringtrain {
+namespace {
+
+class CpuSite final : public Site {
+ public:
+  CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
+          Progress& progress);
+
+  std::vector<std::string> notes() const override { return notes_; }
+  Communicator& communicator() override { return *communicator_; }
+  const TrainingState& state() override { return state_; }
+  StateCopy& state_copy() override { return *copy_; }
+  std::unique_ptr<Trainer> make_trainer(Position start) override {
+    if (kept_by_ranks_) communicator_->write_kept(kept_.view().host());
+    last_step_.position = start;
+    HostTrainer::Parts all = parts(reducer_, optimizer_);
+    if (statistics_sums_)
+      all.sum_over_ranks = [this](View values) {
+        const Activity activity = progress_.now().activity;
+        progress_.enter(Activity::all_reduce);
+        statistics_sums_->start_sum(values);
+        statistics_sums_->finish();
+        progress_.enter(activity);
+      };
+    return std::make_unique<HostTrainer>(all, plan_.trainer(), start);
+  }
+  std::unique_ptr<Trainer> make_lone_trainer() override;
+  Program& evaluation() override { return *evaluation_; }
+  std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
+  void sum(const Range& bucket) override {
+    gradient_sums().start_sum(sums_.all().slice(bucket));
+    gradient_sums().finish();
+  }
+  const RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
+  std::vector<SumPlan> sum_plans() const override { return sum_plans_; }
+  void plan_sums(const SumPlan& plan) override {
+    communicator_->plan_sums(plan);
+    reducer_.start_late(plan.late);
+    ring_->plan = plan;
+  }
+  bool sums_overlap() override { return communicator_->overlaps(); }
+  std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
+  std::string device() const override { return device_; }
+  std::string plans() const override { return plans_; }
+  std::optional<std::size_t> first_non_finite_gradient() override {
+    return first_non_finite(sums_.gradients());
+  }
+  void close() override {
+    communicator_->close();
+    if (statistics_sums_) statistics_sums_->close();
+  }
+
+ private:
+  // The copy itself is what a save costs the step loop.
+  class Copy final : public StateCopy {
+   public:
+    Copy(const TrainingState& state, LastStep& last_step) : state_(state), last_step_(last_step) {}
+    void start(std::span<const std::span<float>> targets) override {
+      expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+      for (std::size_t i = 0; i < targets.size(); ++i)
+        stream_copy(state_.buffers()[i].host(), targets[i]);
+    }
+    bool done() override { return true; }
+    void release() override {}
+    std::optional<Position> copy_last(std::span<const std::span<float>> targets) override {
+      const std::lock_guard held(last_step_.mutex);
+      for (std::size_t i = 0; i < targets.size(); ++i)  // without threads: OpenMP's have other work
+        std::ranges::copy(state_.buffers()[i].host(), targets[i].begin());
+      return last_step_.position;
+    }
+
+   private:
+    const TrainingState& state_;
+    LastStep& last_step_;
+  };
+
+  View initial();
+  Communicator& gradient_sums() {
+    if (plan_.options.compress) return compressed_sums_;
+    if (plan_.options.gradient_dtype != Element::fp32) return rounded_sums_;
+    return *communicator_;
+  }
+  std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
+  // A rank alone updates all parameters.
+  struct LoneOptimizer {
+    Optimizer optimizer;
+  };
+  class LoneTrainer final : LoneOptimizer, public HostTrainer {
+   public:
+    explicit LoneTrainer(CpuSite& site)
+        : LoneOptimizer{{site.plan_.optimizer, site.parameters_, site.sums_.gradients(),
+                         site.memory_}},
+          HostTrainer(site.parts(site.no_sums_, optimizer), site.plan_.trainer(), Position{}) {}
+  };
+
+  std::vector<std::uint64_t> bounds(const GradientReducer& reducer) {
+    return reducer.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
+  }
+  std::optional<Shards> make_shards_if_any();
+  std::optional<Optimizer::Part> part() const {
+    if (!shards_) return std::nullopt;
+    return Optimizer::Part{shards_->own(), plan_.options.on_nan == OnNan::skip};
+  }
+  TrainingState make_state();
+  std::unique_ptr<StateCopy> make_copy(const MpiSession& session);
+  HostTrainer::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
+    return {*training_,
+            sums_,
+            batch_statistics_,
+            statistics_,
+            averaged_statistics_,
+            plan_.model.graph.statistics,
+            reducer,
+            optimizer,
+            progress_,
+            last_step_};
+  }
+
+  const Plan& plan_;
+  Progress& progress_;
+  const std::string plans_, device_;
+  std::optional<RingChoice> ring_;
+  const std::vector<SumPlan> sum_plans_;  // to try; none: there is no choice
+  const std::vector<std::string> notes_;
+  HostMemory memory_;
+  const std::unique_ptr<Communicator> communicator_, alone_;
+  const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
+  const std::unique_ptr<Backend> backend_;
+  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
+  StepSums sums_;
+  const std::optional<Shards> shards_;
+  Optimizer optimizer_;
+  const Replace update_part_;  // where there are shards
+  // What compression keeps, as part of the state: it mirrors what the communicator has.
+  const std::optional<Shards> kept_by_ranks_;
+  Buffer kept_, kept_complete_;
+  TrainingState state_;
+  LastStep last_step_;
+  const std::unique_ptr<StateCopy> copy_;
+  RoundingCommunicator rounded_sums_;
+  CompressingCommunicator compressed_sums_;
+  GradientReducer reducer_, no_sums_;
+  std::unique_ptr<Program> training_, evaluation_;
+};
+
+// What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
+// on which ranks share a host, unless all or none do (see HostSum); compression begins between
+// hosts.
+std::string plans_of(const Plan& plan, const MpiSession& session, const ThreadPlan& threads) {
+  const bool plain =
+      session.hosts() == 1 || (session.hosts() == session.size() && !plan.options.compress);
+  const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
+  return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
+}
+
+bool sums_overlap(const Plan& plan, const MpiSession& session) {
+  return !plan.batch_norms_together() || session.threads_share_mpi();
+}
+
+// What compression leaves out, and an optimizer that replaces sums, take one at a time.
+bool several_sums(const Plan& plan, const MpiSession& session) {
+  return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
+}
+
+// Nothing where no ring joins hosts.
+std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
+  if (session.hosts() == 1 || plan.options.allreduce == Allreduce::mpi) return std::nullopt;
+  const Tune& tune = plan.options.tune;
+  RingChoice ring{.plan = tune.plan};
+  if (tune.measures()) {
+    const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
+    const double bucket = share * double(plan.bucket_bytes());
+    ring = choose_ring(measure_ring(session, bucket), bucket);
+  }
+  if (!several_sums(plan, session)) ring.plan.at_once = 1;
+  return ring;
+}
+
+std::vector<SumPlan> sum_plans_of(const Plan& plan, const MpiSession& session,
+                                  const std::optional<RingChoice>& ring) {
+  if (!ring || !plan.options.tune.measures()) return {};
+  std::vector<SumPlan> plans =
+      alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
+  std::erase(plans, SumPlan());  // the one to beat: where steps vary, luck makes none worse
+  plans.insert(plans.begin(), SumPlan());
+  return plans;
+}
+
+// One behind the other; nothing where no rank keeps any.
+std::optional<Shards> kept_by_ranks(const Plan& plan, const Communicator& communicator,
+                                    const MpiSession& session) {
+  if (!plan.compresses()) return std::nullopt;
+  std::vector<double> counts(static_cast<std::size_t>(session.size()));
+  counts[static_cast<std::size_t>(session.rank())] = double(communicator.kept_count());
+  session.maximum(counts);
+  Shards shards{session.rank(), {}};
+  std::size_t first = 0;
+  for (const double count : counts) {
+    std::vector<Range>& ranges = shards.ranges.emplace_back();
+    if (count > 0) ranges.push_back({first, static_cast<std::size_t>(count)});
+    first += static_cast<std::size_t>(count);
+  }
+  if (first == 0) return std::nullopt;
+  return shards;
+}
+
+int most_at_once(const std::optional<RingChoice>& ring, const std::vector<SumPlan>& plans) {
+  int most = ring ? ring->plan.at_once : 1;
+  for (const SumPlan& plan : plans) most = std::max(most, plan.at_once);
+  return most;
+}
+
+// What the user asked of GPUs that are not trained on.
+std::vector<std::string> without_effect(const Options& o) {
+  std::vector<std::string> names;
+  if (o.autotune) names.push_back("--autotune");
+  if (o.fusion != ConvolutionFusion::automatic) names.push_back("--fusion off");
+  if (o.no_graph) names.push_back("--no-graph");
+  if (o.nccl_register) names.push_back("--nccl-register");
+  if (names.empty()) return {};
+  return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
+}
+
+std::vector<std::string> notes_of_sums(const Plan& plan, const MpiSession& session,
+                                       const std::optional<RingChoice>& ring) {
+  if (plan.options.shard_optimizer && !plan.shards_optimizer())
+    return {"--shard-optimizer changes nothing: no other rank trains"};
+  if (ring) return told(*ring, plan.options.tune, plan.options.baseline);
+  if (session.hosts() > 1) return {};
+  if (plan.options.compress)
+    return {fmt::format(
+        "--compress {} changes nothing: gradients are compressed between hosts, and all ranks are "
+        "on one",
+        compression_value().write(plan.options.compress))};
+  const Element element = plan.options.gradient_dtype;
+  if (element == Element::fp32) return {};
+  return {fmt::format(
+      "--gradient-dtype {} changes nothing: gradients travel in it between hosts, and all ranks "
+      "are on one, where they are summed in fp32",
+      name_of(element))};
+}
+
+std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
+                                  const std::optional<RingChoice>& ring) {
+  std::vector<std::string> notes = notes_of_sums(plan, session, ring);
+  std::ranges::move(without_effect(plan.options), std::back_inserter(notes));
+  return notes;
+}
+
+std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
+                                              CommunicatorOptions options, Timeline* timeline) {
+  const bool on_a_thread = options.overlap && session.hosts() > 1;
+  if (timeline != nullptr)
+    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](int thread,
+                                                                           const TimeSpan& sum) {
+      timeline->add(Doing::sum, sum, row, thread);
+    };
+  return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
+}
+
+// Beside the gradients' sums, which may be under way on a thread of their own: small sums that
+// forward and backward wait for neither stand in line behind those nor wait for that thread.
+std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSession& session,
+                                                 bool crowded, Timeline* timeline) {
+  if (!plan.batch_norms_together()) return nullptr;
+  return communicator_of(plan, session, {.overlap = false, .crowded = crowded}, timeline);
+}
+
+CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
+                 Progress& progress)
+    : plan_(plan),
+      progress_(progress),
+      plans_(plans_of(plan, session, threads)),
+      device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
+      ring_(ring_of(plan, session)),
+      sum_plans_(sum_plans_of(plan, session, ring_)),
+      notes_(notes_of(plan, session, ring_)),
+      communicator_(communicator_of(
+          plan, session,
+          {.overlap = ringtrain::sums_overlap(plan, session),
+           .at_once = most_at_once(ring_, sum_plans_),
+           .crowded = !threads.active_wait,
+           .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
+          progress.timeline())),
+      alone_(make_solo_communicator()),
+      statistics_sums_(statistics_sums_of(
+          plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
+      backend_(make_onednn_backend(&progress)),
+      parameters_(memory_.allocate(plan.model.graph.parameter_count())),
+      statistics_(memory_.allocate(plan.model.graph.statistic_count())),
+      averaged_statistics_(memory_.allocate(averaged_statistics(plan))),
+      batch_statistics_(memory_.allocate(plan.model.graph.statistic_count())),
+      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
+            plan.model.graph.statistic_count()),
+      shards_(make_shards_if_any()),
+      optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
+      update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
+      kept_by_ranks_(kept_by_ranks(plan, *communicator_, session)),
+      kept_(memory_.allocate(kept_by_ranks_ ? communicator_->kept_count() : 0)),
+      kept_complete_(memory_.allocate(1)),
+      state_(make_state()),
+      copy_(make_copy(session)),
+      rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
+      compressed_sums_(*communicator_, sums_.all(), sums_.place_of(0)),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(),
+               shards_ ? &update_part_ : nullptr),
+      no_sums_(*alone_, sums_.all()) {
+  if (ring_) plan_sums(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
+  const bool averaged = averaged_statistics_.view().size() > 0;
+  training_ = compile(Mode::training, parameters_, statistics_);
+  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
+                        averaged ? averaged_statistics_ : statistics_);
+}
+
+std::optional<Shards> CpuSite::make_shards_if_any() {
+  if (!plan_.shards_optimizer()) return std::nullopt;
+  const GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
+  return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
+}
+
+TrainingState CpuSite::make_state() {
+  TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
+                      averaged_statistics_, shards_ ? &*shards_ : nullptr);
+  if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
+  if (!kept_by_ranks_) return state;
+  const auto refresh = [this] { communicator_->read_kept(kept_.view().host()); };
+  refresh();
+  kept_complete_.view().host().front() = 1;
+  state.add_kept(kept_, kept_complete_, *kept_by_ranks_, refresh);
+  return state;
+}
+
+std::unique_ptr<StateCopy> CpuSite::make_copy(const MpiSession& session) {
+  if (!shards_ && !kept_by_ranks_) return std::make_unique<Copy>(state_, last_step_);
+  const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
+  return std::make_unique<SharedCopy>(state_, last_step_, session, saves, plan_.options.interface);
+}
+
+std::unique_ptr<Trainer> CpuSite::make_lone_trainer() {
+  if (shards_) return std::make_unique<LoneTrainer>(*this);
+  return std::make_unique<HostTrainer>(parts(no_sums_, optimizer_), plan_.trainer(), Position{});
+}
+
+// The optimizer's moving average starts from the first parameters, so these come before it.
+View CpuSite::initial() {
+  const FirstValues first = first_values(plan_);
+  memory_.write(first.parameters, parameters_);
+  memory_.write(first.statistics, statistics_);
+  if (averaged_statistics_.view().size() > 0) memory_.write(first.statistics, averaged_statistics_);
+  return parameters_;
+}
+
+std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View statistics) {
+  progress_.at(Work::plan, mode == Mode::training ? "the steps of training" : "an evaluation");
+  const View gradients = mode == Mode::training ? sums_.gradients() : View();
+  return backend_->compile(make_schedule(plan_, *backend_, mode),
+                           {parameters, gradients, statistics, batch_statistics_},
+                           plan_.options.seed);
+}
+
+}  // namespace
+
+std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
+                                    const MpiSession& session, Progress& progress) {
+  return std::make_unique<CpuSite>(plan, threads, session, progress);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,150 @@
+#include "train/engine/cpu_stepper.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "ringtrain/base/clock.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t worth_threads = 65536;
+
+// Element by element: threads do not change the bits.
+void add(std::span<float> sum, std::span<const float> values) {
+#pragma omp parallel for simd schedule(static) if (sum.size() > worth_threads)
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values[i];
+}
+
+void copy(std::span<float> to, std::span<const float> values) {
+#pragma omp parallel for simd schedule(static) if (to.size() > worth_threads)
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = values[i];
+}
+
+// Of the calling thread, in all. The system counts no time in which it was stopped or waited.
+double cpu_s() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return double(time.tv_sec) + 1e-9 * double(time.tv_nsec);
+}
+
+}  // namespace
+
+HostTrainer::HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start)
+    : Trainer(settings, start), parts_(parts) {
+  if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
+}
+
+std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
+  parts_.progress.begin_step(position().step + 1);
+  seconds_ = {};
+  const double rate = learning_rate();
+  parts_.optimizer.begin({static_cast<std::int64_t>(position().step), rate, 1.0});
+  parts_.sums.clear_head();
+  parts_.sums.ask(wish);
+  for (int micro = 1; micro <= settings().accumulate; ++micro) {
+    parts_.progress.enter(Activity::data);
+    const auto begin = Timeline::Clock::now();
+    const Batch* batch = loader.next();
+    record(Doing::data_wait, begin, loader.waited_s());
+    seconds_.data_wait += loader.waited_s();
+    run_micro_step(*batch, micro);
+  }
+  Stopwatch watch;
+  const auto wait_began = watch.started();
+  parts_.progress.enter(Activity::all_reduce);
+  parts_.reducer.finish();
+  const double waited_s = watch.lap();
+  const auto update_began = watch.started();
+  record(Doing::communication, wait_began, waited_s);
+  seconds_.exposed += waited_s;
+  seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
+
+  parts_.progress.enter(Activity::update);
+  StepOutcome outcome = parts_.sums.outcome();
+  std::unique_lock updating(parts_.last_step.mutex);
+  outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
+  if (!outcome.not_finite) {
+    update();
+    parts_.reducer.accept();
+    outcome.loss += parts_.optimizer.l2_loss();
+  } else {
+    if (parts_.optimizer.revertible()) parts_.optimizer.revert();
+    if (settings().leaves_out) parts_.optimizer.skip();
+  }
+  advance();
+  if (!outcome.not_finite || settings().leaves_out) parts_.last_step.position = position();
+  updating.unlock();
+  seconds_.update = watch.lap();
+  record(Doing::update, update_began, seconds_.update);
+  parts_.progress.finish_step();
+  return StepReport{position(), rate, seconds_, outcome};
+}
+
+void HostTrainer::run_micro_step(const Batch& batch, int micro) {
+  const double sample_weight = settings().sample_weight();
+  taken_ = parts_.sums.gradients().size();
+  parts_.progress.enter(Activity::forward);
+  bool backward = false;
+  const auto final = [&](std::size_t first) {
+    if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
+    take(first, micro);
+  };
+  Stopwatch watch;
+  const auto begin = watch.started();
+  const double cpu_before_s = cpu_s();
+  const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
+  const double took_s = watch.lap();
+  parts_.progress.add_no_cpu(
+      std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
+  record(Doing::forward, begin, result.backward_at_s);
+  record(Doing::backward, begin + Timeline::length(result.backward_at_s),
+         took_s - result.backward_at_s);
+  parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
+  seconds_.forward += result.forward_seconds;
+  seconds_.backward += result.backward_seconds;
+  seconds_.exposed += result.ranks_seconds;
+}
+
+void HostTrainer::record(Doing doing, Timeline::Clock::time_point begin, double seconds) {
+  if (Timeline* const timeline = parts_.progress.timeline())
+    timeline->add(doing, begin, seconds, position().step + 1);
+}
+
+// Gradients from `first` on are final in this micro-step: add up those of all micro-steps, while a
+// cache still has them, and in the last one let their sum over the ranks start. The front waits for
+// finish(), because the head goes with it.
+void HostTrainer::take(std::size_t first, int micro) {
+  const std::size_t count = std::exchange(taken_, first) - first;
+  const std::span<float> gradients = parts_.sums.gradients().host().subspan(first, count);
+  if (micro < settings().accumulate) {
+    const std::span<float> sum = std::span(accumulated_).subspan(first, count);
+    if (micro == 1)
+      copy(sum, gradients);
+    else
+      add(sum, gradients);
+    return;
+  }
+  if (micro > 1) add(gradients, std::span(accumulated_).subspan(first, count));
+  if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
+}
+
+void HostTrainer::update() {
+  if (parts_.optimizer.has_part())
+    parts_.optimizer.adopt();
+  else
+    parts_.optimizer.update({0, parts_.sums.gradients().size()});
+  float* running = parts_.running_statistics.data();
+  const float* batch = parts_.sums.statistics().data();
+  for (const Statistic& norm : parts_.statistics)
+    for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
+      *running += norm.momentum * (*batch - *running);
+  if (parts_.averaged_statistics.size() > 0)
+    move_average(parts_.averaged_statistics, parts_.running_statistics,
+                 parts_.optimizer.average_decay());
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,46 @@
+#pragma once
+#include <vector>
+
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/model/graph.hpp"
+#include "ringtrain/monitor/progress.hpp"
+#include "ringtrain/optim/optimizer.hpp"
+#include "train/engine/stepper.hpp"
+
+namespace ringtrain {
+
+/// Steps on CPUs, one after the other. All that it uses outlives it.
+class HostTrainer : public Trainer {
+ public:
+  struct Parts {
+    Program& program;
+    StepSums& sums;
+    View batch_statistics;     ///< written by the program
+    View running_statistics;   ///< updated here
+    View averaged_statistics;  ///< their moving average, updated here; empty: there is none
+    const std::vector<Statistic>& statistics;
+    GradientReducer& reducer;
+    Optimizer& optimizer;
+    Progress& progress;
+    LastStep& last_step;
+    Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
+  };
+  HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);
+
+  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
+  std::optional<StepReport> finish_step() override { return std::nullopt; }
+
+ private:
+  void run_micro_step(const Batch& batch, int micro);
+  void take(std::size_t first, int micro);
+  void update();
+  void record(Doing doing, Timeline::Clock::time_point begin, double seconds);
+
+  Parts parts_;
+  StepSeconds seconds_;
+  std::vector<float> accumulated_;  // gradients of the micro-steps before the last
+  std::size_t taken_ = 0;  // of a micro-step, gradients [taken_, end) are added up or being summed
+};
+
+}  // namespace ringtrain

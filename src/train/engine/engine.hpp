@@ -1,0 +1,74 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/communicator/communicator.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/allreduce/ring/tuning.hpp"
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/host/threads.hpp"
+#include "ringtrain/monitor/progress.hpp"
+#include "train/engine/stepper.hpp"
+#include "train/plan/run_plan.hpp"
+#include "train/state/snapshot.hpp"
+#include "train/state/training_state.hpp"
+
+namespace ringtrain {
+
+/// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
+class Site {
+ public:
+  virtual ~Site() = default;
+
+  /// What the user should know of it before training, line by line.
+  virtual std::vector<std::string> notes() const = 0;
+  /// Of this rank's GPU, as PCI has it; empty: there is none.
+  virtual std::string gpu_bus_id() const { return {}; }
+  virtual Communicator& communicator() = 0;
+  virtual const TrainingState& state() = 0;
+  virtual StateCopy& state_copy() = 0;
+
+  /// From `start`, with all ranks. What the trainer before had under way is over.
+  virtual std::unique_ptr<Trainer> make_trainer(Position start) = 0;
+  /// Without the others, whatever they do. Not collective.
+  virtual std::unique_ptr<Trainer> make_lone_trainer() = 0;
+  /// The network in evaluation mode: with the moving average of the parameters where there is one.
+  virtual Program& evaluation() = 0;
+
+  /// Bounds of the buckets in which the ranks sum, in elements.
+  virtual std::vector<std::uint64_t> bucket_bounds() = 0;
+  /// Sums such a bucket over the ranks as a step does, and waits until it is there. Gradients are
+  /// overwritten: between steps only. Collective.
+  virtual void sum(const Range& bucket) = 0;
+  /// How sums travel between hosts, where our ring joins them; else null.
+  virtual const RingChoice* ring() const { return nullptr; }
+  /// How else they may, which steps can try: the plan in use first. None: there is no choice.
+  virtual std::vector<SumPlan> sum_plans() const { return {}; }
+  /// How sums travel from the next step on. Between steps, the same on all ranks.
+  virtual void plan_sums(const SumPlan& /*plan*/) {}
+  /// Whether sums run while backward does.
+  virtual bool sums_overlap() = 0;
+  /// How long before the end of the backward pass each bucket was final, in the order of the sums.
+  /// Of the last step, whose backward pass took `backward_s`.
+  virtual std::vector<double> bucket_leads(double backward_s) = 0;
+  /// What a rank computes on, for the user and as part of what its speed depends on.
+  virtual std::string device() const = 0;
+  /// What changes rounding here, as a JSON object: kept in checkpoints.
+  virtual std::string plans() const = 0;
+  /// The first gradient of the step reported last that is not finite, if that is still known.
+  virtual std::optional<std::size_t> first_non_finite_gradient() = 0;
+  /// Ends a job in which all is well. Collective.
+  virtual void close() = 0;
+};
+
+/// `plan`, `session` and `progress`, which its trainers tell where they are, outlive it.
+/// Collective.
+std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
+                                    const MpiSession& session, Progress& progress);
+/// Throws Error where this rank has no GPU that can be used. Collective.
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
+                                    Progress& progress);
+
+}  // namespace ringtrain

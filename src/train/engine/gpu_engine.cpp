@@ -1,0 +1,364 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <memory>
+#include <sstream>
+
+#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/mpi/agreement.hpp"
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+#include "ringtrain/base/cache_folder.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "train/engine/engine.hpp"
+#include "train/engine/gpu_stepper.hpp"
+#include "train/engine/schedule.hpp"
+
+namespace ringtrain {
+namespace {
+
+// Neighbours that move alike move in one kernel.
+std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
+  std::vector<StatisticsMomentum> momenta;
+  std::size_t end = 0;
+  for (const Statistic& statistic : graph.statistics) {
+    end += 2 * statistic.channels;
+    if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
+      momenta.back().end = end;
+    else
+      momenta.push_back({end, statistic.momentum});
+  }
+  return momenta;
+}
+
+GpuTrainingSettings settings_of(const Plan& plan, View averaged_statistics) {
+  const OptimizerSettings& o = plan.optimizer;
+  GpuTrainingSettings settings;
+  settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
+                   o.epsilon, o.ema,      o.trust_coefficient};
+  settings.decays = decay_segments(o, plan.model.graph.parameter_count());
+  settings.momenta = momenta_of(plan.model.graph);
+  settings.averaged_statistics = averaged_statistics;
+  settings.accumulates = plan.options.accumulate > 1;
+  settings.graph = !plan.options.no_graph;
+  // Gradients are divided by the samples of all ranks, so they are smaller by as much.
+  const auto shares = std::bit_ceil(unsigned(plan.ranks * plan.options.accumulate));
+  settings.first_loss_scale *= static_cast<float>(shares);
+  settings.loss_scale.most *= static_cast<float>(shares);
+  return settings;
+}
+
+GpuSettings gpu_settings(const Plan& plan, int device) {
+  const Options& o = plan.options;
+  return {.device = device,
+          .element = element_of(o.precision),
+          .deterministic = o.deterministic,
+          .autotune = o.autotune,
+          .cache_folder = cache_folder()};
+}
+
+// Of a rank's engines, for the user.
+std::vector<std::string> told(const GpuEngines& engines) {
+  std::vector<std::string> lines = engines.notes;
+  if (engines.timed > 0)
+    lines.push_back(
+        fmt::format("autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
+                    "requests known from earlier runs",
+                    engines.plans, engines.timed, engines.seconds, engines.known));
+  else if (engines.known > 0)
+    lines.push_back(
+        fmt::format("engines for {} requests to cuDNN are known from earlier runs", engines.known));
+  if (!engines.dropped.empty())
+    lines.push_back(fmt::format("autotune: {} plans failed, such as {}", engines.dropped.size(),
+                                engines.dropped.front()));
+  return lines;
+}
+
+// One fingerprint where all ranks have chosen alike. The list is whole on rank 0 only.
+std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine) {
+  if (std::ranges::count(ranks, mine) == std::ssize(ranks)) return mine;
+  return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
+}
+
+std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
+                                        const Options& chosen, int device) {
+  CommunicatorOptions options;
+  options.gpu.device = device;
+  options.gpu.register_memory = chosen.nccl_register;
+  options.gpu.compute_stream = backend.stream();
+  return make_communicator("nccl", session, options);
+}
+
+// A line each: pattern, shape and reason, with tabs between.
+std::string text_of(const std::vector<GpuRefusal>& refusals) {
+  std::string text;
+  for (GpuRefusal r : refusals) {
+    std::ranges::replace_if(
+        r.why, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    text += fmt::format("{}\t{}\t{}\n", r.pattern, r.shape, r.why);
+  }
+  return text;
+}
+
+std::vector<GpuRefusal> refusals_of(const std::string& text) {
+  std::vector<GpuRefusal> refusals;
+  std::istringstream lines(text);
+  for (GpuRefusal r; std::getline(lines, r.pattern, '\t') && std::getline(lines, r.shape, '\t') &&
+                     std::getline(lines, r.why);)
+    refusals.push_back(r);
+  return refusals;
+}
+
+// On every rank, what any rank refuses.
+std::vector<GpuRefusal> refused_by_any(const std::vector<GpuRefusal>& mine,
+                                       const MpiSession& session) {
+  std::string all;
+  for (const std::string& rank : session.gather(text_of(mine))) all += rank;
+  return refusals_of(session.broadcast(all));
+}
+
+// The plan's schedule with those fused steps only that every rank's GPU computes rightly.
+// Collective.
+Schedule checked_schedule(const Plan& plan, GpuBackend& backend, const MpiSession& session,
+                          std::vector<GpuRefusal>& refused) {
+  for (;;) {
+    Schedule schedule = make_schedule(plan, backend, Mode::training);
+    const auto mine = all_or_none([&] { return backend.check_fusions(schedule); }, session);
+    const std::vector<GpuRefusal> all = refused_by_any(mine, session);
+    if (all.empty()) return schedule;
+    backend.refuse(all);
+    for (const GpuRefusal& r : all)
+      if (std::ranges::none_of(refused, [&](const GpuRefusal& known) {
+            return known.pattern == r.pattern && known.shape == r.shape;
+          }))
+        refused.push_back(r);
+  }
+}
+
+class GpuSite final : public Site {
+ public:
+  GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress);
+
+  std::vector<std::string> notes() const override;
+  std::string gpu_bus_id() const override { return backend_->bus_id(); }
+  Communicator& communicator() override { return *communicator_; }
+  const TrainingState& state() override { return *state_; }
+  StateCopy& state_copy() override { return *copy_; }
+  std::unique_ptr<Trainer> make_trainer(Position start) override {
+    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
+                                        progress_);
+  }
+  std::unique_ptr<Trainer> make_lone_trainer() override;
+  Program& evaluation() override { return *evaluation_; }
+  std::vector<std::uint64_t> bucket_bounds() override {
+    return reducer_.bounds(final_places(schedule_, sums_));
+  }
+  void sum(const Range& bucket) override;
+  bool sums_overlap() override { return communicator_->overlaps(); }
+  std::vector<double> bucket_leads(double backward_s) override;
+  std::string device() const override { return backend_->title(); }
+  std::string plans() const override;
+  std::optional<std::size_t> first_non_finite_gradient() override { return std::nullopt; }
+  void close() override {
+    training_->close();
+    communicator_->close();
+  }
+
+ private:
+  // What training does not wait for.
+  class Copy final : public StateCopy {
+   public:
+    /// null: on a rank that does not save.
+    explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
+    void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
+    bool done() override { return !snapshot_ || snapshot_->done(); }
+    void release() override {
+      if (snapshot_) snapshot_->release();
+    }
+
+   private:
+    std::unique_ptr<GpuSnapshot> snapshot_;
+  };
+
+  void write_first_values();
+  void connect(const MpiSession& session);
+  Communicator& gradient_sums();
+  View evaluated_statistics() const {
+    return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
+  }
+  Buffers buffers() const {
+    return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
+  }
+  std::unique_ptr<Communicator> make_narrow_sums();
+  GpuStepSums step_sums();
+  Program::SumOverRanks statistics_sums();
+  std::vector<Optimizer::Slot> slots() const;
+
+  const Plan& plan_;
+  Progress& progress_;
+  const std::unique_ptr<GpuBackend> backend_;
+  const std::unique_ptr<Communicator> communicator_;
+  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
+  StepSums sums_;
+  const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
+  GradientReducer reducer_;
+  std::vector<GpuRefusal> refused_;  // fused steps
+  const Schedule schedule_;
+  std::unique_ptr<GpuTraining> training_;
+  std::unique_ptr<Program> evaluation_;
+  std::optional<TrainingState> state_;
+  std::optional<Copy> copy_;
+  std::string engines_;  // the fingerprint, on rank 0 of all ranks
+};
+
+GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress)
+    : plan_(plan),
+      progress_(progress),
+      backend_(make_gpu_backend(gpu_settings(plan, device))),
+      communicator_(make_sums(session, *backend_, plan.options, device)),
+      parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
+      statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
+      averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),
+      batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
+      sums_(communicator_->memory(), plan.model.graph.parameter_count(),
+            plan.model.graph.statistic_count()),
+      narrow_(make_narrow_sums()),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
+      schedule_(checked_schedule(plan, *backend_, session, refused_)) {
+  // Ranks whose gradients were final in another order would wait for each other.
+  require_agreement(
+      {{"order of gradients (GPU, cuDNN or its engines differ)",
+        hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, sums_), ","))))}},
+      session);
+  write_first_values();
+  training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
+                                      settings_of(plan, averaged_statistics_));
+  View evaluated = parameters_;
+  for (const auto& [name, values] : training_->slots())
+    if (name == "ema") evaluated = values;
+  evaluation_ = backend_->compile(make_schedule(plan, *backend_, Mode::evaluation),
+                                  {evaluated, View(), evaluated_statistics(), batch_statistics_},
+                                  plan.options.seed);
+  state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots(),
+                 averaged_statistics_);
+  if (backend_->element() == Element::fp16)
+    state_->add("optimizer/loss_scale", training_->loss_scale());
+  else if (plan.counts_skipped())
+    state_->add("optimizer/skipped", training_->loss_scale().slice(2, 1));
+  const bool saves = session.rank() == 0 && !plan.options.checkpoint_dir.empty();
+  copy_.emplace(saves ? backend_->make_snapshot(state_->buffers()) : nullptr);
+  const std::string mine = backend_->engines().fingerprint;
+  engines_ = fingerprint_of(session.gather(mine), mine);
+  connect(session);
+}
+
+std::vector<std::string> GpuSite::notes() const {
+  const bool exact = backend_->element() != Element::fp32;
+  std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
+                                             backend_->title(), name_of(backend_->element()),
+                                             exact ? "" : " (convolutions in tf32)")};
+  for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
+  const GpuEngines engines = backend_->engines();
+  if (engines.checked > 0)
+    lines.push_back(fmt::format("fusion: {} kinds of cuDNN's fused steps checked in {:.1f} s",
+                                engines.checked, engines.check_seconds));
+  if (!refused_.empty())
+    lines.push_back(fmt::format(
+        "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
+        "them are wrong or refused, such as {}, {}: {}",
+        refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
+  return lines;
+}
+
+// The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
+// broadcast behind it waits for its end.
+void GpuSite::connect(const MpiSession& session) {
+  session.barrier();
+  reducer_.finish();
+  communicator_->broadcast(sums_.all().slice(0, 1), 0);
+}
+
+Communicator& GpuSite::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
+
+// The broadcast waits for its end.
+void GpuSite::sum(const Range& bucket) {
+  gradient_sums().start_sum(sums_.all().slice(bucket));
+  gradient_sums().finish();
+  communicator_->broadcast(sums_.all().slice(0, 1), 0);
+}
+
+std::vector<double> GpuSite::bucket_leads(double backward_s) {
+  std::vector<double> leads = final_leads(schedule_, sums_, bucket_bounds());
+  for (double& lead : leads) lead *= backward_s;
+  return leads;
+}
+
+// Before the optimizer, whose moving average starts from them.
+void GpuSite::write_first_values() {
+  const FirstValues first = first_values(plan_);
+  backend_->memory().write(first.parameters, parameters_);
+  backend_->memory().write(first.statistics, statistics_);
+  if (averaged_statistics_.view().size() > 0)
+    backend_->memory().write(first.statistics, averaged_statistics_);
+}
+
+std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
+  const Element element = plan_.options.gradient_dtype;
+  if (element == Element::fp32) return nullptr;
+  return std::make_unique<NarrowCommunicator>(*communicator_, *backend_, element, sums_.all(),
+                                              sums_.place_of(0));
+}
+
+GpuStepSums GpuSite::step_sums() {
+  return {sums_.all(),
+          sums_.place_of(0),
+          [this](std::size_t first) { reducer_.final_from(first); },
+          [this] { reducer_.finish(); },
+          [this] { communicator_->check(); },
+          statistics_sums()};
+}
+
+// By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's
+// at work on one GPU at a time can wait for each other for ever.
+Program::SumOverRanks GpuSite::statistics_sums() {
+  if (!plan_.batch_norms_together()) return nullptr;
+  return [this](View values) {
+    communicator_->start_sum(values);
+    communicator_->finish();
+  };
+}
+
+std::vector<Optimizer::Slot> GpuSite::slots() const {
+  std::vector<Optimizer::Slot> slots;
+  for (const auto& [name, values] : training_->slots()) slots.push_back({name, values});
+  return slots;
+}
+
+std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
+  GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
+  return std::make_unique<GpuTrainer>(
+      backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
+                              settings_of(plan_, averaged_statistics_)),
+      plan_.trainer(), progress_);
+}
+
+std::string GpuSite::plans() const {
+  return fmt::format(R"({{"precision":"{}","engines":"{}"}})", name_of(backend_->element()),
+                     engines_);
+}
+
+}  // namespace
+
+std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
+                                    Progress& progress) {
+  return std::make_unique<GpuSite>(plan, session, choose_gpu(session, plan.options.deterministic),
+                                   progress);
+}
+
+}  // namespace ringtrain

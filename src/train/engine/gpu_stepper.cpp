@@ -1,0 +1,108 @@
+#include "train/engine/gpu_stepper.hpp"
+
+#include <algorithm>
+
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/host/signals.hpp"
+
+namespace ringtrain {
+namespace {
+
+StepOutcome outcome_of(const GpuOutcome& o) {
+  const Wish wish = agreed_wish(o.stop, o.signalled, o.signal);
+  return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
+          .top1 = o.top1,
+          .stop = wish.stop,
+          .signal = wish.signal,
+          .not_finite = o.not_finite,
+          .skipped = o.skipped,
+          .loss_scale = o.loss_scale};
+}
+
+}  // namespace
+
+GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
+                       double first_lead, Progress& progress)
+    : Trainer(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
+  training_.refresh();
+}
+
+GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
+                       Progress& progress)
+    : Trainer(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
+
+std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
+  progress_.begin_step(position().step + 1);
+  UnderWay now{{}, learning_rate(), 0, 0};
+  for (int micro = 1; micro <= settings().accumulate; ++micro) {
+    progress_.enter(Activity::data);
+    const auto begin = Timeline::Clock::now();
+    const Batch* batch = loader.next();
+    progress_.enter(Activity::gpu);  // for a free slot, if steps before are under way
+    now.data_wait_s += loader.waited_s();
+    Stopwatch watch;
+    training_.queue(*batch, {.first = micro == 1,
+                             .last = micro == settings().accumulate,
+                             .step = static_cast<std::int64_t>(position().step),
+                             .learning_rate = now.learning_rate,
+                             .sample_weight = settings().sample_weight(),
+                             .share = settings().share * settings().sample_weight(),
+                             .stop = wish.stop,
+                             .signal = wish.signal});
+    const double copy_s = watch.lap();
+    now.copy_s += copy_s;
+    if (Timeline* const timeline = progress_.timeline()) {
+      timeline->add(Doing::data_wait, begin, loader.waited_s(), position().step + 1);
+      timeline->add(Doing::copy, Timeline::Clock::now() - Timeline::length(copy_s), copy_s,
+                    position().step + 1);
+    }
+  }
+  advance();
+  now.position = position();
+  under_way_.push_back(now);
+  return take(ahead);
+}
+
+// The GPU tells lengths, not moments: a step ends when the host sees its end, at the latest, and
+// begins no earlier than the one before ended.
+void GpuTrainer::record(const GpuOutcome& o, std::uint64_t step) {
+  Timeline* const timeline = progress_.timeline();
+  if (timeline == nullptr) return;
+  const std::pair<Doing, double> parts[] = {{Doing::forward, o.forward_s},
+                                            {Doing::backward, o.backward_s},
+                                            {Doing::communication, o.exposed_s},
+                                            {Doing::update, o.update_s}};
+  double seconds = 0;
+  for (const auto& [doing, part] : parts) seconds += part;
+  auto at = std::max(recorded_, Timeline::Clock::now() - Timeline::length(seconds));
+  timeline->add(Doing::step, at, seconds, step, Row::gpu);
+  for (const auto& [doing, part] : parts) {
+    timeline->add(doing, at, part, step, Row::gpu);
+    at += Timeline::length(part);
+  }
+  recorded_ = at;
+}
+
+// What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
+std::optional<StepReport> GpuTrainer::take(int still_under_way) {
+  progress_.enter(Activity::gpu);
+  const std::optional<GpuOutcome> o = training_.outcome(still_under_way);
+  if (!o) return std::nullopt;
+  const UnderWay step = under_way_.front();
+  under_way_.pop_front();
+  progress_.finish_step();
+  record(*o, step.position.step);
+  const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
+  return StepReport{step.position,
+                    step.learning_rate,
+                    {.data_wait = data_wait_s,
+                     .copy = std::min(step.copy_s, o->idle_s - data_wait_s),
+                     .forward = o->forward_s,
+                     .backward = o->backward_s,
+                     .exposed = o->exposed_s,
+                     .update = o->update_s,
+                     .sums = first_lead_ * o->backward_s / settings().accumulate + o->exposed_s},
+                    outcome_of(*o)};
+}
+
+}  // namespace ringtrain

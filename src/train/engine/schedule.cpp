@@ -1,0 +1,56 @@
+#include "train/engine/schedule.hpp"
+
+#include <utility>
+#include <variant>
+
+namespace ringtrain {
+
+Supports allowed(ConvolutionFusion fusion, Supports supports) {
+  if (fusion == ConvolutionFusion::automatic) return supports;
+  return [supports = std::move(supports)](const Schedule& tensors, const Step& step) {
+    return !std::holds_alternative<BatchNormStatistics>(step) && supports(tensors, step);
+  };
+}
+
+Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
+  const Supports supports = allowed(
+      plan.options.fusion,
+      [&](const Schedule& tensors, const Step& step) { return backend.supports(tensors, step); });
+  return make_schedule(plan.model.graph, plan.share.count, mode,
+                       static_cast<float>(*plan.options.label_smoothing), supports, true,
+                       plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);
+}
+
+FirstValues first_values(const Plan& plan) {
+  const Graph& graph = plan.model.graph;
+  FirstValues values{std::vector<float>(graph.parameter_count()),
+                     std::vector<float>(graph.statistic_count())};
+  initialise(graph, plan.options.seed, values.parameters, values.statistics);
+  return values;
+}
+
+std::size_t averaged_statistics(const Plan& plan) {
+  return plan.optimizer.ema > 0 ? plan.model.graph.statistic_count() : 0;
+}
+
+std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums) {
+  std::vector<std::size_t> places;
+  for (const std::size_t first : finality(training))
+    if (first > 0) places.push_back(sums.place_of(first));
+  return places;
+}
+
+std::vector<double> final_leads(const Schedule& training, const StepSums& sums,
+                                std::span<const std::uint64_t> bounds) {
+  const std::vector<std::size_t> finals = finality(training);
+  const std::size_t steps = training.steps.size();
+  std::vector<double> leads;
+  for (std::size_t b = bounds.size(); b-- > 1;) {
+    std::size_t s = training.backward;  // after which the bucket that begins there is final
+    while (s + 1 < steps && (finals[s] == 0 || sums.place_of(finals[s]) > bounds[b - 1])) ++s;
+    leads.push_back(double(steps - 1 - s) / double(steps - training.backward));
+  }
+  return leads;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,58 @@
+#include "train/engine/step_buffer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ringtrain {
+namespace {
+
+/// Where the head of the sums holds what.
+namespace at {
+enum : std::size_t { loss, top1, stop, signalled, signals, save };
+}
+
+}  // namespace
+
+StepSums::StepSums(Memory& memory, std::size_t parameters, std::size_t statistics)
+    : parameters_(parameters),
+      statistics_(statistics),
+      head_(results + (statistics + 15) / 16 * 16),  // gradients start at a cache line
+      buffer_(memory.allocate(head_ + parameters)) {}
+
+void StepSums::clear_head() { std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f); }
+
+Range StepSums::gradients_in(View part) const {
+  const auto first = static_cast<std::size_t>(part.data() - buffer_.view().data());
+  const std::size_t begin = std::max(first, head_), end = std::max(first + part.size(), head_);
+  return {begin - head_, end - begin};
+}
+
+void StepSums::add(const StepResult& result, View statistics, double sample_weight, double share) {
+  const std::span<float> head = buffer_.view().host();
+  head[at::loss] += static_cast<float>(result.loss * sample_weight);
+  head[at::top1] += static_cast<float>(result.top1 * sample_weight);
+  const std::span<float> sums = this->statistics().host();
+  const auto weight = static_cast<float>(share);
+  for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
+}
+
+void StepSums::ask(const Wish& wish) {
+  const std::span<float> head = buffer_.view().host();
+  head[at::stop] = wish.stop;
+  head[at::signalled] = wish.signal != 0;
+  head[at::signals] = static_cast<float>(wish.signal);
+  head[at::save] = wish.save;
+}
+
+StepOutcome StepSums::outcome() const {
+  const std::span<float> head = buffer_.view().host();
+  const Wish wish = agreed_wish(head[at::stop], head[at::signalled], head[at::signals]);
+  return {.loss = head[at::loss],
+          .top1 = head[at::top1],
+          .stop = wish.stop,
+          .signal = wish.signal,
+          .save = head[at::save] > 0,
+          .not_finite = !std::isfinite(head[at::loss])};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,53 @@
+#pragma once
+#include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/host/signals.hpp"
+
+namespace ringtrain {
+
+/// What one step came to, over all ranks.
+struct StepOutcome {
+  double loss = 0;          ///< mean cross-entropy of the samples; L2 is added by the trainer
+  double top1 = 0;          ///< fraction of the samples
+  bool stop = false;        ///< some rank asks to stop after this step
+  int signal = 0;           ///< that made it ask, if one did; SIGUSR1 without `stop`: save
+  bool save = false;        ///< as in Wish
+  bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
+  /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
+  bool skipped = false;
+  double loss_scale = 1;
+};
+
+/// The one buffer that the ranks sum in a step: a head of step results and BatchNorm statistics,
+/// then the gradients. The head lies in front because backward makes the tail final first, so it
+/// rides in the last bucket.
+class StepSums {
+ public:
+  /// Collective where `memory` is.
+  StepSums(Memory& memory, std::size_t parameters, std::size_t statistics);
+
+  View all() const { return buffer_; }
+  View gradients() const { return buffer_.view().slice(head_, parameters_); }
+  /// BatchNorm statistics, averaged over the ranks once summed.
+  View statistics() const { return buffer_.view().slice(results, statistics_); }
+  /// The gradients that `part` of all() holds; none of a part of the head.
+  Range gradients_in(View part) const;
+  /// Where gradient `first` lies in all().
+  std::size_t place_of(std::size_t first) const { return head_ + first; }
+
+  void clear_head();
+  /// Adds this rank's micro-step: its sums times `sample_weight` (1 / samples of all ranks and
+  /// micro-steps), and its statistics times its share of the samples.
+  void add(const StepResult& result, View statistics, double sample_weight, double share);
+  void ask(const Wish& wish);
+  /// After the sum: what all ranks' steps came to.
+  StepOutcome outcome() const;
+
+ private:
+  static constexpr std::size_t results = 16;  // one cache line of loss, top1, stop
+
+  std::size_t parameters_, statistics_, head_;
+  Buffer buffer_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,69 @@
+#pragma once
+#include <optional>
+
+#include "ringtrain/io/loader/loader.hpp"
+#include "ringtrain/metrics/scaling/step_phases.hpp"
+#include "train/engine/step_buffer.hpp"
+#include "train/plan/step_settings.hpp"
+
+namespace ringtrain {
+
+/// Where the seconds of one step went on this rank.
+struct StepSeconds {
+  double data_wait = 0, copy = 0, forward = 0, backward = 0, exposed = 0, update = 0;
+  double sums = 0;  ///< from the start of the first sum to the end of the last: parts of others
+};
+
+/// To the step of `times` that is under way.
+inline void add(StepTimes& times, const StepSeconds& s) {
+  times.add(Phase::data_wait, s.data_wait);
+  times.add(Phase::copy, s.copy);
+  times.add(Phase::forward, s.forward);
+  times.add(Phase::backward, s.backward);
+  times.add(Phase::comm_exposed, s.exposed);
+  times.add(Phase::update, s.update);
+}
+
+/// A step that is over.
+struct StepReport {
+  Position position;  ///< behind it
+  double learning_rate = 0;
+  StepSeconds seconds;
+  StepOutcome outcome;
+};
+
+/// The training step, the same on every rank.
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
+  /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
+  /// yet. The outcome tells all ranks of the wishes of any. The gradient of a step that is not
+  /// finite updates nothing.
+  virtual std::optional<StepReport> step(Loader& loader, const Wish& wish) = 0;
+  /// Waits for the oldest step that was not reported; nullopt when all were.
+  virtual std::optional<StepReport> finish_step() = 0;
+
+  /// Behind all steps, also those under way.
+  const Position& position() const { return position_; }
+
+ protected:
+  Trainer(const TrainerSettings& settings, Position start)
+      : settings_(settings), position_(start) {}
+
+  const TrainerSettings& settings() const { return settings_; }
+  double learning_rate() const {
+    return settings_.learning_rate.at(double(position_.samples) / double(settings_.epoch_samples));
+  }
+  void advance() {
+    ++position_.step;
+    position_.samples += std::uint64_t(settings_.accumulate) * settings_.micro_batch;
+  }
+
+ private:
+  const TrainerSettings settings_;
+  Position position_;
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,106 @@
+#include "train/evaluation.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "ringtrain/base/clock.hpp"
+
+namespace ringtrain {
+namespace {
+
+/// How ranks agree, while each evaluates its share, that all of them stop, save, or are done. They
+/// do so in rounds: each says its word once in a round, and all hear of all. A round is under way
+/// while batches are evaluated, and whether another follows depends only on what was said in it. So
+/// all ranks take part in the same ones, however many batches each has.
+class WishRounds {
+ public:
+  explicit WishRounds(const MpiSession& session) : session_(session) {}
+
+  /// Between batches: hears whether a round is over, and says this rank's word in the next. Returns
+  /// what all ranks wish, where a round has just told of any. Never waits.
+  Wish look(const Wish& mine, bool done) {
+    if (mine.stop || mine.signal != 0) mine_ = mine;
+    if (!round_ && !over_ && (done || mine_.stop || since_round_.elapsed() > between_s)) say(done);
+    if (!round_ || !round_->done()) return {};
+    const auto heard = std::exchange(round_, nullptr)->values();
+    const Wish all = agreed_wish(heard[0], heard[1], heard[2]);
+    over_ = all.stop || heard[3] == session_.size();
+    return all;
+  }
+  /// A wish that came too late for the last round.
+  const Wish& unsaid() const { return mine_; }
+  /// All are done, or all stop.
+  bool over() const { return over_; }
+
+ private:
+  static constexpr double between_s = 0.2;
+
+  void say(bool done) {
+    const Wish wish = std::exchange(mine_, {});
+    const std::array<double, 4> word = {double(wish.stop), double(wish.signal != 0),
+                                        double(wish.signal), double(done)};
+    since_round_.lap();
+    round_ = session_.start_sum(word);
+  }
+
+  const MpiSession& session_;
+  std::unique_ptr<MpiSession::SumUnderWay> round_;
+  Stopwatch since_round_;
+  Wish mine_;  // not said yet
+  bool over_ = false;
+};
+
+}  // namespace
+
+Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
+                    const MpiSession& session, const std::function<Wish()>& ask,
+                    const std::function<void(const Wish&)>& grant, Progress& progress) {
+  progress.pause();
+  Stopwatch watch;
+  LoaderOptions told = options;
+  told.on_retry = [&] { progress.enter(Activity::evaluation); };
+  told.report = session.reporter();
+  Loader loader(dataset, told);
+  WishRounds rounds(session);
+  bool stop = false;
+  const auto look = [&](bool done) {
+    const Wish all = rounds.look(ask(), done);
+    stop = stop || all.stop;
+    if (all.stop || all.signal != 0) grant(all);
+    return rounds.over();
+  };
+  std::array<double, 4> sums{};  // loss, top1, top5, samples
+  try {
+    const Batch* batch = nullptr;
+    for (;;) {
+      progress.enter(Activity::evaluation);
+      if (look(false) || (batch = loader.next()) == nullptr) break;
+      const StepResult result = program.run(*batch, 1, nullptr);
+      sums[0] += result.loss;
+      sums[1] += result.top1;
+      sums[2] += result.top5;
+      sums[3] += result.samples;
+    }
+    progress.enter(Activity::ranks);  // once, so that a wait without end is seen to be one
+    while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  } catch (const std::exception& failure) {
+    session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
+  }
+  session.sum(sums);
+  const double samples = std::max(sums[3], 1.0);
+  return {!stop,
+          rounds.unsaid(),
+          sums[0] / samples,
+          sums[1] / samples,
+          sums[2] / samples,
+          static_cast<std::uint64_t>(sums[3]),
+          watch.lap(),
+          loader.take_events()};
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,17 @@
+#pragma once
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/host/signals.hpp"
+#include "ringtrain/metrics/scaling/speedup.hpp"
+#include "train/engine/engine.hpp"
+#include "train/plan/run_plan.hpp"
+
+namespace ringtrain {
+
+/// Measures what the ranks gain over one: rank 0 trains alone, with its own threads and batch, then
+/// all train together, in windows that alternate within this job. Puts the
+/// site's state back as it was: the training that follows is the same with and without. Every rank
+/// gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
+std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
+                                           const StopRequest& stop);
+
+}  // namespace ringtrain

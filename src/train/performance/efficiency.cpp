@@ -1,0 +1,84 @@
+#include "train/performance/efficiency.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <ctime>
+#include <span>
+
+#include "ringtrain/base/cache_folder.hpp"
+#include "ringtrain/base/error.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::int64_t least_steps = 30;  // of which the first ten warm up
+
+}  // namespace
+
+Efficiency::Efficiency(const Plan& plan, const Site& site, const MpiSession& session,
+                       Output& output)
+    : plan_(plan),
+      session_(session),
+      output_(output),
+      speeds_(session.rank() == 0 ? cache_folder() : "", "one-rank",
+              speed_configuration(plan, site.device())) {}
+
+void Efficiency::keep(const KeptSpeed& speed) {
+  if (const std::string why = speeds_.keep(speed); !why.empty())
+    output_.note("the speed of one rank is not kept for later runs: " + why);
+}
+
+void Efficiency::keep(const Comparison& measured) {
+  keep(KeptSpeed{measured.alone, measured.alone_phases, std::time(nullptr)});
+}
+
+void Efficiency::keep_own(const StepTimes& run) {
+  if (session_.size() > 1 || run.steps() < least_steps) return;
+  PhaseSeconds phases = run.total();
+  for (double& seconds : phases.seconds) seconds /= double(run.steps());
+  keep(KeptSpeed{run.throughput(), phases, std::time(nullptr)});
+}
+
+void Efficiency::recall(const Position& start) {
+  if (session_.size() == 1 || plan_.done(start)) return;
+  recalled_ = speeds_.find();
+  is_recalled_ = session_.broadcast(recalled_ ? "found" : "") == "found";
+  if (recalled_) tell(*recalled_);
+  if (plan_.options.require_efficiency && !is_recalled_)
+    session_.fail_together(
+        "--require-efficiency: no earlier run has kept what one rank alone reaches with this "
+        "model, batch, device and build; add --baseline, or train with one rank first",
+        Exit::usage);
+}
+
+void Efficiency::tell(const KeptSpeed& speed) {
+  const double age_s = std::max(0.0, std::difftime(std::time(nullptr), speed.measured));
+  output_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
+                           speed.examples_per_second.median, speed.examples_per_second.deviation,
+                           duration_words(age_s), speeds_.file().string()));
+}
+
+std::optional<double> Efficiency::alone() const {
+  if (!recalled_) return std::nullopt;
+  return recalled_->examples_per_second.median;
+}
+
+// Ranks train the same number of steps.
+void Efficiency::require(const StepTimes& run) const {
+  if (!is_recalled_ || !plan_.options.require_efficiency) return;
+  if (run.steps() < least_steps)
+    return output_.note(
+        fmt::format("--require-efficiency: not judged, as there were {} steps; {} are the least",
+                    run.steps(), least_steps));
+  const double examples_per_second = run.throughput().median;
+  double efficiency = recalled_ ? examples_per_second / (session_.size() * *alone()) : 0;
+  session_.broadcast(std::as_writable_bytes(std::span(&efficiency, 1)), 0);
+  if (efficiency < *plan_.options.require_efficiency)
+    session_.fail_together(
+        fmt::format("the efficiency was {:.3f} of one rank alone, --require-efficiency asks for {}",
+                    efficiency, *plan_.options.require_efficiency),
+        Exit::inefficient);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,42 @@
+#pragma once
+#include <optional>
+
+#include "ringtrain/metrics/reporter/reporter.hpp"
+#include "train/engine/engine.hpp"
+#include "train/performance/past_runs.hpp"
+
+namespace ringtrain {
+
+/// What the ranks reach beside one rank alone, as far as that is known: from --baseline, or from an
+/// earlier run of the same configuration, which rank 0 keeps in the user's cache folder. What is
+/// passed outlives it.
+class Efficiency {
+ public:
+  Efficiency(const Plan& plan, const Site& site, const MpiSession& session, Output& output);
+
+  /// Measured in this job: kept for later ones.
+  void keep(const Comparison& measured);
+  /// Looks for what an earlier run kept, and tells. Ends the job where --require-efficiency needs
+  /// one and there is none. Collective.
+  void recall(const Position& start);
+  /// Examples per second of one rank alone; on rank 0.
+  std::optional<double> alone() const;
+  /// What a whole run of one rank reached is kept for those of several.
+  void keep_own(const StepTimes& run);
+  /// Ends the job where the ranks together reached less than --require-efficiency asks for, by what
+  /// was recalled. Rank 0's speed counts; a run of few steps is not judged. Collective.
+  void require(const StepTimes& run) const;
+
+ private:
+  void keep(const KeptSpeed& speed);
+  void tell(const KeptSpeed& speed);
+
+  const Plan& plan_;
+  const MpiSession& session_;
+  Output& output_;
+  const KeptSpeeds speeds_;
+  std::optional<KeptSpeed> recalled_;
+  bool is_recalled_ = false;  // on all ranks
+};
+
+}  // namespace ringtrain

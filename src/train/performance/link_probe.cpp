@@ -1,0 +1,233 @@
+#include "train/performance/link_probe.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ringtrain/base/program.hpp"
+#include "ringtrain/base/statistics.hpp"
+#include "ringtrain/host/launcher.hpp"
+#include "train/performance/batch_shares.hpp"
+#include "train/plan/gradient_matrices.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr int rounds = 3;
+constexpr double most_link_s = 1;
+constexpr double usual_target = 0.9;
+constexpr double enough_s = 1;  // a busy machine's speed changes within less
+
+// Backward makes the tail final first.
+std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
+  std::vector<Range> buckets;
+  for (std::size_t i = bounds.size(); i-- > 1;)
+    buckets.push_back({bounds[i - 1], bounds[i] - bounds[i - 1]});
+  return buckets;
+}
+
+double median_of(std::vector<double> values) { return spread_of(std::move(values)).median; }
+
+}  // namespace
+
+LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
+                     Output& output, Position start)
+    : plan_(plan),
+      site_(site),
+      session_(session),
+      output_(output),
+      begun_(start.step),
+      start_(start.step),
+      due_(start_ + least_steps),
+      buckets_(in_order_of_sums(site.bucket_bounds())),
+      leads_s_(buckets_.size()) {
+  link_ = fit_link(time_sums(progress));
+  link_.busy_s_per_byte = link_.s_per_byte;
+  if (const RingChoice* const ring = site.ring(); ring && !ring->measured.trials.empty())
+    link_.busy_s_per_byte = ring->measured.carried_s(1);
+  if (site.sum_plans().size() > 1)
+    tuner_.emplace(site, session, output, plan.options.tune.mode == Tune::Mode::report);
+}
+
+// The verdict is about steps as they will be.
+void LinkWatch::begin_step(const Position& position) {
+  if (!tuner_ || tuner_->begin_step()) return;
+  tried_ = tuner_->tried();
+  tuner_.reset();
+  start_ = position.step;
+  due_ = start_ + least_steps;
+}
+
+// Rank 0's clock is what counts, so that all ranks do the same and come to the same.
+double LinkWatch::seconds_of(const Range& bucket, Progress& progress) {
+  progress.enter(Activity::ranks);
+  session_.barrier();
+  progress.enter(Activity::all_reduce);
+  Stopwatch watch;
+  site_.sum(bucket);
+  double seconds = watch.lap();
+  session_.broadcast(std::as_writable_bytes(std::span(&seconds, 1)), 0);
+  return seconds;
+}
+
+std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
+  const Range smallest = *std::ranges::min_element(buckets_, {}, &Range::count);
+  static_cast<void>(seconds_of(smallest, progress));  // connects the ranks
+  double spent_s = 0;
+  std::vector<std::vector<double>> seconds(buckets_.size());
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t b = 0; b < buckets_.size() && spent_s < most_link_s; ++b) {
+      seconds[b].push_back(seconds_of(buckets_[b], progress));
+      spent_s += seconds[b].back();
+    }
+  std::vector<TimedSum> sums;
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    if (!seconds[b].empty()) sums.push_back({bytes_of(buckets_[b]), median_of(seconds[b])});
+  return sums;
+}
+
+void LinkWatch::see(const StepReport& report, double wall_s) {
+  if (tuner_) {
+    if (tuner_->tries_late()) alone_s_.push_back(wall_s - report.seconds.exposed);
+    return tuner_->see(wall_s);
+  }
+  if (expected_ || seen_++ < warm_up) return;
+  seen_s_ += wall_s;
+  const int batches = plan_.options.accumulate;
+  compute_s_.push_back(wall_s - report.seconds.exposed);
+  update_s_.push_back(report.seconds.update);
+  const std::vector<double> leads = site_.bucket_leads(report.seconds.backward / batches);
+  for (std::size_t b = 0; b < std::min(leads.size(), leads_s_.size()); ++b)
+    leads_s_[b].push_back(leads[b]);
+}
+
+void LinkWatch::look(const Position& next) {
+  if (tuner_ || expected_ || next.step != due_) return;
+  if (!enough()) {
+    due_ = start_ + 2 * (due_ - start_);
+    return;
+  }
+  const Options& o = plan_.options;
+  const RingChoice* const ring = site_.ring();
+  if (ring != nullptr) link_.at_once = ring->plan.at_once;
+  const StepParts step = parts(next.step - start_ - warm_up - behind);
+  LinkVerdict verdict = judge({.step = step,
+                               .link = link_,
+                               .ranks = session_.size(),
+                               .batch = most_of_a_rank(),
+                               .accumulate = o.accumulate,
+                               .may_narrow = may_narrow(),
+                               .compressed = share_compressed(),
+                               .target = o.require_efficiency.value_or(usual_target)});
+  if (ring != nullptr) {
+    verdict.ring = *ring;
+    verdict.ring->tried = tried_;
+  }
+  verdict.shares = better_shares(step, verdict.step);
+  expected_ = verdict.step;
+  for (const std::string& line : told(verdict, o.baseline, command_of(verdict))) output_.note(line);
+  output_.links(verdict);
+}
+
+// Learning rates grow with the batch, those of Adam with its root, and are warmed up for five
+// epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs and
+// Scaling Rules for Adaptive Gradient Algorithms"). Options that are given twice: the last one
+// counts.
+std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
+  const Options& o = plan_.options;
+  const bool counts_all = o.global_batch.has_value();  // --global-batch
+  if (!verdict.larger || session_.rank() != 0) return "";
+  const double times = double(verdict.larger->batch) / most_of_a_rank();
+  const bool adam = o.optimizer == OptimizerKind::adam || o.optimizer == OptimizerKind::adamw;
+  const double epochs = std::max(*o.warmup_epochs, std::min(5.0, plan_.epochs / 4));
+  std::vector<std::string> words = job_command();
+  const auto set = [&](const std::string& name, const std::string& value) {
+    words.push_back("--" + name);
+    words.push_back(value);
+  };
+  if (counts_all)
+    set("global-batch", std::to_string(std::lround(times * plan_.global_batch)));
+  else
+    set("batch", std::to_string(verdict.larger->batch));
+  if (verdict.larger->narrow) set("gradient-dtype", "bf16");
+  if (verdict.larger->narrow && o.tune.mode == Tune::Mode::all) set("tuning", "auto");
+  set("lr", fmt::format("{:.3g}", *o.lr * (adam ? std::sqrt(times) : times)));
+  set("warmup-epochs", fmt::format("{:.3g}", epochs));
+  if (!o.checkpoint_dir.empty())
+    set("checkpoint-dir", fmt::format("{}-batch{}", o.checkpoint_dir, verdict.larger->batch));
+  return for_shell(words);
+}
+
+// With equal shares.
+int LinkWatch::most_of_a_rank() const {
+  return (plan_.micro_batch + plan_.ranks - 1) / plan_.ranks;
+}
+
+std::optional<OtherShares> LinkWatch::better_shares(const StepParts& step,
+                                                    const Forecast& now) const {
+  const double update_s = median_of(update_s_);
+  const double images_s = std::max(median_of(compute_s_) - update_s, 1e-9);
+  const std::vector<RankSpeed> speeds =
+      gather_speeds({images_s / plan_.share.count, update_s}, session_);
+  OtherShares other{fastest_division(plan_.micro_batch, speeds)};
+  const double times = slowest_s(other.shares, speeds) / slowest_s(plan_.shares, speeds);
+  other.step = forecast(step.with_images(std::min(1.0, times)), link_);
+  if (other.step.step_s() > worth_other_shares * now.step_s()) return std::nullopt;
+  return other;
+}
+
+// What travels between GPUs and, by our ring, between hosts can be rounded.
+bool LinkWatch::may_narrow() const {
+  const Options& o = plan_.options;
+  const bool can =
+      o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
+  return can && o.gradient_dtype == Element::fp32 && !o.compress && !o.shard_optimizer;
+}
+
+std::optional<double> LinkWatch::share_compressed() const {
+  const Options& o = plan_.options;
+  const bool can = o.device != Device::cuda && session_.hosts() > 1 &&
+                   o.allreduce != Allreduce::mpi && !o.compress && !o.shard_optimizer;
+  if (!can) return std::nullopt;
+  const Compression how{.kind = Compression::Kind::powersgd, .rank = 4};
+  const double numbers =
+      travelling_numbers(how, gradient_matrices(plan_.model.graph), session_.hosts());
+  return sizeof(float) * numbers / plan_.gradient_bytes({0, plan_.model.graph.parameter_count()});
+}
+
+// As they travel: a head of results and statistics, which is part of the last bucket, as it is.
+double LinkWatch::bytes_of(const Range& bucket) const {
+  const std::size_t head = buckets_.front().end() - plan_.model.graph.parameter_count();
+  const std::size_t first = std::max(bucket.first, head);
+  return double((first - bucket.first) * sizeof(float)) +
+         plan_.gradient_bytes({first - head, bucket.end() - first});
+}
+
+// As rank 0 has it.
+bool LinkWatch::enough() const {
+  double said = seen_s_ >= enough_s || due_ - begun_ >= most_steps ? 1 : 0;
+  session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
+  return said != 0;
+}
+
+// All wait for the slowest rank of each step, so what counts is how long that computes.
+StepParts LinkWatch::parts(std::size_t steps) {
+  compute_s_.resize(steps);  // a rank may have seen more
+  std::vector<double> slowest = compute_s_;
+  session_.maximum(slowest);
+  const bool late = site_.ring() != nullptr && site_.ring()->plan.late;
+  StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap() && !late};
+  const double computes_s = median_of(slowest);
+  step.images_s = std::max(0.0, computes_s - step.update_s);
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    step.buckets.push_back({bytes_of(buckets_[b]), median_of(leads_s_[b])});
+  if (alone_s_.empty()) return step;
+  std::vector<double> alone = alone_s_;
+  session_.maximum(alone);
+  step.images_s = std::clamp(median_of(alone) - step.update_s, 0.0, step.images_s);
+  step.beside = slowed_by_sums(step, link_, computes_s);
+  return step;
+}
+
+}  // namespace ringtrain

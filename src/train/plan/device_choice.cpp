@@ -1,0 +1,188 @@
+#include "train/plan/device_choice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "ringtrain/allreduce/mpi/agreement.hpp"
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+
+namespace ringtrain {
+namespace {
+
+using Answer = GpuJudgement::Answer;
+
+constexpr const char* build_again =
+    "cmake --preset release --fresh && cmake --build --preset release --target train";
+
+std::string cuda_version(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+// The command of the Python package names itself here (python/ringtrain/program.py).
+bool from_python_package() { return std::getenv("RINGTRAIN_ENTRY") != nullptr; }
+
+// The first driver of each CUDA; drivers run later minor versions, too.
+std::string driver_for(int cuda) {
+  if (cuda >= 14000) return fmt::format("one for CUDA {}", cuda_version(cuda));
+  return cuda >= 13000 ? "580 or newer" : "525 or newer";
+}
+
+std::string what_is_there(const InstalledGpus& installed, const GpusHere& here) {
+  if (installed.names.empty()) return fmt::format("this process sees {} GPU(s)", here.count);
+  const std::size_t count = installed.names.size();
+  std::string driver = ", driver " + installed.driver;
+  if (installed.driver.empty()) {
+    driver = ", no NVIDIA driver loaded";
+    if (!installed.other_driver.empty()) driver += ", held by " + installed.other_driver;
+  }
+  return fmt::format("this machine has {} ({}{})",
+                     count == 1 ? "a GPU" : fmt::format("{} GPUs", count), installed.names.front(),
+                     driver);
+}
+
+// One entry of CMAKE_CUDA_ARCHITECTURES: "80" is machine code and PTX, "80-real" and "80-virtual"
+// one of them. Machine code runs on later GPUs of its generation, PTX on all later ones.
+bool serves(std::string_view kernel, int capability, bool can_compile) {
+  int made_for = 0;
+  const auto [end, failed] =
+      std::from_chars(kernel.data(), kernel.data() + kernel.size(), made_for);
+  if (failed != std::errc()) return true;  // "native", "all": not known here
+  const std::string_view kind(end, static_cast<std::size_t>(kernel.data() + kernel.size() - end));
+  if (kind.starts_with('a')) return made_for == capability;
+  const bool same_generation = made_for / 10 == capability / 10;
+  return made_for <= capability &&
+         ((kind != "-virtual" && same_generation) || (kind != "-real" && can_compile));
+}
+
+bool has_kernels_for(int capability, const GpusHere& here) {
+  std::string_view left = here.kernels;
+  bool served = left.empty();
+  while (!left.empty() && !served) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    served = serves(left.substr(0, end), capability, here.driver_cuda >= here.cuda);
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return served;
+}
+
+struct Trouble {
+  std::string why, mend;
+};
+
+Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
+  if (!here.in_build)
+    return {
+        "this build is for CPUs only",
+        from_python_package()
+            ? "Install a package that scripts/wheel.sh made with CUDA"
+            : fmt::format("In a checkout of ringtrain run: scripts/setup.sh && {}", build_again)};
+  const std::string wanted = driver_for(here.cuda);
+  const std::string built = "CUDA " + cuda_version(here.cuda);
+  if (installed.driver.empty())
+    return {"no NVIDIA driver is loaded",
+            fmt::format("Install NVIDIA's driver, {} (on Ubuntu: sudo ubuntu-drivers install; "
+                        "elsewhere: https://www.nvidia.com/drivers), and restart the machine",
+                        wanted)};
+  if (here.driver_cuda == 0)
+    return {
+        "the driver's library libcuda.so.1 is not found",
+        "In a container, start that with its GPUs (docker run --gpus all, apptainer exec --nv); "
+        "else reinstall the driver, or name the library's folder in LD_LIBRARY_PATH"};
+  if (here.driver_cuda / 1000 < here.cuda / 1000)
+    return {fmt::format("its driver is for CUDA {}, this build's {} wants driver {}",
+                        cuda_version(here.driver_cuda), built, wanted),
+            fmt::format("Install driver {} (on Ubuntu: sudo ubuntu-drivers install; elsewhere: "
+                        "https://www.nvidia.com/drivers), or build with CUDA {}",
+                        wanted, here.driver_cuda / 1000)};
+  const char* chosen = std::getenv("CUDA_VISIBLE_DEVICES");
+  return {
+      fmt::format("CUDA says: {}{}", here.why,
+                  chosen ? fmt::format(" (CUDA_VISIBLE_DEVICES is '{}')", chosen) : ""),
+      "Ask the scheduler or container for the GPU (srun --gpus 1, docker run --gpus all), and see "
+      "whether nvidia-smi lists it"};
+}
+
+// A rank may get any of the GPUs that it sees, so the oldest decides about the precision.
+std::optional<Trouble> trouble_of_devices(const GpusHere& here, Precision precision) {
+  if (here.capabilities.empty()) return std::nullopt;
+  const int newest = std::ranges::max(here.capabilities);
+  const int oldest = std::ranges::min(here.capabilities);
+  if (newest < oldest_gpu_capability)
+    return Trouble{fmt::format("its compute capability {} is too old: cuDNN 9.11 and CUDA 13 want "
+                               "{} (Turing) or newer",
+                               capability_text(newest), capability_text(oldest_gpu_capability)),
+                   "No driver or build mends that"};
+  if (precision == Precision::bf16 && oldest < oldest_bf16_capability)
+    return Trouble{fmt::format("compute capability {} has no bf16, {} (Ampere) or newer has",
+                               capability_text(oldest), capability_text(oldest_bf16_capability)),
+                   "Say --precision fp16, or fp32"};
+  if (!std::ranges::any_of(here.capabilities,
+                           [&](int capability) { return has_kernels_for(capability, here); }))
+    return Trouble{fmt::format("this build has no kernels for its compute capability {} (it has: "
+                               "{})",
+                               capability_text(newest), here.kernels),
+                   fmt::format("In a checkout on this machine run: {}", build_again)};
+  return std::nullopt;
+}
+
+GpuJudgement unusable(const InstalledGpus& installed, const GpusHere& here,
+                      const Trouble& trouble) {
+  return {Answer::unusable,
+          fmt::format("{}, but cannot train on it: {}. {}. Or train on CPUs: --device cpu",
+                      what_is_there(installed, here), trouble.why, trouble.mend)};
+}
+
+const char* name_of(Device device) {
+  return device == Device::cuda ? "--device cuda" : "--device auto";
+}
+
+}  // namespace
+
+GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Precision precision) {
+  if (here.count == 0) {
+    if (installed.names.empty()) return {Answer::none, "no NVIDIA GPU in this machine"};
+    if (!installed.hidden.empty())
+      return {Answer::none, installed.hidden + ", which hides this machine's GPUs"};
+    return unusable(installed, here, why_no_device(installed, here));
+  }
+  if (!here.missing.empty())
+    return unusable(
+        installed, here,
+        {here.missing, fmt::format("{}, or name the library's folder in LD_LIBRARY_PATH",
+                                   from_python_package() ? "Run: pip install 'ringtrain[cuda13]'"
+                                                         : "In a checkout run: scripts/setup.sh")});
+  if (const auto trouble = trouble_of_devices(here, precision))
+    return unusable(installed, here, *trouble);
+  return {Answer::usable, ""};
+}
+
+DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session) {
+  if (device == Device::cpu) return {};
+  GpusHere here = gpus_here();
+  if (here.count > 0 && here.missing.empty()) here.missing = why_nccl_is_missing();
+  const GpuJudgement mine = judge_gpus(find_installed_gpus(), here, precision);
+  const bool usable = mine.answer == Answer::usable;
+  const bool refused = mine.answer == Answer::unusable || (device == Device::cuda && !usable);
+  std::optional<Error> failure;
+  if (refused) failure.emplace(Exit::usage, name_of(device), mine.text);
+  require_success(failure, session);
+  std::array<double, 1> with_gpu{usable ? 1. : 0.};
+  session.sum(with_gpu);
+  const bool any = with_gpu[0] > 0;
+  if (any && !usable)
+    failure.emplace(Exit::usage, name_of(device),
+                    mine.text +
+                        ", while other ranks have a GPU; start all ranks on machines with "
+                        "GPUs, or train on CPUs: --device cpu");
+  require_success(failure, session);
+  return {any, mine.text};
+}
+
+}  // namespace ringtrain

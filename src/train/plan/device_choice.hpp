@@ -1,0 +1,34 @@
+#pragma once
+#include <string>
+
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/compute/installed_gpus.hpp"
+#include "ringtrain/config/options.hpp"
+
+namespace ringtrain {
+
+/// What one rank makes of its machine's GPUs.
+struct GpuJudgement {
+  enum class Answer {
+    usable,
+    none,     ///< there is none, or the user hides it: training goes on on CPUs
+    unusable  ///< there is one, and this build cannot use it: the user decides
+  };
+  Answer answer = Answer::none;
+  std::string text;  ///< unless usable: what is there and what is wanted; how to mend it
+};
+GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here,
+                        Precision precision = Precision::automatic);
+
+/// Whether to train on GPUs, and if not, why --device auto takes CPUs.
+struct DeviceChoice {
+  bool gpu = false;
+  std::string why_not;
+};
+/// Ends the job (Exit::usage) where a GPU is there that cannot be used, or not in this precision,
+/// where only some ranks have one, and where --device cuda finds none. Collective: all ranks come
+/// to the same choice.
+DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session);
+
+}  // namespace ringtrain

@@ -1,0 +1,13 @@
+#pragma once
+#include <vector>
+
+#include "ringtrain/allreduce/communicator/compression.hpp"
+#include "ringtrain/model/graph.hpp"
+
+namespace ringtrain {
+
+/// The gradient's tensors, in the order of the flat buffer, as --compress takes them: a row for
+/// each output of a layer; what has one extent is a single row.
+std::vector<GradientMatrix> gradient_matrices(const Graph& graph);
+
+}  // namespace ringtrain

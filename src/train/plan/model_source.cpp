@@ -1,0 +1,77 @@
+#include "train/plan/model_source.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "ringtrain/model/model_file.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t most_model_text = 1 << 20;
+
+Error refused(const std::string& file, std::string_view why) {
+  return Error(Exit::usage, "--model-file " + brief(file), why);
+}
+
+std::string system_reason() { return std::generic_category().message(errno); }
+
+// O_NONBLOCK: opening a FIFO would wait for ever.
+std::string read_text(const std::string& file) {
+  const FileDescriptor open(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status = {};
+  if (open.get() < 0 || ::fstat(open.get(), &status) < 0) throw refused(file, system_reason());
+  if (!S_ISREG(status.st_mode)) throw refused(file, "is not a regular file");
+  std::string text(most_model_text + 1, '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const auto got = ::read(open.get(), text.data() + done, text.size() - done);
+    if (got < 0 && errno != EINTR) throw refused(file, system_reason());
+    if (got == 0) break;
+    done += got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  if (done > most_model_text) throw refused(file, "a model file has at most 1 MiB");
+  text.resize(done);
+  return text;
+}
+
+template <class Read>
+void expect_readable(const std::string& option, const std::string& text, const Read& read) try {
+  static_cast<void>(read(text));
+} catch (const BadValue& bad) {
+  throw Error(Exit::usage, brief(option + "=" + text), bad.what());
+}
+
+void check(const Recipe& recipe) {
+  expect_readable("optimizer", recipe.optimizer, enumerator<OptimizerKind>().read);
+  expect_readable("lr-schedule", recipe.schedule, parse_decay);
+}
+
+}  // namespace
+
+ModelSource::ModelSource(const Options& options)
+    : name_(options.model),
+      file_(options.model_file),
+      text_(file_.empty() ? "" : read_text(file_)),
+      classes_(options.classes) {}
+
+Model ModelSource::make(std::optional<int> usual) const {
+  const std::optional<int> classes = classes_ ? classes_ : usual;
+  if (!file_.empty()) return read_model_file(text_, brief(file_), classes, check);
+  return make_model(name_, classes.value_or(default_classes(name_)));
+}
+
+std::string ModelSource::identity(const Model& model) const {
+  return file_.empty() ? model.name
+                       : fmt::format("{} (file {})", model.name, hex(hash_text(text_)));
+}
+
+}  // namespace ringtrain

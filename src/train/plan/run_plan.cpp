@@ -1,0 +1,338 @@
+#include "train/plan/run_plan.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "ringtrain/base/cache_folder.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "train/plan/gradient_matrices.hpp"
+#include "train/plan/model_source.hpp"
+
+namespace ringtrain {
+namespace {
+
+// The options left open, from the recipe.
+void complete(Options& o, const Model& model) {
+  const Recipe& recipe = model.recipe;
+  o.classes = model.classes;
+  if (!o.optimizer) o.optimizer = enumerator<OptimizerKind>().read(recipe.optimizer);
+  if (!o.lr_schedule) o.lr_schedule = parse_decay(recipe.schedule);
+  if (!o.warmup_epochs) o.warmup_epochs = recipe.warmup_epochs;
+  if (!o.weight_decay) o.weight_decay = recipe.weight_decay;
+  if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
+  if (!o.ema) o.ema = recipe.ema;
+  if (!o.bucket_mb) o.bucket_mb = 0.5;
+  if (!o.check_every) o.check_every = 100;
+}
+
+Extent scaled(Extent extent, double factor) {
+  return {static_cast<int>(std::lround(extent.height * factor)),
+          static_cast<int>(std::lround(extent.width * factor))};
+}
+
+InputRecipe input_of(const Model& model) {
+  const Recipe& recipe = model.recipe;
+  const Extent extent{model.input.height, model.input.width};
+  InputRecipe input{extent};
+  if (recipe.random_resized_crop) {
+    input.crop = Crop::random_resized;
+    input.area = {static_cast<float>(recipe.smallest_area), 1};
+  } else if (recipe.random_crop || recipe.pad > 0) {
+    input.crop = Crop::random;
+    input.padding = recipe.pad;
+  }
+  if (recipe.random_crop) {  // a window of three quarters: 24 of 32
+    input.cover = {extent.height * 4 / 3, extent.width * 4 / 3};
+  }
+  input.mirror = recipe.flip;
+  input.brightness = {-recipe.brightness, recipe.brightness};
+  input.contrast = {recipe.least_contrast, recipe.most_contrast};
+  input.saturation = {recipe.least_saturation, recipe.most_saturation};
+  input.hue = {-recipe.hue, recipe.hue};
+  if (recipe.keep_aspect && !recipe.random_crop)  // 224 of 256
+    input.cover = scaled(extent, 1 / recipe.evaluation_fraction);
+  else if (recipe.evaluation_fraction < 1)
+    input.central_fraction = static_cast<float>(recipe.evaluation_fraction);
+  return input;
+}
+
+OptimizerSettings optimizer_of(const Options& o, const Model& model) {
+  OptimizerSettings settings;
+  settings.kind = *o.optimizer;
+  settings.momentum = model.recipe.momentum;
+  settings.weight_decay = *o.weight_decay;
+  settings.ema = *o.ema;
+  if (settings.kind == OptimizerKind::rmsprop) settings.epsilon = 1;
+  const auto ranges = model.graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const Parameter& parameter = model.graph.parameters[p];
+    const bool weight = parameter.role == Parameter::Role::weight;
+    if (settings.kind == OptimizerKind::lars ? weight : parameter.decay)
+      settings.decays.push_back({ranges[p], parameter.decay ? 1.0 : 0.0});
+  }
+  return settings;
+}
+
+int most_on_a_rank(std::int64_t batch, int ranks) {
+  return static_cast<int>((batch + ranks - 1) / ranks);
+}
+
+// Into so many micro-steps that no rank has more than `most` images at a time. Where nothing
+// divides like that, into as many as leave each rank an image.
+int micro_steps(std::int64_t global, int ranks, int least, int most) {
+  int found = least;
+  for (int k = least; global / k >= ranks; ++k) {
+    if (global % k != 0) continue;
+    found = k;
+    if (most_on_a_rank(global / k, ranks) <= most) break;
+  }
+  return found;
+}
+
+// From here on, options say what is done.
+void act_as(int ranks, Plan& plan, const Tell& tell) {
+  Options& o = plan.options;
+  const int before = most_on_a_rank(plan.global_batch / o.accumulate, ranks);
+  o.batch.reset();
+  o.global_batch = plan.global_batch;
+  o.accumulate = micro_steps(plan.global_batch, plan.ranks, o.accumulate, before);
+  const int now = most_on_a_rank(plan.global_batch / o.accumulate, plan.ranks);
+  tell(fmt::format(
+      "as {} ranks: {} images a step, {} times {} or less on a rank{}", ranks, plan.global_batch,
+      o.accumulate, now,
+      now > before ? fmt::format("; no division leaves it the {} of before", before) : ""));
+}
+
+std::vector<int> equal_shares(int samples, int ranks) {
+  std::vector<int> shares;
+  for (int rank = 0; rank < ranks; ++rank) shares.push_back(share_of(samples, rank, ranks).count);
+  return shares;
+}
+
+// Fills batch sizes in and checks that every rank gets work.
+void share_work(Plan& plan, int rank, const Tell& tell) {
+  Options& o = plan.options;
+  if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
+  const std::int64_t global =
+      o.global_batch ? *o.global_batch
+                     : std::int64_t{*o.batch} * o.as_ranks.value_or(plan.ranks) * o.accumulate;
+  if (global > most_samples)
+    throw Error(
+        Exit::usage, "batch size",
+        fmt::format("{} images in one step are more than the 100,000,000 that fit", global));
+  plan.global_batch = static_cast<int>(global);
+  if (plan.global_batch % o.accumulate != 0)
+    throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
+                fmt::format("is not a multiple of --accumulate {}", o.accumulate));
+  if (o.as_ranks && *o.as_ranks != plan.ranks) act_as(*o.as_ranks, plan, tell);
+  plan.micro_batch = plan.global_batch / o.accumulate;
+  if (plan.micro_batch < plan.ranks)
+    throw Error(Exit::usage, fmt::format("--global-batch {}", plan.global_batch),
+                fmt::format("gives {} ranks less than one image a step each; use at least {}",
+                            plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
+  plan.take_shares(equal_shares(plan.micro_batch, plan.ranks), rank);
+  check_enough(*plan.training, plan.global_batch);
+}
+
+void set_length(Plan& plan) {
+  const Options& o = plan.options;
+  const auto size = static_cast<double>(plan.training->size());
+  if (o.steps)
+    plan.epochs = double(*o.steps) * plan.global_batch / size;
+  else
+    plan.epochs = o.epochs ? *o.epochs : plan.model.recipe.epochs;
+  constexpr double most = 65'535;  // dropout's random numbers are keyed by 16 bits of epoch
+  if (plan.epochs > most)
+    throw Error(Exit::usage, "length of training",
+                fmt::format("{:.0f} epochs of {} images are more than the {:.0f} that there can be",
+                            plan.epochs, plan.training->size(), most));
+}
+
+DatasetOptions dataset_options(const Options& o, const ModelSource& source, int threads,
+                               const Tell& tell, WorkProgress* progress) {
+  DatasetOptions data{
+      .cache_folder = cache_folder(), .threads = threads, .tell = tell, .progress = progress};
+  if (o.data != "synthetic") return data;
+  // It has no extent and classes of its own: it takes the model's.
+  const Model model = source.make();
+  data.extent = input_of(model).natural();
+  data.classes = model.classes;
+  return data;
+}
+
+void check_classes(const Plan& plan) {
+  for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
+    if (data != nullptr && data->classes() > plan.model.classes)
+      throw Error(Exit::data, fmt::format("--classes {}", plan.model.classes),
+                  fmt::format("but {} has {} classes", data->description(), data->classes()));
+}
+
+}  // namespace
+
+bool Plan::shares_are_equal() const { return shares == equal_shares(micro_batch, ranks); }
+
+void Plan::take_shares(std::vector<int> all, int rank) {
+  expects(static_cast<int>(all.size()) == ranks && std::ranges::min(all) > 0 &&
+              std::accumulate(all.begin(), all.end(), 0) == micro_batch,
+          "Plan: a share of the micro-step for each rank");
+  shares = std::move(all);
+  share = {std::accumulate(shares.begin(), shares.begin() + rank, 0), shares[rank]};
+}
+
+bool Plan::done(const Position& position) const {
+  if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
+  return double(position.samples) >= epochs * double(training->size());
+}
+
+std::uint64_t Plan::last_step(const Position& position) const {
+  if (options.steps) return static_cast<std::uint64_t>(*options.steps);
+  const double left = epochs * double(training->size()) - double(position.samples);
+  return position.step + static_cast<std::uint64_t>(std::ceil(std::max(left, 0.0) / global_batch));
+}
+
+bool Plan::evaluation_due(const Position& position) const {
+  if (!evaluation || options.eval_every == 0) return false;
+  if (position.samples < static_cast<std::uint64_t>(global_batch)) return false;
+  const auto every = training->size() * static_cast<std::uint64_t>(options.eval_every);
+  return position.samples / every != (position.samples - global_batch) / every;
+}
+
+TrainerSettings Plan::trainer() const {
+  return {options.accumulate, micro_batch,   share.count,
+          training->size(),   learning_rate, options.on_nan == OnNan::skip};
+}
+
+bool Plan::counts_updates() const {
+  const bool adam = optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
+  return adam || optimizer.ema > 0;
+}
+
+std::size_t Plan::bucket_bytes() const {
+  return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
+}
+
+double Plan::gradient_bytes(const Range& gradients) const {
+  // On one host of CPUs they are summed where they are.
+  const bool travel = options.device == Device::cuda || hosts > 1;
+  const Element element = travel ? options.gradient_dtype : Element::fp32;
+  if (!compresses()) return double(gradients.count) * double(bytes_of(element));
+  std::vector<GradientMatrix> matrices = gradient_matrices(model.graph);
+  std::erase_if(matrices, [&](const GradientMatrix& matrix) {
+    return matrix.first < gradients.first || matrix.first >= gradients.end();
+  });
+  return travelling_numbers(options.compress, matrices, hosts) * sizeof(float);
+}
+
+double Plan::sum_bytes() const {
+  return gradient_bytes({0, model.graph.parameter_count()}) +
+         double(model.graph.statistic_count() * sizeof(float));
+}
+
+std::vector<std::string> Plan::hints() const {
+  constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
+  if (options.eval_only || global_batch <= large || optimizer.kind == OptimizerKind::lars)
+    return {};
+  return {fmt::format(
+      "hint: {} images a step; above {}, --optimizer lars with a rate of its own (--lr) trains "
+      "large networks better",
+      global_batch, large)};
+}
+
+LoaderOptions Plan::loader(Split split) const {
+  LoaderOptions o;
+  o.mode = split;
+  o.seed = options.seed;
+  o.global_batch = micro_batch;
+  o.share = share;
+  o.threads = data_threads;
+  o.recipe = input;
+  return o;
+}
+
+LoaderOptions Plan::lone_loader() const {
+  LoaderOptions o = loader(Split::training);
+  o.global_batch = share.count;
+  o.share = {0, share.count};
+  return o;
+}
+
+namespace {
+
+void check_device(const Options& o) {
+  const bool gpu = o.device == Device::cuda, nccl = o.allreduce == Allreduce::nccl;
+  if (!gpu && nccl)
+    throw Error(Exit::usage, "--allreduce nccl",
+                "sums between GPUs, but this run computes on CPUs; leave it out or say ring");
+  if (gpu && !nccl && o.allreduce != Allreduce::automatic)
+    throw Error(Exit::usage, "--allreduce " + enumerator<Allreduce>().write(o.allreduce),
+                "sums between CPUs, but this run computes on GPUs; leave it out or say nccl");
+  if (gpu && o.compress)
+    throw Error(Exit::usage, "--compress",
+                "is for sums between hosts of CPUs, but this run computes on GPUs; leave it out, "
+                "--gradient-dtype bf16 halves what travels");
+  if (o.nccl_register && o.deterministic)
+    throw Error(Exit::usage, "--nccl-register with --deterministic",
+                "registered buffers let NCCL sum inside switches, in another order each time; "
+                "leave one of them out");
+  if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
+    throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
+                "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
+}
+
+void check_sharding(const Options& o) {
+  if (!o.shard_optimizer || o.eval_only) return;
+  if (o.device == Device::cuda)
+    throw Error(Exit::usage, "--shard-optimizer",
+                "is for CPUs, but this run computes on GPUs; leave it out or say --device cpu");
+  if (*o.optimizer == OptimizerKind::lars)
+    throw Error(Exit::usage, "--shard-optimizer with --optimizer lars",
+                "a tensor's rate needs all of its gradient; leave one of them out");
+}
+
+}  // namespace
+
+Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell,
+               WorkProgress* progress) {
+  check_device(options);
+  Plan plan;
+  plan.options = options;
+  plan.ranks = ranks;
+  if (options.eval_only) {  // needs no optimizer's slots, and no average but the checkpoint's
+    plan.options.optimizer = OptimizerKind::sgd;
+    plan.options.ema = 0;
+  }
+  plan.data_threads = options.data_threads.value_or(cpus);
+  if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
+  const ModelSource source(options);
+  const DatasetOptions data = dataset_options(options, source, plan.data_threads, tell, progress);
+  plan.training = open_dataset(options.data, Split::training, data);
+  plan.evaluation = open_dataset(options.data, Split::evaluation, data);
+  if (options.eval_only && !plan.evaluation)
+    throw Error(Exit::data, "--eval-only on " + plan.training->description(),
+                "no directory val/ or test/ beside it, and no shards for evaluation");
+  at(progress, Work::plan, options.model);
+  plan.model = source.make(plan.training->classes());
+  plan.options.model = source.identity(plan.model);
+  complete(plan.options, plan.model);
+  check_sharding(plan.options);
+  check_classes(plan);
+  share_work(plan, rank, tell);
+  set_length(plan);
+
+  const Recipe& recipe = plan.model.recipe;
+  if (!plan.options.lr)
+    plan.options.lr = recipe.learning_rate_batch == 0
+                          ? recipe.learning_rate
+                          : recipe.learning_rate * plan.global_batch / recipe.learning_rate_batch;
+  plan.optimizer = optimizer_of(plan.options, plan.model);
+  plan.learning_rate = {*plan.options.lr, *plan.options.lr_schedule, *plan.options.warmup_epochs,
+                        plan.epochs};
+  plan.input = input_of(plan.model);
+  return plan;
+}
+
+}  // namespace ringtrain

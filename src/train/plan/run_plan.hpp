@@ -1,0 +1,88 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
+#include "ringtrain/io/loader/loader.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "train/plan/step_settings.hpp"
+
+namespace ringtrain {
+
+inline constexpr int most_samples = 100'000'000;  ///< in a step
+
+/// What a run will do: the user's options completed by the model's recipe, the data set and the
+/// number of ranks. The same on every rank but for `share`.
+struct Plan {
+  Options options;  ///< with every recipe default filled in
+  Model model;
+  std::unique_ptr<Dataset> training;
+  std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
+  int ranks = 1;
+  int hosts = 1;
+  int global_batch = 0;        ///< samples of all ranks and micro-steps in one step
+  int micro_batch = 0;         ///< of all ranks in one micro-step
+  std::vector<int> shares;     ///< of a micro-step, of each rank
+  Share share;                 ///< this rank's
+  bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
+  bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
+  int data_threads = 1;
+  double epochs = 0;  ///< where training ends, unless --steps says otherwise
+  OptimizerSettings optimizer;
+  LearningRate learning_rate;
+  InputRecipe input;
+
+  /// Whether BatchNorm normalises by the samples of all ranks.
+  bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
+  /// Whether the ranks share the optimizer's work and state.
+  bool shards_optimizer() const {
+    return options.shard_optimizer && ranks > 1 && !options.eval_only;
+  }
+  /// Whether the optimizer's arithmetic depends on the number of updates.
+  bool counts_updates() const;
+  /// Whether checkpoints have to say how many steps were left out: where that matters, and steps
+  /// may be, or were.
+  bool counts_skipped() const {
+    return counts_updates() && (options.on_nan == OnNan::skip || keeps_skipped);
+  }
+  /// Whether they are what they are without --shares.
+  bool shares_are_equal() const;
+  /// Instead of the shares so far: at least one sample each, micro_batch in all.
+  void take_shares(std::vector<int> all, int rank);
+  TrainerSettings trainer() const;
+  LoaderOptions loader(Split split) const;
+  /// For training without the other ranks, on batches as large as this rank's share.
+  LoaderOptions lone_loader() const;
+  std::size_t bucket_bytes() const;
+  /// Whether gradients travel compressed.
+  bool compresses() const { return options.compress && hosts > 1; }
+  /// Of these gradients, as they travel. They are of whole tensors.
+  double gradient_bytes(const Range& gradients) const;
+  /// What a rank gives to the sums of a step: gradients, as they travel, and statistics.
+  double sum_bytes() const;
+  /// What the user should know of the plan before training, line by line.
+  std::vector<std::string> hints() const;
+  /// Whether training ends at `position`. Epochs are counted in samples, so that their end does not
+  /// move when a resumed run has another global batch.
+  bool done(const Position& position) const;
+  /// The step that training ends with when it goes on from `position`.
+  std::uint64_t last_step(const Position& position) const;
+  /// Whether the step that led to `position` completed an epoch after which to evaluate.
+  bool evaluation_due(const Position& position) const;
+};
+
+/// Takes lines for the user.
+using Tell = std::function<void(const std::string&)>;
+
+/// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
+/// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
+/// read, and may be null.
+Plan make_plan(
+    const Options& options, int cpus, int rank, int ranks,
+    const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
+
+}  // namespace ringtrain

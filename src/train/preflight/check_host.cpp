@@ -1,0 +1,160 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ringtrain/base/units.hpp"
+#include "train/preflight/check_ranks.hpp"
+#include "train/preflight/checks.hpp"
+
+namespace ringtrain {
+namespace {
+
+using enum Finding::Weight;
+
+void find_crowded_ranks(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Facts& rank = ranks[r];
+    const auto cpus = static_cast<int>(rank.cpus.size());
+    if (cpus > 0 && rank.threads > cpus)
+      findings.push_back(
+          {.what = fmt::format("{} compute threads a rank wait for one another on {}", rank.threads,
+                               plural(rank.cpus.size(), "cpu")),
+           .advice = "leave --threads and OMP_NUM_THREADS to train, or start with "
+                     "mpirun --bind-to none",
+           .ranks = {static_cast<int>(r)}});
+  }
+}
+
+// Ranks that the launcher was told to put where others are, or more than there are cpus for.
+void find_piled_ranks(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+  for (const auto& [host, there] : ranks_by_host(ranks)) {
+    std::set<int> used;
+    int threads = 0;
+    for (const int r : there) {
+      used.insert(facts_of(ranks, r).cpus.begin(), facts_of(ranks, r).cpus.end());
+      threads += facts_of(ranks, r).threads;
+    }
+    const int idle = facts_of(ranks, there[0]).cpus_of_job - static_cast<int>(used.size());
+    if (there.size() < 2 || used.empty() || threads <= static_cast<int>(used.size())) continue;
+    const std::string cpus = ranges_text({used.begin(), used.end()});
+    if (idle > 0)
+      findings.push_back(
+          {.what = fmt::format("{} are pinned on top of one another, on cpus {}, while {} idle",
+                               plural(there.size(), "rank"), cpus,
+                               idle == 1 ? "1 cpu is" : fmt::format("{} cpus are", idle)),
+           .advice = "leave the ranks' places to train: mpirun --bind-to none",
+           .ranks = there});
+    else
+      findings.push_back(
+          {.weight = note,
+           .what = fmt::format("{} with {} share cpus {}", plural(there.size(), "rank"),
+                               plural(static_cast<std::size_t>(threads), "thread"), cpus),
+           .advice = "start as many ranks as there are cores",
+           .ranks = there});
+  }
+}
+
+}  // namespace
+
+Examined check_threads(std::span<const Facts> ranks) {
+  Examined e{
+      "threads",
+      fmt::format("rank 0 has {} on cpus {}", plural(std::size_t(ranks[0].threads), "thread"),
+                  ranges_text(ranks[0].cpus)),
+      {}};
+  find_crowded_ranks(ranks, e.findings);
+  if (e.findings.empty()) find_piled_ranks(ranks, e.findings);
+  return e;
+}
+
+Examined check_processors(std::span<const Facts> ranks) {
+  constexpr double tolerated_theft = 0.05;
+  const std::string governor = ranks[0].governor.empty() ? "not known" : ranks[0].governor;
+  Examined e{"processors",
+             fmt::format("frequency governor {}; {:.1f} % stolen", governor, 100 * ranks[0].stolen),
+             {}};
+  for (const auto& [host, there] : ranks_by_host(ranks)) {
+    const Facts& facts = facts_of(ranks, there[0]);
+    // of a driver that steers frequencies itself, powersave is the usual one
+    if (facts.governor == "powersave" && facts.frequency_driver.find("pstate") == std::string::npos)
+      e.findings.push_back({.weight = note,
+                            .what = "the frequency governor powersave keeps cpus slow",
+                            .advice = "cpupower frequency-set -g performance",
+                            .ranks = there});
+    if (facts.stolen > tolerated_theft)
+      e.findings.push_back(
+          {.weight = note,
+           .what = fmt::format("so far the host of this virtual machine took {:.0f} % of its time",
+                               100 * facts.stolen),
+           .advice = "expect steps of changing length, or use another machine",
+           .ranks = there});
+  }
+  return e;
+}
+
+Examined check_memory(std::span<const Facts> ranks) {
+  if (ranks[0].on_gpu) return {"memory", "of GPUs: see --plan", {}};
+  Examined e{"memory",
+             fmt::format("rank 0 takes {:.2f} GB, its host has {:.1f} GB",
+                         double(ranks[0].planned) / giga, double(ranks[0].available) / giga),
+             {}};
+  for (const auto& [host, there] : ranks_by_host(ranks)) {
+    double planned = 0;
+    for (const int r : there) planned += double(facts_of(ranks, r).planned);
+    const double available = double(facts_of(ranks, there[0]).available);
+    if (available == 0 || planned <= available) continue;
+    e.findings.push_back(
+        {.what = fmt::format("training takes about {:.1f} GB here, and {:.1f} GB are left: the "
+                             "kernel may end it",
+                             planned / giga, available / giga),
+         .advice = "use a smaller --batch (with --accumulate), fewer ranks a host, or more memory",
+         .ranks = there});
+  }
+  return e;
+}
+
+// Open MPI's messages and NCCL's buffers; what this program shares does not lie there.
+Examined check_shared_memory(std::span<const Facts> ranks) {
+  Examined e{"/dev/shm", fmt::format("{:.0f} MB free", double(ranks[0].shm_free) / mega), {}};
+  for (const auto& [host, there] : ranks_by_host(ranks)) {
+    const Facts& facts = facts_of(ranks, there[0]);
+    const double needed = double(there.size()) * (facts.on_gpu ? 32e6 : 4.2e6);
+    if (there.size() < 2 || double(facts.shm_free) >= needed) continue;
+    e.findings.push_back(
+        {.what = fmt::format("/dev/shm has {:.0f} MB free, {} {} of it for {}",
+                             double(facts.shm_free) / mega, facts.on_gpu ? "NCCL" : "Open MPI",
+                             fmt::format("takes about {:.0f} MB", needed / mega),
+                             plural(there.size(), "rank")),
+         .advice = "start the container with --shm-size=1g, or clear /dev/shm",
+         .ranks = there});
+  }
+  return e;
+}
+
+// Sockets to all others, shards of the data, libraries.
+Examined check_limits(std::span<const Facts> ranks) {
+  const auto needed = 128 + 4 * std::uint64_t{ranks.size()};
+  Examined e{"limits", fmt::format("{} open files", ranks[0].files), {}};
+  const bool several_hosts = ranks_by_host(ranks).size() > 1;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const Facts& rank = ranks[r];
+    const std::vector<int> here{static_cast<int>(r)};
+    if (rank.files > 0 && rank.files < needed)
+      e.findings.push_back(
+          {.what = fmt::format("a process may open {} files, {} ranks may take {}", rank.files,
+                               ranks.size(), needed),
+           .advice = fmt::format("ulimit -n {}", std::max<std::uint64_t>(needed, 4096)),
+           .ranks = here});
+    if (several_hosts && rank.fast_fabric > 0 && rank.lockable < std::uint64_t(giga))
+      e.findings.push_back(
+          {.what = fmt::format("only {:.0f} MB of memory may be locked, which InfiniBand and EFA "
+                               "need to",
+                               double(rank.lockable) / mega),
+           .advice = "ulimit -l unlimited (limits.conf: memlock)",
+           .ranks = here});
+  }
+  return e;
+}
+
+}  // namespace ringtrain

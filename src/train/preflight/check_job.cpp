@@ -1,0 +1,142 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+#include "ringtrain/base/units.hpp"
+#include "train/preflight/check_ranks.hpp"
+#include "train/preflight/checks.hpp"
+
+namespace ringtrain {
+namespace {
+
+using enum Finding::Weight;
+
+}  // namespace
+
+Examined check_plan(std::span<const Facts> ranks) {
+  Examined e{"options", "options, model and data fit together", {}};
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (ranks[r].failure_code != 0)
+      e.findings.push_back({.weight = stop,
+                            .what = ranks[r].failure,
+                            .ranks = {static_cast<int>(r)},
+                            .code = ranks[r].failure_code});
+  if (!e.findings.empty()) e.seen = "training cannot be planned";
+  return e;
+}
+
+// Names tell machines apart in reports and locks; the kernel's id does so for sure.
+Examined check_hosts(std::span<const Facts> ranks) {
+  std::map<std::string, std::set<std::string>> machines_called;
+  std::map<std::string, std::vector<int>> ranks_called;
+  std::map<std::string, std::set<int>> hosts_on;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    machines_called[ranks[r].host].insert(ranks[r].machine);
+    ranks_called[ranks[r].host].push_back(static_cast<int>(r));
+    hosts_on[ranks[r].machine].insert(ranks[r].host_number);
+  }
+  Examined e{"hosts",
+             fmt::format("{} on {}", plural(ranks.size(), "rank"),
+                         plural(ranks_by_host(ranks).size(), "host")),
+             {}};
+  for (const auto& [name, machines] : machines_called)
+    if (machines.size() > 1)
+      e.findings.push_back(
+          {.what = fmt::format("{} machines are called {}: reports, logs and the owner of a "
+                               "checkpoint directory are told by that name",
+                               machines.size(), name),
+           .advice = "give each a host name of its own",
+           .ranks = ranks_called[name]});
+  for (const auto& [machine, hosts] : hosts_on)
+    if (hosts.size() > 1 && !machine.empty())
+      e.findings.push_back(
+          {.weight = note,
+           .what = fmt::format("{} containers share one machine: between them sums take the "
+                               "network's way, not shared memory's",
+                               hosts.size()),
+           .advice = "start all ranks of a machine in one container"});
+  return e;
+}
+
+Examined check_clocks(std::span<const Facts> ranks) {
+  constexpr double tolerated_s = 1;
+  const auto [first, last] = std::ranges::minmax_element(ranks, {}, &Facts::clock_s);
+  const double apart_s = last->clock_s - first->clock_s;
+  Examined e{"clocks", fmt::format("at most {:.1f} s apart", apart_s), {}};
+  if (apart_s > tolerated_s)
+    e.findings.push_back(
+        {.weight = note,
+         .what = fmt::format("the clocks of {} and {} are {:.1f} s apart: times in "
+                             "their logs do not compare",
+                             first->host, last->host, apart_s),
+         .advice = "let chrony or ntpd set them"});
+  return e;
+}
+
+Examined check_gpus(std::span<const Facts> ranks) {
+  if (!ranks[0].on_gpu) return {"GPUs", "training on CPUs", {}};
+  std::vector<int> host_of;
+  std::vector<std::vector<std::string>> visible;
+  for (const Facts& rank : ranks) {
+    host_of.push_back(rank.host_number);
+    visible.push_back(rank.gpus);
+  }
+  Examined e{"GPUs", fmt::format("rank 0 sees {}", ranks[0].gpus.size()), {}};
+  if (const auto blind = std::ranges::find_if(visible, [](const auto& v) { return v.empty(); });
+      blind != visible.end()) {
+    e.findings.push_back({.what = "no GPU is seen here",
+                          .advice = "look at CUDA_VISIBLE_DEVICES and at what the scheduler gave",
+                          .ranks = {static_cast<int>(blind - visible.begin())}});
+  } else if (const GpuPlace place = place_on_gpus(0, host_of, visible, false); place.shared) {
+    e.findings.push_back({.what = place.warning});
+  }
+  return e;
+}
+
+Examined check_mpi(std::span<const Facts> ranks) {
+  if (ranks[0].threads_share_mpi) return {"MPI", "several threads may use it", {}};
+  return {"MPI",
+          "one thread at a time may use it",
+          {{.weight = note,
+            .what = "this MPI lets one thread at a time in: with --sync-batchnorm, sums wait for "
+                    "the backward pass",
+            .advice = "use an MPI built with MPI_THREAD_MULTIPLE"}}};
+}
+
+Examined check_data(std::span<const Facts> ranks) {
+  Examined e{"data", ranks[0].data.empty() ? "not opened" : ranks[0].data, {}};
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    for (const std::string& why : ranks[r].unreadable)
+      e.findings.push_back(
+          {.what = "the first or last sample cannot be read: " + why,
+           .advice = "repair or remove it; above 0.1 % of such samples training ends",
+           .ranks = {static_cast<int>(r)}});
+  return e;
+}
+
+// A new one is complete before the oldest goes. Those that are there have their room. Too little
+// for two ends the start of training.
+Examined check_checkpoints(std::span<const Facts> ranks) {
+  const Facts& first = ranks[0];
+  if (first.checkpoint_dir.empty()) return {"checkpoints", "none are written", {}};
+  const double room = double(first.checkpoint_room), each = double(first.checkpoint);
+  Examined e{"checkpoints",
+             fmt::format("{}: {:.1f} GB free, {:.3f} GB each", first.checkpoint_dir, room / giga,
+                         each / giga),
+             {}};
+  const int more = std::max(1, first.keep + 1 - first.checkpoints_there);
+  if (room < each * more)
+    e.findings.push_back(
+        {.what = fmt::format("{} has room for {:.0f} more checkpoints, --keep {} needs {}",
+                             first.checkpoint_dir, std::floor(each > 0 ? room / each : 0),
+                             first.keep, more),
+         .advice = "make room, or keep fewer",
+         .ranks = {0}});
+  return e;
+}
+
+}  // namespace ringtrain

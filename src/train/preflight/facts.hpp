@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/config/options.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
+#include "ringtrain/host/threads.hpp"
+#include "train/plan/run_plan.hpp"
+
+namespace ringtrain {
+
+/// What one rank finds before training, of itself and of its host. Sizes are in bytes; where
+/// nothing is said, 0 and empty mean that it is not known.
+struct Facts {
+  std::string host, machine;  ///< its name, and what no two machines share
+  int host_number = 0;        ///< MpiSession::host_of()
+  double clock_s = 0;         ///< of the day, when all ranks looked at it
+
+  int threads = 1;
+  std::vector<int> cpus;  ///< that the rank's threads may run on
+  int cpus_of_job = 0;    ///< that all ranks of the host together may have
+  std::string governor, frequency_driver;
+  double stolen = 0;  ///< share of the machine's time that its host took, since it started
+
+  bool on_gpu = false;
+  std::vector<std::string> gpus;  ///< PCI bus ids of those it sees
+
+  std::string network;                       ///< what no two network namespaces share
+  std::vector<NetworkInterface> interfaces;  ///< those of --interface, or all
+  std::string network_of_meeting = {};       ///< network_name()
+  std::vector<std::string> addresses = {};   ///< job_addresses()
+  int efa_devices = 0;
+  bool efa_plugin = false;  ///< NCCL would find its way to them
+  int fast_fabric = 0;      ///< devices of InfiniBand's kind, EFA's among them
+  bool threads_share_mpi = true;
+
+  std::uint64_t planned = 0;    ///< memory this rank will take on CPUs
+  std::uint64_t available = 0;  ///< on the host, within its control groups
+  std::uint64_t shm_free = 0;   ///< in /dev/shm
+  std::uint64_t files = 0;      ///< that may be open
+  std::uint64_t lockable = 0;   ///< memory that may be locked
+
+  std::string data;  ///< Dataset::description()
+  std::vector<std::string> unreadable;
+  std::string checkpoint_dir;  ///< rank 0's; what follows, too
+  std::uint64_t checkpoint = 0, checkpoint_room = 0;
+  int checkpoints_there = 0, keep = 0;
+
+  std::string failure;   ///< why this rank cannot make a plan of the run
+  int failure_code = 0;  ///< an Exit; 0: it can
+};
+
+std::string to_text(const Facts& facts);
+/// Reads what to_text() wrote.
+Facts facts_from_text(const std::string& text);
+
+/// What the system tells of this rank and its host. `options`: with the device chosen. Collective.
+Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSession& session);
+/// Adds what the plan is and needs; reads the first and the last sample of the data, on one rank a
+/// host. `progress` hears of it.
+void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress);
+
+}  // namespace ringtrain

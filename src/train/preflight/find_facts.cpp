@@ -1,0 +1,212 @@
+#include <dlfcn.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <numeric>
+#include <system_error>
+
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+#include "ringtrain/base/unique_handle.hpp"
+#include "ringtrain/host/control_groups.hpp"
+#include "ringtrain/host/launcher.hpp"
+#include "train/preflight/facts.hpp"
+#include "train/preflight/memory_report.hpp"
+
+namespace ringtrain {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
+
+std::string first_word(const std::string& path) {
+  std::string word;
+  std::ifstream(path) >> word;
+  return word;
+}
+
+/// The number behind `key` in a file of lines "key number" or "key: number".
+std::uint64_t number_behind(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::uint64_t number = 0;
+  for (std::string word; file >> word;)
+    if (word == key && file >> number) return number;
+  return 0;
+}
+
+std::uint64_t number_in_file(const std::string& path, std::uint64_t otherwise) {
+  std::uint64_t number = 0;
+  return std::ifstream(path) >> number ? number : otherwise;
+}
+
+// What a control group of version 2 or 1 leaves; its page cache can go.
+std::uint64_t left_in(const std::string& group) {
+  const auto left = [&](const char* limit, const char* use, const char* cache) -> std::uint64_t {
+    const std::uint64_t most = number_in_file(group + limit, no_limit);
+    if (most == no_limit) return no_limit;
+    const std::uint64_t used = number_in_file(group + use, 0);
+    const std::uint64_t kept = used - std::min(used, number_behind(group + "/memory.stat", cache));
+    return most - std::min(most, kept);
+  };
+  return std::min(left("/memory.max", "/memory.current", "inactive_file"),
+                  left("/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"));
+}
+
+std::uint64_t available_memory() {
+  std::uint64_t least = number_behind("/proc/meminfo", "MemAvailable:") * 1024;
+  for (const std::string& group : control_groups("memory")) least = std::min(least, left_in(group));
+  return least;
+}
+
+// "cpu user nice system idle iowait irq softirq steal ..."
+double stolen_share() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  std::array<double, 8> ticks{};
+  file >> name;
+  for (double& tick : ticks) file >> tick;
+  const double all = std::accumulate(ticks.begin(), ticks.end(), 0.0);
+  return file && all > 0 ? ticks.back() / all : 0;
+}
+
+/// Bytes that a user may still write below `path`, or below the nearest folder that is there.
+std::uint64_t room_in(fs::path path) {
+  struct statvfs disk {};
+  std::error_code ignored;
+  path = fs::absolute(path, ignored);
+  while (::statvfs(path.c_str(), &disk) != 0)
+    if (path == path.parent_path())
+      return 0;
+    else
+      path = path.parent_path();
+  return std::uint64_t{disk.f_bavail} * disk.f_frsize;
+}
+
+std::uint64_t limit_of(__rlimit_resource resource) {
+  rlimit limit{};
+  return ::getrlimit(resource, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
+int devices_in(const std::string& folder, std::string_view prefix) {
+  std::error_code none;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder, none))
+    count += entry.path().filename().string().starts_with(prefix);
+  return count;
+}
+
+int checkpoints_in(const std::string& folder) {
+  std::error_code none;
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    const fs::path name = entry.path().filename();
+    count += name.string().starts_with("step-") && name.extension() == ".h5";
+  }
+  return count;
+}
+
+int close_library(void* library) { return ::dlclose(library); }
+using Library = UniqueHandle<void*, close_library>;
+
+// As NCCL looks for its way to networks of others.
+bool finds_nccl_plugin() {
+  std::vector<std::string> names{"libnccl-net-ofi.so", "libnccl-net-aws-ofi.so", "libnccl-net.so"};
+  if (const char* named = std::getenv("NCCL_NET_PLUGIN"); named != nullptr && *named != 0) {
+    names.insert(names.begin(), std::string("libnccl-net-") + named + ".so");
+    names.insert(names.begin(), named);
+  }
+  return std::ranges::any_of(names, [](const std::string& name) {
+    return Library(::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL)).get() != nullptr;
+  });
+}
+
+double clock_of_day_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// Containers of one machine have one kernel.
+std::string machine_id() { return first_word("/proc/sys/kernel/random/boot_id"); }
+
+void find_cpus(Facts& facts, const ThreadPlan& threads) {
+  facts.threads = threads.threads;
+  facts.cpus = threads.cpus;
+  facts.cpus_of_job = static_cast<int>(affinity(launcher_process().value_or(::getppid())).size());
+  const std::string clock = "/sys/devices/system/cpu/cpu0/cpufreq/";
+  facts.governor = first_word(clock + "scaling_governor");
+  facts.frequency_driver = first_word(clock + "scaling_driver");
+  facts.stolen = stolen_share();
+}
+
+void find_network(Facts& facts, const Options& options) {
+  std::error_code unknown;
+  facts.network = facts.machine + fs::read_symlink("/proc/self/ns/net", unknown).string();
+  facts.interfaces = network_interfaces(options.interface);
+  facts.network_of_meeting = network_name();
+  facts.addresses = job_addresses(options.interface);
+  facts.efa_devices = devices_in("/sys/class/infiniband", "efa");
+  facts.fast_fabric = devices_in("/sys/class/infiniband", "");
+  facts.efa_plugin = facts.efa_devices > 0 && finds_nccl_plugin();
+}
+
+void read_some(const Dataset& data, std::vector<std::string>& unreadable) {
+  for (const std::uint64_t sample : {std::uint64_t{0}, data.size() - 1}) try {
+      static_cast<void>(data.read(sample));
+    } catch (const Error& failure) {
+      unreadable.emplace_back(failure.what());
+    }
+}
+
+}  // namespace
+
+Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSession& session) {
+  Facts facts;
+  facts.host = session.host();
+  facts.machine = machine_id();
+  facts.host_number = session.host_of()[static_cast<std::size_t>(session.rank())];
+  find_cpus(facts, threads);
+  find_network(facts, options);
+  facts.on_gpu = options.device == Device::cuda;
+  if (facts.on_gpu) facts.gpus = visible_gpus();
+  facts.threads_share_mpi = session.threads_share_mpi();
+  facts.available = available_memory();
+  facts.shm_free = room_in("/dev/shm");
+  facts.files = limit_of(RLIMIT_NOFILE);
+  facts.lockable = limit_of(RLIMIT_MEMLOCK);
+  session.barrier();
+  facts.clock_s = clock_of_day_s();
+  return facts;
+}
+
+void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress) {
+  const Options& o = plan.options;
+  Options mine = o;
+  mine.batch = plan.share.count;
+  mine.global_batch.reset();
+  progress.at(Work::plan, o.model);
+  if (!facts.on_gpu)
+    facts.planned =
+        static_cast<std::uint64_t>(rank_memory(mine, session.size(), &progress).total());
+  facts.data = plan.training->description();
+  progress.at(Work::open, o.data);
+  if (session.local_rank() == 0)
+    for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
+      if (data != nullptr) read_some(*data, facts.unreadable);
+  if (session.rank() > 0 || o.checkpoint_dir.empty() || o.eval_only) return;
+  progress.at(Work::open, o.checkpoint_dir);
+  facts.checkpoint_dir = o.checkpoint_dir;
+  facts.checkpoint = static_cast<std::uint64_t>(checkpoint_bytes(mine));
+  facts.checkpoint_room = room_in(o.checkpoint_dir);
+  facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
+  facts.keep = o.keep;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,29 @@
+#pragma once
+#include <string>
+
+#include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/config/options.hpp"
+
+namespace ringtrain {
+
+/// What `--plan` prints about one rank's training step: memory and, for a GPU, bytes moved an
+/// image, fusions, the most that memory and arithmetic allow, and the step time they predict. Needs
+/// no data, no other rank and no GPU. Throws Error (usage) when the build cannot plan for the
+/// device.
+std::string plan_report(const Options& options);
+
+/// Bytes that a rank's training takes on CPUs.
+struct RankMemory {
+  double activations = 0, workspace = 0, evaluation = 0, state = 0, batches = 0;
+  double slots = 0;  ///< for checkpoints, on rank 0
+  double program = 0;
+  double total() const {
+    return activations + workspace + evaluation + state + batches + slots + program;
+  }
+};
+/// As plan_report() tells it, of one of so many ranks.
+RankMemory rank_memory(const Options& options, int ranks, WorkProgress* progress = nullptr);
+/// Of one checkpoint's tensors.
+double checkpoint_bytes(const Options& options);
+
+}  // namespace ringtrain

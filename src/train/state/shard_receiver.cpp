@@ -1,0 +1,162 @@
+#include "train/state/shard_receiver.hpp"
+
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "monitor/channel/asio.hpp"
+#include "ringtrain/base/error.hpp"
+#include "train/state/shard_messages.hpp"
+
+namespace ringtrain {
+
+using asio::use_awaitable;
+using asio::ip::tcp;
+
+// All but `missing` belongs to the thread.
+class SliceServer::Impl {
+ public:
+  Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+       SideDoor::Tell tell)
+      : door(
+            context, SideDoor::Sign{token, Service::slices, ranks}, addresses,
+            [this](tcp::socket socket, std::size_t rank) {
+              asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket)), rank),
+                             asio::detached);
+            },
+            std::move(tell)) {
+    thread_ = std::thread([this] {
+      ::prctl(PR_SET_NAME, "slices");
+      context.run();
+    });
+  }
+  ~Impl() {
+    context.stop();
+    thread_.join();
+  }
+
+  void expect(std::uint64_t save, std::vector<SlicePlaces> places) {
+    std::size_t count = 0;
+    for (const SlicePlaces& place : places) count += !place.empty();
+    left = count;
+    asio::post(context, [this, save, places = std::move(places)]() mutable {
+      save_ = save;
+      places_ = std::move(places);
+      under_way_.assign(places_.size(), nullptr);
+    });
+  }
+
+  // Waits for the thread, which waits for nothing.
+  template <class Work>
+  void on_thread(const Work& work) {
+    std::promise<void> done;
+    asio::post(context, [&] {
+      work();
+      done.set_value();
+    });
+    done.get_future().wait();
+  }
+
+  std::vector<int> missing() {
+    std::vector<int> ranks;
+    on_thread([&] {
+      for (std::size_t r = 0; r < places_.size(); ++r)
+        if (!places_[r].empty()) ranks.push_back(static_cast<int>(r));
+    });
+    return ranks;
+  }
+
+  void forget() {
+    on_thread([&] {
+      for (const Socket& socket : under_way_) close(socket);
+      under_way_.assign(under_way_.size(), nullptr);
+      for (SlicePlaces& places : places_) places.clear();
+      left = 0;
+    });
+  }
+
+  asio::io_context context{1};
+  SideDoor door;
+  std::atomic<std::size_t> left{0};  // slices that are to come
+
+ private:
+  using Socket = std::shared_ptr<tcp::socket>;
+
+  static void close(const Socket& socket) {
+    asio::error_code ignored;
+    if (socket != nullptr) socket->close(ignored);
+  }
+
+  asio::awaitable<void> serve(Socket socket, std::size_t rank) {
+    SliceHello hello;
+    asio::error_code failure;
+    co_await asio::async_read(*socket, asio::buffer(&hello, sizeof hello),
+                              asio::redirect_error(use_awaitable, failure));
+    if (failure) co_return;
+    const SliceAnswer first = answer_to(hello, rank);
+    if (!co_await send(socket, first) || first != SliceAnswer::wanted) co_return;
+    if (co_await take(socket, hello, rank)) co_await send(socket, SliceAnswer::taken);
+  }
+
+  SliceAnswer answer_to(const SliceHello& hello, std::size_t rank) const {
+    if (hello.save > save_) return SliceAnswer::early;
+    const bool wanted = hello.save == save_ && rank < places_.size() && !places_[rank].empty();
+    if (!wanted) return SliceAnswer::unwanted;
+    std::size_t count = 0;
+    for (const std::span<float> place : places_[rank]) count += place.size();
+    return count == hello.count ? SliceAnswer::wanted : SliceAnswer::unwanted;
+  }
+
+  static asio::awaitable<bool> send(const Socket& socket, SliceAnswer answer) {
+    asio::error_code failure;
+    co_await asio::async_write(*socket, asio::buffer(&answer, sizeof answer),
+                               asio::redirect_error(use_awaitable, failure));
+    co_return !failure;
+  }
+
+  // Whether all of it came. One that tries again is taken for lost where it was before.
+  asio::awaitable<bool> take(Socket socket, SliceHello hello, std::size_t rank) {
+    if (answer_to(hello, rank) != SliceAnswer::wanted) co_return false;  // no longer
+    close(std::exchange(under_way_[rank], socket));
+    std::vector<asio::mutable_buffer> places;
+    for (const std::span<float> place : places_[rank])
+      places.push_back(asio::buffer(place.data(), place.size_bytes()));
+    asio::error_code failure;
+    co_await asio::async_read(*socket, places, asio::redirect_error(use_awaitable, failure));
+    if (save_ != hello.save || under_way_[rank] != socket) co_return false;
+    under_way_[rank] = nullptr;
+    if (failure) co_return false;
+    places_[rank].clear();
+    --left;
+    co_return true;
+  }
+
+  std::uint64_t save_ = 0;
+  std::vector<SlicePlaces> places_;  // by rank; empty: nothing is to come
+  std::vector<Socket> under_way_;    // by rank; null: none
+  std::thread thread_;
+};
+
+SliceServer::SliceServer(const JobToken& token, int ranks,
+                         const std::vector<std::string>& addresses, SideDoor::Tell tell) try
+    : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
+} catch (const std::system_error& failure) {
+  throw Error("listen for the other ranks", failure.what());
+}
+SliceServer::~SliceServer() = default;
+
+std::vector<Door> SliceServer::doors() const { return impl_->door.doors(); }
+void SliceServer::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
+  impl_->expect(save, std::move(places));
+}
+bool SliceServer::complete() const { return impl_->left == 0; }
+std::vector<int> SliceServer::missing() const { return impl_->missing(); }
+void SliceServer::forget() { impl_->forget(); }
+
+}  // namespace ringtrain

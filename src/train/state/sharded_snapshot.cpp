@@ -1,0 +1,98 @@
+#include "train/state/sharded_snapshot.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/host/network_interfaces.hpp"
+#include "ringtrain/host/stream_copy.hpp"
+#include "ringtrain/monitor/channel/rendezvous.hpp"
+
+namespace ringtrain {
+SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const MpiSession& session,
+                       bool saves, const std::string& interface)
+    : state_(state), last_step_(last_step), session_(session) {
+  const std::vector<std::string> addresses = listening_addresses(session, interface);
+  std::string text;
+  if (session.rank() == 0 && saves) {
+    const JobToken token = new_token();
+    server_ = std::make_unique<SliceServer>(
+        token, session.size(), addresses,
+        [](const std::string& strangers) { offer_stderr("train: " + strangers + "\n"); });
+    text = to_text({token, network_name(), server_->doors()});
+  }
+  text = session.broadcast(text);
+  if (session.rank() == 0 || text.empty()) return;
+  const Meeting meeting = meeting_from_text(text);
+  sender_ = std::make_unique<SliceSender>(
+      meeting.token, session.rank(), doors_from_here(meeting),
+      [rank = session.rank()](const std::string& warning) {
+        offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
+      });
+}
+
+void SharedCopy::start(std::span<const std::span<float>> targets) {
+  ++save_;
+  if (sender_) return send_own();
+  if (targets.empty()) return;
+  state_.refresh();
+  expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+  copy_own(targets);
+  server_->expect(save_, places(targets));
+}
+
+void SharedCopy::copy_own(std::span<const std::span<float>> targets) const {
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::span<const float> own = state_.buffers()[i].host();
+    if (state_.has_shard(i))
+      unpack(own, state_.shards()->own(), targets[i]);
+    else
+      stream_copy(own, targets[i]);
+  }
+}
+
+std::vector<SlicePlaces> SharedCopy::places(std::span<const std::span<float>> targets) const {
+  std::vector<SlicePlaces> all(static_cast<std::size_t>(session_.size()));
+  for (std::size_t rank = 1; rank < all.size(); ++rank)
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      if (state_.has_shard(i))
+        for (const Range& range : state_.shards()->ranges[rank])
+          all[rank].push_back(targets[i].subspan(range.first, range.count));
+  return all;
+}
+
+void SharedCopy::send_own() {
+  sender_->drop();
+  state_.refresh();
+  slice_.clear();
+  for (std::size_t i = 0; i < state_.buffers().size(); ++i)
+    if (const auto own = state_.buffers()[i].host(); state_.has_shard(i))
+      slice_.insert(slice_.end(), own.begin(), own.end());
+  if (!slice_.empty()) sender_->send(save_, slice_);
+}
+
+std::optional<Position> SharedCopy::copy_last(std::span<const std::span<float>> targets) {
+  if (!state_.complete()) return std::nullopt;
+  const std::lock_guard held(last_step_.mutex);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (state_.has_shard(i) || i == *state_.complete())
+      std::ranges::fill(targets[i], 0.0f);
+    else
+      std::ranges::copy(state_.buffers()[i].host(), targets[i].begin());
+  return last_step_.position;
+}
+
+void SharedCopy::release() {
+  if (server_) server_->forget();
+}
+
+std::string SharedCopy::lateness() {
+  const std::vector<int> missing = server_->missing();
+  return fmt::format("the slices of {} from rank{} {} have not all come",
+                     state_.complete() ? "what --compress left out" : "the optimizer's state",
+                     missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,177 @@
+#include "train/state/training_state.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+
+namespace ringtrain {
+namespace {
+
+constexpr std::size_t piece_size = 1 << 16;  // stays in the cache between copy and hash
+
+}  // namespace
+
+TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
+                             const std::vector<Optimizer::Slot>& slots, View averaged_statistics,
+                             const Shards* shards)
+    : memory_(memory), shards_(shards) {
+  place_parameters(graph, "weights/", parameters);
+  place_statistics(graph, "statistics/", statistics);
+  for (const Optimizer::Slot& slot : slots)
+    if (slot.name == "ema")
+      place_parameters(graph, "ema/", slot.values);
+    else
+      place_parameters(graph, "optimizer/" + slot.name + "/", slot.values, shards != nullptr);
+  if (averaged_statistics.size() > 0) place_statistics(graph, "ema/", averaged_statistics);
+}
+
+void TrainingState::place_parameters(const Graph& graph, const std::string& folder, View buffer,
+                                     bool sharded) {
+  const auto ranges = graph.parameter_ranges();
+  for (std::size_t p = 0; p < ranges.size(); ++p) {
+    const Parameter& parameter = graph.parameters[p];
+    layout_.tensors.push_back(
+        {{folder + parameter.name, {parameter.dims.begin(), parameter.dims.end()}},
+         buffers_.size(),
+         ranges[p].first});
+  }
+  push_buffer(buffer, sharded ? graph.parameter_count() : buffer.size(), sharded);
+}
+
+void TrainingState::place_statistics(const Graph& graph, const std::string& folder, View buffer) {
+  const auto ranges = graph.statistics_ranges();
+  for (std::size_t s = 0; s < ranges.size(); ++s) {
+    const auto& [name, channels, momentum] = graph.statistics[s];
+    const std::string path = folder + name;
+    layout_.tensors.push_back(
+        {{path + ".running_mean", {channels}}, buffers_.size(), ranges[s].first});
+    layout_.tensors.push_back(
+        {{path + ".running_var", {channels}}, buffers_.size(), ranges[s].first + channels});
+  }
+  push_buffer(buffer, buffer.size());
+}
+
+void TrainingState::add(const std::string& name, View values) {
+  layout_.tensors.push_back({{name, {values.size()}}, buffers_.size(), 0});
+  push_buffer(values, values.size());
+}
+
+void TrainingState::add_kept(View kept, View complete, const Shards& shards,
+                             std::function<void()> refresh) {
+  expects(shards_ == nullptr, "TrainingState: one kind of shards");
+  std::size_t size = 0;
+  for (std::size_t rank = 0; rank < shards.ranges.size(); ++rank) {
+    const std::size_t count = shards.size_of(static_cast<int>(rank));
+    if (count > 0)
+      layout_.tensors.push_back(
+          {{fmt::format("compression/kept_by_rank_{}", rank), {count}}, buffers_.size(), size});
+    size += count;
+  }
+  push_buffer(kept, size, true);
+  shards_ = &shards;
+  complete_ = buffers_.size();
+  add("compression/complete", complete);
+  refresh_ = std::move(refresh);
+}
+
+void TrainingState::push_buffer(View buffer, std::size_t size, bool sharded) {
+  buffers_.push_back(buffer);
+  layout_.buffers.push_back(size);
+  sharded_.push_back(sharded);
+}
+
+void TrainingState::copy_from(std::span<const std::vector<float>> sources) const {
+  expects(sources.size() == buffers_.size(), "TrainingState::copy_from: one source a buffer");
+  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.write(sources[i], buffers_[i]);
+}
+
+std::vector<std::vector<float>> TrainingState::copy() const {
+  refresh();
+  std::vector<std::vector<float>> values;
+  for (const View& buffer : buffers_) memory_.read(buffer, values.emplace_back(buffer.size()));
+  return values;
+}
+
+void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
+                          Communicator& communicator) const {
+  values.resize(buffers_.size());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (!kept && complete_ && (i == *complete_ || has_shard(i))) continue;
+    if (has_shard(i)) {
+      share_shards(buffers_[i], values[i], layout_.buffers[i], communicator);
+      continue;
+    }
+    if (communicator.rank() == 0) memory_.write(values[i], buffers_[i]);
+    communicator.broadcast(buffers_[i], 0);
+  }
+}
+
+// In pieces: no rank but the first has room for all of it.
+void TrainingState::share_shards(View own, std::span<const float> values, std::size_t size,
+                                 Communicator& communicator) const {
+  constexpr std::size_t most = std::size_t{1} << 20;
+  std::vector<float> piece;
+  for (std::size_t first = 0; first < size; first += most) {
+    piece.resize(std::min(most, size - first));
+    if (communicator.rank() == 0)
+      std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
+    communicator.broadcast({piece.data(), piece.size()}, 0);
+    pack(piece, first, shards_->own(), own.host());
+  }
+}
+
+// All ranks' shards of it, on all ranks.
+std::vector<float> TrainingState::whole(std::size_t buffer, Communicator& communicator) const {
+  std::vector<float> values(layout_.buffers[buffer]);
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    std::vector<float> shard(shards_->size_of(rank));
+    if (rank == communicator.rank()) std::ranges::copy(buffers_[buffer].host(), shard.begin());
+    communicator.broadcast({shard.data(), shard.size()}, rank);
+    unpack(shard, shards_->ranges[static_cast<std::size_t>(rank)], values);
+  }
+  return values;
+}
+
+std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) const {
+  refresh();
+  std::vector<float> piece(piece_size);
+  std::vector<std::uint64_t> all = hashes();
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    if (!has_shard(i)) continue;
+    std::vector<float> values = whole(i, communicator);
+    for (std::size_t t = 0; t < all.size(); ++t)
+      if (const TensorPlace& place = layout_.tensors[t]; place.buffer == i)
+        all[t] = hash_of(
+            View(values.data(), values.size()).slice(place.offset, element_count(place.info)),
+            piece);
+  }
+  return all;
+}
+
+std::vector<std::uint64_t> TrainingState::hashes() const {
+  std::vector<float> piece(piece_size);
+  std::vector<std::uint64_t> hashes;
+  for (const TensorPlace& place : layout_.tensors)
+    hashes.push_back(has_shard(place.buffer) ? 0
+                                             : hash_of(buffers_[place.buffer].slice(
+                                                           place.offset, element_count(place.info)),
+                                                       piece));
+  return hashes;
+}
+
+// By way of `piece`, as the state may lie in memory that the host cannot read.
+std::uint64_t TrainingState::hash_of(View values, std::span<float> piece) const {
+  Hasher hash;
+  for (std::size_t first = 0; first < values.size(); first += piece.size()) {
+    const auto part = piece.first(std::min(piece.size(), values.size() - first));
+    memory_.read(values.slice(first, part.size()), part);
+    hash.update(std::as_bytes(part));
+  }
+  return hash.value();
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,85 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/io/checkpoint/checkpoint.hpp"
+#include "ringtrain/model/graph.hpp"
+#include "ringtrain/optim/optimizer.hpp"
+#include "train/state/optimizer_shards.hpp"
+
+namespace ringtrain {
+
+/// Everything that training changes, named: the parameters, BatchNorm's running statistics and the
+/// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
+///
+/// Where each rank has a part of its own of it, as where the ranks share the optimizer's slots,
+/// layout() is of all of it, and this rank has a shard of some buffers.
+class TrainingState {
+ public:
+  /// `memory`: where all of it lies; outlives this object. `averaged_statistics` is empty where the
+  /// run has no moving average. `shards`: of the slots but the moving average; outlives this
+  /// object; null: they are whole.
+  TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
+                const std::vector<Optimizer::Slot>& slots, View averaged_statistics = {},
+                const Shards* shards = nullptr);
+
+  /// One more tensor, of one extent, called `name` in checkpoints.
+  void add(const std::string& name, View values);
+
+  /// What compression keeps, where it does: one tensor for each rank that keeps some, of which this
+  /// rank has its own in `kept`, and `complete`, 1 in checkpoints that have those of all ranks.
+  /// `refresh` brings `kept` up to date. `shards`: one range of each rank, one behind the other. It
+  /// and the views outlive this object, whose other buffers have no shards.
+  void add_kept(View kept, View complete, const Shards& shards, std::function<void()> refresh);
+  /// The buffer of `complete`.
+  std::optional<std::size_t> complete() const { return complete_; }
+  /// Brings up to date what mirrors something that is kept elsewhere: call it before buffers() are
+  /// read. The other members do it themselves.
+  void refresh() const {
+    if (refresh_) refresh_();
+  }
+
+  /// Names and places of all tensors, as a checkpoint stores them.
+  const StateLayout& layout() const { return layout_; }
+  const std::vector<View>& buffers() const { return buffers_; }
+  const Shards* shards() const { return shards_; }
+  /// Whether this rank has its shard of that buffer only.
+  bool has_shard(std::size_t buffer) const { return shards_ != nullptr && sharded_[buffer]; }
+  /// Takes over every buffer's values: as many sources, of the same sizes in the same order.
+  void copy_from(std::span<const std::vector<float>> sources) const;
+  /// The values of every buffer.
+  std::vector<std::vector<float>> copy() const;
+  /// Gives the values that rank 0 has of every buffer, whole, to all ranks; but where `kept` is
+  /// false, what add_kept() added stays as it is. Collective, the same `kept` on all ranks.
+  void share(std::vector<std::vector<float>> values, bool kept, Communicator& communicator) const;
+  /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds; 0 for
+  /// those of which this rank has a shard. Waits for what computes them.
+  std::vector<std::uint64_t> hashes() const;
+  /// Of all tensors, also those that are shared. Collective.
+  std::vector<std::uint64_t> hashes(Communicator& communicator) const;
+
+ private:
+  void place_parameters(const Graph& graph, const std::string& folder, View buffer,
+                        bool sharded = false);
+  void place_statistics(const Graph& graph, const std::string& folder, View buffer);
+  void push_buffer(View buffer, std::size_t size, bool sharded = false);
+  void share_shards(View own, std::span<const float> values, std::size_t size,
+                    Communicator& communicator) const;
+  std::vector<float> whole(std::size_t buffer, Communicator& communicator) const;
+  std::uint64_t hash_of(View values, std::span<float> piece) const;
+
+  Memory& memory_;
+  const Shards* shards_;
+  std::vector<View> buffers_;
+  std::vector<bool> sharded_;  // by buffer
+  StateLayout layout_;
+  std::optional<std::size_t> complete_;
+  std::function<void()> refresh_;
+};
+
+}  // namespace ringtrain

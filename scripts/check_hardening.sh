@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # check_hardening.sh PROGRAM: fails when an executable was built without what makes errors in it hard to use, or can start other
-# programs. It may start itself again (src/host/apply_threads.cpp) and, with CUDA, look for the driver's library by a fixed name:
+# programs. It may start itself again (src/host/threads.cpp) and, with CUDA, look for the driver's library by a fixed name:
 # CUDA's runtime, which is linked in, does that by dlopen and dlmopen.
 set -euo pipefail
 program=$1 bad=0

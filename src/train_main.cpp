@@ -10,7 +10,6 @@
 #include "ringtrain/allreduce/mpi/launch_environment.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/fault.hpp"
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"

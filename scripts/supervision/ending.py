@@ -17,7 +17,7 @@ CURABLE_SIGNALS = {signal.SIGKILL, signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT
 # mpirun's codes for a host that it has lost, or cannot reach: others have them, too.
 LOST = 1
 LAUNCHER_CODES = {LOST, 205, 255}
-# Of src/base/fault.cpp; mpirun may put a rank before it.
+# Of src/base/error.cpp; mpirun may put a rank before it.
 FAULT = re.compile(r"\bfault: (kind=\S+ code=\d+ .*)")
 LOST_HOST = re.compile(r"Remote daemon: .* on node (\S+)|ssh: connect to host (\S+) port|error: Node failure on (\S+)")
 LOST_DAEMON = re.compile(r"unable to reliably start one or more daemons|daemon has unexpectedly failed|lost communication with a remote daemon")

@@ -12,7 +12,7 @@ import tty
 
 KEPT_BYTES = 1 << 18  # of standard error: reports come last
 STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
-FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/metrics/summary.cpp
+FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/metrics/log_text.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
 ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step \d+")  # of src/train/training_loop.cpp

@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "ringtrain/base/file.hpp"
-#include "ringtrain/base/random_token.hpp"
+#include "ringtrain/base/hmac.hpp"
 
 namespace ringtrain {
 namespace {

@@ -1,12 +1,15 @@
 #include "ringtrain/base/crc32c.hpp"
 
+#include <nmmintrin.h>
+
 #include <array>
 #include <cstring>
+
 #if defined(__x86_64__)
-#include <nmmintrin.h>
 #endif
 
 namespace ringtrain {
+
 namespace {
 
 // What each value of a byte adds, for the reflected polynomial.
@@ -51,6 +54,28 @@ std::uint32_t crc32c(std::span<const std::uint8_t> bytes) {
 std::uint32_t masked_crc32c(std::span<const std::uint8_t> bytes) {
   const std::uint32_t crc = crc32c(bytes);
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
+}
+
+namespace {
+
+template <class T>
+void append(std::string& bytes, T number) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof number);
+}
+
+std::uint32_t checksum(std::string_view bytes) {
+  return masked_crc32c({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+}
+
+}  // namespace
+
+std::string tfrecord_frame(std::string_view data) {
+  std::string record;
+  append(record, std::uint64_t{data.size()});
+  append(record, checksum(record));
+  record += data;
+  append(record, checksum(data));
+  return record;
 }
 
 }  // namespace ringtrain

@@ -5,9 +5,13 @@
 #include <openssl/hmac.h>
 #include <sys/random.h>
 
+#include <cstdint>
+
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain {
+
 namespace {
 
 // Without openssl.cnf, which others may have written, and without work at the process's end, where
@@ -41,6 +45,13 @@ void fill_randomly(std::span<std::byte> bytes) {
   expects(bytes.size() <= 256, "fill_randomly: at most 256 bytes");
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
     throw Error("getrandom", "gave no random bits");
+}
+
+std::string random_token() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+    throw Error("getrandom", "gave no random bits");
+  return hex(bits);
 }
 
 }  // namespace ringtrain

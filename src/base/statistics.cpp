@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace ringtrain {
 namespace {
@@ -21,5 +22,7 @@ Spread spread_of(std::vector<double> values) {
   for (double& value : values) value = std::abs(value - center);
   return {center, 1.4826 * median(values)};
 }
+
+double median_of(std::vector<double> values) { return spread_of(std::move(values)).median; }
 
 }  // namespace ringtrain

@@ -12,7 +12,7 @@
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/base/units.hpp"
 
 namespace ringtrain {

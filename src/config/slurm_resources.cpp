@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 
-#include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 
 namespace ringtrain {

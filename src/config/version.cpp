@@ -9,7 +9,7 @@
 
 #include "build_commit.hpp"  // written at each build by cmake/WriteCommit.cmake
 #include "ringtrain/allreduce/make_communicator.hpp"
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 

@@ -14,6 +14,8 @@
 #include <atomic>
 #include <cctype>
 #include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
@@ -22,12 +24,12 @@
 #include <memory>
 #include <vector>
 
-#include "host/signal_stack.hpp"
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
+
 namespace {
 
 constexpr long patience_ns = 200'000'000;
@@ -156,6 +158,14 @@ std::string main_stack() try {
   return stack_of(::getpid());
 } catch (const std::exception& failure) {
   return fmt::format("no stack: {}\n", failure.what());
+}
+
+void use_signal_stack() {
+  alignas(64) static std::array<std::byte, 256 << 10> memory;
+  stack_t stack{};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  ::sigaltstack(&stack, nullptr);
 }
 
 }  // namespace ringtrain

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "ringtrain/base/cache_folder.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/dataset/pack.hpp"
 #include "ringtrain/model/zoo.hpp"

@@ -10,7 +10,7 @@
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/identity.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/watchdog/watchdog.hpp"

@@ -6,10 +6,9 @@
 #include <exception>
 #include <system_error>
 
-#include "ringtrain/base/cache_folder.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/identity.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"

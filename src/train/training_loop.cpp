@@ -12,9 +12,8 @@
 #include <numeric>
 #include <utility>
 
-#include "ringtrain/base/cache_folder.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/identity.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/metrics/log_text.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"

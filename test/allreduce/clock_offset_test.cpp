@@ -1,7 +1,6 @@
-#include "ringtrain/allreduce/mpi/clock_offset.hpp"
-
 #include <cmath>
 
+#include "ringtrain/allreduce/mpi/clock_sync.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

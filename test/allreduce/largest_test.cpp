@@ -1,9 +1,8 @@
-#include "allreduce/compression/largest.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "allreduce/compression/topk.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

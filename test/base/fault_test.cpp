@@ -1,9 +1,8 @@
-#include "ringtrain/base/fault.hpp"
-
 #include <unistd.h>
 
 #include <array>
 
+#include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,5 +1,4 @@
-#include "ringtrain/base/printable.hpp"
-
+#include "ringtrain/base/text.hpp"
 #include "support/catch.hpp"
 
 using ringtrain::printable;

@@ -10,7 +10,7 @@
 #include "io/checkpoint_mutants.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 using namespace ringtrain;

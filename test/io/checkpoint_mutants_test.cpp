@@ -17,7 +17,7 @@
 #include "io/checkpoint_bytes.hpp"
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "support/catch.hpp"
 #include "support/memory_limit.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "io/checkpoint_fixture.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/open_beneath.hpp"
+#include "ringtrain/base/file.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

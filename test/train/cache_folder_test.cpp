@@ -1,7 +1,6 @@
-#include "ringtrain/base/cache_folder.hpp"
-
 #include <string>
 
+#include "ringtrain/base/program.hpp"
 #include "support/catch.hpp"
 #include "support/variable.hpp"
 

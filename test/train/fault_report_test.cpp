@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ringtrain/base/clock.hpp"
-#include "ringtrain/base/said_within.hpp"
+#include "ringtrain/host/said_within.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

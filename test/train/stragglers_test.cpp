@@ -1,5 +1,4 @@
-#include "monitor/stragglers.hpp"
-
+#include "ringtrain/monitor/load_imbalance.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "events.pb.h"
+#include "ringtrain/base/crc32c.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/tfrecord_frame.hpp"
 #include "support/catch.hpp"
 #include "train/no_warning.hpp"
 #include "train/temporary_file.hpp"

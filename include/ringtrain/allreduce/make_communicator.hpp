@@ -6,7 +6,7 @@
 #include "ringtrain/allreduce/communicator/communicator_options.hpp"
 #include "ringtrain/allreduce/communicator/solo_communicator.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 
 namespace ringtrain {
 

@@ -1,8 +1,12 @@
 #pragma once
+#include <sys/types.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string_view>
+#include <system_error>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain {
@@ -17,5 +21,25 @@ void write_all(int descriptor, std::string_view text) noexcept;
 /// Likewise, but never waits for a reader: what a full pipe or a stopped terminal does not take is
 /// lost. For threads that others rely on.
 void write_if_read(int descriptor, std::string_view text) noexcept;
+
+/// openat() that never leaves `directory`: no symbolic link, `..`, absolute path or link of /proc
+/// is followed. Returns -1 with errno, ELOOP for a link and EXDEV for a way out. Where the kernel
+/// has no openat2 or a sandbox forbids it, `name` must be a plain file name.
+int open_beneath(int directory, const char* name, int flags, mode_t mode = 0);
+
+/// Checks a POSIX call on the user's file system: its failures are the user's to mend.
+inline int check_storage(int result, std::string_view call) {
+  if (result >= 0) return result;
+  throw Error(Exit::storage, call, std::generic_category().message(errno));
+}
+
+/// What `call()` returns, made again as long as signals interrupt it, as network file systems let
+/// happen.
+template <class Call>
+int uninterrupted(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
 
 }  // namespace ringtrain

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <span>
+#include <string>
 
 namespace ringtrain {
 
@@ -16,5 +17,9 @@ bool same_secret(std::span<const std::byte> a, std::span<const std::byte> b);
 
 /// Fills `bytes` with random bits of the kernel. Throws Error where it has none.
 void fill_randomly(std::span<std::byte> bytes);
+
+/// 16 hexadecimal digits that nobody has drawn before, on any host: 64 bits of the kernel's random
+/// numbers. Process ids repeat between hosts, and so do gethostid() and host names.
+std::string random_token();
 
 }  // namespace ringtrain

@@ -1,6 +1,7 @@
 #pragma once
 #include <mutex>
 #include <string>
+#include <vector>
 
 namespace ringtrain {
 
@@ -27,5 +28,13 @@ class LateLibrary {
   void* library_ = nullptr;
   std::string why_;
 };
+
+/// A library, and its versions: of the headers that this program was compiled with, and of what the
+/// dynamic linker found for it.
+struct LibraryVersion {
+  std::string name;
+  std::string built_with, runs_with;
+};
+using LibraryVersions = std::vector<LibraryVersion>;
 
 }  // namespace ringtrain

@@ -11,5 +11,7 @@ struct Spread {
 
 /// Both are 0 for no values.
 Spread spread_of(std::vector<double> values);
+/// Its median; 0 for no values.
+double median_of(std::vector<double> values);
 
 }  // namespace ringtrain

@@ -37,4 +37,13 @@ std::uint64_t unsigned_number(std::string_view text);
 /// `text` as printable() shows it, and its middle left out beyond `most` bytes.
 std::string brief(std::string_view text, std::size_t most = 400);
 
+/// `text` as it can be shown and stored as UTF-8, so that what a file or a command line brings in
+/// cannot disturb a terminal: the bytes of control characters and, where the text is not UTF-8, all
+/// bytes above 127 become \xNN.
+std::string printable(std::string_view text);
+
+/// The candidate with the fewest edits from `word` (Levenshtein's distance); one that `word`
+/// abbreviates comes first. There is at least one candidate.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
 }  // namespace ringtrain

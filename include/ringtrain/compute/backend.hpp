@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ringtrain/base/batch.hpp"
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/step.hpp"

@@ -6,11 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 #include "ringtrain/compute/backend.hpp"
-#include "ringtrain/compute/element.hpp"
-#include "ringtrain/compute/narrow_view.hpp"
 #include "ringtrain/compute/update.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 

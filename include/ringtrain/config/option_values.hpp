@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ringtrain/base/units.hpp"
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain {

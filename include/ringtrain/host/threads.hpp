@@ -46,4 +46,7 @@ Place find_place(std::optional<int> requested);
 /// where they change.
 void apply_threads(const ThreadPlan& plan);
 
+/// This host's processor as it calls itself: "AMD EPYC 9R14"; "a CPU" where it does not say.
+std::string cpu_name();
+
 }  // namespace ringtrain

@@ -8,8 +8,7 @@
 #include <stop_token>
 #include <thread>
 
-#include "ringtrain/allreduce/communicator/replace.hpp"
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {

@@ -1,10 +1,13 @@
+#include "ringtrain/allreduce/mpi/clock_sync.hpp"
+
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
 #include "allreduce/mpi/mpi_check.hpp"
-#include "ringtrain/allreduce/mpi/clock_offset.hpp"
 
 namespace ringtrain {
+
 namespace {
 
 constexpr int rounds = 40;  // one of them at least meets no other traffic
@@ -48,6 +51,20 @@ ClockOffset measure_clock_offset(const MpiSession& session) {
   std::vector<ClockProbe> probes;
   for (int round = 0; round < rounds; ++round) probes.push_back(ask_rank_0());
   return offset_from(probes);
+}
+
+ClockOffset offset_from(std::span<const ClockProbe> probes) {
+  expects(!probes.empty(), "offset_from: at least one probe");
+  const ClockProbe best = *std::ranges::min_element(
+      probes, {}, [](const ClockProbe& p) { return p.answered - p.asked; });
+  const double middle = (best.asked + best.answered) / 2;
+  return {middle, best.read - middle, (best.answered - best.asked) / 2};
+}
+
+double by_other_clock(double moment, const ClockOffset& before, const ClockOffset& after) {
+  const double apart = after.at - before.at;
+  const double share = apart > 0 ? (moment - before.at) / apart : 0;
+  return moment + before.offset + share * (after.offset - before.offset);
 }
 
 }  // namespace ringtrain

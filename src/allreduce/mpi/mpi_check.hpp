@@ -4,7 +4,7 @@
 #include <source_location>
 #include <string_view>
 
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 
 namespace ringtrain::mpi {
 

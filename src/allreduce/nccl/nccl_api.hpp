@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "ringtrain/base/library_version.hpp"
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/base/late_library.hpp"
+#include "ringtrain/compute/view.hpp"
 
 struct ncclComm;
 struct CUstream_st;

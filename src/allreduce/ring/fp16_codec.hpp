@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 

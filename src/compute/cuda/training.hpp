@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "compute/cuda/program.hpp"
-#include "compute/cuda/runtime/device_memory.hpp"
+#include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::cuda {

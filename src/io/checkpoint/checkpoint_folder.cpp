@@ -10,8 +10,7 @@
 #include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/file.hpp"
-#include "ringtrain/base/printable.hpp"
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 namespace ringtrain {

@@ -13,7 +13,6 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
 #include "ringtrain/base/text.hpp"
 
 namespace ringtrain {

@@ -9,7 +9,7 @@
 
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
 namespace ringtrain {

@@ -12,7 +12,6 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
-#include "ringtrain/base/storage_error.hpp"
 
 namespace ringtrain {
 namespace {

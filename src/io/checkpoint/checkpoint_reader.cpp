@@ -18,9 +18,6 @@
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/open_beneath.hpp"
-#include "ringtrain/base/printable.hpp"
-#include "ringtrain/base/storage_error.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 

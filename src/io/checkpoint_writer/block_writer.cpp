@@ -9,7 +9,7 @@
 #include <cstring>
 #include <new>
 
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 

@@ -20,8 +20,7 @@
 #include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/atomic_file.hpp"
-#include "ringtrain/base/open_beneath.hpp"
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 namespace {

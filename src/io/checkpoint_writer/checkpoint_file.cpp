@@ -11,8 +11,8 @@
 #include <cstddef>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/storage_error.hpp"
 
 namespace ringtrain {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "io/checkpoint/checkpoint_index.hpp"
 #include "io/checkpoint_writer/writer_protocol.hpp"
-#include "ringtrain/base/fault.hpp"
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
 namespace ringtrain {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 
 namespace ringtrain {

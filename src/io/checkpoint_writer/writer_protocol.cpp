@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/file.hpp"
 
 namespace ringtrain {
 namespace {

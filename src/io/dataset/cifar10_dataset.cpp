@@ -8,10 +8,10 @@
 #include <system_error>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/memory_reader.hpp"
+#include "io/dataset/encoded_dataset.hpp"
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "io/dataset/datasets.hpp"
-#include "ringtrain/base/nearest.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

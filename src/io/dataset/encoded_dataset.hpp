@@ -29,4 +29,20 @@ class EncodedDataset : public Dataset {
   const std::uint64_t max_pixels_;
 };
 
+/// Reader of a data set whose `image(sample)` is a view of pixels that are already in memory.
+template <class Data>
+class MemoryReader final : public SampleReader {
+ public:
+  explicit MemoryReader(const Data& data) : data_(data) {}
+  Extent open(std::uint64_t sample) override {
+    current_ = data_.image(sample);
+    return current_.extent;
+  }
+  Portion pixels(const Need&) override { return {current_}; }
+
+ private:
+  const Data& data_;
+  ImageView current_;
+};
+
 }  // namespace ringtrain

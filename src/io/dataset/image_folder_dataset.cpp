@@ -8,7 +8,7 @@
 #include "io/dataset/datasets.hpp"
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

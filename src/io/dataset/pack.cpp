@@ -18,8 +18,7 @@
 #include "io/image/downscale.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

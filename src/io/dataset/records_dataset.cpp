@@ -8,7 +8,7 @@
 #include "io/dataset/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/image/decoder.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -12,7 +12,7 @@
 #include "io/files/byte_source.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

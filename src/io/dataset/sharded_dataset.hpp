@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/dataset/encoded_dataset.hpp"
-#include "io/files/record_table.hpp"
+#include "io/files/records_file.hpp"
 #include "io/files/shard_files.hpp"
 
 namespace ringtrain {

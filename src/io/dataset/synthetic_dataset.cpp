@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/memory_reader.hpp"
+#include "io/dataset/encoded_dataset.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/philox.hpp"
 

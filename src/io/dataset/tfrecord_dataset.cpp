@@ -10,7 +10,7 @@
 #include "io/dataset/parallel_shards.hpp"
 #include "io/files/tfrecord.hpp"
 #include "io/image/decoder.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

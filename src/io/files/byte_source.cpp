@@ -9,7 +9,7 @@
 
 #include "io/files/file_bytes.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
 namespace ringtrain {

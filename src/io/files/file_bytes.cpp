@@ -8,7 +8,7 @@
 #include <cstddef>
 
 #include "io/files/byte_source.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -8,7 +8,7 @@
 #include <chrono>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -14,7 +14,7 @@
 #include <tuple>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
 namespace ringtrain {

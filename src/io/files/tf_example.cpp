@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "io/image/decoder.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "io/files/byte_source.hpp"
-#include "io/files/record_table.hpp"
+#include "io/files/records_file.hpp"
 
 namespace ringtrain {
 

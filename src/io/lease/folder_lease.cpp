@@ -15,10 +15,9 @@
 #include <utility>
 
 #include "io/checkpoint/checkpoint_name.hpp"
+#include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/open_beneath.hpp"
-#include "ringtrain/base/random_token.hpp"
-#include "ringtrain/base/storage_error.hpp"
+#include "ringtrain/base/hmac.hpp"
 
 namespace ringtrain {
 namespace {

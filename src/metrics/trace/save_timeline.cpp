@@ -9,8 +9,8 @@
 
 #include "metrics/trace/chrome_trace.hpp"
 #include "ringtrain/base/atomic_file.hpp"
-#include "ringtrain/base/said_within.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/host/said_within.hpp"
 
 namespace ringtrain {
 namespace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "model/model_file/first_fault.hpp"
+#include "model/model_file/parse.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "model/model_file/line.hpp"
 #include "model/model_file/operations.hpp"
+#include "model/model_file/parse.hpp"
 #include "ringtrain/model/graph.hpp"
 
 namespace ringtrain {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "model/model_file/values.hpp"
+#include "model/model_file/parse.hpp"
 #include "ringtrain/model/graph.hpp"
 
 namespace ringtrain {

@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-#include "model/model_file/values.hpp"
+#include "model/model_file/parse.hpp"
 #include "ringtrain/model/zoo.hpp"
 
 namespace ringtrain {

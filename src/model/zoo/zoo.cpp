@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/nearest.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain {
 namespace {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 
-#include "monitor/stragglers.hpp"
 #include "monitor/watchdog/fault_report.hpp"
 #include "monitor/watchdog/heartbeat_server.hpp"
 #include "ringtrain/base/clock.hpp"
@@ -12,6 +11,7 @@
 #include "ringtrain/host/stack_trace.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
+#include "ringtrain/monitor/load_imbalance.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
 namespace ringtrain {

@@ -15,7 +15,7 @@
 
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/program.hpp"
-#include "ringtrain/base/said_within.hpp"
+#include "ringtrain/host/said_within.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
 namespace ringtrain {

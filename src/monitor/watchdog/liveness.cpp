@@ -7,7 +7,7 @@
 #include <functional>
 #include <tuple>
 
-#include "ringtrain/base/fault.hpp"
+#include "ringtrain/base/error.hpp"
 
 namespace ringtrain {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "monitor/watchdog/fault_report.hpp"
 #include "monitor/watchdog/heartbeat_client.hpp"
-#include "ringtrain/base/fault.hpp"
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/stack_trace.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"

@@ -5,14 +5,13 @@
 #include <memory>
 #include <mutex>
 
-#include "ringtrain/allreduce/communicator/compressing_communicator.hpp"
 #include "ringtrain/allreduce/communicator/wire_format.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
-#include "ringtrain/host/cpu_name.hpp"
 #include "ringtrain/host/stream_copy.hpp"
+#include "ringtrain/host/threads.hpp"
 #include "ringtrain/metrics/scaling/ring_text.hpp"
 #include "train/engine/cpu_stepper.hpp"
 #include "train/engine/engine.hpp"

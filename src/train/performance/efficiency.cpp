@@ -6,8 +6,8 @@
 #include <ctime>
 #include <span>
 
-#include "ringtrain/base/cache_folder.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/program.hpp"
 
 namespace ringtrain {
 namespace {

@@ -27,8 +27,6 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
   return buckets;
 }
 
-double median_of(std::vector<double> values) { return spread_of(std::move(values)).median; }
-
 }  // namespace
 
 LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,

@@ -12,7 +12,7 @@
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/identity.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
 
 namespace ringtrain {

@@ -11,8 +11,6 @@ namespace {
 constexpr double worth_it = 0.95;  // of the first plan's time
 constexpr double mostly = 0.75;    // of the rounds
 
-double median_of(std::vector<double> values) { return spread_of(std::move(values)).median; }
-
 }  // namespace
 
 SumTrials::SumTrials(std::vector<SumPlan> plans)

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "ringtrain/base/cache_folder.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "ringtrain/base/units.hpp"
-#include "train/preflight/check_ranks.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain {

@@ -7,7 +7,6 @@
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/units.hpp"
-#include "train/preflight/check_ranks.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain {

@@ -6,7 +6,6 @@
 
 #include "ringtrain/base/units.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "train/preflight/check_ranks.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain {

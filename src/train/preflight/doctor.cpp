@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <map>
 
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/base/units.hpp"
-#include "train/preflight/check_ranks.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain {

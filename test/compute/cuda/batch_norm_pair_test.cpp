@@ -1,4 +1,4 @@
-#include "compute/cuda/kernels/device/batch_norm_pair_work.hpp"
+#include "compute/cuda/kernels/device/batch_norm_work.hpp"
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;

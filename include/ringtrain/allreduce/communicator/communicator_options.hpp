@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
-#include "ringtrain/base/time_span.hpp"
+#include "ringtrain/base/clock.hpp"
 
 namespace ringtrain {
 

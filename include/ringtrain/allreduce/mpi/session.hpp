@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/fault.hpp"
 
 namespace ringtrain {
 

@@ -5,9 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ringtrain/allreduce/communicator/replace.hpp"
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
-#include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/library_version.hpp"
+#include "ringtrain/base/late_library.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
 namespace ringtrain {

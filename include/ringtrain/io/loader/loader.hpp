@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ringtrain/base/batch.hpp"
-#include "ringtrain/base/time_span.hpp"
+#include "ringtrain/base/clock.hpp"
 #include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/image/augmentation.hpp"
 

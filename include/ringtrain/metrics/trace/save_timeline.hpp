@@ -2,7 +2,7 @@
 #include <chrono>
 #include <string>
 
-#include "ringtrain/allreduce/mpi/clock_offset.hpp"
+#include "ringtrain/allreduce/mpi/clock_sync.hpp"
 #include "ringtrain/metrics/trace/timeline.hpp"
 
 namespace ringtrain {

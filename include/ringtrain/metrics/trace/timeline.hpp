@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ringtrain/base/time_span.hpp"
+#include "ringtrain/base/clock.hpp"
 
 namespace ringtrain {
 

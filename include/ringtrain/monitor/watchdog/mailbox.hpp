@@ -1,5 +1,6 @@
 #pragma once
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -23,6 +24,23 @@ class Accounts {
  private:
   mutable std::mutex mutex_;
   std::vector<Account> of_ranks_;
+};
+
+/// Sentences from one thread to another.
+class Notices {
+ public:
+  void add(std::string sentence) {
+    const std::lock_guard lock(mutex_);
+    sentences_.push_back(std::move(sentence));
+  }
+  std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(sentences_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> sentences_;
 };
 
 }  // namespace ringtrain

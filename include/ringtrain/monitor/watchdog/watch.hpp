@@ -7,14 +7,13 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
-#include "ringtrain/base/printable.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/host/launcher.hpp"
 #include "ringtrain/monitor/progress.hpp"
 #include "ringtrain/monitor/telemetry/system_sampler.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "ringtrain/monitor/watchdog/mailbox.hpp"
-#include "ringtrain/monitor/watchdog/notices.hpp"
 
 namespace ringtrain {
 

@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "compute/cuda/bind/bind.hpp"
-#include "compute/cuda/kernels/arguments/batch_norm_pair.hpp"
+#include "compute/cuda/kernels/arguments/batch_norm.hpp"
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 

@@ -6,7 +6,7 @@
 #include <exception>
 #include <limits>
 
-#include "compute/cuda/engines/graph_descriptor.hpp"
+#include "compute/cuda/engines/operation_graph.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::cuda {

@@ -5,8 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "compute/cuda/runtime/cudnn.hpp"
 #include "compute/cuda/runtime/operand.hpp"
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda {
 
@@ -106,5 +107,10 @@ class OperationGraph {
   std::vector<Value> values_;
   std::vector<Operation> operations_;
 };
+
+/// cuDNN's description of `graph`. The identifier of a tensor is 1 more than its index in values().
+/// Throws Error where cuDNN does not accept it. `handle`: of the GPU that it is for; null: none
+/// here.
+Descriptor describe(const OperationGraph& graph, cudnnHandle_t handle = nullptr);
 
 }  // namespace ringtrain::cuda

@@ -47,4 +47,11 @@ void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& operands,
   work::batch_norm_backward_apply(operands, queue);
 }
 
+void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
+                                    const BatchNormBackwardApplyOperands& second,
+                                    cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::batch_norm_backward_apply_pair(first, second, queue);
+}
+
 }  // namespace ringtrain::cuda::kernels

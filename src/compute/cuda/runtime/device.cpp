@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 
+#include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 
 namespace ringtrain::cuda {
+
 namespace {
 
 // What follows from the compute capability: CUDA C++ Programming Guide, "Technical Specifications
@@ -63,6 +66,26 @@ std::string device_json(const std::string& model) {
       gpu.capability, gpu.multiprocessors, found->shared_memory, gpu.capability < 80 ? 0 : 1024,
       found->blocks, found->threads, gpu.sm_mhz * 1000, gpu.bus_bits, gpu.memory_mhz * 1000,
       gpu.l2_bytes, gpu.memory_bytes, gpu.title);
+}
+
+Buffer DeviceMemory::allocate(std::size_t count) {
+  // Shared, because what releases a Buffer is a std::function, which is copied.
+  const auto bytes = std::make_shared<DeviceBytes>(count * sizeof(float));
+  if (count > 0) {
+    check(cudaMemset(bytes->data(), 0, bytes->size()), "cudaMemset");
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
+  return {{reinterpret_cast<float*>(bytes->data()), count}, [bytes](float*) {}};
+}
+
+void DeviceMemory::read(View from, std::span<float> to) const {
+  expects(from.size() == to.size(), "Memory::read: as many numbers");
+  read_and_wait(to.data(), from.data(), to.size_bytes());
+}
+
+void DeviceMemory::write(std::span<const float> from, View to) const {
+  expects(from.size() == to.size(), "Memory::write: as many numbers");
+  write_and_wait(to.data(), from.data(), from.size_bytes());
 }
 
 }  // namespace ringtrain::cuda

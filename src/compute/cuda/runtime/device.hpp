@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compute/cuda/runtime/cudnn.hpp"
+#include "ringtrain/compute/memory.hpp"
 
 namespace ringtrain::cuda {
 
@@ -22,5 +23,13 @@ Descriptor describe_device(std::string_view json);
 
 /// The built-in description of a GpuModel.
 std::string device_json(const std::string& model);
+
+/// Memory of this thread's GPU. Nothing may be queued that uses a buffer when it is released.
+class DeviceMemory final : public Memory {
+ public:
+  Buffer allocate(std::size_t count) override;
+  void read(View from, std::span<float> to) const override;
+  void write(std::span<const float> from, View to) const override;
+};
 
 }  // namespace ringtrain::cuda

@@ -1,6 +1,6 @@
 #pragma once
-#include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/step.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda {
 

@@ -3,12 +3,15 @@
 
 #include <cstddef>
 
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 
 // Training BatchNorm in pieces. Activations are NHWC, pixels x channels, of `element`; a tensor
 // with a pitch, the elements from pixel to pixel, may be a slice of a wider one; pitch 0: dense.
 // The vectors are fp32, one number a channel, on the device; null where optional and not wanted.
 // All calls queue on `stream` and return; they throw Error when a launch fails.
+
+// Two BatchNorms whose results are added: the first block of a ResNet stage.
+
 namespace ringtrain::cuda::kernels {
 
 /// Bytes of the workspace that statistics and backward reduce need. It is free for the next call on
@@ -100,5 +103,12 @@ struct BatchNormBackwardApplyOperands {
 };
 /// dx = g_scale * g + x_scale * x + shift
 void batch_norm_backward_apply(const BatchNormBackwardApplyOperands& operands, cudaStream_t stream);
+
+/// batch_norm_backward_apply of both, which have the same `g` and extents; reads g once. Only the
+/// dx of one of them may be g; that of the other, and either x, are other memory. Queues on
+/// `stream` and returns; throws Error when the launch fails.
+void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
+                                    const BatchNormBackwardApplyOperands& second,
+                                    cudaStream_t stream);
 
 }  // namespace ringtrain::cuda::kernels

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

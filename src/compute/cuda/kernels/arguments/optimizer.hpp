@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringtrain/compute/element.hpp"
 #include "ringtrain/compute/update.hpp"
 #include "ringtrain/compute/view.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringtrain/compute/element.hpp"
+#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

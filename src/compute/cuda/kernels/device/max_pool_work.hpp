@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "compute/cuda/kernels/device/batch_norm_work.hpp"
-#include "compute/cuda/kernels/device/pool_geometry.hpp"
+#include "compute/cuda/kernels/device/pool_work.hpp"
 
 // The max pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::cuda::kernels::work {

@@ -1,4 +1,4 @@
-#include "ringtrain/base/said_within.hpp"
+#include "ringtrain/host/said_within.hpp"
 
 #include <future>
 #include <system_error>

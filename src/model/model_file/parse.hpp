@@ -7,8 +7,30 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
+#include "ringtrain/model/graph.hpp"
 
 namespace ringtrain {
+
+/// One line of a model file: [NAME =] WORD [INPUT ...] [OPTION=VALUE ...].
+struct Line {
+  int number = 0;    ///< from 1
+  std::string name;  ///< empty: the line has none
+  std::string word;
+  std::vector<std::string> inputs;
+  std::map<std::string, std::string> options;
+};
+
+/// Reads one line; nothing where it is blank or a comment. Throws Error (usage) without the place.
+std::optional<Line> read_line(std::string_view text, int number);
+
+/// The longest word of a line, and the longest name in full.
+inline constexpr std::size_t longest_word = 200;
+
+/// Throws Error (usage) when `text` cannot be the name of anything.
+void check_name(std::string_view text);
+
+/// The names that a line's name stands for: `stage.{1..3}` is three. Throws Error (usage).
+std::vector<std::string> expanded(const std::string& name);
 
 /// A number, also written as a quotient: 1/192. Throws BadValue.
 double number_or_quotient(const std::string& text, double low, double high);
@@ -65,5 +87,14 @@ class Values {
   std::string word_;
   std::map<std::string, std::string> texts_;
 };
+
+/// Why a graph whose layers fit each other is no network to train, by the node to look at.
+struct Fault {
+  std::size_t node = 0;
+  std::string what, why;
+};
+
+/// A result that nothing reads; no loss, or two; no parameters, or too many. `graph` has a node.
+std::optional<Fault> first_fault(const Graph& graph);
 
 }  // namespace ringtrain

@@ -1,12 +1,13 @@
+#include "io/image/decoder.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
 
-#include "io/image/decoder.hpp"
-
 namespace ringtrain {
+
 namespace {
 
 constexpr std::array<std::uint8_t, 3> jpeg_start{0xFF, 0xD8, 0xFF};

@@ -1,3 +1,5 @@
+#include "train/preflight/facts.hpp"
+
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -10,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <system_error>
 
@@ -17,10 +20,10 @@
 #include "ringtrain/base/unique_handle.hpp"
 #include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/launcher.hpp"
-#include "train/preflight/facts.hpp"
 #include "train/preflight/memory_report.hpp"
 
 namespace ringtrain {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -208,5 +211,21 @@ void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkPro
   facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
   facts.keep = o.keep;
 }
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkInterface, name, up, bridge, mbit, addresses)
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, host, machine, host_number, clock_s, threads, cpus,
+                                   cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
+                                   network, interfaces, network_of_meeting, addresses, efa_devices,
+                                   efa_plugin, fast_fabric, threads_share_mpi, planned, available,
+                                   shm_free, files, lockable, data, unreadable, checkpoint_dir,
+                                   checkpoint, checkpoint_room, checkpoints_there, keep, failure,
+                                   failure_code)
+
+std::string to_text(const Facts& facts) {
+  return nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+Facts facts_from_text(const std::string& text) { return nlohmann::json::parse(text).get<Facts>(); }
 
 }  // namespace ringtrain

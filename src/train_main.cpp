@@ -40,7 +40,7 @@ int fail_before_mpi(const Error& failure, int rank, bool is_job) {
 int run_job(const Command& command) {
   const Stopwatch since_start;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
-  const ThreadPlan threads = plan_threads(find_place(command.options.threads));
+  const ThreadPlan threads = plan_threads(detect_affinity(command.options.threads));
   apply_threads(threads);
   // The helper is forked before MPI and any thread; who is first is the launcher's word until then.
   const Options& o = command.options;

@@ -33,7 +33,7 @@ constexpr void turn_colour(T& red, T& green, T& blue, T factor, T turn) {
 /// Applies a Distortion to one image of interleaved channels on the scale 0..255: brightness, then
 /// saturation and hue (three channels only), then contrast around each channel's mean.
 template <class T>
-void distort(const Distortion& d, std::span<T> image, int channels) {
+void distort(const ColorJitter& d, std::span<T> image, int channels) {
   if (d.brightness != 0)
     for (T& v : image) v += d.brightness;
   if (channels == 3 && (d.saturation != 1 || d.hue != 0))

@@ -204,7 +204,7 @@ void add_communication(Table& t, Request& r) {
          .unset = "none",
          .alone = "nodes=1",
          .in_files = false},
-        Codec<BatchJob>{batch_job, [](const BatchJob& job) { return to_string(job); }});
+        Codec<SlurmResources>{batch_job, [](const SlurmResources& job) { return to_string(job); }});
 }
 
 void add_checkpoint(Table& t, Options& o) {

@@ -15,7 +15,7 @@ struct Request {
   std::string config = {}, inspect = {};
   std::string pack_source = {}, pack_target = {};
   std::optional<int> pack_short_side = {};
-  std::optional<BatchJob> batch_job = {};
+  std::optional<SlurmResources> batch_job = {};
   bool print_config = false, version = false, json = false, man_page = false, help = false;
   std::optional<Shell> completion = {};
 };

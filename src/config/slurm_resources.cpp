@@ -20,8 +20,8 @@ constexpr int most = 100'000;
 
 struct Key {
   std::string name;
-  std::function<void(BatchJob&, const std::string&)> set;
-  std::function<std::string(const BatchJob&)> value;  ///< empty while it is the default
+  std::function<void(SlurmResources&, const std::string&)> set;
+  std::function<std::string(const SlurmResources&)> value;  ///< empty while it is the default
 };
 
 template <class T>
@@ -35,11 +35,11 @@ const T& known(const std::optional<T>& value) {
 
 template <class T, class Member>
 Key key(std::string name, Member member, const Codec<T>& codec) {
-  const auto set = [member, read = codec.read](BatchJob& job, const std::string& text) {
+  const auto set = [member, read = codec.read](SlurmResources& job, const std::string& text) {
     job.*member = read(text);
   };
-  const auto value = [member, write = codec.write](const BatchJob& job) {
-    return job.*member == BatchJob().*member ? "" : write(known(job.*member));
+  const auto value = [member, write = codec.write](const SlurmResources& job) {
+    return job.*member == SlurmResources().*member ? "" : write(known(job.*member));
   };
   return {std::move(name), set, value};
 }
@@ -84,18 +84,18 @@ Codec<double> signal_span() {
 
 const std::vector<Key>& keys() {
   static const std::vector<Key> all = {
-      key("nodes", &BatchJob::nodes, whole(1, most)),
-      key("tasks", &BatchJob::tasks, whole(1, most)),
-      key("cpus", &BatchJob::cpus, whole(1, most)),
-      key("gpus", &BatchJob::gpus, whole(0, most)),
-      key("time", &BatchJob::time_s, whole_minute()),
-      key("signal", &BatchJob::signal_s, signal_span()),
-      key("name", &BatchJob::name, plain_name()),
-      key("partition", &BatchJob::partition, plain_name()),
-      key("account", &BatchJob::account, plain_name()),
-      key("launcher", &BatchJob::launcher, enumerator<StartedBy>()),
-      key("requeue", &BatchJob::requeue, yes_or_no()),
-      key("spot", &BatchJob::spot, yes_or_no()),
+      key("nodes", &SlurmResources::nodes, whole(1, most)),
+      key("tasks", &SlurmResources::tasks, whole(1, most)),
+      key("cpus", &SlurmResources::cpus, whole(1, most)),
+      key("gpus", &SlurmResources::gpus, whole(0, most)),
+      key("time", &SlurmResources::time_s, whole_minute()),
+      key("signal", &SlurmResources::signal_s, signal_span()),
+      key("name", &SlurmResources::name, plain_name()),
+      key("partition", &SlurmResources::partition, plain_name()),
+      key("account", &SlurmResources::account, plain_name()),
+      key("launcher", &SlurmResources::launcher, enumerator<StartedBy>()),
+      key("requeue", &SlurmResources::requeue, yes_or_no()),
+      key("spot", &SlurmResources::spot, yes_or_no()),
   };
   return all;
 }
@@ -111,8 +111,8 @@ const Key& find(const std::string& name) {
 
 }  // namespace
 
-BatchJob batch_job(const std::string& text) {
-  BatchJob job;
+SlurmResources batch_job(const std::string& text) {
+  SlurmResources job;
   for (const std::string& part : split(text, ',')) {
     const std::size_t equals = part.find('=');
     if (equals == part.npos)
@@ -128,7 +128,7 @@ BatchJob batch_job(const std::string& text) {
   return job;
 }
 
-std::string to_string(const BatchJob& job) {
+std::string to_string(const SlurmResources& job) {
   std::vector<std::string> parts;
   for (const Key& one : keys())
     if (const std::string value = one.value(job); !value.empty())

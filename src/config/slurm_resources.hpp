@@ -12,7 +12,7 @@ enum class StartedBy { mpirun, srun };
 
 /// What a run asks of Slurm: the value of `--emit-sbatch`. Each default is that of
 /// scripts/slurm/train.sbatch.
-struct BatchJob {
+struct SlurmResources {
   int nodes = 1;
   std::optional<int> tasks;  ///< ranks a node; unset: one a GPU, without GPUs one
   std::optional<int> cpus;   ///< a rank; unset: whole nodes
@@ -27,14 +27,14 @@ struct BatchJob {
 };
 
 /// Reads "nodes=4,tasks=2,time=2h". Throws BadValue naming the key, and what it must be.
-BatchJob batch_job(const std::string& text);
+SlurmResources batch_job(const std::string& text);
 /// A text that batch_job() reads back: what differs from the defaults.
-std::string to_string(const BatchJob& job);
+std::string to_string(const SlurmResources& job);
 
 /// scripts/slurm/train.sbatch with the directives of `job`, which starts `program` with `words`:
 /// the command line that came to `options`, --emit-sbatch left out. Throws Error(Exit::usage) where
 /// `job` and `options` contradict one another.
-std::string sbatch_script(const BatchJob& job, const Options& options,
+std::string sbatch_script(const SlurmResources& job, const Options& options,
                           const std::vector<std::string>& words, const std::string& program);
 
 /// The full path that starts this program on another host, too: of a bundle, its entry script

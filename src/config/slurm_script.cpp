@@ -17,7 +17,7 @@ namespace {
 
 constexpr double spare_s = 60;  // beside the last save: a step, and leaving MPI
 
-double signal_before_limit(const BatchJob& job, const Options& options) {
+double signal_before_limit(const SlurmResources& job, const Options& options) {
   return std::ceil(job.signal_s.value_or(options.final_save_timeout_s + spare_s));
 }
 
@@ -25,7 +25,7 @@ Error contradiction(std::string_view what, std::string_view reason) {
   return Error(Exit::usage, what, reason);
 }
 
-void check(const BatchJob& job, const Options& o) {
+void check(const SlurmResources& job, const Options& o) {
   const double signal_s = signal_before_limit(job, o);
   if (job.time_s && *job.time_s <= signal_s)
     throw contradiction(fmt::format("--emit-sbatch time={}", duration_text(*job.time_s)),
@@ -45,7 +45,7 @@ void check(const BatchJob& job, const Options& o) {
                         "hosts can be left out with mpirun only; leave out one of them");
 }
 
-bool goes_on(const BatchJob& job, const Options& options) {
+bool goes_on(const SlurmResources& job, const Options& options) {
   return job.requeue.value_or(!options.checkpoint_dir.empty());
 }
 
@@ -54,7 +54,7 @@ std::string slurm_time(double seconds) {
   return fmt::format("{}-{:02}:{:02}:00", minutes / 1440, minutes / 60 % 24, minutes % 60);
 }
 
-std::string directives(const BatchJob& job, const Options& o) {
+std::string directives(const SlurmResources& job, const Options& o) {
   std::string text;
   const auto add = [&](const std::string& option) { text += "#SBATCH --" + option + "\n"; };
   add("job-name=" + job.name);
@@ -105,7 +105,7 @@ std::vector<std::string> without_emit_sbatch(const std::vector<std::string>& wor
   return kept;
 }
 
-std::string settings(const BatchJob& job, const Options& options,
+std::string settings(const SlurmResources& job, const Options& options,
                      const std::vector<std::string>& words, const std::string& program) {
   std::string text =
       "\n# What this run is; options given to sbatch behind the script's name win.\n";
@@ -120,7 +120,7 @@ std::string settings(const BatchJob& job, const Options& options,
 
 }  // namespace
 
-std::string sbatch_script(const BatchJob& job, const Options& options,
+std::string sbatch_script(const SlurmResources& job, const Options& options,
                           const std::vector<std::string>& words, const std::string& program) {
   check(job, options);
   std::string script;

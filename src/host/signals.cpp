@@ -78,7 +78,7 @@ SignalThread::~SignalThread() {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-class StopRequest::Waiter {
+class StopSignals::Waiter {
  public:
   explicit Waiter(std::function<bool()> act) : act_(std::move(act)), thread_([this] { run(); }) {}
   ~Waiter() {
@@ -102,27 +102,27 @@ class StopRequest::Waiter {
 
 int stop_signal() { return received; }
 
-StopRequest::StopRequest() {
+StopSignals::StopSignals() {
   ::sem_init(&arrived, 0, 0);
   for (const int signal : {SIGTERM, SIGINT}) handle(signal, remember, 0);
   handle(SIGUSR1, want_save, 0);
 }
 
-StopRequest::~StopRequest() {
+StopSignals::~StopSignals() {
   handle(SIGUSR1, SIG_IGN, 0);
   received = 0;
   save_wanted = 0;
 }
 
-std::shared_ptr<StopRequest::Waiter> StopRequest::call_at_stop(std::function<bool()> act) {
+std::shared_ptr<StopSignals::Waiter> StopSignals::call_at_stop(std::function<bool()> act) {
   return std::make_shared<Waiter>(std::move(act));
 }
 
-bool StopRequest::take_save() {
+bool StopSignals::take_save() {
   return save_wanted.exchange(0) != 0;  // one that comes just before is part of this one
 }
 
-Wish agreed_wish(double stops, double signalled, double signals) {
+StepRequest agreed_request(double stops, double signalled, double signals) {
   if (stops == 0) return {false, signalled > 0 ? SIGUSR1 : 0};
   if (signalled == 0 || signals == SIGUSR1 * signalled) return {true, 0};
   return {true, signals == SIGINT * signalled ? SIGINT : SIGTERM};

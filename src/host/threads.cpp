@@ -45,7 +45,7 @@ std::vector<Core> cores_of(std::vector<Cpu> cpus) {
 }
 
 /// The cores of one rank: equal parts but for a remainder, all of them where they do not suffice.
-std::vector<Core> share_of(const std::vector<Core>& cores, const Place& place) {
+std::vector<Core> share_of(const std::vector<Core>& cores, const CpuAffinity& place) {
   const auto ranks = static_cast<std::size_t>(place.local_size);
   const auto rank = static_cast<std::size_t>(place.local_rank);
   if (place.placed || cores.size() < ranks) return cores;
@@ -56,14 +56,14 @@ std::vector<Core> share_of(const std::vector<Core>& cores, const Place& place) {
 }
 
 /// As many for every rank: the slowest rank sets the pace.
-int default_threads(std::size_t cores, const Place& place) {
+int default_threads(std::size_t cores, const CpuAffinity& place) {
   const auto ranks = static_cast<std::size_t>(place.local_size);
   const std::size_t whole = place.placed ? cores : cores / ranks;
   const double paid = place.quota / place.local_size;
   return std::max(1, static_cast<int>(std::min(static_cast<double>(whole), std::floor(paid))));
 }
 
-std::string text_of(const ThreadPlan& plan, const Place& place, bool crowded) {
+std::string text_of(const ThreadPlan& plan, const CpuAffinity& place, bool crowded) {
   std::string text = fmt::format("threads: {} a rank", plan.threads);
   if (place.requested) text += fmt::format(" (as {} asks)", place.requested_by);
   text += fmt::format(" on {} {}", plan.cpus.size() == 1 ? "cpu" : "cpus", ranges_text(plan.cpus));
@@ -78,14 +78,14 @@ std::string text_of(const ThreadPlan& plan, const Place& place, bool crowded) {
   return text;
 }
 
-bool is_crowded(int threads, std::size_t cores, const Place& place) {
+bool is_crowded(int threads, std::size_t cores, const CpuAffinity& place) {
   const auto all = static_cast<std::size_t>(threads) * place.local_size;
   return static_cast<double>(all) > place.quota || (place.placed ? threads : all) > cores;
 }
 
 }  // namespace
 
-ThreadPlan plan_threads(const Place& place) {
+ThreadPlan plan_threads(const CpuAffinity& place) {
   expects(!place.cpus.empty() && place.local_rank >= 0 && place.local_rank < place.local_size,
           "plan_threads: a host with a cpu, and a rank on it");
   const std::vector<Core> cores = cores_of(place.cpus);
@@ -140,7 +140,7 @@ constexpr std::array<Launcher, 4> launchers = {{
 }};
 
 /// Returns the launcher that started this rank, if one did.
-const Launcher* find_local_rank(Place& place) {
+const Launcher* find_local_rank(CpuAffinity& place) {
   for (const Launcher& launcher : launchers) {
     const auto rank = number_at(launcher.rank), size = number_at(launcher.size);
     if (!rank || !size || *rank < 0 || *rank >= *size) continue;
@@ -208,7 +208,7 @@ double find_quota() {
   return quota;
 }
 
-void request_threads(Place& place, std::optional<int> requested) {
+void request_threads(CpuAffinity& place, std::optional<int> requested) {
   const auto of_environment = number_at("OMP_NUM_THREADS");
   if (requested) {
     place.requested = requested;
@@ -221,8 +221,8 @@ void request_threads(Place& place, std::optional<int> requested) {
 
 }  // namespace
 
-Place find_place(std::optional<int> requested) {
-  Place place;
+CpuAffinity detect_affinity(std::optional<int> requested) {
+  CpuAffinity place;
   const Launcher* launcher = find_local_rank(place);
   std::vector<int> ids = mask_before_openmp();
   const auto process = launcher_process();

@@ -18,8 +18,8 @@ class RecordSink {
   virtual void write(const EvalRecord& record) = 0;
   virtual void write(const CheckpointRecord& record) = 0;
   virtual void write(const EventRecord& record) = 0;
-  virtual void write(const Comparison& record) = 0;  ///< of --baseline
-  virtual void write(const LinkVerdict& record) = 0;
+  virtual void write(const ScalingResult& record) = 0;  ///< of --baseline
+  virtual void write(const ScalingForecast& record) = 0;
   virtual void write(const EndRecord& record) = 0;
 };
 

@@ -9,8 +9,8 @@ namespace ringtrain {
 namespace {
 
 template <class Value>
-OverRanks over(std::span<const int> ranks, std::span<const PhaseSeconds> steps,
-               const Value& value) {
+RankStatistics over(std::span<const int> ranks, std::span<const PhaseSeconds> steps,
+                    const Value& value) {
   std::vector<double> values;
   for (const PhaseSeconds& step : steps) values.push_back(value(step));
   const auto [least, most] = std::ranges::minmax_element(values);
@@ -20,12 +20,12 @@ OverRanks over(std::span<const int> ranks, std::span<const PhaseSeconds> steps,
 
 }  // namespace
 
-std::optional<PhasesOfRanks> RankSpread::look(std::span<const Account> now) {
+std::optional<PhaseSpread> LoadImbalance::look(std::span<const RankStats> now) {
   before_.resize(now.size());
   std::vector<int> ranks;
   std::vector<PhaseSeconds> steps;
   for (std::size_t r = 0; r < now.size(); ++r) {
-    const Spent& spent = now[r].spent;
+    const PhaseTotals& spent = now[r].spent;
     if (spent.steps == 0) continue;
     if (spent.steps < before_[r].steps + least_steps) return std::nullopt;
     ranks.push_back(static_cast<int>(r));
@@ -34,7 +34,7 @@ std::optional<PhasesOfRanks> RankSpread::look(std::span<const Account> now) {
   if (ranks.size() < 2) return std::nullopt;
   for (const int r : ranks)
     before_[static_cast<std::size_t>(r)] = now[static_cast<std::size_t>(r)].spent;
-  PhasesOfRanks phases;
+  PhaseSpread phases;
   for (std::size_t i = 0; i < phases.phases.size(); ++i)
     phases.phases[i] = over(ranks, steps, [i](const PhaseSeconds& s) { return s.seconds[i]; });
   phases.own_work = over(ranks, steps, own_work_s);
@@ -43,10 +43,10 @@ std::optional<PhasesOfRanks> RankSpread::look(std::span<const Account> now) {
 }
 
 // Worth a word where the others could be done much sooner without it.
-std::string RankSpread::slowest(const PhasesOfRanks& phases, std::span<const int> ranks,
-                                std::span<const PhaseSeconds> steps) const {
+std::string LoadImbalance::slowest(const PhaseSpread& phases, std::span<const int> ranks,
+                                   std::span<const PhaseSeconds> steps) const {
   constexpr double part_of_step = 0.05;
-  const OverRanks& work = phases.own_work;
+  const RankStatistics& work = phases.own_work;
   const double step_s = steps[0].total();
   if (work.max <= tolerated * work.median || work.max - work.median < part_of_step * step_s)
     return {};
@@ -74,7 +74,7 @@ std::string slow(std::size_t rank, std::span<const PhaseSeconds> steps, double m
 Stragglers::Stragglers(int ranks)
     : before_(static_cast<std::size_t>(ranks)), told_(before_.size(), false) {}
 
-std::vector<std::string> Stragglers::look(std::span<const Spent> now,
+std::vector<std::string> Stragglers::look(std::span<const PhaseTotals> now,
                                           std::span<const std::string> hosts) {
   std::vector<PhaseSeconds> steps;
   std::vector<double> own_s;

@@ -74,8 +74,8 @@ void Progress::account(const PhaseSeconds& step) noexcept {
   accounted_.store(accounted_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
 }
 
-Spent Progress::spent() const noexcept {
-  Spent spent{accounted_.load(std::memory_order_acquire), {}};
+PhaseTotals Progress::spent() const noexcept {
+  PhaseTotals spent{accounted_.load(std::memory_order_acquire), {}};
   for (std::size_t phase = 0; phase < spent_s_.size(); ++phase)
     spent.phases.seconds[phase] = spent_s_[phase].load(std::memory_order_relaxed);
   return spent;

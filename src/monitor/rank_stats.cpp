@@ -4,7 +4,7 @@
 
 namespace ringtrain {
 
-PhaseSeconds mean_step(const Spent& before, const Spent& now) {
+PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now) {
   PhaseSeconds step;
   for (std::size_t i = 0; i < step.seconds.size(); ++i)
     step.seconds[i] = (now.phases.seconds[i] - before.phases.seconds[i]) /

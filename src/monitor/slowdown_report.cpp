@@ -23,7 +23,7 @@ constexpr double gradual_since_s = 15;  // what a gradual slow-down's cause is l
 /// What one rank told of itself at both ends of the two stretches.
 struct RankSpans {
   std::size_t rank = 0;
-  VitalsSpan before, since;
+  SampleSpan before, since;
   PhaseSeconds step_before, step_since;  ///< the mean step
 
   double grown_s(Phase phase) const { return step_since[phase] - step_before[phase]; }
@@ -34,7 +34,8 @@ struct RankSpans {
   /// Seconds a step that its process stands still for longer than before.
   double still_s() const {
     if (before.seconds() <= 0 || since.seconds() <= 0) return 0;
-    return (since.mean(Vital::still) - before.mean(Vital::still)) * step_since.total();
+    return (since.mean(SystemMetric::still) - before.mean(SystemMetric::still)) *
+           step_since.total();
   }
   /// A process that stands still may do so while it waits.
   double own_s() const { return std::max(still_s(), work_s()); }
@@ -47,15 +48,15 @@ Ranks ranks_of(const AccountsSpan& before, const AccountsSpan& since) {
   Ranks all;
   if (before.end.empty()) {
     for (std::size_t r = 0; r < since.end.size(); ++r) {
-      const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
+      const RankStats s = r < since.begin.size() ? since.begin[r] : RankStats{}, &n = since.end[r];
       if (n.spent.steps > s.spent.steps)
         all.push_back({r, {}, {s.vitals, n.vitals}, {}, mean_step(s.spent, n.spent)});
     }
     return all;
   }
   for (std::size_t r = 0; r < std::min(before.end.size(), since.end.size()); ++r) {
-    const Account b = r < before.begin.size() ? before.begin[r] : Account{}, &e = before.end[r];
-    const Account s = r < since.begin.size() ? since.begin[r] : Account{}, &n = since.end[r];
+    const RankStats b = r < before.begin.size() ? before.begin[r] : RankStats{}, &e = before.end[r];
+    const RankStats s = r < since.begin.size() ? since.begin[r] : RankStats{}, &n = since.end[r];
     if (e.spent.steps > b.spent.steps && n.spent.steps > s.spent.steps)
       all.push_back({r,
                      {b.vitals, e.vitals},
@@ -116,7 +117,7 @@ std::optional<Sender> busiest_sender(const Ranks& ranks, const std::vector<std::
   constexpr double enough = 0.5, clearly = 1.4;
   Sender found;
   const auto share = [](const RankSpans& r) {
-    return r.since.seconds() > 0 ? r.since.mean(Vital::sending) : 0;
+    return r.since.seconds() > 0 ? r.since.mean(SystemMetric::sending) : 0;
   };
   for (const RankSpans& r : ranks)
     if (share(r) > found.share) found = {.rank = r.rank, .share = share(r)};
@@ -137,39 +138,40 @@ Ranks only(std::size_t rank, Ranks of) {
 }
 
 /// What became worse on the host where most did: ranks of a host see the same.
-struct MovedOn {
+struct ChangesOnHost {
   std::size_t rank = 0;
-  std::vector<Moved> moved;
+  std::vector<MetricChange> moved;
 };
 
-template <Vital vital>
-bool is_of(const Moved& moved) {
+template <SystemMetric vital>
+bool is_of(const MetricChange& moved) {
   return moved.vital == vital;
 }
 
-MovedOn most_moved_on(const Ranks& ranks, bool waiting) {
-  MovedOn most;
+ChangesOnHost most_moved_on(const Ranks& ranks, bool waiting) {
+  ChangesOnHost most;
   for (const RankSpans& r : ranks) {
-    std::vector<Moved> moved = worse(r.before, r.since);
+    std::vector<MetricChange> moved = worse(r.before, r.since);
     // Who waits for others sends less, too: that tells something of the network alone.
     // Memory that a process takes slows nothing down, unless its host has to page.
-    const bool pages = std::ranges::any_of(moved, is_of<Vital::major_faults>);
-    std::erase_if(moved, [=](const Moved& one) {
-      return one.vital == Vital::sending || (!waiting && one.vital == Vital::network) ||
-             (!pages && one.vital == Vital::resident);
+    const bool pages = std::ranges::any_of(moved, is_of<SystemMetric::major_faults>);
+    std::erase_if(moved, [=](const MetricChange& one) {
+      return one.vital == SystemMetric::sending ||
+             (!waiting && one.vital == SystemMetric::network) ||
+             (!pages && one.vital == SystemMetric::resident);
     });
     if (moved.size() > most.moved.size()) most = {r.rank, std::move(moved)};
   }
   if (waiting)  // it is mostly the network that is waited for
-    std::ranges::stable_partition(most.moved, [](const Moved& one) {
-      return one.vital >= Vital::network && one.vital <= Vital::sending;
+    std::ranges::stable_partition(most.moved, [](const MetricChange& one) {
+      return one.vital >= SystemMetric::network && one.vital <= SystemMetric::sending;
     });
   return most;
 }
 
-std::string text_of(const MovedOn& most, const std::vector<std::string>& hosts) {
+std::string text_of(const ChangesOnHost& most, const std::vector<std::string>& hosts) {
   std::vector<std::string> texts;
-  for (const Moved& one : most.moved)
+  for (const MetricChange& one : most.moved)
     if (texts.size() < most_moved) texts.push_back(one.text);
   return fmt::format("with it moved, on {}: {}", hosts[most.rank], fmt::join(texts, ", "));
 }
@@ -214,10 +216,10 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
   if (waiting) blamed = all;
   const Phase phase = most_grown(blamed);
   const auto sender = waiting ? busiest_sender(all, hosts) : std::nullopt;
-  const MovedOn moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
+  const ChangesOnHost moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
   const std::string cause = moved.moved.empty()
                                 ? "ruled out, none of them moved: " +
-                                      watched_vitals(blamed.front().since.end, several(hosts))
+                                      watched_metrics(blamed.front().since.end, several(hosts))
                                 : text_of(moved, hosts);
   return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
                      words_of(phase), 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
@@ -226,7 +228,7 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
                      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
                      sender ? text_of(*sender, hosts) : "", cause,
                      !moved.moved.empty() ? moved.moved.front().advice
-                     : sender             ? advice_for(Vital::sending)
+                     : sender             ? advice_for(SystemMetric::sending)
                                           : advice_for(phase));
 }
 
@@ -409,7 +411,7 @@ std::string SlowdownReporter::why_slower_than_expected() const {
   return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
                      hosts_[0], words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
                      sender ? text_of(*sender, hosts_) : "",
-                     sender ? advice_for(Vital::sending) : advice_for(worst));
+                     sender ? advice_for(SystemMetric::sending) : advice_for(worst));
 }
 
 std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {

@@ -23,17 +23,17 @@ class WishRounds {
 
   /// Between batches: hears whether a round is over, and says this rank's word in the next. Returns
   /// what all ranks wish, where a round has just told of any. Never waits.
-  Wish look(const Wish& mine, bool done) {
+  StepRequest look(const StepRequest& mine, bool done) {
     if (mine.stop || mine.signal != 0) mine_ = mine;
     if (!round_ && !over_ && (done || mine_.stop || since_round_.elapsed() > between_s)) say(done);
     if (!round_ || !round_->done()) return {};
     const auto heard = std::exchange(round_, nullptr)->values();
-    const Wish all = agreed_wish(heard[0], heard[1], heard[2]);
+    const StepRequest all = agreed_request(heard[0], heard[1], heard[2]);
     over_ = all.stop || heard[3] == session_.size();
     return all;
   }
   /// A wish that came too late for the last round.
-  const Wish& unsaid() const { return mine_; }
+  const StepRequest& unsaid() const { return mine_; }
   /// All are done, or all stop.
   bool over() const { return over_; }
 
@@ -41,9 +41,9 @@ class WishRounds {
   static constexpr double between_s = 0.2;
 
   void say(bool done) {
-    const Wish wish = std::exchange(mine_, {});
-    const std::array<double, 4> word = {double(wish.stop), double(wish.signal != 0),
-                                        double(wish.signal), double(done)};
+    const StepRequest request = std::exchange(mine_, {});
+    const std::array<double, 4> word = {double(request.stop), double(request.signal != 0),
+                                        double(request.signal), double(done)};
     since_round_.lap();
     round_ = session_.start_sum(word);
   }
@@ -51,15 +51,15 @@ class WishRounds {
   const MpiSession& session_;
   std::unique_ptr<MpiSession::SumUnderWay> round_;
   Stopwatch since_round_;
-  Wish mine_;  // not said yet
+  StepRequest mine_;  // not said yet
   bool over_ = false;
 };
 
 }  // namespace
 
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const std::function<Wish()>& ask,
-                    const std::function<void(const Wish&)>& grant, Progress& progress) {
+                    const MpiSession& session, const std::function<StepRequest()>& ask,
+                    const std::function<void(const StepRequest&)>& grant, Progress& progress) {
   progress.pause();
   Stopwatch watch;
   LoaderOptions told = options;
@@ -69,7 +69,7 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   WishRounds rounds(session);
   bool stop = false;
   const auto look = [&](bool done) {
-    const Wish all = rounds.look(ask(), done);
+    const StepRequest all = rounds.look(ask(), done);
     stop = stop || all.stop;
     if (all.stop || all.signal != 0) grant(all);
     return rounds.over();

@@ -11,9 +11,9 @@ namespace ringtrain {
 
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
-  bool whole = true;  ///< else the ranks stopped amid it, and the figures are of a part
-  Wish unsaid = {};   ///< of this rank, which the others have not heard of
-  double loss = 0;    ///< mean cross-entropy
+  bool whole = true;        ///< else the ranks stopped amid it, and the figures are of a part
+  StepRequest unsaid = {};  ///< of this rank, which the others have not heard of
+  double loss = 0;          ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
   double seconds = 0;
@@ -25,7 +25,7 @@ struct Evaluation {
 /// all, two batches and half a second later at most. Collective; all ranks return the same but for
 /// `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const std::function<Wish()>& ask,
-                    const std::function<void(const Wish&)>& grant, Progress& progress);
+                    const MpiSession& session, const std::function<StepRequest()>& ask,
+                    const std::function<void(const StepRequest&)>& grant, Progress& progress);
 
 }  // namespace ringtrain

@@ -26,7 +26,7 @@ namespace ringtrain {
 namespace {
 
 // What all ranks must have alike: what is computed, and which collectives are called when.
-Agreement claims(const Plan& plan) {
+Agreement claims(const RunPlan& plan) {
   const Options& o = plan.options;
   const std::string tried = " --tuning " + tune_value().write(o.tune) +
                             (o.shares ? " --shares " + shares_value().write(*o.shares) : "");
@@ -58,9 +58,9 @@ void choose_gpu_defaults(Options& o, int hosts) {
 }
 
 // What the doctor knows when there may be no plan.
-Facts facts_of_trial(const std::function<Plan()>& make, const Options& options,
-                     const ThreadPlan& threads, const MpiSession& session, Progress& progress) {
-  Facts facts = find_facts(options, threads, session);
+HostFacts facts_of_trial(const std::function<RunPlan()>& make, const Options& options,
+                         const ThreadPlan& threads, const MpiSession& session, Progress& progress) {
+  HostFacts facts = collect_host_facts(options, threads, session);
   try {
     add_plan(facts, make(), session, progress);
   } catch (const Error& failure) {
@@ -71,14 +71,14 @@ Facts facts_of_trial(const std::function<Plan()>& make, const Options& options,
 }
 
 // The table of --doctor, where training would begin.
-void show(const Diagnosis& diagnosis, const MpiSession& session, Output& output) {
+void show(const Diagnosis& diagnosis, const MpiSession& session, Reporter& output) {
   output.note(diagnosis.table);
   if (diagnosis.code != 0)
     session.fail_together("--doctor: training would not begin: " + diagnosis.stop,
                           static_cast<Exit>(diagnosis.code));
 }
 
-void warn(const Diagnosis& diagnosis, Output& output) {
+void warn(const Diagnosis& diagnosis, Reporter& output) {
   for (const std::string& line : diagnosis.warnings) output.event({"doctor", 0, line});
 }
 
@@ -92,8 +92,9 @@ std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& pr
 }
 
 // With its timeline, where there is one.
-int run_recorded(Job& job, WriterProcess& writer, const Timeline* timeline, const std::string& path,
-                 const MpiSession& session, Progress& progress, Output& output) {
+int run_recorded(Trainer& job, WriterProcess& writer, const Timeline* timeline,
+                 const std::string& path, const MpiSession& session, Progress& progress,
+                 Reporter& output) {
   if (timeline == nullptr) return job.run(writer);
   const ClockOffset before = measure_clock_offset(session);
   const int code = job.run(writer);
@@ -109,25 +110,26 @@ int run_recorded(Job& job, WriterProcess& writer, const Timeline* timeline, cons
 }
 
 // Evaluations and limits of time are not for legs: they take the time they take.
-LegEnd train_leg(const Leg& leg, Plan& plan,
-                 const std::function<std::unique_ptr<Site>()>& make_site, const MpiSession& session,
-                 Watchdog& watchdog, const Stopwatch& since_start, WriterProcess& writer) {
+LegEnd train_leg(const Leg& leg, RunPlan& plan,
+                 const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
+                 const MpiSession& session, Watchdog& watchdog, const Stopwatch& since_start,
+                 WriterProcess& writer) {
   watchdog.progress().enter(Activity::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
   plan.evaluation.reset();
-  const std::unique_ptr<Site> site = make_site();
-  const std::unique_ptr<Output> silent = make_silent_output();
+  const std::unique_ptr<TrainingEngine> engine = make_engine();
+  const std::unique_ptr<Reporter> silent = make_silent_reporter();
   WriterProcess none;
-  Job job(plan, *site, session, watchdog, *silent, since_start, leg.steps);
+  Trainer job(plan, *engine, session, watchdog, *silent, since_start, leg.steps);
   job.run(leg.saves ? writer : none);
   watchdog.progress().enter(Activity::init);
   return job.end();
 }
 
 // Whether the checkpoint that rank 0 would go on from counts steps that were left out.
-bool finds_skipped(const Plan& plan, const MpiSession& session, Progress& progress) {
+bool finds_skipped(const RunPlan& plan, const MpiSession& session, Progress& progress) {
   if (!plan.counts_updates() || plan.options.eval_only) return false;
   progress.enter(Activity::resume);
   const bool mine = session.rank() == 0 &&
@@ -142,9 +144,9 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   std::unique_ptr<Timeline> timeline;   // the watchdog's thread may read it: it goes after that one
   Watchdog watchdog(session, options);  // before any path of the user's, which may not answer
   Progress& progress = watchdog.progress();
-  const auto output = std::make_unique<WatchedOutput>(
-      session.rank() == 0 ? make_output(options, standard_sinks(options), &progress)
-                          : make_silent_output(),
+  const auto output = std::make_unique<WatchedReporter>(
+      session.rank() == 0 ? make_reporter(options, standard_sinks(options), &progress)
+                          : make_silent_reporter(),
       progress);
   output->note(threads.text);
   if (std::error_code failure; !options.checkpoint_dir.empty())
@@ -159,8 +161,8 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
   const auto make = [&] {
     const auto note = [&](const std::string& line) { output->note(line); };
-    Plan plan = make_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
-                          session.size(), note, &progress);
+    RunPlan plan = make_run_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
+                                 session.size(), note, &progress);
     plan.hosts = session.hosts();
     take_given_shares(plan, session, [&](const std::string& line) { output->note(line); });
     return plan;
@@ -169,24 +171,24 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   if (doctor)
     show(diagnose(facts_of_trial(make, chosen, threads, session, progress), session), session,
          *output);
-  Plan plan = all_or_none(make, session);
+  RunPlan plan = all_or_none(make, session);
   require_agreement(claims(plan), session);  // before anything else that ranks do together
   if (!doctor) {
-    Facts facts = find_facts(chosen, threads, session);
+    HostFacts facts = collect_host_facts(chosen, threads, session);
     add_plan(facts, plan, session, progress);
     warn(diagnose(facts, session), *output);
   }
   for (const std::string& line : plan.hints()) output->note(line);
-  const auto make_site = [&] {
+  const auto make_engine = [&] {
     progress.enter(plan.options.device == Device::cuda ? Activity::init : Activity::plan);
     progress.forget_steps();
-    return plan.options.device == Device::cuda ? make_gpu_site(plan, session, progress)
-                                               : make_cpu_site(plan, threads, session, progress);
+    return plan.options.device == Device::cuda ? make_gpu_engine(plan, session, progress)
+                                               : make_cpu_engine(plan, threads, session, progress);
   };
   const auto tell = [&](const std::string& line) { output->note(line); };
   // The doctor ends before training: it tries nothing.
-  const std::function<std::unique_ptr<Site>()> trial_site =
-      doctor ? nullptr : std::function(make_site);
+  const std::function<std::unique_ptr<TrainingEngine>()> trial_site =
+      doctor ? nullptr : std::function(make_engine);
   settle_gradient_format(plan, trial_site, session, tell, progress);
   settle_shares(plan, trial_site, session, tell, progress);
   plan.keeps_skipped = finds_skipped(plan, session, progress);
@@ -195,12 +197,12 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
     return verify_resume(
         Options(plan.options), session, [&](const std::string& line) { output->note(line); },
         [&](const Leg& leg) {
-          return train_leg(leg, plan, make_site, session, watchdog, since_start, writer);
+          return train_leg(leg, plan, make_engine, session, watchdog, since_start, writer);
         });
-  const std::unique_ptr<Site> site = make_site();
-  for (const std::string& line : site->notes()) output->note(line);
-  watchdog.watch_gpu(site->gpu_bus_id());
-  Job job(plan, *site, session, watchdog, *output, since_start);
+  const std::unique_ptr<TrainingEngine> engine = make_engine();
+  for (const std::string& line : engine->notes()) output->note(line);
+  watchdog.watch_gpu(engine->gpu_bus_id());
+  Trainer job(plan, *engine, session, watchdog, *output, since_start);
   if (doctor) return job.rehearse(writer);
   const int code =
       run_recorded(job, writer, timeline.get(), options.timeline, session, progress, *output);

@@ -21,7 +21,8 @@ PhaseSeconds phases_from(const std::string& text) {
 
 }  // namespace
 
-RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank, RankLedger ranks)
+StepLogger::StepLogger(Reporter& output, const RunPlan& plan, Position start, int rank,
+                       RankLedger ranks)
     : output_(output),
       plan_(plan),
       start_(start),
@@ -30,12 +31,12 @@ RunLog::RunLog(Output& output, const Plan& plan, Position start, int rank, RankL
       ranks_(std::move(ranks)),
       saves_(start.step) {}
 
-double RunLog::epoch(const Position& position) const {
+double StepLogger::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
 }
 
-PhaseSeconds RunLog::step(const StepReport& report, double wall_seconds, double checkpoint_seconds,
-                          bool saving) {
+PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
+                              double checkpoint_seconds, bool saving) {
   add(times_, report.seconds);
   times_.add(Phase::checkpoint, checkpoint_seconds);
   const PhaseSeconds phases =
@@ -56,7 +57,7 @@ PhaseSeconds RunLog::step(const StepReport& report, double wall_seconds, double 
   return phases;
 }
 
-void RunLog::tell(const StepReport& report) {
+void StepLogger::tell(const StepReport& report) {
   const StepTimes::Mean mean = times_.take_mean();
   rate_ = mean.examples_per_second;
   output_.step(
@@ -71,12 +72,13 @@ void RunLog::tell(const StepReport& report) {
        .sums = reached(mean.sums_seconds, mean.phases[Phase::comm_exposed], mean.seconds)});
 }
 
-std::optional<SumsReached> RunLog::reached(double sums_s, double exposed_s, double step_s) const {
+std::optional<SumsReached> StepLogger::reached(double sums_s, double exposed_s,
+                                               double step_s) const {
   if (plan_.ranks == 1 || step_s == 0) return std::nullopt;
   return SumsReached{bus_bandwidth(plan_.sum_bytes(), sums_s, plan_.ranks), exposed_s / step_s};
 }
 
-void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {
+void StepLogger::evaluation(std::uint64_t step, const Evaluation& result) {
   accuracy_ = {.step = static_cast<std::int64_t>(step),
                .top1 = result.top1,
                .top5 = result.top5,
@@ -85,7 +87,7 @@ void RunLog::evaluation(std::uint64_t step, const Evaluation& result) {
   output_.eval(*accuracy_);
 }
 
-void RunLog::save(const SaveEvent& event, double stall_seconds) {
+void StepLogger::save(const SaveEvent& event, double stall_seconds) {
   switch (event.kind) {
     case SaveEvent::Kind::saved:
       if (const std::string end = saves_.good(event); !end.empty()) this->event("save_works", end);
@@ -113,17 +115,17 @@ void RunLog::save(const SaveEvent& event, double stall_seconds) {
   }
 }
 
-void RunLog::trouble(const std::string& what, const SaveEvent& event) {
+void StepLogger::trouble(const std::string& what, const SaveEvent& event) {
   if (const std::string text = saves_.trouble(event); !text.empty()) this->event(what, text);
 }
 
-Error RunLog::with_last_good(const Error& failure) const {
+Error StepLogger::with_last_good(const Error& failure) const {
   return Error(failure.code(), failure.what(), saves_.last_good())
       .of_kind(std::string(failure.kind()), failure.details());
 }
 
-void RunLog::finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
-                    const Expected& expected) {
+void StepLogger::finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
+                        const Expected& expected) {
   Summary summary;
   summary.saved = saves.saved;
   summary.failed = saves.failed;

@@ -16,9 +16,9 @@ namespace ringtrain {
 
 /// Keeps this rank's account of a run and tells the user through `output`, which is silent on all
 /// ranks but the first.
-class RunLog {
+class StepLogger {
  public:
-  RunLog(Output& output, const Plan& plan, Position start, int rank, RankLedger ranks);
+  StepLogger(Reporter& output, const RunPlan& plan, Position start, int rank, RankLedger ranks);
 
   /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
   /// `saving`: a save is in flight. Returns where its time went.
@@ -53,8 +53,8 @@ class RunLog {
   double epoch(const Position& position) const;
   std::optional<SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
 
-  Output& output_;
-  const Plan& plan_;
+  Reporter& output_;
+  const RunPlan& plan_;
   Position start_;
   std::uint64_t last_step_;
   int rank_;
@@ -62,7 +62,7 @@ class RunLog {
   StepTimes times_;
   double seconds_ = 0, rate_ = 0;
   std::optional<EvalRecord> accuracy_;
-  SaveTrouble saves_;
+  SaveAlerts saves_;
   std::string checkpoint_file_;  // the last good one
 };
 

@@ -22,7 +22,7 @@ namespace ringtrain {
 namespace {
 
 // What a resume must find again for each sample to come once an epoch.
-std::string training_data(const Plan& plan) {
+std::string training_data(const RunPlan& plan) {
   return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
 }
 
@@ -39,26 +39,27 @@ bool lies_in(const std::filesystem::path& directory, const std::filesystem::path
 
 }  // namespace
 
-Job::Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog,
-         Output& output, const Stopwatch& since_start, std::uint64_t most_steps)
+Trainer::Trainer(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+                 Watchdog& watchdog, Reporter& output, const Stopwatch& since_start,
+                 std::uint64_t most_steps)
     : run_watch_(since_start),
       session_(session),
       watchdog_(watchdog),
       progress_(watchdog.progress()),
       output_(output),
       plan_(plan),
-      site_(site),
+      engine_(engine),
       most_steps_(most_steps),
       config_(canonical_config(plan.options, training_data(plan))),
-      plans_(with_shares(site.plans(), plan)),
-      efficiency_(plan, site, session, output) {}
+      plans_(with_shares(engine.plans(), plan)),
+      efficiency_(plan, engine, session, output) {}
 
-bool Job::resume(const Resume& how) {
+bool Trainer::resume(const Resume& how) {
   const auto say = [this](const std::string& line) { output_.note(line); };
   const Wanted wanted = options().eval_only ? Wanted::evaluated : Wanted::everything;
   const auto resumed =
       ringtrain::resume(how, wanted, options().checkpoint_dir, graph().structure_hash(),
-                        site_.state(), site_.communicator(), session_, say, &progress_);
+                        engine_.state(), engine_.communicator(), session_, say, &progress_);
   if (!resumed) return false;
   require_settled_as(resumed->metadata);
   start_ = {resumed->metadata.step, resumed->metadata.position};
@@ -94,7 +95,7 @@ bool Job::resume(const Resume& how) {
 }
 
 // Shares and gradient format were settled by the checkpoint that was the newest then.
-void Job::require_settled_as(const CheckpointMetadata& saved) const {
+void Trainer::require_settled_as(const CheckpointMetadata& saved) const {
   const bool other_shares = settles_otherwise(saved.plans, plan_);
   const GradientFormat format{options().gradient_dtype, options().compress};
   const bool other_format = options().tune.mode == Tune::Mode::all && session_.hosts() > 1 &&
@@ -107,14 +108,14 @@ void Job::require_settled_as(const CheckpointMetadata& saved) const {
 }
 
 // Only rank 0 hears what is saved from here on.
-void Job::tell_context() const {
+void Trainer::tell_context() const {
   FaultContext& context = session_.fault_context();
   context.at_step(start_.step);
   if (session_.rank() == 0 || options().checkpoint_dir.empty())
     context.resume_from(absolute_text(resumed_from_));
 }
 
-void Job::take_lineage() {
+void Trainer::take_lineage() {
   if (checkpoint_writer_.idle()) return;  // nothing is saved, or by rank 0
   const std::string lineage = resumed_lineage_ ? *resumed_lineage_ : new_lineage();
   require_own_folder(options().checkpoint_dir, lineage,
@@ -122,15 +123,15 @@ void Job::take_lineage() {
   checkpoint_writer_.set_lineage(lineage);
 }
 
-bool Job::start_from(const std::string& file) {
+bool Trainer::start_from(const std::string& file) {
   if (file.empty()) return false;
   const Heads heads = options().eval_only ? Heads::must_fit : Heads::may_differ;
-  output_.note(
-      init_from(file, heads, graph(), site_.state(), site_.communicator(), session_, &progress_));
+  output_.note(init_from(file, heads, graph(), engine_.state(), engine_.communicator(), session_,
+                         &progress_));
   return true;
 }
 
-bool Job::prepare(WriterProcess& writer) {
+bool Trainer::prepare(WriterProcess& writer) {
   progress_.enter(Activity::resume, options().checkpoint_dir);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
@@ -140,11 +141,11 @@ bool Job::prepare(WriterProcess& writer) {
   return resumed || start_from(options().init_from);
 }
 
-int Job::rehearse(WriterProcess& writer) {
+int Trainer::rehearse(WriterProcess& writer) {
   const bool loaded = prepare(writer);
   if (options().eval_only && !loaded) fail_without_weights();
   try_sum();
-  site_.close();
+  engine_.close();
   output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
   progress_.enter(Activity::exit);
   return 0;
@@ -152,9 +153,9 @@ int Job::rehearse(WriterProcess& writer) {
 
 // A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
 // it waits for its end, also on GPUs.
-void Job::try_sum() {
+void Trainer::try_sum() {
   progress_.enter(Activity::all_reduce);
-  Communicator& ranks = site_.communicator();
+  Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
   ranks.start_sum(numbers);
   ranks.finish();
@@ -162,7 +163,7 @@ void Job::try_sum() {
   ranks.check();
 }
 
-int Job::run(WriterProcess& writer) {
+int Trainer::run(WriterProcess& writer) {
   const bool loaded = prepare(writer);
   const StartRecord start = start_record();
   hosts_ = start.hosts;
@@ -176,13 +177,13 @@ int Job::run(WriterProcess& writer) {
   }
   const int code = options().eval_only ? evaluate_only(loaded) : train();
   progress_.enter(Activity::ranks);
-  site_.close();
+  engine_.close();
   progress_.enter(Activity::exit);
   return code;
 }
 
 // A checkpoint's options are text from a file: if they cannot be read, that is no failure.
-std::vector<std::string> Job::changes_since(const std::string& config) const {
+std::vector<std::string> Trainer::changes_since(const std::string& config) const {
   try {
     return differences(config, config_);
   } catch (const std::exception&) {
@@ -190,7 +191,7 @@ std::vector<std::string> Job::changes_since(const std::string& config) const {
   }
 }
 
-void Job::open_checkpoints(WriterProcess& writer) {
+void Trainer::open_checkpoints(WriterProcess& writer) {
   if (options().checkpoint_dir.empty()) return;
   WriterOptions writer_options;
   writer_options.run_id = run_id(session_.host());
@@ -198,11 +199,11 @@ void Job::open_checkpoints(WriterProcess& writer) {
   writer_options.last_save_timeout_s = options().final_save_timeout_s;
   writer_options.tell = [this](const std::string& text) { output_.note(text); };
   checkpoint_writer_ =
-      CheckpointWriter(writer, options().checkpoint_dir, site_.state().layout(), writer_options);
+      CheckpointWriter(writer, options().checkpoint_dir, engine_.state().layout(), writer_options);
 }
 
 // Of any step: what does not change in a run.
-CheckpointMetadata Job::metadata() const {
+CheckpointMetadata Trainer::metadata() const {
   const Options& o = options();
   CheckpointMetadata constant;
   constant.seed = o.seed;
@@ -212,7 +213,7 @@ CheckpointMetadata Job::metadata() const {
   constant.model_hash = graph().structure_hash();
   constant.config = config_;
   constant.plans = plans_;
-  constant.buckets = site_.bucket_bounds();
+  constant.buckets = engine_.bucket_bounds();
   constant.optimizer = fmt::format(
       R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
       plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
@@ -220,9 +221,9 @@ CheckpointMetadata Job::metadata() const {
   return constant;
 }
 
-Checkpoints Job::make_checkpoints() {
+CheckpointManager Trainer::make_checkpoints() {
   return {std::move(checkpoint_writer_),
-          site_.state_copy(),
+          engine_.state_copy(),
           metadata(),
           options().checkpoint_every,
           plan_.training->size(),
@@ -238,7 +239,7 @@ Checkpoints Job::make_checkpoints() {
 }
 
 // The writer tells how long it took, and is heard after a step.
-void Job::note_saved(const SaveEvent& event) {
+void Trainer::note_saved(const SaveEvent& event) {
   progress_.saved(event.step);
   session_.fault_context().resume_from(
       absolute_text(std::filesystem::path(options().checkpoint_dir) / event.file));
@@ -247,33 +248,33 @@ void Job::note_saved(const SaveEvent& event) {
                   event.seconds, event.step, Row::writer);
 }
 
-StartRecord Job::start_record() const {
+StartRecord Trainer::start_record() const {
   return {config_, program_hash(), session_.size(), session_.gather(session_.host()),
           static_cast<std::int64_t>(start_.step)};
 }
 
-int Job::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
+int Trainer::exit_code() const { return signal_ != 0 ? 128 + signal_ : 0; }
 
-void Job::require_efficiency() const {
+void Trainer::require_efficiency() const {
   if (exit_code() == 0) efficiency_.require(log_->times());
 }
 
-LegEnd Job::end() const {
+LegEnd Trainer::end() const {
   LegEnd end{.start = start_, .end = end_, .resumed_from = resumed_from_, .exit_code = exit_code()};
   std::vector<TensorInfo> tensors;
-  for (const TensorPlace& place : site_.state().layout().tensors) {
+  for (const TensorPlace& place : engine_.state().layout().tensors) {
     tensors.push_back(place.info);
     end.tensors.push_back(place.info.name);
   }
-  end.hashes = site_.state().hashes(site_.communicator());
+  end.hashes = engine_.state().hashes(engine_.communicator());
   end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
   return end;
 }
 
-void Job::compare_with_one_rank() {
-  const auto measured = measure_baseline(plan_, site_, session_, stop_);
+void Trainer::compare_with_one_rank() {
+  const auto measured = measure_baseline(plan_, engine_, session_, stop_);
   if (!measured) return;  // the first step of training finds the same request
-  const Comparison& result = *measured;
+  const ScalingResult& result = *measured;
   for (const std::string& line : told(result, session_.size())) output_.note(line);
   output_.baseline(result);
   efficiency_.keep(result);

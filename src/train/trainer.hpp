@@ -24,12 +24,13 @@ namespace ringtrain {
 
 /// One training job on one rank, on the main thread. Its members are collective but for those that
 /// only ask.
-class Job {
+class Trainer {
  public:
   /// What is passed outlives it. `since_start`: of the process; `most_steps`: after which it pauses
   /// as if training had ended, 0: never.
-  Job(const Plan& plan, Site& site, const MpiSession& session, Watchdog& watchdog, Output& output,
-      const Stopwatch& since_start, std::uint64_t most_steps = 0);
+  Trainer(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+          Watchdog& watchdog, Reporter& output, const Stopwatch& since_start,
+          std::uint64_t most_steps = 0);
 
   int run(WriterProcess& writer);
   /// All of run() that comes before the first step. Returns the exit code; a failure ends the job
@@ -63,7 +64,7 @@ class Job {
   bool done(const Position& position) const;
   /// Until training is done, if nothing stops it.
   std::uint64_t steps_left() const;
-  int train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
+  int train_to_the_end(Stepper& trainer, Loader& loader, CheckpointManager& checkpoints);
   int evaluate_only(bool loaded);
   [[noreturn]] void fail_without_weights() const;
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
@@ -73,9 +74,9 @@ class Job {
   std::vector<std::string> changes_since(const std::string& config) const;
   StartRecord start_record() const;
   CheckpointMetadata metadata() const;
-  Checkpoints make_checkpoints();
-  void step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints);
-  void finish_steps(Trainer& trainer);
+  CheckpointManager make_checkpoints();
+  void step(Stepper& trainer, Loader& loader, CheckpointManager& checkpoints);
+  void finish_steps(Stepper& trainer);
   void tell(const StepReport& report, double stall_s, bool saving);
   void record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step);
   void keep_timeline();
@@ -92,31 +93,31 @@ class Job {
   bool save_unsaid_ = false;  // a SIGUSR1 that came at the end of an evaluation
   void tell_cut_short(const Position& position, const Evaluation& result);
   /// What this rank wants; to save is told once.
-  Wish wish();
+  StepRequest request();
   bool out_of_time() const;
   /// All ranks alike.
-  void grant(const Wish& wish);
+  void grant(const StepRequest& request);
   /// Saves what is due or asked for.
-  void offer(Checkpoints& checkpoints, const Position& position);
+  void offer(CheckpointManager& checkpoints, const Position& position);
 
   const Stopwatch run_watch_;
   const MpiSession& session_;
   Watchdog& watchdog_;
   Progress& progress_;
-  Output& output_;
-  const Plan& plan_;
-  Site& site_;
+  Reporter& output_;
+  const RunPlan& plan_;
+  TrainingEngine& engine_;
   const std::uint64_t most_steps_;
   const std::string config_, plans_;
   CheckpointWriter checkpoint_writer_;
-  std::optional<RunLog> log_;
-  std::optional<RankCheck> ranks_;
+  std::optional<StepLogger> log_;
+  std::optional<ReplicaCheck> ranks_;
   Efficiency efficiency_;
-  std::optional<LinkWatch> links_;  // where ranks gain from each other
+  std::optional<LinkProbe> links_;  // where ranks gain from each other
   std::optional<KeptSpeeds> earlier_runs_;
   bool is_expected_ = false;  // of how long a step takes, something
 
-  StopRequest stop_;
+  StopSignals stop_;
   Stopwatch step_watch_;
   double slowest_step_s_ = 0;
   Position start_, end_;

@@ -40,12 +40,12 @@ double guessed_save_s(const StateLayout& layout, const Options& options) {
 
 }  // namespace
 
-bool Job::done(const Position& position) const {
+bool Trainer::done(const Position& position) const {
   return plan_.done(position) || (most_steps_ > 0 && position.step >= start_.step + most_steps_);
 }
 
 // Counted as done() does, as last_step() rounds in another way.
-std::uint64_t Job::steps_left() const {
+std::uint64_t Trainer::steps_left() const {
   Position position = start_;
   if (!done(position)) {
     std::uint64_t most = plan_.last_step(start_) - start_.step;
@@ -58,19 +58,20 @@ std::uint64_t Job::steps_left() const {
   return position.step - start_.step;
 }
 
-int Job::train() {
+int Trainer::train() {
   progress_.enter(Activity::open, cache_folder());
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_, session_.rank(),
                RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
   if (session_.rank() == 0 && most_steps_ == 0)
-    earlier_runs_.emplace(cache_folder(), "run", run_configuration(plan_, site_.device(), hosts_));
+    earlier_runs_.emplace(cache_folder(), "run",
+                          run_configuration(plan_, engine_.device(), hosts_));
   expect_earlier_speed();
   progress_.enter(Activity::plan);
-  ranks_.emplace(site_.state(), session_, *options().check_every, start_.step);
-  last_save_s_ = guessed_save_s(site_.state().layout(), options());
-  Checkpoints checkpoints = make_checkpoints();
-  const std::unique_ptr<Trainer> trainer = site_.make_trainer(start_);
+  ranks_.emplace(engine_.state(), session_, *options().check_every, start_.step);
+  last_save_s_ = guessed_save_s(engine_.state().layout(), options());
+  CheckpointManager checkpoints = make_checkpoints();
+  const std::unique_ptr<Stepper> trainer = engine_.make_stepper(start_);
   // mpirun kills the ranks a second after their SIGTERM, and a step may take longer.
   const auto at_stop = session_.rank() == 0
                            ? stop_.call_at_stop([&] { return checkpoints.save_if_killed(); })
@@ -95,7 +96,7 @@ int Job::train() {
   }
 }
 
-int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+int Trainer::train_to_the_end(Stepper& trainer, Loader& loader, CheckpointManager& checkpoints) {
   if (!plan_.evaluation)
     output_.note(
         "training without evaluation: the data has no directory val/ or test/, and no "
@@ -107,7 +108,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
     offer_it();
   };
   if (session_.size() > 1 && most_steps_ == 0 && !plan_.done(start_))
-    links_.emplace(plan_, site_, session_, progress_, output_, start_);
+    links_.emplace(plan_, engine_, session_, progress_, output_, start_);
   // The run before may have ended amid this evaluation, or before it.
   if (start_.step > 0 && !plan_.done(start_) && plan_.evaluation_due(start_)) judge(start_);
   step_watch_.lap();
@@ -134,7 +135,7 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
       checkpoints.finish(trainer.position(), Deadline(options().final_save_timeout_s));
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
   progress_.enter(Activity::output);
-  RunLog::Expected expected;
+  StepLogger::Expected expected;
   if (links_ && links_->expected()) expected.step_s = links_->expected()->step_s();
   expected.alone = efficiency_.alone();
   log_->finish(trainer.position(), checkpoints.counts(), session_, expected);
@@ -145,13 +146,13 @@ int Job::train_to_the_end(Trainer& trainer, Loader& loader, Checkpoints& checkpo
   return exit_code();
 }
 
-void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
+void Trainer::step(Stepper& trainer, Loader& loader, CheckpointManager& checkpoints) {
   const auto begin = Timeline::Clock::now();
   if (links_) links_->begin_step(trainer.position());
-  Wish wanted = wish();
+  StepRequest wanted = request();
   wanted.save = checkpoints.wants({trainer.position().step + 1});
   auto report = trainer.step(loader, wanted);
-  site_.communicator().check();
+  engine_.communicator().check();
   if (report) look_at(*report);
   const Position& position = trainer.position();
   if (const bool last = stopping_ || done(position); ranks_->due(position.step, last)) {
@@ -159,7 +160,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
     while (const auto next = trainer.finish_step()) {
       if (report) tell(*report, 0, checkpoints.saving());
       report = next;
-      site_.communicator().check();
+      engine_.communicator().check();
       look_at(*report);
     }
     ranks_->offer(position.step, last, [&] { checkpoints.keep_nothing(); });  // before a save of it
@@ -180,7 +181,7 @@ void Job::step(Trainer& trainer, Loader& loader, Checkpoints& checkpoints) {
   expect_verdict();
 }
 
-void Job::expect_earlier_speed() {
+void Trainer::expect_earlier_speed() {
   const auto earlier = earlier_runs_ ? earlier_runs_->find() : std::nullopt;
   if (!earlier) return;
   const auto when = std::chrono::system_clock::from_time_t(earlier->measured);
@@ -192,7 +193,7 @@ void Job::expect_earlier_speed() {
 
 // What earlier runs reached is known better. A rank that has a GPU or a host of its own should
 // compute as fast as one that is alone.
-void Job::expect_verdict() {
+void Trainer::expect_verdict() {
   if (is_expected_ || !links_->expected()) return;
   is_expected_ = true;
   const Forecast& step = *links_->expected();
@@ -208,7 +209,7 @@ void Job::expect_verdict() {
 
 // The fastest two minutes: other work beside a run is not what the next one should reach. A slower
 // run replaces a faster one only where it was said that it stays so.
-void Job::keep_speed() {
+void Trainer::keep_speed() {
   const auto best = log_->best();
   if (!earlier_runs_ || !best) return;
   const double reached = plan_.global_batch / best->step_s;
@@ -219,18 +220,18 @@ void Job::keep_speed() {
 }
 
 // What ends now.
-void Job::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
+void Trainer::record(Doing doing, Timeline::Clock::time_point begin, std::uint64_t step) {
   if (Timeline* const timeline = progress_.timeline())
     timeline->add(doing, {begin, Timeline::Clock::now(), step});
 }
 
 // Of rank 0, before all is given up.
-void Job::keep_timeline() {
+void Trainer::keep_timeline() {
   if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
     output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
 }
 
-void Job::tell(const StepReport& report, double stall_s, bool saving) {
+void Trainer::tell(const StepReport& report, double stall_s, bool saving) {
   const double seconds = step_watch_.lap();
   session_.fault_context().at_step(report.position.step);
   slowest_step_s_ = std::max(0.99 * slowest_step_s_, seconds);  // one long ago counts for less
@@ -238,7 +239,7 @@ void Job::tell(const StepReport& report, double stall_s, bool saving) {
   if (links_) links_->see(report, seconds);
 }
 
-Wish Job::wish() {
+StepRequest Trainer::request() {
   if (stop_.signal() != 0 || out_of_time()) return {true, stop_.signal()};
   const bool save = std::exchange(save_unsaid_, false);
   return {false, stop_.take_save() || save ? SIGUSR1 : 0};
@@ -246,22 +247,22 @@ Wish Job::wish() {
 
 // What is still to come must fit: the steps under way, the save under way and the last one, and
 // leaving MPI.
-bool Job::out_of_time() const {
+bool Trainer::out_of_time() const {
   constexpr double leaving_s = 1;
   if (!options().max_time_s) return false;
   return run_watch_.elapsed() + 3 * slowest_step_s_ + 2 * last_save_s_ + leaving_s >
          *options().max_time_s;
 }
 
-void Job::grant(const Wish& wish) {
-  if (wish.stop && !stopping_) {
+void Trainer::grant(const StepRequest& request) {
+  if (request.stop && !stopping_) {
     stopping_ = true;
-    signal_ = wish.signal;
+    signal_ = request.signal;
   }
-  saving_ = saving_ || wish.signal == SIGUSR1;
+  saving_ = saving_ || request.signal == SIGUSR1;
 }
 
-void Job::offer(Checkpoints& checkpoints, const Position& position) {
+void Trainer::offer(CheckpointManager& checkpoints, const Position& position) {
   if (std::exchange(saving_shards_, false)) checkpoints.save_together(position);
   if (std::exchange(saving_, false)) checkpoints.request(position);
   checkpoints.offer(position);
@@ -269,29 +270,29 @@ void Job::offer(Checkpoints& checkpoints, const Position& position) {
 }
 
 // Those that a GPU was still busy with.
-void Job::finish_steps(Trainer& trainer) {
+void Trainer::finish_steps(Stepper& trainer) {
   while (const auto report = trainer.finish_step()) {
-    site_.communicator().check();
+    engine_.communicator().check();
     look_at(*report);
     tell(*report, 0, false);
   }
 }
 
-void Job::look_at(const StepReport& report) {
+void Trainer::look_at(const StepReport& report) {
   guard(report.outcome, report.position);
   grant({report.outcome.stop, report.outcome.signal});
   saving_shards_ = report.outcome.save;
 }
 
 // All ranks saw the same sums, so all agree in the same step.
-void Job::guard(const StepOutcome& outcome, const Position& position) {
+void Trainer::guard(const StepOutcome& outcome, const Position& position) {
   if (outcome.skipped && !outcome.not_finite)
     log_->event("skipped", fmt::format("step {} left out: its gradients overflow; the loss scale "
                                        "is {:g} now",
                                        position.step, outcome.loss_scale));
   if (!outcome.not_finite) return;
   std::string where = std::isfinite(outcome.loss) ? "a gradient" : "the loss";
-  if (const auto first = site_.first_non_finite_gradient()) {
+  if (const auto first = engine_.first_non_finite_gradient()) {
     const auto ranges = graph().parameter_ranges();
     const auto found =
         std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
@@ -309,17 +310,17 @@ void Job::guard(const StepOutcome& outcome, const Position& position) {
   log_->event("not_finite", text + "; left out");
 }
 
-void Job::evaluate_at(const Position& position, const std::function<void()>& offer) {
+void Trainer::evaluate_at(const Position& position, const std::function<void()>& offer) {
   // All ranks end it at the same time: rank 0 alone knows how long a save takes.
   session_.broadcast(std::as_writable_bytes(std::span(&last_save_s_, 1)), 0);
   const auto ask = [&] {
     offer();
-    return wish();
+    return request();
   };
   const auto begin = Timeline::Clock::now();
   const Evaluation result = evaluate(
-      site_.evaluation(), *plan_.evaluation, plan_.loader(Split::evaluation), session_, ask,
-      [&](const Wish& wish) { grant(wish); }, progress_);
+      engine_.evaluation(), *plan_.evaluation, plan_.loader(Split::evaluation), session_, ask,
+      [&](const StepRequest& request) { grant(request); }, progress_);
   record(Doing::evaluation, begin, position.step);
   save_unsaid_ = result.unsaid.signal == SIGUSR1;
   if (!result.whole) return tell_cut_short(position, result);
@@ -331,7 +332,7 @@ void Job::evaluate_at(const Position& position, const std::function<void()>& off
 }
 
 // What was seen of the data says nothing about the model.
-void Job::tell_cut_short(const Position& position, const Evaluation& result) {
+void Trainer::tell_cut_short(const Position& position, const Evaluation& result) {
   if (session_.rank() > 0) return;
   progress_.enter(Activity::output);
   log_->event("evaluation_cut_short",
@@ -340,14 +341,14 @@ void Job::tell_cut_short(const Position& position, const Evaluation& result) {
                           position.step, result.examples, plan_.evaluation->size()));
 }
 
-void Job::fail_without_weights() const {
+void Trainer::fail_without_weights() const {
   session_.fail_together(
       "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
       "--init-from FILE or --checkpoint-dir",
       Exit::usage);
 }
 
-int Job::evaluate_only(bool loaded) {
+int Trainer::evaluate_only(bool loaded) {
   if (!loaded) fail_without_weights();
   log_.emplace(output_, plan_, start_, session_.rank(), RankLedger());
   evaluate_at(start_, [] {});

@@ -26,9 +26,9 @@ class Hosts {
   Hosts(const Compression& how, int count, const std::vector<GradientMatrix>& matrices = three)
       : ring_(count) {
     for (int host = 0; host < count; ++host) {
-      links_.push_back(std::make_unique<ThreadRing::Link>(ring_, host));
+      links_.push_back(std::make_unique<ThreadRing::LinkModel>(ring_, host));
       rings_.push_back(std::make_unique<Ring>(*links_.back()));
-      lanes_.push_back(std::make_unique<CompressedLane>(CompressedGradients{how, matrices}, 0, 1,
+      lanes_.push_back(std::make_unique<CompressedRing>(CompressedGradients{how, matrices}, 0, 1,
                                                         *rings_.back()));
     }
   }
@@ -57,9 +57,9 @@ class Hosts {
 
  private:
   ThreadRing ring_;
-  std::vector<std::unique_ptr<ThreadRing::Link>> links_;
+  std::vector<std::unique_ptr<ThreadRing::LinkModel>> links_;
   std::vector<std::unique_ptr<Ring>> rings_;
-  std::vector<std::unique_ptr<CompressedLane>> lanes_;
+  std::vector<std::unique_ptr<CompressedRing>> lanes_;
 };
 
 std::vector<Values> gradients(int hosts, int step) {
@@ -281,17 +281,17 @@ TEST_CASE("powersgd: gradients of 0 and of any size are no trouble") {
 TEST_CASE("compression: lanes share the matrices out") {
   std::vector<int> owners(all);
   ThreadRing alone(1);
-  ThreadRing::Link link(alone, 0);
+  ThreadRing::LinkModel link(alone, 0);
   Ring ring(link);
 
   for (int lane = 0; lane < 2; ++lane)
-    for (const Range& slice : CompressedLane({topk(0.5), three}, lane, 2, ring).slices({0, all}))
+    for (const Range& slice : CompressedRing({topk(0.5), three}, lane, 2, ring).slices({0, all}))
       for (std::size_t i = slice.first; i < slice.end(); ++i) ++owners[i];
 
   CHECK(owners == std::vector<int>(all, 1));
-  CHECK(CompressedLane({topk(0.5), three}, 1, 2, ring).slices({360, 332}) ==
+  CHECK(CompressedRing({topk(0.5), three}, 1, 2, ring).slices({360, 332}) ==
         std::vector<Range>{{0, 12}, {12, 320}});
-  CHECK_THROWS_WITH(CompressedLane({topk(0.5), three}, 0, 2, ring).slices({10, 400}),
+  CHECK_THROWS_WITH(CompressedRing({topk(0.5), three}, 0, 2, ring).slices({10, 400}),
                     Catch::Contains("whole"));
 }
 

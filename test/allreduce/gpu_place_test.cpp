@@ -17,11 +17,11 @@ namespace {
 std::vector<int> devices(const std::vector<int>& host_of, const std::vector<Gpus>& visible) {
   std::vector<int> all;
   for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank)
-    all.push_back(place_on_gpus(rank, host_of, visible, false).device);
+    all.push_back(assign_gpus(rank, host_of, visible, false).device);
   return all;
 }
 
-std::string value(const GpuPlace& place, const std::string& name) {
+std::string value(const GpuAssignment& place, const std::string& name) {
   const auto found =
       std::ranges::find(place.environment, name, &std::pair<std::string, std::string>::first);
   return found == place.environment.end() ? "unset" : found->second;
@@ -38,24 +38,24 @@ TEST_CASE("gpu place: ranks of a host that see the same GPUs take one each") {
   const Gpus both{"a", "b"};
 
   CHECK(devices({0, 1, 0, 1}, {both, both, both, both}) == std::vector<int>{0, 0, 1, 1});
-  CHECK_FALSE(place_on_gpus(2, {0, 1, 0, 1}, {both, both, both, both}, false).shared);
+  CHECK_FALSE(assign_gpus(2, {0, 1, 0, 1}, {both, both, both, both}, false).shared);
 }
 
 TEST_CASE("gpu place: a scheduler may show each rank its own GPU") {
   const std::vector<Gpus> own{{"a"}, {"b"}, {"c"}};
 
   CHECK(devices({0, 0, 0}, own) == std::vector<int>{0, 0, 0});
-  CHECK_FALSE(place_on_gpus(0, {0, 0, 0}, own, false).shared);
+  CHECK_FALSE(assign_gpus(0, {0, 0, 0}, own, false).shared);
 }
 
 TEST_CASE("gpu place: without sharing NCCL chooses how to sum, unless bits must repeat") {
   const std::vector<Gpus> both{{"a", "b"}, {"a", "b"}};
 
-  const GpuPlace place = place_on_gpus(0, {0, 0}, both, false);
+  const GpuAssignment place = assign_gpus(0, {0, 0}, both, false);
   CHECK(place.environment.empty());
   CHECK(place.warning.empty());
 
-  CHECK(place_on_gpus(0, {0, 0}, both, true).environment ==
+  CHECK(assign_gpus(0, {0, 0}, both, true).environment ==
         std::vector<std::pair<std::string, std::string>>{{"NCCL_ALGO", "Ring"}});
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("gpu place: more ranks than GPUs are dealt out evenly, with a loud war
   const Gpus both{"a", "b"};
   const std::vector<Gpus> visible(5, both);
 
-  const GpuPlace place = place_on_gpus(3, {0, 0, 0, 0, 0}, visible, false);
+  const GpuAssignment place = assign_gpus(3, {0, 0, 0, 0, 0}, visible, false);
 
   CHECK(devices({0, 0, 0, 0, 0}, visible) == std::vector<int>{0, 1, 0, 1, 0});
   CHECK(place.shared);
@@ -81,7 +81,7 @@ TEST_CASE("gpu place: more ranks than GPUs are dealt out evenly, with a loud war
 }
 
 TEST_CASE("gpu place: sharing on one host concerns all ranks, and between hosts no loopback") {
-  const GpuPlace place = place_on_gpus(2, {0, 0, 1}, {{"a"}, {"a"}, {"a"}}, false);
+  const GpuAssignment place = assign_gpus(2, {0, 0, 1}, {{"a"}, {"a"}, {"a"}}, false);
 
   CHECK(place.shared);
   CHECK(value(place, "NCCL_HOSTID") == "host1-r2");
@@ -89,7 +89,7 @@ TEST_CASE("gpu place: sharing on one host concerns all ranks, and between hosts 
 }
 
 TEST_CASE("gpu place: a rank without a GPU is refused by name") {
-  CHECK_THROWS_WITH(place_on_gpus(0, {0, 1}, {{"a"}, {}}, false), Contains("rank 1 sees no GPU"));
+  CHECK_THROWS_WITH(assign_gpus(0, {0, 1}, {{"a"}, {}}, false), Contains("rank 1 sees no GPU"));
 }
 
 TEST_CASE("gpu place: what the user told NCCL stays") {

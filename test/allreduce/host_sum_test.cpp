@@ -25,7 +25,8 @@ struct ThreadHosts {
 
   // Sums values[rank] in place over all ranks, cut into `buffers`; through replace[rank], if any.
   void sum(std::vector<std::vector<float>>& values, std::size_t buffers,
-           const CompressedGradients& compressed = {}, const std::vector<Replace>& replace = {}) {
+           const CompressedGradients& compressed = {},
+           const std::vector<ReduceHook>& replace = {}) {
     const std::size_t count = values.front().size(), stride = count + 16;
     std::vector<float> memory(values.size() * stride);
     for (std::size_t r = 0; r < values.size(); ++r)
@@ -36,17 +37,18 @@ struct ThreadHosts {
       std::vector<HostDesk*> local;
       for (int r = 0; r < here.place.size; ++r)
         local.push_back(&desks[first + static_cast<std::size_t>(r)]);
-      std::unique_ptr<ThreadRing::Link> link;
+      std::unique_ptr<ThreadRing::LinkModel> link;
       std::unique_ptr<Ring> ring;
       if (here.hosts > 1 && here.place.rank < here.place.lanes) {
-        link = std::make_unique<ThreadRing::Link>(rings[static_cast<std::size_t>(here.place.rank)],
-                                                  here.host);
+        link = std::make_unique<ThreadRing::LinkModel>(
+            rings[static_cast<std::size_t>(here.place.rank)], here.host);
         ring = std::make_unique<Ring>(*link);
       }
-      std::optional<CompressedLane> lane;
+      std::optional<CompressedRing> lane;
       if (ring && compressed.how)
         lane.emplace(compressed, here.place.rank, here.place.lanes, *ring);
-      HostSum host_sum(here.place, local, true, ring.get(), {}, nullptr, lane ? &*lane : nullptr);
+      HostReduce host_sum(here.place, local, true, ring.get(), {}, nullptr,
+                          lane ? &*lane : nullptr);
       std::vector<ReplicaSum> sums;
       for (std::size_t k = 0; k < buffers; ++k) {
         const Range part = part_of(count, k, buffers);
@@ -97,7 +99,7 @@ TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of 
   ThreadHosts threads(hosts);
   const int ranks = static_cast<int>(threads.host_of.size());
   std::vector<std::vector<float>> values;
-  std::vector<Replace> replace;
+  std::vector<ReduceHook> replace;
   std::vector<float> expected = exact_sums(count, ranks);
   std::vector<int> owners(count);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -183,7 +185,7 @@ TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
 
   const auto sum = [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
-    HostSum host_sum({rank, 2, 2}, both, true, nullptr, {});
+    HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {});
     const ReplicaSum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
     host_sum.sum(std::span(&mine, 1));
   };
@@ -199,7 +201,7 @@ TEST_CASE("HostSum: says how often a rank has come to meet the others") {
   on_threads(2, [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
     auto& mine = meetings[static_cast<std::size_t>(rank)];
-    HostSum host_sum({rank, 2, 2}, both, true, nullptr, {}, &mine);
+    HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {}, &mine);
     const ReplicaSum sum{{memory.data(), 100, 2}, 100u};
     host_sum.sum(std::span(&sum, 1));
     host_sum.sum(std::span(&sum, 1));

@@ -23,8 +23,8 @@ TEST_CASE("largest: those that a sort would take, and the others stay") {
   std::ranges::sort(order);
   auto left = values;
 
-  std::vector<PlacedValue> taken(wanted);
-  take_largest(left, taken);
+  std::vector<IndexedValue> taken(wanted);
+  select_topk(left, taken);
 
   for (std::size_t k = 0; k < wanted; ++k) {
     CHECK(taken[k].place == order[k]);
@@ -36,9 +36,9 @@ TEST_CASE("largest: those that a sort would take, and the others stay") {
 
 TEST_CASE("largest: what is not finite is taken first") {
   std::vector<float> values{1, -INFINITY, 3e38f, NAN, 0};
-  std::vector<PlacedValue> taken(2);
+  std::vector<IndexedValue> taken(2);
 
-  take_largest(values, taken);
+  select_topk(values, taken);
 
   CHECK(taken[0].place == 1);
   CHECK(std::isnan(taken[1].value));

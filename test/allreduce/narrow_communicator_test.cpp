@@ -2,8 +2,8 @@
 #include <numeric>
 #include <vector>
 
-#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/half_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "support/catch.hpp"
 
@@ -58,7 +58,7 @@ TEST_CASE("NarrowCommunicator: gradients are rounded and averaged, the head is s
   std::vector<float> values(head + gradients);
   std::iota(values.begin(), values.end(), 1.1f);
   EqualRanks ranks;
-  NarrowCommunicator narrow(ranks, ranks, Element::bf16, {values.data(), values.size()}, head);
+  HalfCommunicator narrow(ranks, ranks, Element::bf16, {values.data(), values.size()}, head);
 
   GradientReducer reducer(narrow, {values.data(), values.size()}, 3 * sizeof(float));
   for (std::size_t first = values.size(); first > head + 1; --first) reducer.final_from(first);
@@ -84,7 +84,7 @@ TEST_CASE("NarrowCommunicator: gradients are rounded and averaged, the head is s
 TEST_CASE("NarrowCommunicator: sums that are given up are given up for all") {
   std::vector<float> values(6);
   EqualRanks ranks;
-  NarrowCommunicator narrow(ranks, ranks, Element::fp16, {values.data(), values.size()}, 2);
+  HalfCommunicator narrow(ranks, ranks, Element::fp16, {values.data(), values.size()}, 2);
 
   { GradientReducer(narrow, {values.data(), values.size()}, 4).final_from(4); }
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <random>
 
-#include "allreduce/ring/fp16_codec.hpp"
+#include "allreduce/ring/half_codec.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

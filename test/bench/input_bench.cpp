@@ -79,7 +79,7 @@ double reading_rate(const Dataset& data) {
   });
 }
 
-double loading_rate(const Dataset& data, const InputRecipe& recipe, int threads) {
+double loading_rate(const Dataset& data, const Augmentation& recipe, int threads) {
   Loader loader(
       data,
       {.global_batch = batch_size, .share = {0, batch_size}, .threads = threads, .recipe = recipe});
@@ -88,7 +88,7 @@ double loading_rate(const Dataset& data, const InputRecipe& recipe, int threads)
 
 std::vector<Contender> contenders(const Dataset& data, const Files& files, int side, int threads) {
   const Extent output{side, side};
-  const auto loading = [&data, threads](const InputRecipe& recipe) {
+  const auto loading = [&data, threads](const Augmentation& recipe) {
     return [&data, recipe, threads] { return loading_rate(data, recipe, threads); };
   };
   std::vector<Contender> all;

@@ -12,7 +12,8 @@
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
-  const ringtrain::ThreadPlan plan = ringtrain::plan_threads(ringtrain::find_place(std::nullopt));
+  const ringtrain::ThreadPlan plan =
+      ringtrain::plan_threads(ringtrain::detect_affinity(std::nullopt));
   ringtrain::apply_threads(plan);
   const double limit = argc > 1 ? std::atof(argv[1]) : 3;
   std::vector<double> values(1 << 14, 0.5);

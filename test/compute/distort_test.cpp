@@ -11,7 +11,7 @@ using namespace ringtrain;
 
 TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
   const std::vector<double> image{10, 20, 30, 200, 100, 50};
-  const auto distorted = [&](Distortion d) {
+  const auto distorted = [&](ColorJitter d) {
     std::vector<double> result = image;
     distort<double>(d, result, 3);
     return result;
@@ -45,7 +45,7 @@ TEST_CASE("distort: contrast finds the mean of a large image in fp32, too") {
 // The expected numbers are TensorFlow's: test/parity/distort_against_tensorflow.py.
 TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's") {
   struct Case {
-    Distortion distortion;
+    ColorJitter distortion;
     std::vector<double> expected;
   };
   const auto [distortion, expected] = GENERATE(

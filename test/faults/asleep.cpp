@@ -22,20 +22,22 @@
 
 namespace ringtrain {
 
-std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+std::unique_ptr<TrainingEngine>
+cpu_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__real__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
     "8ProgressE");
-std::unique_ptr<Site> sleepy_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+std::unique_ptr<TrainingEngine>
+sleepy_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__wrap__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
     "8ProgressE");
 const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
 const Batch* sleepy_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
 void finish_sums(GradientReducer*) asm("__real__ZN9ringtrain15GradientReducer6finishEv");
 void sleepy_sums(GradientReducer*) asm("__wrap__ZN9ringtrain15GradientReducer6finishEv");
-bool settle(Checkpoints*,
-            const Deadline&) asm("__real__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
-bool sleepy_settle(Checkpoints*,
-                   const Deadline&) asm("__wrap__ZN9ringtrain11Checkpoints6settleERKNS_8DeadlineE");
+bool settle(CheckpointManager*,
+            const Deadline&) asm("__real__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
+bool sleepy_settle(CheckpointManager*,
+                   const Deadline&) asm("__wrap__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
 double usual_limit_s(Activity, double, double) asm("__real__ZN9ringtrain7limit_sENS_8ActivityEdd");
 double shorter_limit_s(Activity, double,
                        double) asm("__wrap__ZN9ringtrain7limit_sENS_8ActivityEdd");
@@ -77,8 +79,8 @@ void maybe_eat() {
 
 }  // namespace
 
-std::unique_ptr<Site> sleepy_site(const Plan& plan, const ThreadPlan& threads,
-                                  const MpiSession& session, Progress& progress) {
+std::unique_ptr<TrainingEngine> sleepy_site(const RunPlan& plan, const ThreadPlan& threads,
+                                            const MpiSession& session, Progress& progress) {
   maybe_sleep("init");
   return cpu_site(plan, threads, session, progress);
 }
@@ -101,7 +103,7 @@ double shorter_limit_s(Activity activity, double median_step_s, double last_save
   return text != nullptr && starts ? std::min(usual_s, std::atof(text)) : usual_s;
 }
 
-bool sleepy_settle(Checkpoints* checkpoints, const Deadline& deadline) {
+bool sleepy_settle(CheckpointManager* checkpoints, const Deadline& deadline) {
   maybe_sleep("save");
   return settle(checkpoints, deadline);
 }

@@ -24,7 +24,7 @@ std::string man_page(const std::vector<OptionEntry>&, std::string_view) { return
 std::string completion(const std::vector<OptionEntry>&, Shell) { return {}; }
 std::string toml_text(const std::vector<OptionEntry>&) { return {}; }
 std::string program_to_start() { return {}; }
-std::string sbatch_script(const BatchJob&, const Options&, const std::vector<std::string>&,
+std::string sbatch_script(const SlurmResources&, const Options&, const std::vector<std::string>&,
                           const std::string&) {
   return {};
 }

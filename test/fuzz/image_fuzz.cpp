@@ -10,9 +10,9 @@ constexpr std::uint64_t max_pixels = 1 << 18;
 constexpr Extent output{24, 20};
 
 /// The input decides about the crop, too: its length keys what is drawn.
-Framing framing_for(std::size_t size, Extent full) {
+CropTransform framing_for(std::size_t size, Extent full) {
   const Crop crop = size % 4 == 0 ? Crop::none : Crop::random_resized;
-  const InputRecipe recipe{
+  const Augmentation recipe{
       .output = output, .crop = crop, .mirror = true, .central_fraction = 0.875f};
   Philox random(size, Purpose::augment);
   return training_framing(recipe, full, random);
@@ -23,8 +23,8 @@ void load(std::span<const std::uint8_t> bytes) {
   Image image;
   std::vector<std::uint8_t> result(output.pixels() * Image::channels);
   const Extent full = decoder->open(bytes);
-  const Framing framing = framing_for(bytes.size(), full);
-  const Portion pixels = decoder->pixels(need_of(framing, full, output), image);
+  const CropTransform framing = framing_for(bytes.size(), full);
+  const PixelView pixels = decoder->pixels(need_of(framing, full, output), image);
   Renderer().run(pixels, framing, output, result.data());
 }
 

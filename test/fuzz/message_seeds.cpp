@@ -18,7 +18,7 @@ std::string bytes_of(const Message& message, std::string_view text = {}) {
 }
 
 std::string beat(std::string_view item, std::string_view stack, bool leaving = false) {
-  Beat beat;
+  Heartbeat beat;
   beat.step = 7;
   beat.in_phase_s = 40;
   beat.limit_s = 27;
@@ -30,7 +30,7 @@ std::string beat(std::string_view item, std::string_view stack, bool leaving = f
 }
 
 std::string answer(std::uint16_t code, std::string_view text) {
-  return bytes_of(Answer{code, 3, static_cast<std::uint32_t>(text.size())}, text);
+  return bytes_of(HeartbeatReply{code, 3, static_cast<std::uint32_t>(text.size())}, text);
 }
 
 }  // namespace

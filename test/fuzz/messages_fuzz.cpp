@@ -64,7 +64,7 @@ constexpr JobToken token{};
 void at_rank_0(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
     std::uint64_t Strangers::*fate = &Strangers::gone;
-    const SideDoor::Sign sign{token, Service::watchdog, 2};
+    const RankListener::Sign sign{token, Service::watchdog, 2};
     expect(!co_await authenticate_rank(socket, sign, fate));
   });
 }
@@ -78,10 +78,10 @@ void at_another_rank(std::span<const std::uint8_t> bytes) {
 
 void beats(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
-    std::array<RankView, 2> ranks;
+    std::array<RankHealth, 2> ranks;
     const std::array<std::string, 2> hosts = {"one", "two"};
     for (;;) {
-      Beat beat;
+      Heartbeat beat;
       std::string text;
       if (co_await read_message(socket, beat, text, most_text)) co_return;
       expect(text.size() <= most_text);
@@ -100,7 +100,7 @@ void beats(std::span<const std::uint8_t> bytes) {
 void answers(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
     for (;;) {
-      Answer answer;
+      HeartbeatReply answer;
       std::string text;
       if (co_await read_message(socket, answer, text, most_text)) co_return;
       expect(text.size() == answer.text_bytes);

@@ -81,7 +81,7 @@ class CountingReader final : public SampleReader {
     image_ = data_.image(sample);
     return image_.extent;
   }
-  Portion pixels(const Need&) override { return {image_.view()}; }
+  PixelView pixels(const CropRequest&) override { return {image_.view()}; }
 
  private:
   const CountingDataset& data_;

@@ -49,14 +49,14 @@ Image noisy_image(Extent extent) {
   return image;
 }
 
-Need random_need(Extent full, int reduction, Philox& random) {
+CropRequest random_need(Extent full, int reduction, Philox& random) {
   const auto below = [&](int bound) { return static_cast<int>(random.below(bound)); };
   const int top = below(full.height), left = below(full.width);
   return {top, left, {1 + below(full.height - top), 1 + below(full.width - left)}, reduction};
 }
 
 /// How many of the needed values the part lacks or has otherwise than the whole, reduced alike.
-int differences(const Portion& part, const Need& need, const Image& whole) {
+int differences(const PixelView& part, const CropRequest& need, const Image& whole) {
   const int by = part.reduction, bottom = need.top + need.extent.height;
   const Extent got = part.pixels.extent;
   int wrong = 0;
@@ -156,9 +156,9 @@ TEST_CASE("decode: a part of a JPEG is, to the bit, that part of the whole") {
   Philox random(1, Purpose::synthetic);
 
   for (int i = 0; i < 60; ++i) {
-    const Need need = random_need({97, 203}, reduction, random);
+    const CropRequest need = random_need({97, 203}, reduction, random);
     decoder->open(bytes);
-    const Portion part = decoder->pixels(need, image);
+    const PixelView part = decoder->pixels(need, image);
     REQUIRE(differences(part, need, whole) == 0);
   }
 }
@@ -197,7 +197,7 @@ TEST_CASE("decode: where a JPEG is cut matters to those that need what is missin
   Image image;
 
   decoder->open(cut);
-  const Need upper{20, 10, {50, 40}};
+  const CropRequest upper{20, 10, {50, 40}};
   CHECK(differences(decoder->pixels(upper, image), upper, decoded(bytes)) == 0);
   decoder->open(cut);
   CHECK_THROWS_WITH(decoder->pixels({120, 10, {50, 40}}, image), Contains("near byte"));

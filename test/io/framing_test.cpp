@@ -10,7 +10,7 @@ using namespace ringtrain::test;
 
 namespace {
 
-Image rendered(const Image& image, const Framing& framing, Extent output) {
+Image rendered(const Image& image, const CropTransform& framing, Extent output) {
   Image result;
   result.reshape(output);
   std::ranges::fill(result.pixels, std::uint8_t{171});  // a recycled batch is not black
@@ -25,13 +25,13 @@ int at(const Image& image, int y, int x) {
 
 Philox random_of(std::uint64_t sample) { return Philox(1, Purpose::augment, 0, sample); }
 
-const InputRecipe cifar_tutorial{.output = {24, 24},
-                                 .cover = {32, 32},
-                                 .crop = Crop::random,
-                                 .mirror = true,
-                                 .brightness = {-63, 63},
-                                 .contrast = {0.2f, 1.8f}};
-const InputRecipe cifar_resnet{.crop = Crop::random, .padding = 4, .mirror = true};
+const Augmentation cifar_tutorial{.output = {24, 24},
+                                  .cover = {32, 32},
+                                  .crop = Crop::random,
+                                  .mirror = true,
+                                  .brightness = {-63, 63},
+                                  .contrast = {0.2f, 1.8f}};
+const Augmentation cifar_resnet{.crop = Crop::random, .padding = 4, .mirror = true};
 
 }  // namespace
 
@@ -45,10 +45,10 @@ TEST_CASE("framing: evaluation cuts the centre of an image that needs no scaling
 }
 
 TEST_CASE("framing: evaluation scales the short side and cuts the long one") {
-  const InputRecipe recipe{.output = {224, 224}, .cover = {256, 256}};
+  const Augmentation recipe{.output = {224, 224}, .cover = {256, 256}};
 
-  const Framing wide = evaluation_framing(recipe, {375, 500});
-  const Framing tiny = evaluation_framing(recipe, {32, 32});
+  const CropTransform wide = evaluation_framing(recipe, {375, 500});
+  const CropTransform tiny = evaluation_framing(recipe, {32, 32});
 
   CHECK(wide.scaled == Extent{256, 341});
   CHECK(wide.top == 16);
@@ -57,9 +57,9 @@ TEST_CASE("framing: evaluation scales the short side and cuts the long one") {
 }
 
 TEST_CASE("framing: evaluation can stretch a central fraction") {
-  const InputRecipe recipe{.output = {299, 299}, .central_fraction = 0.875f};
+  const Augmentation recipe{.output = {299, 299}, .central_fraction = 0.875f};
 
-  const Framing framing = evaluation_framing(recipe, {400, 800});
+  const CropTransform framing = evaluation_framing(recipe, {400, 800});
 
   CHECK(framing.box.width == 700);
   CHECK(framing.box.height == 350);
@@ -73,7 +73,7 @@ TEST_CASE("framing: a random window reaches every offset and both directions") {
   std::set<bool> mirrored;
   for (std::uint64_t sample = 0; sample < 500; ++sample) {
     Philox random = random_of(sample);
-    const Framing framing = training_framing(cifar_resnet, {32, 32}, random);
+    const CropTransform framing = training_framing(cifar_resnet, {32, 32}, random);
     tops.insert(framing.top);
     lefts.insert(framing.left);
     mirrored.insert(framing.mirrored);
@@ -89,7 +89,7 @@ TEST_CASE("framing: pixels shift, mirror and turn black outside as the framing s
   const Image image = CountingDataset(1, {32, 32}).image(0);
   const int top = GENERATE(-4, -1, 0, 3), left = GENERATE(-4, 0, 2);
   const bool mirrored = GENERATE(false, true);
-  const Framing framing{{0, 0, 32, 32}, {32, 32}, top, left, mirrored};
+  const CropTransform framing{{0, 0, 32, 32}, {32, 32}, top, left, mirrored};
 
   const Image seen = rendered(image, framing, {32, 32});
 
@@ -108,7 +108,7 @@ TEST_CASE("framing: scaling and padding together leave black only outside") {
     std::ranges::fill(white.pixels, std::uint8_t{255});
     return white;
   }();
-  const Framing framing{{0, 0, 10, 10}, {32, 32}, -3, 2, true};
+  const CropTransform framing{{0, 0, 10, 10}, {32, 32}, -3, 2, true};
 
   const Image seen = rendered(image, framing, {32, 32});
 
@@ -117,12 +117,12 @@ TEST_CASE("framing: scaling and padding together leave black only outside") {
 }
 
 TEST_CASE("framing: random parts have the area and aspect asked for and lie in the image") {
-  const InputRecipe recipe{.output = {64, 64}, .crop = Crop::random_resized};
+  const Augmentation recipe{.output = {64, 64}, .crop = Crop::random_resized};
   const Extent image = GENERATE(Extent{375, 500}, Extent{500, 375}, Extent{333, 333});
   double least = 1, most = 0;
   for (std::uint64_t sample = 0; sample < 1000; ++sample) {
     Philox random = random_of(sample);
-    const Framing framing = training_framing(recipe, image, random);
+    const CropTransform framing = training_framing(recipe, image, random);
     const Box& box = framing.box;
     const double area = box.width * box.height / static_cast<double>(image.pixels());
     least = std::min(least, area);
@@ -139,10 +139,10 @@ TEST_CASE("framing: random parts have the area and aspect asked for and lie in t
 }
 
 TEST_CASE("framing: a random part of a very long image falls back to its centre") {
-  const InputRecipe recipe{.output = {8, 8}, .crop = Crop::random_resized, .area = {0.9f, 1}};
+  const Augmentation recipe{.output = {8, 8}, .crop = Crop::random_resized, .area = {0.9f, 1}};
   Philox random = random_of(0);
 
-  const Framing framing = training_framing(recipe, {10, 1000}, random);
+  const CropTransform framing = training_framing(recipe, {10, 1000}, random);
 
   CHECK(framing.box.height == 10);
   CHECK(framing.box.width == Approx(40. / 3));
@@ -153,7 +153,7 @@ TEST_CASE("framing: distortions fill their ranges and are neutral where there ar
   float darkest = 0, brightest = 0;
   for (std::uint64_t sample = 0; sample < 1000; ++sample) {
     Philox random = random_of(sample);
-    const Distortion drawn = draw_distortion(cifar_tutorial, random);
+    const ColorJitter drawn = draw_distortion(cifar_tutorial, random);
     darkest = std::min(darkest, drawn.brightness);
     brightest = std::max(brightest, drawn.brightness);
     REQUIRE((drawn.brightness >= -63 && drawn.brightness < 63));
@@ -168,7 +168,7 @@ TEST_CASE("framing: distortions fill their ranges and are neutral where there ar
 
 TEST_CASE("framing: what is needed of an image lies around what is shown") {
   // 200 x 400 pixels at half their size, of which 20 x 30 outputs from (10, 50) on are shown.
-  const Need need = need_of({{0, 0, 400, 200}, {100, 200}, 10, 50}, {200, 400}, {20, 30});
+  const CropRequest need = need_of({{0, 0, 400, 200}, {100, 200}, 10, 50}, {200, 400}, {20, 30});
 
   CHECK(need.top == 20 - 3);
   CHECK(need.left == 100 - 3);
@@ -177,8 +177,8 @@ TEST_CASE("framing: what is needed of an image lies around what is shown") {
 }
 
 TEST_CASE("framing: what is needed ends with the image, and has a pixel where nothing is shown") {
-  const Need all = need_of({{0, 0, 5, 5}, {5, 5}, -3, -3}, {5, 5}, {20, 20});
-  const Need none = need_of({{0, 0, 5, 5}, {5, 5}, 9, -30}, {5, 5}, {20, 20});
+  const CropRequest all = need_of({{0, 0, 5, 5}, {5, 5}, -3, -3}, {5, 5}, {20, 20});
+  const CropRequest none = need_of({{0, 0, 5, 5}, {5, 5}, 9, -30}, {5, 5}, {20, 20});
 
   CHECK(all.extent == Extent{5, 5});
   CHECK((none.extent.height >= 1 && none.extent.width >= 1));
@@ -198,11 +198,11 @@ TEST_CASE("framing: a reduced image is still twice as large as what is made of i
 
 TEST_CASE("framing: a part renders to the picture that the whole gives") {
   const Image full = gradient_image({60, 90});
-  const InputRecipe recipe{.output = {24, 20}, .crop = Crop::random_resized, .mirror = true};
+  const Augmentation recipe{.output = {24, 20}, .crop = Crop::random_resized, .mirror = true};
   for (std::uint64_t sample = 0; sample < 100; ++sample) {
     Philox random = random_of(sample);
-    const Framing framing = training_framing(recipe, full.extent, random);
-    const Need need = need_of(framing, full.extent, recipe.output);
+    const CropTransform framing = training_framing(recipe, full.extent, random);
+    const CropRequest need = need_of(framing, full.extent, recipe.output);
     Image part, seen;
     part.reshape(need.extent);
     seen.reshape(recipe.output);
@@ -218,7 +218,7 @@ TEST_CASE("framing: a part renders to the picture that the whole gives") {
 
 TEST_CASE("framing: a reduction renders to nearly the same picture") {
   const Image full = gradient_image({160, 240});
-  const Framing framing{{24, 16, 96, 128}, {32, 24}, 0, 0, true};
+  const CropTransform framing{{24, 16, 96, 128}, {32, 24}, 0, 0, true};
   Image reduced;
   reduced.reshape({80, 120});
   Resizer().run(full.view(), {0, 0, 240, 160}, {80, 120}, {0, 0, {80, 120}}, false,

@@ -44,7 +44,7 @@ class AilingDataset final : public Dataset {
       image_.reshape({2, 2});
       return image_.extent;
     }
-    Portion pixels(const Need&) override { return {image_.view()}; }
+    PixelView pixels(const CropRequest&) override { return {image_.view()}; }
 
    private:
     const AilingDataset& data_;

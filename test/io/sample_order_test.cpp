@@ -12,8 +12,7 @@ using namespace ringtrain;
 
 namespace {
 
-std::vector<std::uint64_t> epoch_of(const SampleOrder& order, std::uint64_t size,
-                                    std::uint64_t epoch) {
+std::vector<std::uint64_t> epoch_of(const Sampler& order, std::uint64_t size, std::uint64_t epoch) {
   std::vector<std::uint64_t> samples;
   for (std::uint64_t i = 0; i < size; ++i) samples.push_back(order.at(epoch * size + i).sample);
   return samples;
@@ -33,7 +32,7 @@ TEST_CASE("order: every epoch has each sample exactly once") {
   const auto size = GENERATE(1u, 2u, 3u, 4u, 5u, 7u, 8u, 9u, 10u, 63u, 64u, 65u, 1000u, 10'001u);
   const auto epoch = GENERATE(0u, 1u, 77u);
   CAPTURE(size, epoch);
-  const SampleOrder order(size, 42);
+  const Sampler order(size, 42);
 
   auto samples = epoch_of(order, size, epoch);
   std::ranges::sort(samples);
@@ -45,17 +44,17 @@ TEST_CASE("order: every epoch has each sample exactly once") {
 }
 
 TEST_CASE("order: depends on seed and epoch") {
-  const auto first = epoch_of(SampleOrder(100, 1), 100, 0);
+  const auto first = epoch_of(Sampler(100, 1), 100, 0);
 
-  CHECK(epoch_of(SampleOrder(100, 1), 100, 0) == first);
-  CHECK(epoch_of(SampleOrder(100, 2), 100, 0) != first);
-  CHECK(epoch_of(SampleOrder(100, 1), 100, 1) != first);
+  CHECK(epoch_of(Sampler(100, 1), 100, 0) == first);
+  CHECK(epoch_of(Sampler(100, 2), 100, 0) != first);
+  CHECK(epoch_of(Sampler(100, 1), 100, 1) != first);
 }
 
 TEST_CASE("order: all permutations of few samples are equally likely") {
   const auto size = sanitized ? GENERATE(2u, 3u, 4u, 5u, 6u) : GENERATE(2u, 3u, 4u, 5u, 6u, 7u);
   const int epochs = sanitized ? 20'000 : 60'000;  // so many that none of 6! or 7! is left out
-  const SampleOrder order(size, 7);
+  const Sampler order(size, 7);
   std::map<std::vector<std::uint64_t>, int> seen;
 
   for (int e = 0; e < epochs; ++e) ++seen[epoch_of(order, size, e)];
@@ -70,7 +69,7 @@ TEST_CASE("order: all permutations of few samples are equally likely") {
 TEST_CASE("order: a sample is anywhere, and next to any other, equally often") {
   const std::uint64_t size = 100;
   const int epochs = sanitized ? 5'000 : 20'000;
-  const SampleOrder order(size, 3);
+  const Sampler order(size, 3);
   std::vector<int> places(size), successors(size);
 
   for (int e = 0; e < epochs; ++e) {
@@ -87,7 +86,7 @@ TEST_CASE("order: a sample is anywhere, and next to any other, equally often") {
 
 TEST_CASE("order: of many samples has no more fixed points and runs than chance") {
   const std::uint64_t size = 50'000;
-  const auto samples = epoch_of(SampleOrder(size, 11), size, 0);
+  const auto samples = epoch_of(Sampler(size, 11), size, 0);
 
   int fixed = 0, follows = 0, rises = 0;
   for (std::uint64_t i = 0; i + 1 < size; ++i) {

@@ -137,7 +137,7 @@ void check_replaced(const Case& test, Communicator& communicator, const MpiSessi
   const auto change = [](View part, int rank) {
     for (float& x : part.host()) x = 2 * x + static_cast<float>(rank);
   };
-  const Replace replace = [&](View part) { change(part, session.rank()); };
+  const ReduceHook replace = [&](View part) { change(part, session.rank()); };
   std::ranges::copy(exact_values(count, session.rank()), sums.view().data());
   communicator.start_replaced_sum(sums, replace);
   communicator.finish();

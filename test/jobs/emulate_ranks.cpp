@@ -22,7 +22,7 @@ using Vectors = std::vector<std::vector<float>>;
 
 // One rank's program, on parameters that all share.
 struct Rank {
-  Rank(const Plan& own, Backend& backend, Memory& memory, View parameters, View statistics)
+  Rank(const RunPlan& own, Backend& backend, Memory& memory, View parameters, View statistics)
       : plan(own),
         batch_statistics(memory.allocate(statistics.size())),
         sums(memory, parameters.size(), statistics.size()),
@@ -40,9 +40,9 @@ struct Rank {
     return {all.begin(), all.end()};
   }
 
-  const Plan& plan;
+  const RunPlan& plan;
   Buffer batch_statistics;
-  StepSums sums;
+  ReductionBuffer sums;
   std::unique_ptr<Program> program;
   Loader loader;
 };
@@ -81,14 +81,14 @@ class Emulation {
   Emulation(const Options& options, int hosts, int ranks_a_host, std::vector<std::uint64_t> buckets)
       : hosts_(static_cast<std::size_t>(hosts)), buckets_(std::move(buckets)) {
     const int ranks = hosts * ranks_a_host;
-    for (int r = 0; r < ranks; ++r) plans_.push_back(make_plan(options, 1, r, ranks));
+    for (int r = 0; r < ranks; ++r) plans_.push_back(make_run_plan(options, 1, r, ranks));
     const Graph& graph = plan().model.graph;
     parameters_ = memory_.allocate(graph.parameter_count());
     statistics_ = memory_.allocate(graph.statistic_count());
-    const FirstValues first = first_values(plan());
+    const InitialValues first = initial_values(plan());
     memory_.write(first.parameters, parameters_);
     memory_.write(first.statistics, statistics_);
-    for (const Plan& plan : plans_)
+    for (const RunPlan& plan : plans_)
       ranks_.emplace_back(plan, *backend_, memory_, parameters_, statistics_);
     optimizer_.emplace(plan().optimizer, parameters_, ranks_[0].sums.gradients(), memory_);
     state_.emplace(graph, memory_, parameters_, statistics_, optimizer_->slots());
@@ -112,13 +112,13 @@ class Emulation {
         *running += norm.momentum * (*batch - *running);
   }
 
-  const Plan& plan() const { return plans_[0]; }
+  const RunPlan& plan() const { return plans_[0]; }
   const TrainingState& state() const { return *state_; }
 
  private:
   std::size_t hosts_;
   std::vector<std::uint64_t> buckets_;
-  std::deque<Plan> plans_;
+  std::deque<RunPlan> plans_;
   HostMemory memory_;
   const std::unique_ptr<Backend> backend_ = make_onednn_backend();
   Buffer parameters_, statistics_;

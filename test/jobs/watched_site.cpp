@@ -1,5 +1,5 @@
 // The whole program with a site that watches or harms training; the linker puts it in the place of
-// make_cpu_site() and Loader::next() (--wrap, see CMakeLists.txt). What it does is said by
+// make_cpu_engine() and Loader::next() (--wrap, see CMakeLists.txt). What it does is said by
 //   FAULT="flip RANK STEP TENSOR"  after STEP, one bit of RANK's TENSOR is another
 //   FAULT="nan STEP TENSOR"        in STEP, and in no other, one number of TENSOR is none
 //   FAULT="forget TENSOR"          a resume leaves TENSOR zero
@@ -16,12 +16,13 @@
 
 namespace ringtrain {
 
-std::unique_ptr<Site> cpu_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__real__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+std::unique_ptr<TrainingEngine>
+cpu_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__real__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
     "8ProgressE");
-std::unique_ptr<Site>
-watched_site(const Plan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__wrap__ZN9ringtrain13make_cpu_siteERKNS_4PlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+std::unique_ptr<TrainingEngine>
+watched_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__wrap__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
     "8ProgressE");
 const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
 const Batch* watched_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
@@ -62,22 +63,22 @@ std::span<float> values_of(const TrainingState& state, const std::string& tensor
   throw Error("FAULT", "no tensor is called " + tensor);
 }
 
-class WatchedTrainer final : public Trainer {
+class WatchedTrainer final : public Stepper {
  public:
-  WatchedTrainer(std::unique_ptr<Trainer> trainer, const TrainerSettings& settings, Position start,
+  WatchedTrainer(std::unique_ptr<Stepper> trainer, const StepSettings& settings, Position start,
                  const TrainingState& state, int rank)
-      : Trainer(settings, start), trainer_(std::move(trainer)), state_(state), rank_(rank) {
+      : Stepper(settings, start), trainer_(std::move(trainer)), state_(state), rank_(rank) {
     if (start.step > 0 && fault_.kind == "forget")
       std::ranges::fill(values_of(state, fault_.tensor), 0.0f);
   }
 
-  std::optional<StepReport> step(Loader& loader, const Wish& wish) override {
+  std::optional<StepReport> step(Loader& loader, const StepRequest& request) override {
     step_under_way = position().step + 1;
     const bool spoils = fault_.kind == "nan" && fault_.step == position().step + 1;
     float* const number = spoils ? &values_of(state_, fault_.tensor).back() : nullptr;
     const float before = spoils ? *number : 0;
     if (spoils) *number = std::numeric_limits<float>::quiet_NaN();
-    auto report = trainer_->step(loader, wish);
+    auto report = trainer_->step(loader, request);
     if (spoils) *number = before;
     step_under_way = 0;
     advance();
@@ -92,54 +93,55 @@ class WatchedTrainer final : public Trainer {
     value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1u);
   }
 
-  const std::unique_ptr<Trainer> trainer_;
+  const std::unique_ptr<Stepper> trainer_;
   const TrainingState& state_;
   const int rank_;
   const Fault fault_ = fault();
 };
 
-class WatchedSite final : public Site {
+class WatchedSite final : public TrainingEngine {
  public:
-  WatchedSite(std::unique_ptr<Site> site, const Plan& plan, const MpiSession& session)
-      : site_(std::move(site)), plan_(plan), rank_(session.rank()) {}
+  WatchedSite(std::unique_ptr<TrainingEngine> engine, const RunPlan& plan,
+              const MpiSession& session)
+      : engine_(std::move(engine)), plan_(plan), rank_(session.rank()) {}
 
-  std::vector<std::string> notes() const override { return site_->notes(); }
-  Communicator& communicator() override { return site_->communicator(); }
-  const TrainingState& state() override { return site_->state(); }
-  StateCopy& state_copy() override { return site_->state_copy(); }
-  std::unique_ptr<Trainer> make_trainer(Position start) override {
+  std::vector<std::string> notes() const override { return engine_->notes(); }
+  Communicator& communicator() override { return engine_->communicator(); }
+  const TrainingState& state() override { return engine_->state(); }
+  Snapshotter& state_copy() override { return engine_->state_copy(); }
+  std::unique_ptr<Stepper> make_stepper(Position start) override {
     if (start.step > 0) start.samples += fault().samples;
-    return std::make_unique<WatchedTrainer>(site_->make_trainer(start), plan_.trainer(), start,
+    return std::make_unique<WatchedTrainer>(engine_->make_stepper(start), plan_.trainer(), start,
                                             state(), rank_);
   }
-  std::unique_ptr<Trainer> make_lone_trainer() override { return site_->make_lone_trainer(); }
-  Program& evaluation() override { return site_->evaluation(); }
-  std::vector<std::uint64_t> bucket_bounds() override { return site_->bucket_bounds(); }
-  void sum(const Range& bucket) override { site_->sum(bucket); }
-  const RingChoice* ring() const override { return site_->ring(); }
-  std::vector<SumPlan> sum_plans() const override { return site_->sum_plans(); }
-  void plan_sums(const SumPlan& plan) override { site_->plan_sums(plan); }
-  bool sums_overlap() override { return site_->sums_overlap(); }
+  std::unique_ptr<Stepper> make_solo_stepper() override { return engine_->make_solo_stepper(); }
+  Program& evaluation() override { return engine_->evaluation(); }
+  std::vector<std::uint64_t> bucket_bounds() override { return engine_->bucket_bounds(); }
+  void sum(const Range& bucket) override { engine_->sum(bucket); }
+  const RingChoice* ring() const override { return engine_->ring(); }
+  std::vector<SumPlan> sum_plans() const override { return engine_->sum_plans(); }
+  void plan_sums(const SumPlan& plan) override { engine_->plan_sums(plan); }
+  bool sums_overlap() override { return engine_->sums_overlap(); }
   std::vector<double> bucket_leads(double backward_s) override {
-    return site_->bucket_leads(backward_s);
+    return engine_->bucket_leads(backward_s);
   }
-  std::string device() const override { return site_->device(); }
-  std::string plans() const override { return site_->plans(); }
+  std::string device() const override { return engine_->device(); }
+  std::string plans() const override { return engine_->plans(); }
   std::optional<std::size_t> first_non_finite_gradient() override {
-    return site_->first_non_finite_gradient();
+    return engine_->first_non_finite_gradient();
   }
-  void close() override { site_->close(); }
+  void close() override { engine_->close(); }
 
  private:
-  const std::unique_ptr<Site> site_;
-  const Plan& plan_;
+  const std::unique_ptr<TrainingEngine> engine_;
+  const RunPlan& plan_;
   const int rank_;
 };
 
 }  // namespace
 
-std::unique_ptr<Site> watched_site(const Plan& plan, const ThreadPlan& threads,
-                                   const MpiSession& session, Progress& progress) {
+std::unique_ptr<TrainingEngine> watched_site(const RunPlan& plan, const ThreadPlan& threads,
+                                             const MpiSession& session, Progress& progress) {
   const std::string file = variable("SAMPLES");
   if (!file.empty()) samples.open(file + "." + std::to_string(session.rank()), std::ios::app);
   return std::make_unique<WatchedSite>(cpu_site(plan, threads, session, progress), plan, session);

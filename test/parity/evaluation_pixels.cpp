@@ -29,7 +29,7 @@ Options evaluation_of(const char* model, const char* data) {
 
 int main(int argc, char** argv) try {
   if (argc != 4) return 64;
-  const Plan plan = make_plan(evaluation_of(argv[1], argv[2]), 2, 0, 1);
+  const RunPlan plan = make_run_plan(evaluation_of(argv[1], argv[2]), 2, 0, 1);
   Loader loader(*plan.evaluation, plan.loader(Split::evaluation));
   std::ofstream images(std::string(argv[3]) + ".u8", std::ios::binary);
   std::ofstream labels(std::string(argv[3]) + ".i32", std::ios::binary);

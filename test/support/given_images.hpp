@@ -37,7 +37,7 @@ class GivenImages final : public Dataset {
       sample_ = sample;
       return all_.extent_;
     }
-    Portion pixels(const Need&) override {
+    PixelView pixels(const CropRequest&) override {
       const std::span all(all_.pixels_);
       return {{all_.extent_, all.subspan(sample_ * all_.bytes(), all_.bytes())}};
     }

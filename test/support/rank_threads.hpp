@@ -10,17 +10,18 @@ namespace ringtrain {
 /// it.
 class RankThreads {
  public:
-  explicit RankThreads(int ranks) : meeting_(ranks), handed_in_(static_cast<std::size_t>(ranks)) {}
+  explicit RankThreads(int ranks)
+      : rendezvous_(ranks), handed_in_(static_cast<std::size_t>(ranks)) {}
 
   /// On the thread of `rank`; waits for the others.
   void sum(int rank, View values) {
     const auto host = values.host();
     handed_in_[static_cast<std::size_t>(rank)].emplace_back(host.begin(), host.end());
-    meeting_.arrive_and_wait();
+    rendezvous_.arrive_and_wait();
     std::vector<float> total(host.size());
     for (const auto& of_rank : handed_in_)
       for (std::size_t i = 0; i < total.size(); ++i) total[i] += of_rank.back().at(i);
-    meeting_.arrive_and_wait();  // before a rank comes back with more
+    rendezvous_.arrive_and_wait();  // before a rank comes back with more
     std::ranges::copy(total, host.begin());
   }
   /// Call by call.
@@ -29,7 +30,7 @@ class RankThreads {
   }
 
  private:
-  std::barrier<> meeting_;
+  std::barrier<> rendezvous_;
   std::vector<std::vector<std::vector<float>>> handed_in_;
 };
 

@@ -10,7 +10,7 @@
 namespace ringtrain {
 namespace {
 
-Plan plan_of(const RecipeRun& run) {
+RunPlan plan_of(const RecipeRun& run) {
   Options options;
   options.model = run.model;
   options.classes = run.classes;
@@ -19,11 +19,11 @@ Plan plan_of(const RecipeRun& run) {
   options.batch = run.batch;
   options.lr = run.learning_rate;
   options.ema = 0;
-  return make_plan(options, 1, 0, 1);
+  return make_run_plan(options, 1, 0, 1);
 }
 
 // Without dropout, whose random numbers no other program has.
-Graph graph_of(const Plan& plan, int extent) {
+Graph graph_of(const RunPlan& plan, int extent) {
   Graph graph = plan.model.graph;
   if (extent != plan.model.input.height) graph = Shrunk(std::move(graph), extent, 1).graph();
   for (Node& node : graph.nodes)
@@ -71,12 +71,12 @@ class Training {
     Schedule schedule = schedule_of(Mode::training);
     const std::vector<TensorId> logits = keep_logits(schedule);
     const auto program = compile(schedule, sums_.gradients());
-    const TrainerSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
+    const StepSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
     Progress progress;
     LastStep last_step;
-    HostTrainer trainer({*program, sums_, batch_statistics_, statistics_, View(), graph_.statistics,
-                         reducer_, optimizer_, progress, last_step},
-                        settings, {});
+    CpuStepper trainer({*program, sums_, batch_statistics_, statistics_, View(), graph_.statistics,
+                        reducer_, optimizer_, progress, last_step},
+                       settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";
       take_value(folder + "loss", trainer.step(loader_, {})->outcome.loss);
@@ -136,14 +136,14 @@ class Training {
 
   const RecipeRun& run_;
   const Take& take_;
-  const Plan plan_;
+  const RunPlan plan_;
   const Graph graph_;
   const MpiSession session_;
   HostMemory memory_;
   const std::unique_ptr<Communicator> communicator_;
   const std::unique_ptr<Backend> backend_;
   const Buffer parameters_, statistics_, batch_statistics_;
-  StepSums sums_;
+  ReductionBuffer sums_;
   GradientReducer reducer_;
   Optimizer optimizer_;
   const TrainingState state_;

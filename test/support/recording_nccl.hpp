@@ -14,7 +14,7 @@ namespace ringtrain {
 /// NCCL and CUDA without a GPU: writes down each call as "name arguments" and answers as it was
 /// told to. Streams are "compute" and "sums", events are numbers. Polls are counted, not written
 /// down.
-class RecordingNccl final : public NcclCalls {
+class RecordingNccl final : public NcclApi {
  public:
   /// The next answers of comm_get_async_error(); the last one stays.
   std::deque<NcclResult> states{NcclResult::success};

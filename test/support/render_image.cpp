@@ -13,7 +13,8 @@ using namespace ringtrain;
 
 namespace {
 
-std::vector<std::uint8_t> rendered(const std::string& file, const Framing& framing, Extent output) {
+std::vector<std::uint8_t> rendered(const std::string& file, const CropTransform& framing,
+                                   Extent output) {
   std::vector<std::uint8_t> bytes, result(output.pixels() * Image::channels);
   read_file(file, bytes);
   const auto decoder = make_image_decoder(std::uint64_t{1} << 26);

@@ -12,7 +12,7 @@ Windows rates(std::vector<double> rates) { return {std::move(rates), {}, {}}; }
 }  // namespace
 
 TEST_CASE("baseline: neighbouring windows are compared, so a machine's change of speed drops out") {
-  const Comparison c = compare(rates({100, 200, 50}), rates({190, 380, 95}), 2);
+  const ScalingResult c = compare(rates({100, 200, 50}), rates({190, 380, 95}), 2);
 
   CHECK(c.speed_up.median == Approx(1.9));
   CHECK(c.speed_up.deviation == Approx(0).margin(1e-12));
@@ -48,7 +48,7 @@ TEST_CASE("baseline: a step of the same size alone saves updates, which counts a
   alone.phases[Phase::forward] = 0.75;
   alone.phases[Phase::update] = 0.25;
 
-  const Comparison c = compare(alone, together, 2);
+  const ScalingResult c = compare(alone, together, 2);
 
   // Alone: two batches take 1.75 s with one update, not 2 s. Together: one step, 1 / 0.9 s.
   CHECK(c.efficiency == Approx(0.9));
@@ -62,7 +62,7 @@ TEST_CASE("baseline: the verdict names the phase that grew most") {
   together.phases[Phase::backward] = 0.005;
   together.phases[Phase::comm_exposed] = 0.003;
 
-  const Comparison c = compare(alone, together, 2);
+  const ScalingResult c = compare(alone, together, 2);
 
   CHECK_THAT(c.verdict, Contains("Most of the rest is communication: 3.00 ms a step more"));
   const std::vector<std::string> lines = told(c, 2);
@@ -77,7 +77,7 @@ TEST_CASE("baseline: jitter is the spread of single steps") {
   alone.step_s = {1, 1, 1};
   together.step_s = {1, 2, 3, 2, 2, 1, 3};
 
-  const Comparison c = compare(alone, together, 2);
+  const ScalingResult c = compare(alone, together, 2);
 
   CHECK(c.alone_jitter == 0);
   CHECK(c.together_jitter == Approx(1.4826 / 2));

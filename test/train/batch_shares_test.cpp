@@ -70,7 +70,7 @@ TEST_CASE("shares: the fastest division is that of all whose slowest rank is don
 }
 
 TEST_CASE("shares: a checkpoint's plans keep them, and those of others are left aside") {
-  Plan plan;
+  RunPlan plan;
   plan.ranks = 2;
   plan.micro_batch = 16;
   const std::string plans = R"({"threads":1})";

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 namespace {
 
 // A state that ranks share: complete when the test says so.
-class Shared final : public StateCopy {
+class Shared final : public Snapshotter {
  public:
   void start(std::span<const std::span<float>> targets) override {
     (targets.empty() ? without_targets : with_targets) += 1;
@@ -52,7 +52,7 @@ struct SavingRank {
   Shared copy;
   std::vector<SaveEvent> events;
   std::vector<bool> said;
-  Checkpoints checkpoints;
+  CheckpointManager checkpoints;
 };
 
 }  // namespace

@@ -10,8 +10,8 @@ using Weight = Finding::Weight;
 namespace {
 
 // A rank with which all is well.
-Facts well(int host = 0) {
-  Facts f;
+HostFacts well(int host = 0) {
+  HostFacts f;
   f.host = "node" + std::to_string(host);
   f.machine = "kernel" + std::to_string(host);
   f.network = f.machine + "net";
@@ -32,22 +32,22 @@ Facts well(int host = 0) {
   return f;
 }
 
-Facts on_gpu(int host, std::vector<std::string> gpus) {
-  Facts f = well(host);
+HostFacts on_gpu(int host, std::vector<std::string> gpus) {
+  HostFacts f = well(host);
   f.on_gpu = true;
   f.gpus = std::move(gpus);
   return f;
 }
 
-std::vector<Finding> findings(const std::vector<Facts>& ranks) {
+std::vector<Finding> findings(const std::vector<HostFacts>& ranks) {
   std::vector<Finding> all;
-  for (const Examined& one : examine(ranks))
+  for (const CheckResult& one : examine(ranks))
     all.insert(all.end(), one.findings.begin(), one.findings.end());
   return all;
 }
 
 // The only one there is.
-Finding finding(const std::vector<Facts>& ranks) {
+Finding finding(const std::vector<HostFacts>& ranks) {
   const auto all = findings(ranks);
   CAPTURE(diagnose(ranks).table);
   REQUIRE(all.size() == 1);
@@ -57,7 +57,7 @@ Finding finding(const std::vector<Facts>& ranks) {
 }  // namespace
 
 TEST_CASE("doctor: with healthy ranks there is nothing to tell") {
-  Facts second = well();
+  HostFacts second = well();
   second.cpus = {1};
 
   CHECK(findings({well()}).empty());
@@ -66,11 +66,11 @@ TEST_CASE("doctor: with healthy ranks there is nothing to tell") {
 }
 
 TEST_CASE("doctor: facts arrive as they were found") {
-  Facts f = on_gpu(3, {"0000:01:00.0"});
+  HostFacts f = on_gpu(3, {"0000:01:00.0"});
   f.failure = "a\nb \xff";
   f.failure_code = 74;
 
-  const Facts got = facts_from_text(to_text(f));
+  const HostFacts got = facts_from_text(to_text(f));
 
   CHECK(got.host == "node3");
   CHECK(got.cpus == std::vector{0});
@@ -81,8 +81,8 @@ TEST_CASE("doctor: facts arrive as they were found") {
 }
 
 TEST_CASE("doctor: a plan that fails on all ranks is told once, and is what the job ends with") {
-  std::vector<Facts> ranks{well(0), well(1)};
-  for (Facts& rank : ranks) {
+  std::vector<HostFacts> ranks{well(0), well(1)};
+  for (HostFacts& rank : ranks) {
     rank.failure = "open images:/x: no such directory";
     rank.failure_code = 74;
   }
@@ -96,7 +96,7 @@ TEST_CASE("doctor: a plan that fails on all ranks is told once, and is what the 
 }
 
 TEST_CASE("doctor: machines of one name are told apart by their kernels") {
-  std::vector<Facts> ranks{well(0), well(1)};
+  std::vector<HostFacts> ranks{well(0), well(1)};
   ranks[1].host = "node0";
 
   CHECK_THAT(finding(ranks).what, Contains("2 machines are called node0"));
@@ -109,7 +109,7 @@ TEST_CASE("doctor: machines of one name are told apart by their kernels") {
 }
 
 TEST_CASE("doctor: clocks more than a second apart are noted") {
-  std::vector<Facts> ranks{well(0), well(1)};
+  std::vector<HostFacts> ranks{well(0), well(1)};
   ranks[0].clock_s = 1000;
   ranks[1].clock_s = 1001;
   CHECK(findings(ranks).empty());
@@ -119,16 +119,16 @@ TEST_CASE("doctor: clocks more than a second apart are noted") {
 }
 
 TEST_CASE("doctor: more threads than the mask has cpus") {
-  std::vector<Facts> ranks{well(), well()};
+  std::vector<HostFacts> ranks{well(), well()};
   ranks[1].cpus = {1};
-  for (Facts& rank : ranks) rank.threads = 8;
+  for (HostFacts& rank : ranks) rank.threads = 8;
 
   CHECK_THAT(finding(ranks).what, Contains("8 compute threads a rank") && Contains("on 1 cpu"));
   CHECK(finding(ranks).ranks == std::vector{0, 1});
 }
 
 TEST_CASE("doctor: ranks pinned on top of one another while cpus idle") {
-  std::vector<Facts> ranks{well(), well(), well(1)};
+  std::vector<HostFacts> ranks{well(), well(), well(1)};
 
   CHECK_THAT(finding(ranks).what, Contains("2 ranks are pinned on top of one another, on cpus 0, "
                                            "while 7 cpus are idle"));
@@ -136,8 +136,8 @@ TEST_CASE("doctor: ranks pinned on top of one another while cpus idle") {
 }
 
 TEST_CASE("doctor: more ranks than cpus may be meant so") {
-  std::vector<Facts> ranks{well(), well()};
-  for (Facts& rank : ranks) rank.cpus_of_job = 1;
+  std::vector<HostFacts> ranks{well(), well()};
+  for (HostFacts& rank : ranks) rank.cpus_of_job = 1;
 
   CHECK(finding(ranks).weight == Weight::note);
   CHECK(diagnose(ranks).warnings.empty());
@@ -145,7 +145,7 @@ TEST_CASE("doctor: more ranks than cpus may be meant so") {
 
 TEST_CASE("doctor: ranks that share a GPU, and one that sees none") {
   CHECK(findings({on_gpu(0, {"a", "b"}), on_gpu(0, {"a", "b"})}).size() == 1);  // cpus, not GPUs
-  std::vector<Facts> ranks{on_gpu(0, {"a"}), on_gpu(0, {"a"})};
+  std::vector<HostFacts> ranks{on_gpu(0, {"a"}), on_gpu(0, {"a"})};
   ranks[1].cpus = {1};
   CHECK_THAT(finding(ranks).what, Contains("up to 2 ranks share a GPU"));
 
@@ -155,8 +155,8 @@ TEST_CASE("doctor: ranks that share a GPU, and one that sees none") {
 }
 
 TEST_CASE("doctor: an address that two hosts have is no way between them") {
-  std::vector<Facts> ranks{well(0), well(1)};
-  for (Facts& rank : ranks)
+  std::vector<HostFacts> ranks{well(0), well(1)};
+  for (HostFacts& rank : ranks)
     rank.interfaces.push_back(
         {.name = "docker0", .up = true, .bridge = true, .mbit = 0, .addresses = {"172.17.0.1"}});
 
@@ -164,26 +164,27 @@ TEST_CASE("doctor: an address that two hosts have is no way between them") {
   CHECK_THAT(finding(ranks).advice, Contains("--interface eth0"));
   CHECK(findings({ranks[0]}).empty());  // one host needs no network
 
-  for (Facts& rank : ranks) rank.network = rank.machine = "both";  // two containers of one network
+  for (HostFacts& rank : ranks)
+    rank.network = rank.machine = "both";  // two containers of one network
   CHECK(findings(ranks).size() == 1);
   CHECK(finding(ranks).weight == Weight::note);
 }
 
 TEST_CASE("doctor: slow networks, by themselves or beside others") {
-  std::vector<Facts> ranks{well(0), well(1)};
+  std::vector<HostFacts> ranks{well(0), well(1)};
   ranks[1].interfaces[0].mbit = 1000;
   CHECK_THAT(finding(ranks).what, Contains("at 1000 Mbit/s, elsewhere at 10000"));
   CHECK(finding(ranks).ranks == std::vector{1});
 
-  for (Facts& rank : ranks) rank.interfaces[0].mbit = 100;
+  for (HostFacts& rank : ranks) rank.interfaces[0].mbit = 100;
   CHECK(finding(ranks).ranks == std::vector{0, 1});
 
-  for (Facts& rank : ranks) rank.interfaces[0].mbit = 0;  // nobody says
+  for (HostFacts& rank : ranks) rank.interfaces[0].mbit = 0;  // nobody says
   CHECK(findings(ranks).empty());
 }
 
 TEST_CASE("doctor: a host without a network that is up") {
-  std::vector<Facts> ranks{well(0), well(1)};
+  std::vector<HostFacts> ranks{well(0), well(1)};
   ranks[1].interfaces[0].up = false;
 
   CHECK_THAT(finding(ranks).what, Contains("(eth0)"));
@@ -192,7 +193,7 @@ TEST_CASE("doctor: a host without a network that is up") {
 
 TEST_CASE(
     "doctor: where rank 0 listens, and that it does so everywhere where it knows no address") {
-  std::vector<Facts> ranks{well(0), well(1), well(0)};
+  std::vector<HostFacts> ranks{well(0), well(1), well(0)};
   ranks[2].cpus = {1};
   CHECK_THAT(check_network(ranks).seen, Contains("rank 0 listens on 127.0.0.1 10.0.0.1"));
   CHECK_THAT(check_network(std::vector{ranks[0], ranks[1]}).seen, Contains("listens on 10.0.0.1"));
@@ -206,7 +207,7 @@ TEST_CASE(
 }
 
 TEST_CASE("doctor: EFA wants NCCL's plugin, where GPUs train") {
-  Facts f = on_gpu(0, {"a"});
+  HostFacts f = on_gpu(0, {"a"});
   f.efa_devices = f.fast_fabric = 2;
   CHECK_THAT(finding({f}).what, Contains("plugin for EFA"));
 
@@ -215,29 +216,29 @@ TEST_CASE("doctor: EFA wants NCCL's plugin, where GPUs train") {
 }
 
 TEST_CASE("doctor: the ranks of a host must fit its memory together") {
-  std::vector<Facts> ranks{well(), well(), well(1)};
+  std::vector<HostFacts> ranks{well(), well(), well(1)};
   ranks[1].cpus = {1};
-  for (Facts& rank : ranks) rank.available = 1'500'000'000;
+  for (HostFacts& rank : ranks) rank.available = 1'500'000'000;
 
   CHECK_THAT(finding(ranks).what, Contains("about 2.0 GB") && Contains("1.5 GB are left"));
   CHECK(finding(ranks).ranks == std::vector{0, 1});
 }
 
 TEST_CASE("doctor: a small /dev/shm matters to several ranks only") {
-  std::vector<Facts> ranks{well(), well()};
+  std::vector<HostFacts> ranks{well(), well()};
   ranks[1].cpus = {1};
-  for (Facts& rank : ranks) rank.shm_free = 4'000'000;
+  for (HostFacts& rank : ranks) rank.shm_free = 4'000'000;
 
   CHECK_THAT(finding(ranks).what, Contains("4 MB free, Open MPI takes about 8 MB"));
   CHECK(findings({ranks[0]}).empty());
 }
 
 TEST_CASE("doctor: limits of files and of locked memory") {
-  Facts f = well();
+  HostFacts f = well();
   f.files = 64;
   CHECK_THAT(finding({f}).what, Contains("may open 64 files"));
 
-  std::vector<Facts> ranks{well(0), well(1)};
+  std::vector<HostFacts> ranks{well(0), well(1)};
   ranks[1].fast_fabric = 1;
   ranks[1].lockable = 8'000'000;
   CHECK_THAT(finding(ranks).what, Contains("only 8 MB of memory may be locked"));
@@ -245,14 +246,14 @@ TEST_CASE("doctor: limits of files and of locked memory") {
 }
 
 TEST_CASE("doctor: a sample that cannot be read") {
-  Facts f = well();
+  HostFacts f = well();
   f.unreadable = {"a/1.jpg: not an image"};
 
   CHECK_THAT(finding({f}).what, Contains("a/1.jpg: not an image"));
 }
 
 TEST_CASE("doctor: room for the checkpoints that stay and one more") {
-  Facts f = well();
+  HostFacts f = well();
   f.checkpoint_dir = "runs/a";
   f.checkpoint = 100;
   f.keep = 3;
@@ -270,7 +271,7 @@ TEST_CASE("doctor: room for the checkpoints that stay and one more") {
 }
 
 TEST_CASE("doctor: slow clocks and stolen time are noted") {
-  Facts f = well();
+  HostFacts f = well();
   f.governor = "powersave";
   f.frequency_driver = "intel_pstate";
   CHECK(findings({f}).empty());
@@ -283,7 +284,7 @@ TEST_CASE("doctor: slow clocks and stolen time are noted") {
 }
 
 TEST_CASE("doctor: ranks on many hosts are counted, not listed") {
-  std::vector<Facts> ranks;
+  std::vector<HostFacts> ranks;
   for (int host = 0; host < 64; ++host) {
     ranks.push_back(well(host));
     ranks.back().files = 10;

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ringtrain/base/clock.hpp"
-#include "ringtrain/host/said_within.hpp"
+#include "ringtrain/host/run_with_timeout.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;
@@ -15,15 +15,15 @@ using Catch::StartsWith;
 
 TEST_CASE("way on: says what is durable, where, and with which command it goes on") {
   Options options;
-  CHECK_THAT(way_on(options, 0), Contains("nothing was saved") && Contains("test_train"));
+  CHECK_THAT(restart_hint(options, 0), Contains("nothing was saved") && Contains("test_train"));
   options.checkpoint_dir = "saves";
   CHECK_THAT(
-      way_on(options, 240),
+      restart_hint(options, 240),
       StartsWith("the last durable checkpoint in saves is of step 240; to go on from it, start "
                  "all ranks again:\n"));
-  CHECK_THAT(way_on(options, 0), StartsWith("to go on from the newest checkpoint in saves,"));
+  CHECK_THAT(restart_hint(options, 0), StartsWith("to go on from the newest checkpoint in saves,"));
   options.resume.from = Resume::From::scratch;
-  CHECK_THAT(way_on(options, 0), Contains("again with --resume auto instead"));
+  CHECK_THAT(restart_hint(options, 0), Contains("again with --resume auto instead"));
 }
 
 TEST_CASE("way on: names the file of this run where auto could take a later one") {
@@ -31,10 +31,10 @@ TEST_CASE("way on: names the file of this run where auto could take a later one"
   options.checkpoint_dir = "saves";
   options.resume = GENERATE(Resume{Resume::From::scratch}, Resume{Resume::From::file, "old.h5"});
 
-  CHECK_THAT(way_on(options, 240),
+  CHECK_THAT(restart_hint(options, 240),
              Contains("again with --resume saves/step-0000000240.h5 instead:\n"));
   if (options.resume.from == Resume::From::file)
-    CHECK_THAT(way_on(options, 0),
+    CHECK_THAT(restart_hint(options, 0),
                StartsWith("to go on from old.h5, or from what was saved in saves since") &&
                    !Contains("--resume auto"));
 }
@@ -46,9 +46,9 @@ TEST_CASE("fault report: work that hangs is not waited for") {
     return std::string("written");
   };
   Stopwatch watch;
-  CHECK(said_within(std::chrono::milliseconds(20), hangs, "late") == "late");
+  CHECK(run_with_timeout(std::chrono::milliseconds(20), hangs, "late") == "late");
   CHECK(watch.elapsed() < 5);
   gate->set_value();
-  CHECK(said_within(
+  CHECK(run_with_timeout(
             std::chrono::seconds(30), [] { return std::string("in time"); }, "late") == "in time");
 }

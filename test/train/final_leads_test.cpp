@@ -17,7 +17,7 @@ struct Network {
   Schedule schedule = make_schedule(model.graph, 2, Mode::training, 0,
                                     [](const Schedule&, const Step&) { return true; });
   HostMemory memory;
-  StepSums sums{memory, model.graph.parameter_count(), model.graph.statistic_count()};
+  ReductionBuffer sums{memory, model.graph.parameter_count(), model.graph.statistic_count()};
 
   std::vector<double> leads(std::size_t bucket_bytes) {
     const auto solo = make_solo_communicator();

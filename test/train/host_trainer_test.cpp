@@ -58,10 +58,9 @@ struct HostTraining {
                                              [](const Schedule&, const Step&) { return true; }),
                                {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
-        HostTrainer::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
-                           graph.statistics, reducer, *optimizer, progress, last_step},
-        TrainerSettings{
-            accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
+        CpuStepper::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
+                          graph.statistics, reducer, *optimizer, progress, last_step},
+        StepSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
         Position{});
     LoaderOptions options;
     options.global_batch = micro_batch;
@@ -80,13 +79,13 @@ struct HostTraining {
   std::unique_ptr<Dataset> data;
   Alone communicator;
   Buffer parameters, statistics, averaged_statistics, batch_statistics;
-  StepSums sums;
+  ReductionBuffer sums;
   GradientReducer reducer;
   std::optional<Optimizer> optimizer;
   std::unique_ptr<Program> program;
   Progress progress;
   LastStep last_step;
-  std::optional<HostTrainer> trainer;
+  std::optional<CpuStepper> trainer;
   std::optional<Loader> loader;
 };
 

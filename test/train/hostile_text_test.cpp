@@ -128,8 +128,8 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
   const std::uint32_t text_bytes = GENERATE(std::uint32_t(most_text) + 1, 1u << 30, ~0u);
 
   CHECK(in_limited_memory([&] {
-          SideServer server(job_token, 2, {"127.0.0.1"});
-          Beat beat;
+          HeartbeatServer server(job_token, 2, {"127.0.0.1"});
+          Heartbeat beat;
           beat.text_bytes = text_bytes;
           const FileDescriptor rank =
               proven(server.doors().front().port, Service::watchdog, [&] { server.run_for(5ms); });
@@ -145,7 +145,7 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
 }
 
 TEST_CASE("hostile text: a slice of another length than is expected is not taken") {
-  SliceServer server(job_token, 2, {"127.0.0.1"});
+  ShardReceiver server(job_token, 2, {"127.0.0.1"});
   std::vector<float> target(10);
   server.expect(1, {{}, {target}});
   const std::uint64_t count = GENERATE(0, 9, 11, std::uint64_t(1) << 60, ~std::uint64_t(0));

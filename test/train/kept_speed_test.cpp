@@ -13,8 +13,8 @@ namespace {
 
 constexpr const char* ours = R"({"batch":64,"model":"mlp"})";
 
-KeptSpeed speed() {
-  KeptSpeed speed{{123.5, 2.25}, {}, 1'790'000'000};
+PastRun speed() {
+  PastRun speed{{123.5, 2.25}, {}, 1'790'000'000};
   speed.phases[Phase::backward] = 0.25;
   return speed;
 }

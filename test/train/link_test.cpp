@@ -7,7 +7,7 @@ using Catch::Contains;
 namespace {
 
 // 1 ms a sum and 100 MB/s.
-constexpr Link link_of_100{1e-3, 1e-8};
+constexpr LinkModel link_of_100{1e-3, 1e-8};
 
 StepParts step_of(std::vector<Bucket> buckets, bool overlaps = true) {
   return {.images_s = 0.08, .update_s = 0.02, .buckets = std::move(buckets), .overlaps = overlaps};
@@ -25,7 +25,7 @@ LinkSituation three_buckets() {
 }  // namespace
 
 TEST_CASE("link: two sizes tell the fixed time from the bandwidth") {
-  const Link link = fit_link(std::vector<TimedSum>{{1e6, 0.011}, {4e6, 0.041}, {2e6, 0.021}});
+  const LinkModel link = fit_link(std::vector<TimedSum>{{1e6, 0.011}, {4e6, 0.041}, {2e6, 0.021}});
 
   CHECK(link.latency_s == Approx(1e-3));
   CHECK(link.s_per_byte == Approx(1e-8));
@@ -42,10 +42,10 @@ TEST_CASE("link: sums of one size, or none, have a link, too") {
 }
 
 TEST_CASE("link: neither its fixed time nor its bandwidth is ever negative") {
-  const Link growing = fit_link(std::vector<TimedSum>{{1e6, 0.01}, {2e6, 0.04}});
+  const LinkModel growing = fit_link(std::vector<TimedSum>{{1e6, 0.01}, {2e6, 0.04}});
   CHECK(growing.latency_s == 0);
   CHECK(growing.s_per_byte > 0);
-  const Link shrinking = fit_link(std::vector<TimedSum>{{1e6, 0.04}, {2e6, 0.01}});
+  const LinkModel shrinking = fit_link(std::vector<TimedSum>{{1e6, 0.04}, {2e6, 0.01}});
   CHECK(shrinking.latency_s >= 0);
   CHECK(shrinking.s_per_byte >= 0);
 }
@@ -83,7 +83,7 @@ TEST_CASE("link: without overlap all sums are exposed") {
 TEST_CASE("link: sums at once hide each other's fixed time, not what the link carries") {
   const auto sums_s = [](int at_once) {
     const StepParts step = step_of({{1e6, 0}, {1e6, 0}, {1e6, 0}, {1e6, 0}}, false);
-    const Link link{0.015, 1e-8, at_once, 1e-8};
+    const LinkModel link{0.015, 1e-8, at_once, 1e-8};
     return forecast(step, link).sums_s;
   };
   CHECK(sums_s(1) == Approx(0.100));
@@ -105,7 +105,7 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
   LinkSituation now = three_buckets();
   REQUIRE_FALSE(judge(now).well());
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   REQUIRE(verdict.batch);
   REQUIRE(verdict.accumulate);
@@ -122,7 +122,7 @@ TEST_CASE("link: the smallest batch and accumulation that reach the target") {
 
 TEST_CASE("link: sums beside computing slow it down, those that are exposed do not") {
   const StepParts alone = three_buckets().step;
-  const Link link = three_buckets().link;
+  const LinkModel link = three_buckets().link;
   const Forecast before = forecast(alone, link);
   const double hidden_s = before.sums_s - before.exposed_s;
   REQUIRE(hidden_s > 0);
@@ -152,7 +152,7 @@ TEST_CASE("link: a larger batch comes with what its step takes and how much fast
   now.link.s_per_byte *= 4;
   now.may_narrow = GENERATE(false, true);
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   REQUIRE(verdict.larger);
   CHECK(verdict.larger->batch == *verdict.batch);
@@ -174,7 +174,7 @@ TEST_CASE("link: halves of the bytes are offered where there are any, and suffic
   LinkSituation now = three_buckets();
   now.may_narrow = true;
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   // 6 ms from -20, from -14, from 0.
   REQUIRE(verdict.narrow);
@@ -188,7 +188,7 @@ TEST_CASE("link: where halves of the bytes do not suffice, they are for beside w
   now.may_narrow = GENERATE(false, true);
   now.compressed = 0.01;  // which goes with fp32 only
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   REQUIRE((verdict.accumulate || verdict.batch));
   const std::string way_out = told(verdict, false)[1];
@@ -200,9 +200,9 @@ TEST_CASE("link: compressed gradients are offered where there are any, and suffi
   LinkSituation now = three_buckets();
   now.compressed = GENERATE(0.1, 1.0);
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
-  Link two_sums = now.link;
+  LinkModel two_sums = now.link;
   two_sums.latency_s *= 2;
   CHECK(*verdict.compressed ==
         Approx(forecast(now.step.with_bytes(*now.compressed), two_sums).efficiency()));
@@ -216,7 +216,7 @@ TEST_CASE("link: compressed sums wait for each other, though others need not") {
   now.link.latency_s *= 100;
   now.compressed = 0.1;
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   CHECK(*verdict.compressed <
         forecast(now.step.with_bytes(*now.compressed), now.link).efficiency());
@@ -226,7 +226,7 @@ TEST_CASE("link: a target that nothing reaches is said to be out of reach") {
   LinkSituation now = three_buckets();
   now.step.images_s = 0;  // and so no batch makes computing longer
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   CHECK_FALSE(verdict.batch);
   CHECK_FALSE(verdict.accumulate);
@@ -237,7 +237,7 @@ TEST_CASE("link: all well is told in one line, with details in a table") {
   LinkSituation now = three_buckets();
   now.target = 0.5;
 
-  const LinkVerdict verdict = judge(now);
+  const ScalingForecast verdict = judge(now);
 
   CHECK_FALSE(verdict.batch);
   REQUIRE(told(verdict, false).size() == 1);

@@ -92,13 +92,13 @@ TEST_CASE("metrics: what sums reach is there where ranks are several") {
   metrics.write(step);
   metrics.write(EndRecord{
       .steps = 1, .sums = SumsReached{1e8, 0.5}, .expected_step_s = 0.1, .efficiency = 0.75});
-  metrics.write(LinkVerdict{.ranks = 2,
-                            .buckets = 3,
-                            .bytes = 4e6,
-                            .link = {0.001, 1e-8},
-                            .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
-                            .target = 0.9,
-                            .batch = 96});
+  metrics.write(ScalingForecast{.ranks = 2,
+                                .buckets = 3,
+                                .bytes = 4e6,
+                                .link = {0.001, 1e-8},
+                                .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
+                                .target = 0.9,
+                                .batch = 96});
 
   const auto r = records_in(file);
   REQUIRE(r.size() == 3);
@@ -115,11 +115,11 @@ TEST_CASE("metrics: how sums travel between hosts is there where it was measured
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
   const RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
-  metrics.write(
-      LinkVerdict{.ring = RingChoice{{fixed, 3, true},
-                                     0.01,
-                                     {4, 0.001, 1e8, 524288, {{RingTuning(), 0.02}, {fixed, 0.01}}},
-                                     {{{fixed, 3, true}, 0.25}}}});
+  metrics.write(ScalingForecast{
+      .ring = RingChoice{{fixed, 3, true},
+                         0.01,
+                         {4, 0.001, 1e8, 524288, {{RingTuning(), 0.02}, {fixed, 0.01}}},
+                         {{{fixed, 3, true}, 0.25}}}});
 
   const auto r = records_in(file);
   REQUIRE(r.size() == 1);

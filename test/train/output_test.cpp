@@ -56,7 +56,7 @@ struct Recorder {
   std::string out, err;
   double now = 0;
 
-  OutputSinks sinks(bool progress, bool one_terminal = true) {
+  ReporterSettings sinks(bool progress, bool one_terminal = true) {
     return {.out = [this](std::string_view text) { out += text; },
             .err = [this](std::string_view text) { err += text; },
             .one_terminal = one_terminal,
@@ -194,7 +194,7 @@ TEST_CASE("summary: of one rank has no range, and names accuracy and checkpoint 
 
 TEST_CASE("output: in a file there are lines and no bar") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(false, false));
+  const auto output = make_reporter({}, recorder.sinks(false, false));
 
   output->note("threads: 2");
   output->progress(state_at(1));
@@ -209,7 +209,7 @@ TEST_CASE("output: in a file there are lines and no bar") {
 
 TEST_CASE("output: on a terminal, lines appear above the bar, in one stream") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(true));
+  const auto output = make_reporter({}, recorder.sinks(true));
   output->progress(state_at(50));
   recorder.err.clear();
 
@@ -221,10 +221,10 @@ TEST_CASE("output: on a terminal, lines appear above the bar, in one stream") {
 
 TEST_CASE("output: warnings stand out where there are colours, and nowhere else") {
   Recorder recorder;
-  OutputSinks sinks = recorder.sinks(false);
-  const auto plain = make_output({}, sinks);
+  ReporterSettings sinks = recorder.sinks(false);
+  const auto plain = make_reporter({}, sinks);
   sinks.colours = true;
-  const auto coloured = make_output({}, sinks);
+  const auto coloured = make_reporter({}, sinks);
 
   plain->event({"a_warning", 0, "look"});
   CHECK_THAT(recorder.err, !Contains("\x1b"));
@@ -236,7 +236,7 @@ TEST_CASE("output: warnings stand out where there are colours, and nowhere else"
 
 TEST_CASE("output: lines go to their own file when only the bar is on a terminal") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(true, false));
+  const auto output = make_reporter({}, recorder.sinks(true, false));
   output->progress(state_at(50));
 
   output->note("a line");
@@ -246,7 +246,7 @@ TEST_CASE("output: lines go to their own file when only the bar is on a terminal
 
 TEST_CASE("output: the bar is redrawn at most ten times a second") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(true));
+  const auto output = make_reporter({}, recorder.sinks(true));
   output->progress(state_at(1));
   const std::string first = recorder.err;
   recorder.now = 0.0999;
@@ -261,7 +261,7 @@ TEST_CASE("output: the bar is redrawn at most ten times a second") {
 
 TEST_CASE("output: the end leaves the last state of the bar and the summary below it") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(true));
+  const auto output = make_reporter({}, recorder.sinks(true));
   output->progress(state_at(199));
   output->progress(state_at(200));
 
@@ -277,7 +277,7 @@ TEST_CASE("output: --quiet leaves events and metrics") {
   options.quiet = true;
   options.metrics = file.path();
   Recorder recorder;
-  const auto output = make_output(options, recorder.sinks(false));
+  const auto output = make_reporter(options, recorder.sinks(false));
 
   output->note("threads: 2");
   output->step(shown_step());
@@ -291,7 +291,7 @@ TEST_CASE("output: --quiet leaves events and metrics") {
 
 TEST_CASE("output: a checkpoint is in the next log line with its age") {
   Recorder recorder;
-  const auto output = make_output({}, recorder.sinks(false));
+  const auto output = make_reporter({}, recorder.sinks(false));
   recorder.now = 10;
   output->checkpoint({.step = 200, .file = "f"});
   recorder.now = 51;
@@ -305,7 +305,7 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
   Options options;
   options.metrics = "/dev/full";
   Recorder recorder;
-  const auto output = make_output(options, recorder.sinks(false));
+  const auto output = make_reporter(options, recorder.sinks(false));
 
   output->step(shown_step());
   output->step(shown_step());
@@ -317,7 +317,7 @@ TEST_CASE("output: a metrics file that fails is told once, and the log goes on")
 
 TEST_CASE("output: the silent one of other ranks shows events only") {
   use_utc();
-  const auto output = make_silent_output();
+  const auto output = make_silent_reporter();
   Redirected out(STDOUT_FILENO), err(STDERR_FILENO);
 
   output->note("a note");

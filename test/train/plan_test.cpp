@@ -40,8 +40,8 @@ class TrainingOnly {
 }  // namespace
 
 TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
-  const InputRecipe resnet = make_plan(options_for("resnet50"), 1, 0, 1).input;
-  const InputRecipe inception = make_plan(options_for("inception_v3"), 1, 0, 1).input;
+  const Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).input;
+  const Augmentation inception = make_run_plan(options_for("inception_v3"), 1, 0, 1).input;
 
   CHECK(resnet.cover == Extent{256, 256});
   CHECK(resnet.central_fraction == 0);
@@ -53,7 +53,7 @@ TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each si
 }
 
 TEST_CASE("plan: the recipe fills in what the user left open") {
-  const Plan plan = make_plan(options_for("cifar10_cnn"), 1, 0, 2);
+  const RunPlan plan = make_run_plan(options_for("cifar10_cnn"), 1, 0, 2);
 
   CHECK(*plan.options.optimizer == OptimizerKind::sgd);
   CHECK(*plan.options.lr == 0.1);
@@ -66,9 +66,9 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
 
 TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
   Options o = options_for("resnet20");
-  const std::size_t parameters = make_plan(o, 1, 0, 2).model.graph.parameter_count();
+  const std::size_t parameters = make_run_plan(o, 1, 0, 2).model.graph.parameter_count();
   o.compress = {.kind = Compression::Kind::powersgd, .rank = 1};
-  Plan plan = make_plan(o, 1, 0, 2);
+  RunPlan plan = make_run_plan(o, 1, 0, 2);
 
   CHECK(plan.gradient_bytes({0, parameters}) == 4.0 * double(parameters));  // on one host
   plan.hosts = 2;
@@ -81,7 +81,7 @@ TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
 TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
   Options o = options_for("mlp");
   o.gradient_dtype = Element::bf16;
-  Plan plan = make_plan(o, 1, 0, 2);
+  RunPlan plan = make_run_plan(o, 1, 0, 2);
 
   CHECK(plan.gradient_bytes({0, 100}) == 400);  // on one host
   plan.hosts = 2;
@@ -93,7 +93,7 @@ TEST_CASE("plan: gradients between GPUs are not compressed") {
   o.device = Device::cuda;
   o.compress = {.kind = Compression::Kind::topk, .ratio = 0.1};
 
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 2),
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
                     Catch::Contains("--compress: is for sums between hosts of CPUs"));
 }
 
@@ -101,17 +101,18 @@ TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that rep
   Options o = options_for("mlp");
   o.device = Device::cuda;
   o.nccl_register = true;
-  CHECK_NOTHROW(make_plan(o, 1, 0, 2));
+  CHECK_NOTHROW(make_run_plan(o, 1, 0, 2));
   o.deterministic = true;
 
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 2), Catch::Contains("--nccl-register with --deterministic"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
+                    Catch::Contains("--nccl-register with --deterministic"));
 }
 
 TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
   Options o = options_for("cifar10_cnn");
   o.optimizer = OptimizerKind::lars;
 
-  const auto decays = make_plan(o, 1, 0, 1).optimizer.decays;
+  const auto decays = make_run_plan(o, 1, 0, 1).optimizer.decays;
 
   std::vector<double> factors;
   for (const WeightDecay& decay : decays) factors.push_back(decay.factor);
@@ -125,7 +126,7 @@ TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is 
   const auto hints = [&](int batch, OptimizerKind kind) {
     o.global_batch = batch;
     o.optimizer = kind;
-    return make_plan(o, 1, 0, 1).hints();
+    return make_run_plan(o, 1, 0, 1).hints();
   };
 
   CHECK(hints(8192, OptimizerKind::momentum).empty());
@@ -136,7 +137,7 @@ TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is 
 
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
   const auto rate = [](const std::string& model, int ranks) {
-    return *make_plan(options_for(model), 1, 0, ranks).options.lr;
+    return *make_run_plan(options_for(model), 1, 0, ranks).options.lr;
   };
 
   CHECK(rate("resnet20", 1) == Approx(0.1));
@@ -148,9 +149,9 @@ TEST_CASE("plan: a global batch that does not divide gives the first ranks one i
   Options o = options_for("mlp");
   o.global_batch = 10;
 
-  CHECK(make_plan(o, 1, 0, 3).share.count == 4);
-  CHECK(make_plan(o, 1, 2, 3).share.count == 3);
-  CHECK(make_plan(o, 1, 2, 3).share.first == 7);
+  CHECK(make_run_plan(o, 1, 0, 3).share.count == 4);
+  CHECK(make_run_plan(o, 1, 2, 3).share.count == 3);
+  CHECK(make_run_plan(o, 1, 2, 3).share.first == 7);
 }
 
 TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at a time") {
@@ -167,7 +168,8 @@ TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at
   o.as_ranks = c.as;
   std::string told;
 
-  const Plan plan = make_plan(o, 1, 0, c.ranks, [&](const std::string& line) { told += line; });
+  const RunPlan plan =
+      make_run_plan(o, 1, 0, c.ranks, [&](const std::string& line) { told += line; });
 
   CHECK(plan.global_batch == c.global);
   CHECK(plan.options.accumulate == c.micro_steps);
@@ -182,26 +184,26 @@ TEST_CASE("plan: as other ranks, a global batch stays what it is") {
   o.global_batch = 126;
   o.as_ranks = 2;
 
-  CHECK(make_plan(o, 1, 0, 1).options.accumulate == 2);
+  CHECK(make_run_plan(o, 1, 0, 1).options.accumulate == 2);
   o.global_batch = 127;  // a prime number
-  CHECK(make_plan(o, 1, 0, 1).options.accumulate == 127);
+  CHECK(make_run_plan(o, 1, 0, 1).options.accumulate == 127);
 }
 
 TEST_CASE("plan: epochs and steps are two ways to say the same length") {
   Options o = options_for("mlp");
   o.global_batch = 300;
   o.epochs = 3;
-  CHECK(make_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
+  CHECK(make_run_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
   o.epochs.reset();
   o.steps = 50;
-  CHECK(make_plan(o, 1, 0, 1).epochs == Approx(1.5));
+  CHECK(make_run_plan(o, 1, 0, 1).epochs == Approx(1.5));
 }
 
 TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
   Options o = options_for("mlp");
   o.global_batch = 100;
   o.epochs = 4;
-  const Plan plan = make_plan(o, 1, 0, 1);
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
   const Position half_way{200, 10'000};  // 200 steps of 50 images
 
   CHECK_FALSE(plan.done(half_way));
@@ -214,26 +216,28 @@ TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the 
 TEST_CASE("plan: what cannot work is refused with a reason") {
   Options o = options_for("mlp");
   o.global_batch = 2;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
   o.global_batch = 10;
   o.accumulate = 4;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--accumulate 4"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("--accumulate 4"));
   o = options_for("mlp");
   o.classes = 7;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
   o = options_for("mlp");
   o.device = Device::cuda;
   o.allreduce = Allreduce::ring;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce ring: sums between CPUs"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
+                    Catch::Contains("--allreduce ring: sums between CPUs"));
   o = options_for("mlp");
   o.precision = Precision::fp16;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
   o = options_for("mlp");
   o.allreduce = Allreduce::nccl;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("--allreduce nccl: sums between GPUs"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
+                    Catch::Contains("--allreduce nccl: sums between GPUs"));
   o = options_for("mlp");
   o.batch = 20'000;
-  CHECK_THROWS(make_plan(o, 1, 0, 1));
+  CHECK_THROWS(make_run_plan(o, 1, 0, 1));
 }
 
 TEST_CASE("plan: a model file brings network and recipe, and its text is part of what runs") {
@@ -243,7 +247,7 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   Options o = options_for("");
   o.model_file = file.path();
 
-  const Plan plan = make_plan(o, 1, 0, 2);
+  const RunPlan plan = make_run_plan(o, 1, 0, 2);
   CHECK(plan.model.name == "own");
   CHECK(plan.model.classes == 10);  // those of the data
   CHECK(*plan.options.optimizer == OptimizerKind::adam);
@@ -251,9 +255,9 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   CHECK(plan.global_batch == 12);
   CHECK(plan.options.model.starts_with("own (file "));
   o.data = "synthetic";
-  CHECK(make_plan(o, 1, 0, 2).model.classes == 7);
+  CHECK(make_run_plan(o, 1, 0, 2).model.classes == 7);
   o.model_file = other.path();
-  CHECK(make_plan(o, 1, 0, 2).options.model != plan.options.model);
+  CHECK(make_run_plan(o, 1, 0, 2).options.model != plan.options.model);
 }
 
 TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
@@ -262,7 +266,7 @@ TEST_CASE("plan: what only the trainer knows of a model file is told with its li
     Options o = options_for("");
     o.model_file = file.path();
     try {
-      make_plan(o, 1, 0, 1);
+      make_run_plan(o, 1, 0, 1);
     } catch (const Error& failure) {
       CHECK(failure.code() == Exit::usage);
       return std::string(failure.what()).substr(file.path().size());
@@ -283,8 +287,8 @@ TEST_CASE("plan: images without val and test are trained on without evaluation")
   o.data = images.data();
   o.batch = 1;
 
-  const Plan plan = make_plan(o, 1, 0, 1);
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
   CHECK_FALSE(plan.evaluation_due({1, 1}));
   o.eval_only = true;
-  CHECK_THROWS_WITH(make_plan(o, 1, 0, 1), Catch::Contains("no directory val/ or test/"));
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("no directory val/ or test/"));
 }

@@ -4,7 +4,7 @@
 using namespace ringtrain;
 
 TEST_CASE("proc text: seconds of the host's CPUs") {
-  const HostTimes times =
+  const CpuTimes times =
       host_times("cpu  1000 200 300 9000 50 7 3 40 0 0\ncpu0 1 2 3 4 5 6 7 8 9 0\nintr 12\n", 100);
   CHECK(times.busy == Approx(15.1));
   CHECK(times.stolen == Approx(0.4));

@@ -33,7 +33,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   const TemporaryFile file;
   const auto report = make_report(file.path(), no_warning);
 
-  report->write(Comparison{{100, 1}, {190, 2}, {1.9, 0.1}, 0.95, "two ranks are well used"});
+  report->write(ScalingResult{{100, 1}, {190, 2}, {1.9, 0.1}, 0.95, "two ranks are well used"});
   report->write(StartRecord{R"({"model":"mlp","lr":0.25})", "b1", 2, {"node<1>", "node2"}});
   for (int step = 1; step < 30; ++step) report->write(reported_step(step));
   CHECK_THAT(file.text(), !Contains("over the ranks"));
@@ -44,7 +44,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   PhaseSeconds fast, slow;
   fast[Phase::forward] = 1;
   slow[Phase::forward] = slow[Phase::comm_exposed] = 1;
-  report->write(LinkVerdict{
+  report->write(ScalingForecast{
       .ranks = 2, .bytes = 4e6, .step = {.compute_s = 0.1, .exposed_s = 0.025}, .target = 0.5});
   report->write(EndRecord{.steps = 29,
                           .examples_per_second = 123.5,

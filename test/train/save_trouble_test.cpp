@@ -22,7 +22,7 @@ SaveEvent save_event(SaveKind kind, std::uint64_t step, const std::string& text 
 }  // namespace
 
 TEST_CASE("Save trouble: a cause is told once, and its end once") {
-  SaveTrouble saves(0);
+  SaveAlerts saves(0);
 
   CHECK_THAT(
       saves.trouble(full_disk(10, 4096)),
@@ -38,7 +38,7 @@ TEST_CASE("Save trouble: a cause is told once, and its end once") {
 }
 
 TEST_CASE("Save trouble: a disk that stays slow is told of once, not at every save") {
-  SaveTrouble saves(0);
+  SaveAlerts saves(0);
 
   CHECK_FALSE(
       saves.trouble(save_event(SaveKind::slow, 10, "step 10 is not durable after 20 s")).empty());
@@ -49,6 +49,6 @@ TEST_CASE("Save trouble: a disk that stays slow is told of once, not at every sa
 }
 
 TEST_CASE("Save trouble: the checkpoint that training went on from is a good one") {
-  CHECK(SaveTrouble(120).last_good() ==
+  CHECK(SaveAlerts(120).last_good() ==
         "the last good checkpoint is of step 120, from which training went on");
 }

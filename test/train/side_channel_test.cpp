@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-SideClient client(const SideServer& server, int rank, JobToken with = job_token) {
+HeartbeatClient client(const HeartbeatServer& server, int rank, JobToken with = job_token) {
   return {with, rank, server.doors()};
 }
 
@@ -23,23 +23,23 @@ const std::vector<std::string> loopback{"127.0.0.1"};
 
 // Both ends in turn, until `done` or for two seconds.
 template <class Done>
-bool run_until(SideServer& server, std::span<SideClient> clients, Done done) {
+bool run_until(HeartbeatServer& server, std::span<HeartbeatClient> clients, Done done) {
   for (int i = 0; i < 200 && !done(); ++i) {
     server.run_for(5ms);
-    for (SideClient& one : clients) one.run_for(5ms);
+    for (HeartbeatClient& one : clients) one.run_for(5ms);
   }
   return done();
 }
 
-bool run_until(SideServer& server, SideClient& one, auto done) {
+bool run_until(HeartbeatServer& server, HeartbeatClient& one, auto done) {
   return run_until(server, std::span(&one, 1), done);
 }
 
 }  // namespace
 
 TEST_CASE("side channel: rank 0 learns where each rank is") {
-  SideServer server(job_token, 3, loopback);
-  std::vector<SideClient> ranks;
+  HeartbeatServer server(job_token, 3, loopback);
+  std::vector<HeartbeatClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
   const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
 
@@ -65,9 +65,9 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
 
 TEST_CASE(
     "side channel: both ends know each other before the first beat, and silence counts from then") {
-  SideServer server(job_token, 2, loopback);
+  HeartbeatServer server(job_token, 2, loopback);
   server.run_for(100ms);
-  SideClient rank = client(server, 1);
+  HeartbeatClient rank = client(server, 1);
 
   REQUIRE(run_until(server, rank, [&] { return rank.connected() && server.ranks()[1].connected; }));
 
@@ -75,8 +75,8 @@ TEST_CASE(
 }
 
 TEST_CASE("side channel: both ends hear how late the other's ticks were") {
-  SideServer server(job_token, 2, loopback);
-  SideClient rank = client(server, 1);
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
   server.set_late(2.5);
   rank.send({.late_s = 1.25});
   CHECK(run_until(server, rank,
@@ -86,8 +86,8 @@ TEST_CASE("side channel: both ends hear how late the other's ticks were") {
 }
 
 TEST_CASE("side channel: the host of a rank that says nothing still answers") {
-  SideServer server(job_token, 2, loopback);
-  SideClient rank = client(server, 1);
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected; }));
   for (int i = 0; i < 60; ++i) server.run_for(100ms);
   CHECK(server.ranks()[1].silent_s > 5);
@@ -97,10 +97,10 @@ TEST_CASE("side channel: the host of a rank that says nothing still answers") {
 }
 
 TEST_CASE("side channel: who does not know the token is nobody") {
-  SideServer server(job_token, 2, loopback);
+  HeartbeatServer server(job_token, 2, loopback);
   JobToken wrong = job_token;
   wrong.back() = std::byte{1};
-  SideClient stranger = client(server, 1, wrong), beyond = client(server, 2);
+  HeartbeatClient stranger = client(server, 1, wrong), beyond = client(server, 2);
   stranger.send({.step = 99});
   beyond.send({.step = 99});
   CHECK_FALSE(run_until(server, stranger, [&] { return server.ranks()[1].connected; }));
@@ -110,10 +110,10 @@ TEST_CASE("side channel: who does not know the token is nobody") {
 }
 
 TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
-  SideServer server(job_token, 3, loopback);
-  std::vector<SideClient> ranks;
+  HeartbeatServer server(job_token, 3, loopback);
+  std::vector<HeartbeatClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
-  for (SideClient& one : ranks) one.send({.step = 1});
+  for (HeartbeatClient& one : ranks) one.send({.step = 1});
   REQUIRE(run_until(server, ranks,
                     [&] { return server.ranks()[1].connected && server.ranks()[2].connected; }));
   ranks[1].send({.step = 2, .leaving = 1});
@@ -124,15 +124,15 @@ TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
 }
 
 TEST_CASE("side channel: a rank whose connection ended and that connects anew has not ended") {
-  SideServer server(job_token, 2, loopback);
+  HeartbeatServer server(job_token, 2, loopback);
   {
-    SideClient first = client(server, 1);
+    HeartbeatClient first = client(server, 1);
     REQUIRE(run_until(server, first, [&] { return server.ranks()[1].connected; }));
   }
   for (int i = 0; i < 200 && !server.ranks()[1].ended; ++i) server.run_for(5ms);
   REQUIRE(server.ranks()[1].ended);
 
-  SideClient second = client(server, 1);
+  HeartbeatClient second = client(server, 1);
   REQUIRE(run_until(server, second, [&] { return !server.ranks()[1].ended; }));
 
   CHECK(server.ranks()[1].connected);
@@ -140,8 +140,8 @@ TEST_CASE("side channel: a rank whose connection ended and that connects anew ha
 }
 
 TEST_CASE("side channel: silence is counted on both ends until something is heard") {
-  SideServer server(job_token, 2, loopback);
-  SideClient rank = client(server, 1);
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
   rank.send({});
   REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected && rank.connected(); }));
   for (int i = 0; i < 5; ++i) server.run_for(20ms);
@@ -156,8 +156,8 @@ TEST_CASE("side channel: silence is counted on both ends until something is hear
 }
 
 TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
-  std::optional<SideServer> server(std::in_place, job_token, 2, loopback);
-  SideClient rank = client(*server, 1);
+  std::optional<HeartbeatServer> server(std::in_place, job_token, 2, loopback);
+  HeartbeatClient rank = client(*server, 1);
   rank.send({});
   REQUIRE(run_until(*server, rank, [&] { return rank.connected(); }));
   SECTION("ends all") {
@@ -185,8 +185,8 @@ TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
 }
 
 TEST_CASE("side channel: noise on the port disturbs nobody") {
-  SideServer server(job_token, 2, loopback);
-  SideClient rank = client(server, 1);
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
   asio::io_context context;
   std::vector<asio::ip::tcp::socket> strangers;
   for (int i = 0; i < 30; ++i) {
@@ -201,7 +201,7 @@ TEST_CASE("side channel: noise on the port disturbs nobody") {
 TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its end") {
   asio::io_context context;
   asio::ip::tcp::acceptor other(context, {asio::ip::address_v4::loopback(), 0});
-  SideClient rank(job_token, 1, {{"127.0.0.1", other.local_endpoint().port()}});
+  HeartbeatClient rank(job_token, 1, {{"127.0.0.1", other.local_endpoint().port()}});
   std::thread accepting([&] { other.accept().close(); });
   rank.send({});
   for (int i = 0; i < 10; ++i) rank.run_for(20ms);

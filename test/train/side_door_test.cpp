@@ -33,12 +33,12 @@ Door door_of(const tcp::acceptor& acceptor) {
 
 // Until `done` or for ten times what it needs.
 template <class Done>
-bool serve_until(SideServer& server, Done done) {
+bool serve_until(HeartbeatServer& server, Done done) {
   for (int i = 0; i < 2000 && !done(); ++i) server.run_for(5ms);
   return done();
 }
 template <class Done>
-bool serve_until(SideServer& server, SideClient& rank, Done done) {
+bool serve_until(HeartbeatServer& server, HeartbeatClient& rank, Done done) {
   for (int i = 0; i < 1000 && !done(); ++i) {
     server.run_for(5ms);
     rank.run_for(5ms);
@@ -46,7 +46,7 @@ bool serve_until(SideServer& server, SideClient& rank, Done done) {
   return done();
 }
 template <class Done>
-bool talk_until(SideClient& rank, Done done) {
+bool talk_until(HeartbeatClient& rank, Done done) {
   for (int i = 0; i < 2000 && !done(); ++i) rank.run_for(5ms);
   return done();
 }
@@ -167,7 +167,7 @@ TEST_CASE("proofs: nonces come once") {
 TEST_CASE("side door: listens where it is told, and on all interfaces where it can nowhere") {
   asio::io_context context;
   const auto doors = [&](const std::vector<std::string>& addresses) {
-    return SideDoor(context, {job_token, Service::watchdog, 2}, addresses, {}, {}).doors();
+    return RankListener(context, {job_token, Service::watchdog, 2}, addresses, {}, {}).doors();
   };
 
   const std::vector<Door> two = doors({"127.0.0.1", "127.0.0.2", "198.51.100.77", "no address"});
@@ -181,7 +181,7 @@ TEST_CASE("side door: listens where it is told, and on all interfaces where it c
 }
 
 TEST_CASE("side door: what is bound to one address is not reached by another") {
-  SideServer server(job_token, 2, on_loopback);
+  HeartbeatServer server(job_token, 2, on_loopback);
   asio::io_context context;
   tcp::socket socket(context);
   asio::error_code failure;
@@ -191,7 +191,7 @@ TEST_CASE("side door: what is bound to one address is not reached by another") {
 
 TEST_CASE(
     "side door: a thousand idle strangers take 64 descriptors, and ranks come in beside them") {
-  SideServer server(job_token, 2, on_loopback);
+  HeartbeatServer server(job_token, 2, on_loopback);
   const Door door = server.doors().front();
   Strange strange;
   strange.connect(door);
@@ -203,14 +203,14 @@ TEST_CASE(
   }
   REQUIRE(serve_until(server, [&] { return server.strangers().crowded >= 1000 - 65; }));
 
-  CHECK(open_files() - before - 1000 <= SideDoor::most_strangers + 1);
-  SideClient rank(job_token, 1, server.doors());
+  CHECK(open_files() - before - 1000 <= RankListener::most_strangers + 1);
+  HeartbeatClient rank(job_token, 1, server.doors());
   CHECK(serve_until(server, rank, [&] { return rank.connected(); }));
   CHECK(server.ranks()[1].connected);
 }
 
 TEST_CASE("side door: scans, garbage and halves of a proof are counted, and nobody gets in") {
-  SideServer server(job_token, 3, on_loopback);
+  HeartbeatServer server(job_token, 3, on_loopback);
   const Door door = server.doors().front();
   Strange strange;
   const auto reset = [](tcp::socket& socket) {
@@ -238,7 +238,7 @@ TEST_CASE("side door: scans, garbage and halves of a proof are counted, and nobo
 }
 
 TEST_CASE("side door: one that sends a byte now and then has five seconds as well") {
-  SideServer server(job_token, 2, on_loopback);
+  HeartbeatServer server(job_token, 2, on_loopback);
   Strange strange;
   tcp::socket& slow = strange.connect(server.doors().front());
 
@@ -256,11 +256,12 @@ TEST_CASE("side door: one that sends a byte now and then has five seconds as wel
 TEST_CASE(
     "side door: where no file can be opened ranks still come in, and strangers do not end it") {
   std::vector<std::string> told;
-  SideServer server(job_token, 2, on_loopback, [&](std::string text) { told.push_back(text); });
+  HeartbeatServer server(job_token, 2, on_loopback,
+                         [&](std::string text) { told.push_back(text); });
   const Door door = server.doors().front();
   Strange strange;
   for (int i = 0; i < 5; ++i) strange.connect(door);
-  SideClient rank(job_token, 1, server.doors());
+  HeartbeatClient rank(job_token, 1, server.doors());
   rank.run_for(5ms);  // has its socket
   std::this_thread::sleep_for(50ms);
 
@@ -278,7 +279,7 @@ TEST_CASE(
 
 TEST_CASE("side door: a listener without descriptors does not spin") {
   asio::io_context context;
-  SideDoor door(context, {job_token, Service::watchdog, 2}, on_loopback, {}, {});
+  RankListener door(context, {job_token, Service::watchdog, 2}, on_loopback, {}, {});
   Strange strange;
   strange.connect(door.doors().front());
   strange.connect(door.doors().front());
@@ -295,7 +296,7 @@ TEST_CASE("side door: a listener without descriptors does not spin") {
 #endif
 
 TEST_CASE("side door: a proof that was recorded is worth nothing on another connection") {
-  SideServer server(job_token, 2, on_loopback);
+  HeartbeatServer server(job_token, 2, on_loopback);
   const Door door = server.doors().front();
   std::atomic<bool> done{false};
   Call call = call_of(1);
@@ -306,7 +307,7 @@ TEST_CASE("side door: a proof that was recorded is worth nothing on another conn
     say(first, call);
     proof = prove_rank(job_token, call, hear_challenge(first));
     say(first, proof);
-    Answer answer;
+    HeartbeatReply answer;
     asio::read(first, asio::buffer(&answer, sizeof answer));  // it is in
     first.close();
     tcp::socket& second = strange.connect(door);
@@ -344,8 +345,8 @@ TEST_CASE(
     asio::read(socket, asio::buffer(proof));
     ++proofs;
   });
-  SideServer server(job_token, 2, on_loopback);
-  SideClient rank(job_token, 1, {fake.door(), server.doors().front()});
+  HeartbeatServer server(job_token, 2, on_loopback);
+  HeartbeatClient rank(job_token, 1, {fake.door(), server.doors().front()});
 
   REQUIRE(serve_until(server, rank, [&] { return rank.connected(); }));
 
@@ -377,14 +378,14 @@ TEST_CASE(
   std::vector<Door> doors{door_of(full), door_of(silent), nobody};
 
   SECTION("rank 0 is behind the last one") {
-    SideServer server(job_token, 2, on_loopback);
+    HeartbeatServer server(job_token, 2, on_loopback);
     doors.push_back(server.doors().front());
-    SideClient rank(job_token, 1, doors);
+    HeartbeatClient rank(job_token, 1, doors);
     CHECK(serve_until(server, rank, [&] { return rank.connected(); }));
     CHECK(rank.trouble().empty());
   }
   SECTION("rank 0 is behind none") {
-    SideClient rank(job_token, 1, doors);
+    HeartbeatClient rank(job_token, 1, doors);
     REQUIRE(talk_until(rank, [&] { return !rank.trouble().empty(); }));
     CHECK_FALSE(rank.connected());
     CHECK(rank.trouble() == to_text(doors[0]) + " does not answer within 2 s; " +
@@ -402,11 +403,11 @@ TEST_CASE("side door: another build is told as such, on both ends") {
     ++challenge.version;
     say(socket, challenge);
   });
-  SideClient rank(job_token, 1, {newer.door()});
+  HeartbeatClient rank(job_token, 1, {newer.door()});
   REQUIRE(talk_until(rank, [&] { return !rank.trouble().empty(); }));
   CHECK(rank.trouble().find("is of another build: it has version") != std::string::npos);
 
-  SideServer server(job_token, 2, on_loopback);
+  HeartbeatServer server(job_token, 2, on_loopback);
   Strange strange;
   Call call = call_of(1);
   ++call.version;
@@ -419,11 +420,11 @@ TEST_CASE("side door: another build is told as such, on both ends") {
 }
 
 TEST_CASE("side door: a rank that comes again takes the place of its old connection") {
-  SideServer server(job_token, 2, on_loopback);
-  SideClient old(job_token, 1, server.doors());
+  HeartbeatServer server(job_token, 2, on_loopback);
+  HeartbeatClient old(job_token, 1, server.doors());
   REQUIRE(serve_until(server, old, [&] { return old.connected(); }));
 
-  SideClient again(job_token, 1, server.doors());
+  HeartbeatClient again(job_token, 1, server.doors());
   again.send({.step = 7});
   REQUIRE(serve_until(server, again, [&] { return server.ranks()[1].status.step == 7; }));
   CHECK(talk_until(old, [&] { return old.rank_0_ended(); }));
@@ -431,14 +432,14 @@ TEST_CASE("side door: a rank that comes again takes the place of its old connect
 }
 
 TEST_CASE("side door: slices come while strangers hold connections to their port") {
-  SliceServer server(job_token, 2, on_loopback);
+  ShardReceiver server(job_token, 2, on_loopback);
   Strange strange;
   for (int i = 0; i < 200; ++i) strange.connect(server.doors().front());
   std::vector<float> target(1000);
   const std::vector<float> sent(1000, 3.0f);
   std::string warning;
   Fake fake([](tcp::socket& socket) { asio::write(socket, asio::buffer(std::string(80, 'x'))); });
-  SliceSender rank(job_token, 1, {fake.door(), server.doors().front()},
+  ShardSender rank(job_token, 1, {fake.door(), server.doors().front()},
                    [&](const std::string& text) { warning = text; });
 
   server.expect(1, {{}, {target}});
@@ -451,10 +452,10 @@ TEST_CASE("side door: slices come while strangers hold connections to their port
 }
 
 TEST_CASE("meeting: which of rank 0's addresses a rank tries, and where rank 0 listens") {
-  const Meeting meeting{
+  const Rendezvous rendezvous{
       job_token, network_name(), {{"10.0.0.1", 4711}, {"::1", 1}, {"fd00::1", 2}}};
-  const Meeting read = meeting_from_text(to_text(meeting));
-  CHECK(read.token == meeting.token);
+  const Rendezvous read = rendezvous_from_text(to_text(rendezvous));
+  CHECK(read.token == rendezvous.token);
   REQUIRE(read.doors.size() == 3);
   const auto texts = [](const std::vector<Door>& doors) {
     std::vector<std::string> all;
@@ -463,7 +464,7 @@ TEST_CASE("meeting: which of rank 0's addresses a rank tries, and where rank 0 l
   };
   CHECK(texts(doors_from_here(read)) ==
         std::vector<std::string>{"::1 port 1", "10.0.0.1 port 4711", "fd00::1 port 2"});
-  Meeting elsewhere = read;
+  Rendezvous elsewhere = read;
   elsewhere.network = "another";
   CHECK(texts(doors_from_here(elsewhere)) ==
         std::vector<std::string>{"10.0.0.1 port 4711", "fd00::1 port 2"});

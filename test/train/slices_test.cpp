@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-SliceSender sender(const SliceServer& server, int rank, JobToken with = job_token) {
+ShardSender sender(const ShardReceiver& server, int rank, JobToken with = job_token) {
   return {with, rank, server.doors()};
 }
 
@@ -26,7 +26,7 @@ std::vector<float> numbers(float first, std::size_t count = 3'000'000) {
   return values;
 }
 
-bool complete_soon(const SliceServer& server) {
+bool complete_soon(const ShardReceiver& server) {
   for (int i = 0; i < 1000 && !server.complete(); ++i) std::this_thread::sleep_for(5ms);
   return server.complete();
 }
@@ -40,10 +40,10 @@ SlicePlaces halves(std::vector<float>& target) {
 }  // namespace
 
 TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
-  SliceServer server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
   std::vector<float> one(3'000'000), two(10);
   const std::vector<float> sent = numbers(7), small = numbers(1, 10);
-  SliceSender first = sender(server, 1), second = sender(server, 2);
+  ShardSender first = sender(server, 1), second = sender(server, 2);
 
   first.send(1, sent);
   std::this_thread::sleep_for(30ms);
@@ -60,8 +60,8 @@ TEST_CASE("slices: each rank's goes where it belongs, also one that was early") 
 }
 
 TEST_CASE("slices: save after save comes over") {
-  SliceServer server(job_token, 8, {"127.0.0.1"});
-  SliceSender rank = sender(server, 1);
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardSender rank = sender(server, 1);
 
   for (std::uint64_t save = 1; save <= 5; ++save) {
     const std::vector<float> sent = numbers(static_cast<float>(save), 1000);
@@ -75,8 +75,8 @@ TEST_CASE("slices: save after save comes over") {
 }
 
 TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
-  SliceServer server(job_token, 8, {"127.0.0.1"});
-  SliceSender rank = sender(server, 1);
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardSender rank = sender(server, 1);
   std::vector<float> old(3'000'000), target(3'000'000);
   std::vector<float> sent = numbers(1);
   server.expect(1, {{}, {old}});
@@ -99,14 +99,14 @@ TEST_CASE("slices: what is given up is not touched any more, and the next save c
 }
 
 TEST_CASE("slices: who does not know the token, or brings something else, changes nothing") {
-  SliceServer server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
   std::vector<float> target(100, 5.0f);
   const std::vector<float> sent = numbers(1, 100), longer = numbers(1, 101);
   server.expect(2, {{}, {target}});
 
   JobToken wrong = job_token;
   wrong[15] = std::byte{1};
-  SliceSender stranger = sender(server, 1, wrong), other = sender(server, 7),
+  ShardSender stranger = sender(server, 1, wrong), other = sender(server, 7),
               wide = sender(server, 1), late = sender(server, 1);
   stranger.send(2, sent);
   other.send(2, sent);
@@ -119,7 +119,7 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
 }
 
 TEST_CASE("slices: a connection that breaks off is made anew") {
-  SliceServer server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
   std::vector<float> target(1000);
   const std::vector<float> sent = numbers(1, 1000);
   server.expect(1, {{}, {target}});
@@ -139,7 +139,7 @@ TEST_CASE("slices: a connection that breaks off is made anew") {
   std::this_thread::sleep_for(20ms);
   CHECK_FALSE(server.complete());
 
-  SliceSender rank = sender(server, 1);
+  ShardSender rank = sender(server, 1);
   rank.send(1, sent);
 
   REQUIRE(complete_soon(server));

@@ -28,17 +28,17 @@ const std::vector<std::string> hosts_of_ranks = {"a", "a", "b", "b"};
 
 // Four ranks on two hosts, whose steps are 6 ms forward, 3 ms backward and 1 ms of waiting for
 // others, and what disturbs them.
-class Job {
+class Trainer {
  public:
-  Job() {
+  Trainer() {
     for (int warm_up = 0; warm_up < 10; ++warm_up) slow_downs_.step(0.010, 64, false);
   }
 
   struct Disturbance {
     std::vector<std::size_t> ranks = {};
     Phase phase = Phase::forward;
-    double extra_s = 0;          // a step, in that phase: all others wait
-    Vital vital = Vital::still;  // that moves on those ranks
+    double extra_s = 0;                        // a step, in that phase: all others wait
+    SystemMetric vital = SystemMetric::still;  // that moves on those ranks
     double a_second = 0;
   };
 
@@ -73,7 +73,7 @@ class Job {
     const auto report = slow_downs_.step(step_s, 64, saving);
     return report.text.empty() ? "" : report.what + ": " + report.text + "\n";
   }
-  static void account(Account& rank, const Disturbance& d, bool disturbed) {
+  static void account(RankStats& rank, const Disturbance& d, bool disturbed) {
     ++rank.spent.steps;
     rank.spent.phases[Phase::forward] += 0.006;
     rank.spent.phases[Phase::backward] += 0.003;
@@ -83,7 +83,7 @@ class Job {
     if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
   }
 
-  std::vector<Account> accounts_{4};
+  std::vector<RankStats> accounts_{4};
   Clock::time_point now_ = noon();
   SlowdownReporter slow_downs_{hosts_of_ranks, [this] { return accounts_; },
                                [this] { return now_; }};
@@ -92,17 +92,17 @@ class Job {
 }  // namespace
 
 TEST_CASE("slow-downs: nothing is told while all is as usual") {
-  Job job;
+  Trainer job;
   CHECK(job.run(120, {}).empty());
 }
 
 TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so is the end") {
-  Job job;
+  Trainer job;
   job.run(30, {});
   const std::string told = job.run(20, {.ranks = {2},
                                         .phase = Phase::forward,
                                         .extra_s = 0.010,
-                                        .vital = Vital::still,
+                                        .vital = SystemMetric::still,
                                         .a_second = 0.5});
   CHECK(
       told ==
@@ -116,28 +116,28 @@ TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so i
 
 TEST_CASE("slow-downs: what grew, and where") {
   struct Case {
-    Job::Disturbance disturbance;
+    Trainer::Disturbance disturbance;
     std::string told;
   };
   const auto [disturbance, expected] = GENERATE(values<Case>(
       {{{.ranks = {0, 1},
          .phase = Phase::backward,
          .extra_s = 0.01,
-         .vital = Vital::others,
+         .vital = SystemMetric::others,
          .a_second = 1},
         "backward grew from 3.0 to 13.0 ms a step on rank 0 (a), rank 1 (a); with it moved, on a: "
         "CPUs used by other processes 0 -> 1 of the host's"},
        {{.ranks = {0, 1, 2, 3},
          .phase = Phase::data_wait,
          .extra_s = 0.02,
-         .vital = Vital::disk_waits,
+         .vital = SystemMetric::disk_waits,
          .a_second = 0.5},
         "data wait grew from 0.0 to 20.0 ms a step on all ranks; with it moved, on a: CPUs waiting "
         "for disks 0 -> 0.5 of the host's"},
        {{.ranks = {3},
          .phase = Phase::comm_exposed,
          .extra_s = 0.04,
-         .vital = Vital::retransmitted,
+         .vital = SystemMetric::retransmitted,
          .a_second = 30},
         "exposed communication grew from 1.0 to 41.0 ms a step on all ranks, and no rank's own "
         "work "
@@ -145,32 +145,32 @@ TEST_CASE("slow-downs: what grew, and where") {
        {{.ranks = {2},
          .phase = Phase::comm_exposed,
          .extra_s = 0.04,
-         .vital = Vital::sending,
+         .vital = SystemMetric::sending,
          .a_second = 0.9},
         "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
         "for its link; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1, 2},
          .phase = Phase::comm_exposed,
          .extra_s = 0.04,
-         .vital = Vital::sending,
+         .vital = SystemMetric::sending,
          .a_second = 0.9},
         "and no rank's own work did; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1},
          .phase = Phase::comm_exposed,
          .extra_s = 0.01,
-         .vital = Vital::still,
+         .vital = SystemMetric::still,
          .a_second = 0.5},
         "on rank 1 (a); with it moved, on a: the process stood still"},
        {{.ranks = {0}, .phase = Phase::other, .extra_s = 0.01},
         "other grew from 0.0 to 10.0 ms a step on rank 0 (a); ruled out, none of them moved: "
         "stopped or unscheduled"}}));
-  Job job;
+  Trainer job;
   job.run(30, {});
   CHECK_THAT(job.run(10, disturbance), Contains(expected));
 }
 
 TEST_CASE("slow-downs: a save alone is none") {
-  Job job;
+  Trainer job;
   job.run(30, {});
   CHECK(job.run(25, {.ranks = {0}, .extra_s = 0.01}, true).empty());
   CHECK(job.run(30, {}).empty());
@@ -179,7 +179,7 @@ TEST_CASE("slow-downs: a save alone is none") {
 }
 
 TEST_CASE("slow-downs: where ranks tell nothing, the fall is told all the same") {
-  SlowdownReporter slow_downs({"a"}, [] { return std::vector<Account>(); });
+  SlowdownReporter slow_downs({"a"}, [] { return std::vector<RankStats>(); });
   std::string told;
   for (int step = 0; step < 2000; ++step)
     told += slow_downs.step(step < 1000 ? 0.01 : 0.02, 64, false).text;
@@ -187,12 +187,12 @@ TEST_CASE("slow-downs: where ranks tell nothing, the fall is told all the same")
 }
 
 TEST_CASE("slow-downs: what comes slowly is compared with the best time, since when it fell") {
-  Job job;
+  Trainer job;
   job.run(600, {});
   const std::string told = job.fall(7200, {.ranks = {1},
                                            .phase = Phase::backward,
                                            .extra_s = 0.010,
-                                           .vital = Vital::throttled,
+                                           .vital = SystemMetric::throttled,
                                            .a_second = 0.6});
   CHECK_THAT(
       told,
@@ -204,9 +204,9 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
 }
 
 TEST_CASE("slow-downs: what stays slow is said once") {
-  Job job;
+  Trainer job;
   job.run(600, {});
-  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
+  const Trainer::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
   const std::string told = job.run(7200, slow);
   CHECK_THAT(told, Catch::Matches("slow_down: [^\n]*\nslow_down_stays: 4266.7 examples/s since "
                                   "12:10: what comes is compared with that from now on; before, "
@@ -215,7 +215,7 @@ TEST_CASE("slow-downs: what stays slow is said once") {
 }
 
 TEST_CASE("slow-downs: a run is compared with what was expected of it") {
-  Job job;
+  Trainer job;
   job.reporter().expect({.step_s = 0.010, .source = "the run of 2026-01-04 12:00 reached"});
   const std::string told = job.run(300, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005});
   CHECK_THAT(told,
@@ -235,11 +235,11 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
   PhaseSeconds then;
   then[Phase::forward] = 0.010;
   then[Phase::backward] = 0.0005;
-  Job other;
+  Trainer other;
   other.reporter().expect({.step_s = 0.010, .source = "that run had", .phases = then});
   CHECK_THAT(other.run(300, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
              Contains("; on rank 0 (a), backward takes 3.0 ms of 15.0 ms a step, 0.5 ms then; "));
-  Job uneven;
+  Trainer uneven;
   uneven.reporter().expect({.step_s = 0.010, .source = "that run had"});
   CHECK_THAT(uneven.run(300, {.ranks = {3}, .phase = Phase::data_wait, .extra_s = 0.008}),
              Contains("; rank 3 (b) holds up the others: data wait takes 8.0 ms a step, median "
@@ -247,9 +247,9 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
 }
 
 TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often it came") {
-  Job job;
+  Trainer job;
   job.run(60, {});
-  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
+  const Trainer::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
   std::string told;
   for (int i = 0; i < 5; ++i) {
     told += job.run(60, slow);
@@ -266,7 +266,7 @@ TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often 
 }
 
 TEST_CASE("slow-downs: stalls are counted") {
-  Job job;
+  Trainer job;
   job.run(300, {});
   std::string told;
   for (int i = 0; i < 12; ++i) {
@@ -281,7 +281,7 @@ TEST_CASE("slow-downs: stalls are counted") {
 }
 
 TEST_CASE("slow-downs: the time since when counts what was between steps, too") {
-  Job job;
+  Trainer job;
   job.run(600, {});
   job.pause(600);
   const std::string told = job.run(4000, {.ranks = {1}, .extra_s = 0.005});

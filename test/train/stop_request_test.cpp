@@ -13,7 +13,7 @@ using namespace ringtrain;
 
 namespace {
 
-bool equal(Wish a, Wish b) { return a.stop == b.stop && a.signal == b.signal; }
+bool equal(StepRequest a, StepRequest b) { return a.stop == b.stop && a.signal == b.signal; }
 
 // What `run` returns in a process of its own, or 128 and the signal that ended that.
 int in_child(const std::function<int()>& run) {
@@ -35,17 +35,17 @@ bool soon(const std::function<bool()>& happens) {
 }  // namespace
 
 TEST_CASE("Wishes: what the ranks agree on") {
-  CHECK(equal(agreed_wish(0, 0, 0), {}));
-  CHECK(equal(agreed_wish(1, 0, 0), {true, 0}));
-  CHECK(equal(agreed_wish(2, 2, 2 * SIGINT), {true, SIGINT}));
-  CHECK(equal(agreed_wish(1, 1, SIGTERM), {true, SIGTERM}));
-  CHECK(equal(agreed_wish(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
-  CHECK(equal(agreed_wish(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
+  CHECK(equal(agreed_request(0, 0, 0), {}));
+  CHECK(equal(agreed_request(1, 0, 0), {true, 0}));
+  CHECK(equal(agreed_request(2, 2, 2 * SIGINT), {true, SIGINT}));
+  CHECK(equal(agreed_request(1, 1, SIGTERM), {true, SIGTERM}));
+  CHECK(equal(agreed_request(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
+  CHECK(equal(agreed_request(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
 }
 
 TEST_CASE("Wishes: to save beside to stop does not change how the job ends") {
-  CHECK(equal(agreed_wish(1, 1, SIGUSR1), {true, 0}));
-  CHECK(equal(agreed_wish(1, 2, SIGUSR1 + SIGTERM), {true, SIGTERM}));
+  CHECK(equal(agreed_request(1, 1, SIGUSR1), {true, 0}));
+  CHECK(equal(agreed_request(1, 2, SIGUSR1 + SIGTERM), {true, SIGTERM}));
 }
 
 TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one") {
@@ -54,7 +54,7 @@ TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one
     ::kill(::getpid(), SIGUSR1);
     ::kill(::getpid(), SIGUSR1);
     const SignalThread thread;
-    StopRequest request;
+    StopSignals request;
     if (!soon([&] { return request.take_save(); })) return 1;
     if (request.take_save()) return 2;
     ::kill(::getpid(), SIGUSR1);
@@ -77,7 +77,7 @@ TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
     });
     other.join();
     if (!blocked) return 1;
-    const StopRequest request;
+    const StopSignals request;
     ::kill(::getpid(), SIGTERM);
     return soon([&] { return request.signal() == SIGTERM; }) ? 0 : 2;
   });
@@ -114,7 +114,7 @@ TEST_CASE(
     "process") {
   const pid_t child = ::fork();
   if (child == 0) {
-    const StopRequest request;
+    const StopSignals request;
     std::raise(SIGTERM);
     std::raise(SIGTERM);
     std::raise(SIGINT);
@@ -131,9 +131,9 @@ TEST_CASE(
 }
 
 TEST_CASE("Stop request: a signal between two ends nobody and is the next one's") {
-  { const StopRequest first; }
+  { const StopSignals first; }
   std::raise(SIGTERM);
-  const StopRequest next;
+  const StopSignals next;
 
   CHECK(next.signal() == SIGTERM);
 }

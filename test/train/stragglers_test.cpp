@@ -23,7 +23,7 @@ class Ranks {
   }
 
  private:
-  std::vector<Spent> spent_{3};
+  std::vector<PhaseTotals> spent_{3};
   Stragglers stragglers_{3};
 };
 

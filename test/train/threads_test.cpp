@@ -33,7 +33,7 @@ std::vector<Cpu> plain_cpus(int count) {
 }
 
 ThreadPlan thread_plan(const std::vector<Cpu>& cpus, int rank, int ranks) {
-  Place place;
+  CpuAffinity place;
   place.cpus = cpus;
   place.local_rank = rank;
   place.local_size = ranks;
@@ -158,7 +158,7 @@ TEST_CASE("threads: a rank's cores are on one package where cpus alternate betwe
 }
 
 TEST_CASE("threads: where the launcher was told to put ranks, its choice stays") {
-  Place place;
+  CpuAffinity place;
   place.cpus = {{5, 5, 0}, {6, 6, 0}};
   place.placed = true;
   place.local_rank = 1;
@@ -172,7 +172,7 @@ TEST_CASE("threads: where the launcher was told to put ranks, its choice stays")
 }
 
 TEST_CASE("threads: a quota of processor time limits threads, not cpus") {
-  Place place;
+  CpuAffinity place;
   place.cpus = plain_cpus(16);
   place.local_size = 2;
   place.quota = 4.5;
@@ -185,7 +185,7 @@ TEST_CASE("threads: a quota of processor time limits threads, not cpus") {
 }
 
 TEST_CASE("threads: what is asked for is done, and said") {
-  Place place;
+  CpuAffinity place;
   place.cpus = plain_cpus(4);
   place.requested = 3;
   place.requested_by = "--threads";
@@ -209,7 +209,7 @@ TEST_CASE("place: each launcher's local rank is understood") {
                               Pair{"SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"});
   const Environment environment({{names.first, "1"}, {names.second, "3"}});
 
-  const Place place = find_place(std::nullopt);
+  const CpuAffinity place = detect_affinity(std::nullopt);
 
   CHECK(place.local_rank == 1);
   CHECK(place.local_size == 3);
@@ -222,7 +222,7 @@ TEST_CASE("place: without a launcher, or with nonsense from one, there is one ra
   const Environment environment(
       {{"OMPI_COMM_WORLD_LOCAL_RANK", rank}, {"OMPI_COMM_WORLD_LOCAL_SIZE", size}});
 
-  const Place place = find_place(std::nullopt);
+  const CpuAffinity place = detect_affinity(std::nullopt);
 
   CHECK(place.local_rank == 0);
   CHECK(place.local_size == 1);
@@ -232,15 +232,15 @@ TEST_CASE("place: without a launcher, or with nonsense from one, there is one ra
 TEST_CASE("place: a batch script's own process is one rank, whatever the tasks to come") {
   const Environment environment({{"SLURM_LOCALID", "0"}, {"SLURM_NTASKS_PER_NODE", "4"}});
 
-  CHECK(find_place(std::nullopt).local_size == 1);
+  CHECK(detect_affinity(std::nullopt).local_size == 1);
 }
 
 TEST_CASE("place: Slurm's cpus for a task stay, but not where mpirun runs inside of its job") {
   const Environment srun({{"SLURM_LOCALID", "0"},
                           {"SLURM_STEP_TASKS_PER_NODE", "2(x3)"},
                           {"SLURM_CPUS_ON_NODE", "100000"}});
-  CHECK(find_place(std::nullopt).placed);
-  CHECK(find_place(std::nullopt).local_size == 2);
+  CHECK(detect_affinity(std::nullopt).placed);
+  CHECK(detect_affinity(std::nullopt).local_size == 2);
 
   const Environment mpirun({{"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
@@ -248,8 +248,8 @@ TEST_CASE("place: Slurm's cpus for a task stay, but not where mpirun runs inside
                             {"SLURM_STEP_TASKS_PER_NODE", "1"},
                             {"SLURM_CPUS_ON_NODE", "100000"}});
 
-  CHECK_FALSE(find_place(std::nullopt).placed);
-  CHECK(find_place(std::nullopt).local_size == 4);
+  CHECK_FALSE(detect_affinity(std::nullopt).placed);
+  CHECK(detect_affinity(std::nullopt).local_size == 4);
 }
 
 TEST_CASE("place: a binding that the user asked for is told from the launcher's default") {
@@ -262,7 +262,7 @@ TEST_CASE("place: a binding that the user asked for is told from the launcher's 
   CAPTURE(name, value);
   const Environment environment({std::pair{name, value}});
 
-  CHECK(find_place(std::nullopt).placed == placed);
+  CHECK(detect_affinity(std::nullopt).placed == placed);
 }
 
 TEST_CASE("place: a binding that Open MPI 5's command line or environment asks for is seen") {
@@ -291,9 +291,9 @@ TEST_CASE("place: a binding that Open MPI 5's command line or environment asks f
 TEST_CASE("place: OMP_NUM_THREADS counts where no option does") {
   const Environment environment({std::pair{"OMP_NUM_THREADS", "7"}});
 
-  CHECK(find_place(std::nullopt).requested == 7);
-  CHECK(find_place(std::nullopt).requested_by == "OMP_NUM_THREADS");
-  CHECK(find_place(3).requested == 3);
+  CHECK(detect_affinity(std::nullopt).requested == 7);
+  CHECK(detect_affinity(std::nullopt).requested_by == "OMP_NUM_THREADS");
+  CHECK(detect_affinity(3).requested == 3);
 }
 
 // Runs only in a process that the next test starts.

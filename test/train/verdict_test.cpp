@@ -8,16 +8,16 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-RankView at(Activity activity, double seconds, std::uint64_t step = 7) {
+RankHealth at(Activity activity, double seconds, std::uint64_t step = 7) {
   return {.status = {step, activity, seconds, 30}, .connected = true};
 }
 
-std::vector<RankView> training() {
+std::vector<RankHealth> training() {
   return {at(Activity::forward, 0.1), at(Activity::backward, 0.2), at(Activity::all_reduce, 0.1),
           at(Activity::data, 0)};
 }
 
-std::optional<Verdict> judged(const std::vector<RankView>& ranks) {
+std::optional<Verdict> judged(const std::vector<RankHealth>& ranks) {
   return judge(ranks, 10, false);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("verdict: a silent rank that is seen to want a CPU is not lost, one th
 }
 
 TEST_CASE("verdict: a rank on a host that answers has longer the later its ticks were") {
-  RankView rank;
+  RankHealth rank;
   CHECK(patience_s(rank, 10) == 10);
   rank.late_s = 0.4;  // as on any busy host
   CHECK(patience_s(rank, 10) == 10);
@@ -94,7 +94,7 @@ TEST_CASE("verdict: a rank on a host that answers has longer the later its ticks
 TEST_CASE("verdict: the rank that works too long is to blame, not those that wait for it") {
   const Activity activity =
       GENERATE(Activity::data, Activity::forward, Activity::backward, Activity::update);
-  std::vector<RankView> ranks(4, at(Activity::all_reduce, 40));
+  std::vector<RankHealth> ranks(4, at(Activity::all_reduce, 40));
   ranks[1] = at(activity, 31);
   const auto verdict = judged(ranks);
   REQUIRE(verdict);
@@ -107,7 +107,7 @@ TEST_CASE("verdict: the rank that works too long is to blame, not those that wai
 }
 
 TEST_CASE("verdict: of several that are late, the one furthest behind is to blame") {
-  std::vector<RankView> ranks(4, at(Activity::all_reduce, 40));
+  std::vector<RankHealth> ranks(4, at(Activity::all_reduce, 40));
   ranks[1] = at(Activity::forward, 35);
   ranks[3] = at(Activity::data, 35);
   CHECK(judged(ranks)->culprits == std::vector{3});
@@ -118,7 +118,7 @@ TEST_CASE("verdict: of several that are late, the one furthest behind is to blam
 }
 
 TEST_CASE("verdict: where all wait, those behind are to blame, or the network") {
-  std::vector<RankView> ranks(3, at(Activity::all_reduce, 31));
+  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 31));
   auto verdict = judged(ranks);
   REQUIRE(verdict);
   CHECK(verdict->culprits.empty());
@@ -139,7 +139,7 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
 
 TEST_CASE("verdict: between hosts, a rank that waits a step behind is not to blame") {
   const std::vector<std::string> names = {"a", "b", "c"};
-  std::vector<RankView> ranks(3, at(Activity::all_reduce, 31, 8));
+  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 31, 8));
   ranks[1].status.step = 7;  // the last piece of this sum is still on its way to it
   CHECK(judged(ranks)->culprits == std::vector{1});
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].host = static_cast<int>(r);
@@ -154,7 +154,7 @@ TEST_CASE("verdict: between hosts, a rank that waits a step behind is not to bla
 
 TEST_CASE("verdict: a rank that others wait for long is told before its limit") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));
+  std::vector<RankHealth> ranks(3, at(Activity::ranks, 61, 0));
   ranks[1] = {.status = {0, Activity::init, 62, 300}, .connected = true};
   CHECK(long_wait(ranks, hosts, 60) ==
         "rank 1 on b has been in init for 62 s, and others wait for it; its limit is 300 s");
@@ -182,7 +182,7 @@ TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known
 
 TEST_CASE("verdict: at the start, who makes no progress is to blame, with the path it is at") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankView> ranks(3, at(Activity::ranks, 61, 0));
+  std::vector<RankHealth> ranks(3, at(Activity::ranks, 61, 0));
   ranks[1].status = {0, Activity::open, 61, 60, 0, "/mnt/dead/metrics.jsonl"};
   const auto verdict = judged(ranks);
   REQUIRE(verdict);
@@ -199,7 +199,7 @@ TEST_CASE("verdict: at the start, who makes no progress is to blame, with the pa
 
 TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankView> ranks(3, at(Activity::all_reduce, 40));
+  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 40));
   ranks[1] = at(Activity::data, 34, 120);
   CHECK(describe(*judged(ranks), ranks, hosts) ==
         "rank 1 on b has been in data of step 120 for 34 s; its limit is 30 s");
@@ -219,7 +219,7 @@ TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   const std::string all = table(ranks, hosts);
   CHECK_THAT(all, Contains("data") && Contains("120") && Contains("has ended"));
   CHECK(std::ranges::count(all, '\n') == 4);
-  std::vector<RankView> waiting(3, at(Activity::all_reduce, 31));
+  std::vector<RankHealth> waiting(3, at(Activity::all_reduce, 31));
   CHECK_THAT(describe(*judged(waiting), waiting, hosts),
              Contains("the network between them, or a GPU"));
 }

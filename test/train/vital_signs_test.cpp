@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-class HotGpu final : public GpuGauge {
+class HotGpu final : public GpuMonitor {
  public:
   explicit HotGpu(bool answers) : answers_(answers) {}
   std::optional<Reading> read() override {
@@ -25,7 +25,7 @@ class HotGpu final : public GpuGauge {
 };
 
 // The second look is no earlier than half a second after the first.
-Vitals after_two_looks(VitalSigns& signs) {
+SystemSample after_two_looks(SystemSampler& signs) {
   signs.look(0, 0);
   std::this_thread::sleep_for(510ms);
   return signs.look(0.25, 0.125);
@@ -34,46 +34,48 @@ Vitals after_two_looks(VitalSigns& signs) {
 }  // namespace
 
 TEST_CASE("vital signs: of this process and host") {
-  VitalSigns signs;
-  const Vitals vitals = after_two_looks(signs);
+  SystemSampler signs;
+  const SystemSample vitals = after_two_looks(signs);
 
   CHECK(vitals.seconds >= 0.5);
   CHECK(vitals.seconds < 60);
-  CHECK(vitals[Vital::still] == 0.25);
-  CHECK(vitals[Vital::no_cpu] == 0.125);
-  CHECK(vitals[Vital::others] > 0);
-  CHECK(vitals[Vital::runnable] > 0);
-  CHECK(vitals[Vital::resident] / vitals.seconds > 1e6);
-  CHECK(vitals[Vital::gpu_clock] == 0);
+  CHECK(vitals[SystemMetric::still] == 0.25);
+  CHECK(vitals[SystemMetric::no_cpu] == 0.125);
+  CHECK(vitals[SystemMetric::others] > 0);
+  CHECK(vitals[SystemMetric::runnable] > 0);
+  CHECK(vitals[SystemMetric::resident] / vitals.seconds > 1e6);
+  CHECK(vitals[SystemMetric::gpu_clock] == 0);
 }
 
 TEST_CASE("vital signs: looks in quick succession cost nothing, and show the same") {
-  VitalSigns signs;
+  SystemSampler signs;
   const double first = signs.look(0, 0).seconds;
   CHECK(signs.look(1, 1).seconds == first);
 }
 
 TEST_CASE("vital signs: a GPU's clock, and what slows it down, are summed over time") {
-  VitalSigns signs;
+  SystemSampler signs;
   signs.watch(std::make_unique<HotGpu>(true));
-  Vitals before = after_two_looks(signs);  // the driver is asked by another thread
-  for (int i = 0; i < 60 && before[Vital::gpu_clock] == 0; ++i) before = after_two_looks(signs);
-  const Vitals vitals = after_two_looks(signs);
+  SystemSample before = after_two_looks(signs);  // the driver is asked by another thread
+  for (int i = 0; i < 60 && before[SystemMetric::gpu_clock] == 0; ++i)
+    before = after_two_looks(signs);
+  const SystemSample vitals = after_two_looks(signs);
   const double seconds = vitals.seconds - before.seconds;
 
-  CHECK(vitals[Vital::gpu_clock] - before[Vital::gpu_clock] == Approx(1.2e9 * seconds));
-  CHECK(vitals[Vital::gpu_hot] - before[Vital::gpu_hot] == Approx(seconds));
-  CHECK(vitals[Vital::gpu_power] == 0);
+  CHECK(vitals[SystemMetric::gpu_clock] - before[SystemMetric::gpu_clock] ==
+        Approx(1.2e9 * seconds));
+  CHECK(vitals[SystemMetric::gpu_hot] - before[SystemMetric::gpu_hot] == Approx(seconds));
+  CHECK(vitals[SystemMetric::gpu_power] == 0);
 }
 
 TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU with that bus id") {
   const UniqueHandle<void*, ::dlclose> library(::dlopen(FAKE_NVML, RTLD_LAZY));
   REQUIRE(library.get() != nullptr);
 
-  const auto gauge = make_gpu_gauge("0000:01:00.0");
+  const auto gpu_monitor = make_gpu_gauge("0000:01:00.0");
 
-  REQUIRE(gauge);
-  const auto reading = gauge->read();
+  REQUIRE(gpu_monitor);
+  const auto reading = gpu_monitor->read();
   REQUIRE(reading);
   CHECK(reading->clock_hz == 1.2e9);
   CHECK(reading->hot);
@@ -82,8 +84,8 @@ TEST_CASE("GPU gauge: asks NVIDIA's library, where there is one, for the GPU wit
 }
 
 TEST_CASE("vital signs: a GPU that does not answer, or is not there, is none") {
-  VitalSigns signs;
+  SystemSampler signs;
   signs.watch(std::make_unique<HotGpu>(false));
-  CHECK(signs.look(0, 0)[Vital::gpu_clock] == 0);
+  CHECK(signs.look(0, 0)[SystemMetric::gpu_clock] == 0);
   CHECK(make_gpu_gauge("0000:ff:1f.7") == nullptr);
 }

@@ -8,7 +8,7 @@ namespace ringtrain {
 /// brightness), then saturation, hue and contrast (around the image's mean). The neutral values
 /// change nothing. Drawn by the loader from (seed, epoch, sample), so that every device applies the
 /// same.
-struct Distortion {
+struct ColorJitter {
   float brightness = 0;  ///< added, in grey levels of 0..255
   float contrast = 1;    ///< factor around the channel's mean
   float saturation = 1;
@@ -26,7 +26,7 @@ struct Batch {
   /// epoch" checkable.
   std::vector<std::uint64_t> samples;
   std::vector<std::uint32_t> epochs;
-  std::vector<Distortion> distortions;
+  std::vector<ColorJitter> distortions;
 
   int size() const { return static_cast<int>(labels.size()); }
 };

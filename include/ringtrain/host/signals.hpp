@@ -8,7 +8,7 @@
 namespace ringtrain {
 
 /// What a rank, or all of them, want after the step under way.
-struct Wish {
+struct StepRequest {
   bool stop = false;
   int signal = 0;     ///< that made it wish so; SIGUSR1 without `stop`: save and go on
   bool save = false;  ///< rank 0: that all ranks save their shards of the state
@@ -16,13 +16,13 @@ struct Wish {
 
 /// What the wishes of all ranks come to: how many want to stop, how many have a signal, and the sum
 /// of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
-Wish agreed_wish(double stops, double signalled, double signals);
+StepRequest agreed_request(double stops, double signalled, double signals);
 
 /// From now on SIGUSR1 does not end the process but waits for a SignalThread. Before any thread
 /// starts; it holds across exec.
 void hold_save_signals();
 
-/// Takes SIGTERM, SIGINT and SIGUSR1 for the whole process. What StopRequest makes of them, or the
+/// Takes SIGTERM, SIGINT and SIGUSR1 for the whole process. What StopSignals makes of them, or the
 /// default, happens on its thread: no thread that starts later, of any library, runs a handler amid
 /// its work. Made on the main thread before the others start, which takes signals again behind it.
 class SignalThread {
@@ -37,20 +37,20 @@ class SignalThread {
   std::thread thread_;
 };
 
-/// The signal to stop that came since the StopRequest was made, or 0. From any thread.
+/// The signal to stop that came since the StopSignals was made, or 0. From any thread.
 int stop_signal();
 
 /// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
 /// one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within three
 /// seconds: then it is the same wish, from mpirun. One lives, in run(), on the
 /// main thread.
-class StopRequest {
+class StopSignals {
  public:
-  StopRequest();
+  StopSignals();
   /// From here on SIGUSR1 does nothing, and the first SIGTERM or SIGINT only waits for the next
-  /// StopRequest: it must not end a rank that leaves while rank 0 makes the last save.
-  ~StopRequest();
-  StopRequest(const StopRequest&) = delete;
+  /// StopSignals: it must not end a rank that leaves while rank 0 makes the last save.
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
 
   int signal() const { return stop_signal(); }
   /// Whether SIGUSR1 came since the last call.

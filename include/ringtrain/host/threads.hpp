@@ -13,7 +13,7 @@ struct Cpu {
 };
 
 /// What a rank finds on its host before MPI is there.
-struct Place {
+struct CpuAffinity {
   std::vector<Cpu> cpus;  ///< those the job may use; or, where `placed`, this rank
   /// The user told the launcher where ranks go. A launcher's default binding (one core a rank) is
   /// no such wish: it would leave cores of the host idle.
@@ -35,11 +35,11 @@ struct ThreadPlan {
 
 /// Shares the host between its ranks: whole cores, neighbours together, one compute thread a core.
 /// A host with more ranks than cores is left to the scheduler.
-ThreadPlan plan_threads(const Place& place);
+ThreadPlan plan_threads(const CpuAffinity& place);
 
 /// Looks at the launcher's environment, its processor mask, control groups and OMP_NUM_THREADS,
 /// which counts where `requested` is unset. Never fails: what is not there is not limited.
-Place find_place(std::optional<int> requested);
+CpuAffinity detect_affinity(std::optional<int> requested);
 
 /// Makes the process follow `plan`. To be called first in main(), while there is one thread: OpenMP
 /// reads processors and wait policy only when it is loaded, so this starts the program again, once,

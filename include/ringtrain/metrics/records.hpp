@@ -22,15 +22,15 @@ struct StartRecord {
 };
 
 /// Seconds of a step over the ranks: the rank that spends most is named.
-struct OverRanks {
+struct RankStatistics {
   double min = 0, median = 0, max = 0;
   int max_rank = 0;
 };
 
 /// How the ranks' steps differ.
-struct PhasesOfRanks {
-  std::array<OverRanks, phase_names.size()> phases{};
-  OverRanks own_work;   ///< all of a rank's step but waiting for others and what comes between
+struct PhaseSpread {
+  std::array<RankStatistics, phase_names.size()> phases{};
+  RankStatistics own_work;  ///< all of a rank's step but waiting for others and what comes between
   std::string slowest;  ///< a few words for the user where a rank holds up the others, else empty
 };
 
@@ -52,7 +52,7 @@ struct StepRecord {
   double seconds_per_batch = 0;
   PhaseSeconds phases;  ///< of rank 0
   /// Since this was last told; there is news of the ranks once a second only.
-  std::optional<PhasesOfRanks> ranks = {};
+  std::optional<PhaseSpread> ranks = {};
   std::optional<SumsReached> sums = {};
 };
 

@@ -10,23 +10,23 @@
 namespace ringtrain {
 
 /// Compares the ranks' steps, from one look to the next.
-class RankSpread {
+class LoadImbalance {
  public:
   static constexpr std::uint64_t least_steps = 5;  ///< of each rank, between two looks that tell
   static constexpr double tolerated = 1.3;         ///< times the median of own work
 
   /// `hosts` by rank.
-  explicit RankSpread(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
+  explicit LoadImbalance(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
   /// Since the last look that told something; nothing while a rank has too few steps since then, or
   /// where there are not two ranks. Ranks that were never heard of are left out.
-  std::optional<PhasesOfRanks> look(std::span<const Account> now);
+  std::optional<PhaseSpread> look(std::span<const RankStats> now);
 
  private:
-  std::string slowest(const PhasesOfRanks& phases, std::span<const int> ranks,
+  std::string slowest(const PhaseSpread& phases, std::span<const int> ranks,
                       std::span<const PhaseSeconds> steps) const;
 
   const std::vector<std::string> hosts_;
-  std::vector<Spent> before_;
+  std::vector<PhaseTotals> before_;
 };
 
 /// Finds ranks that hold up the others: all wait for the slowest. Every 20 steps each rank's own
@@ -39,10 +39,11 @@ class Stragglers {
   explicit Stragglers(int ranks);
   /// With what each rank has spent up to now; returns a sentence for each rank that has become slow
   /// or is no longer. `hosts` by rank.
-  std::vector<std::string> look(std::span<const Spent> now, std::span<const std::string> hosts);
+  std::vector<std::string> look(std::span<const PhaseTotals> now,
+                                std::span<const std::string> hosts);
 
  private:
-  std::vector<Spent> before_;
+  std::vector<PhaseTotals> before_;
   std::vector<bool> told_;
 };
 

@@ -115,7 +115,7 @@ class Progress final : public WorkProgress {
 
   Now now() const noexcept;
   /// Of all steps accounted for.
-  Spent spent() const noexcept;
+  PhaseTotals spent() const noexcept;
   /// Of the last steps; 0 before there are three of them.
   double median_step_s() const noexcept;
 

@@ -16,10 +16,10 @@ class RankLedger {
   RankLedger() = default;
   /// `hosts` by rank; without one it is idle, too. What `ask` refers to outlives it.
   RankLedger(const std::vector<std::string>& hosts, const SlowdownReporter::Ask& ask) {
-    if (!hosts.empty()) parts_.emplace(ask, RankSpread(hosts), SlowdownReporter(hosts, ask));
+    if (!hosts.empty()) parts_.emplace(ask, LoadImbalance(hosts), SlowdownReporter(hosts, ask));
   }
   /// Since they were last told, if there is enough news.
-  std::optional<PhasesOfRanks> differences() {
+  std::optional<PhaseSpread> differences() {
     return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
   }
   /// As SlowdownReporter, likewise the next three.
@@ -37,10 +37,10 @@ class RankLedger {
 
  private:
   struct Parts {
-    Parts(SlowdownReporter::Ask accounts, RankSpread s, SlowdownReporter d)
+    Parts(SlowdownReporter::Ask accounts, LoadImbalance s, SlowdownReporter d)
         : ask(std::move(accounts)), spread(std::move(s)), slowdowns(std::move(d)) {}
     SlowdownReporter::Ask ask;
-    RankSpread spread;
+    LoadImbalance spread;
     SlowdownReporter slowdowns;
   };
   std::optional<Parts> parts_;

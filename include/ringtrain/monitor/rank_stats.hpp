@@ -10,20 +10,20 @@
 namespace ringtrain {
 
 /// What a rank has spent so far: seconds of all its steps.
-struct Spent {
+struct PhaseTotals {
   std::uint64_t steps = 0;
   PhaseSeconds phases;
 };
 
 /// What a rank tells of itself: sums since its process began. The difference of two tells what
 /// happened between them.
-struct Account {
-  Spent spent;
-  Vitals vitals;
+struct RankStats {
+  PhaseTotals spent;
+  SystemSample vitals;
 };
 
 /// The mean step from `before` to `now`, between which there are some.
-PhaseSeconds mean_step(const Spent& before, const Spent& now);
+PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now);
 
 /// What a rank does for a step itself: waiting for other ranks is not in it, nor is what only rank
 /// 0 does between steps.

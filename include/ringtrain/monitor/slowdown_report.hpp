@@ -14,7 +14,7 @@ namespace ringtrain {
 
 /// What all ranks told of themselves at both ends of a stretch of time, by rank.
 struct AccountsSpan {
-  std::vector<Account> begin, end;
+  std::vector<RankStats> begin, end;
 };
 
 /// Why steps take longer in `since` than in `before`: which phase grew, on which ranks, what else
@@ -31,7 +31,7 @@ class SlowdownReporter {
  public:
   using Clock = std::chrono::system_clock;
   /// The ranks' accounts as they are known now, by rank; maybe none.
-  using Ask = std::function<std::vector<Account>()>;
+  using Ask = std::function<std::vector<RankStats>()>;
 
   /// `hosts` by rank. What `ask` and `now` refer to outlives this object.
   SlowdownReporter(std::vector<std::string> hosts, Ask ask,
@@ -70,7 +70,7 @@ class SlowdownReporter {
     Clock::time_point time;
   };
   struct Snapshot : Moment {
-    std::vector<Account> accounts;
+    std::vector<RankStats> accounts;
   };
   struct Stretch {
     Snapshot begin, end;
@@ -101,8 +101,8 @@ class SlowdownReporter {
   std::deque<Moment> moments_;      // of some days, every minute
   std::optional<Stretch> best_;     // the fastest two minutes
   int bests_ = 0;
-  AccountsSpan recent_, before_;      // up to the last normal window; to the last slow-down
-  std::vector<Account> next_recent_;  // where recent_ begins later
+  AccountsSpan recent_, before_;        // up to the last normal window; to the last slow-down
+  std::vector<RankStats> next_recent_;  // where recent_ begins later
   int normal_windows_ = 0, sudden_ended_ = 0;
   bool has_settled_ = false;
 };

@@ -10,9 +10,9 @@ namespace ringtrain {
 
 /// An Output that tells the watchdog when the main thread waits for whoever reads it: a user may
 /// have stopped the terminal, which is no fault of what comes before and after.
-class WatchedOutput final : public Output {
+class WatchedReporter final : public Reporter {
  public:
-  WatchedOutput(std::unique_ptr<Output> output, Progress& progress)
+  WatchedReporter(std::unique_ptr<Reporter> output, Progress& progress)
       : output_(std::move(output)), progress_(progress) {}
 
   void note(std::string_view line) override { watched()->note(line); }
@@ -22,8 +22,8 @@ class WatchedOutput final : public Output {
   void eval(const EvalRecord& record) override { watched()->eval(record); }
   void checkpoint(const CheckpointRecord& record) override { watched()->checkpoint(record); }
   void event(const EventRecord& record) override { watched()->event(record); }
-  void baseline(const Comparison& record) override { watched()->baseline(record); }
-  void links(const LinkVerdict& record) override { watched()->links(record); }
+  void baseline(const ScalingResult& record) override { watched()->baseline(record); }
+  void links(const ScalingForecast& record) override { watched()->links(record); }
   void end(const EndRecord& record, const Summary& summary) override {
     watched()->end(record, summary);
   }
@@ -32,7 +32,7 @@ class WatchedOutput final : public Output {
   /// While it lives the activity is `output`; then that of before again.
   class Watched {
    public:
-    Watched(Output& output, Progress& progress)
+    Watched(Reporter& output, Progress& progress)
         : output_(output),
           progress_(progress),
           before_(progress.now().activity),
@@ -46,17 +46,17 @@ class WatchedOutput final : public Output {
         progress_.enter(before_, item_);
     }
     Watched(const Watched&) = delete;
-    Output* operator->() const { return &output_; }
+    Reporter* operator->() const { return &output_; }
 
    private:
-    Output& output_;
+    Reporter& output_;
     Progress& progress_;
     const Activity before_;
     const std::string item_;
   };
   Watched watched() { return {*output_, progress_}; }
 
-  const std::unique_ptr<Output> output_;
+  const std::unique_ptr<Reporter> output_;
   Progress& progress_;
 };
 

@@ -13,7 +13,7 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 }  // namespace
 
 GradientReducer::GradientReducer(Communicator& communicator, View gradients,
-                                 std::size_t bucket_bytes, const Replace* replace)
+                                 std::size_t bucket_bytes, const ReduceHook* replace)
     : communicator_(communicator),
       gradients_(gradients),
       bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(float))),

@@ -23,7 +23,7 @@ bool overlap(const Range& a, const Range& b) { return a.first < b.end() && b.fir
 
 }  // namespace
 
-CompressedLane::CompressedLane(const CompressedGradients& gradients, int lane, int lanes,
+CompressedRing::CompressedRing(const CompressedGradients& gradients, int lane, int lanes,
                                Ring& ring)
     : matrices_(dealt(gradients.matrices, lane, lanes)),
       ring_(ring),
@@ -31,7 +31,7 @@ CompressedLane::CompressedLane(const CompressedGradients& gradients, int lane, i
                       ? make_powersgd(gradients.how, matrices_)
                       : make_topk(gradients.how, matrices_)) {}
 
-std::vector<Range> CompressedLane::slices(Range part) const {
+std::vector<Range> CompressedRing::slices(Range part) const {
   std::vector<Range> slices;
   for (const GradientMatrix& matrix : matrices_) {
     if (!overlap(matrix.range(), part)) continue;
@@ -42,7 +42,7 @@ std::vector<Range> CompressedLane::slices(Range part) const {
   return slices;
 }
 
-void CompressedLane::sum(Range part, float* values) {
+void CompressedRing::sum(Range part, float* values) {
   std::vector<Piece> pieces;
   for (std::size_t m = 0; m < matrices_.size(); ++m)
     if (overlap(matrices_[m].range(), part))

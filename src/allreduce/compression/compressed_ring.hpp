@@ -8,10 +8,10 @@ namespace ringtrain {
 
 /// One lane's sums of compressed gradients between hosts: it sums whole matrices, which are dealt
 /// out to the lanes so that each has about as much.
-class CompressedLane {
+class CompressedRing {
  public:
   /// `ring` joins this lane of all hosts and outlives this object.
-  CompressedLane(const CompressedGradients& gradients, int lane, int lanes, Ring& ring);
+  CompressedRing(const CompressedGradients& gradients, int lane, int lanes, Ring& ring);
   /// Which parts of gradients `part` this lane sums, counted from its first. `part` cuts no matrix.
   std::vector<Range> slices(Range part) const;
   /// Sums these slices of `part`, whose gradients are at `values`, over the hosts. Collective.

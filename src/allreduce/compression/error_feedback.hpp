@@ -9,9 +9,9 @@ namespace ringtrain {
 
 /// What a host left out of the sums of its matrices: as of the last step that counts, and of the
 /// step under way.
-class LeftOver {
+class ErrorFeedback {
  public:
-  LeftOver(const Compression& how, std::span<const GradientMatrix> matrices);
+  ErrorFeedback(const Compression& how, std::span<const GradientMatrix> matrices);
   /// values + what was left out of them. The caller takes out what it sends: the rest is left over.
   std::span<float> add_to(std::size_t matrix, const float* values);
   /// What add_to() gave for this matrix last.

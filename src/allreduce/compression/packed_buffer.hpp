@@ -6,7 +6,7 @@
 namespace ringtrain {
 
 /// What travels of several pieces in one sum, in the order in which it was added.
-class Parcel {
+class PackedBuffer {
  public:
   void clear() {
     numbers_.clear();

@@ -58,9 +58,9 @@ class PowerSgd final : public Compressor {
 
   const std::vector<GradientMatrix> matrices_;
   std::vector<Factors> factors_;
-  LeftOver left_over_;
+  ErrorFeedback left_over_;
   std::vector<float> right_, next_right_;
-  Parcel left_factors_, right_factors_;
+  PackedBuffer left_factors_, right_factors_;
 };
 
 PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices)

@@ -19,7 +19,7 @@ namespace ringtrain {
 
 namespace {
 
-static_assert(sizeof(PlacedValue) == 2 * sizeof(float));
+static_assert(sizeof(IndexedValue) == 2 * sizeof(float));
 
 // Each host sends the largest of its own values, every host adds up what all have sent, in order of
 // the hosts.
@@ -46,10 +46,10 @@ class TopK final : public Compressor {
   void sum_others(std::span<const Piece> pieces, Ring& ring);
 
   std::vector<Tensor> tensors_;
-  LeftOver left_over_;
-  std::vector<PlacedValue> taken_;
+  ErrorFeedback left_over_;
+  std::vector<IndexedValue> taken_;
   std::vector<float> blocks_;  // what each host sends
-  Parcel others_;
+  PackedBuffer others_;
 };
 
 TopK::TopK(const Compression& how, std::span<const GradientMatrix> matrices)
@@ -70,7 +70,7 @@ void TopK::gather_largest(std::span<const Piece> pieces, Ring& ring) {
     const std::size_t kept = tensors_[piece.matrix].kept;
     if (kept == 0) continue;
     taken_.resize(taken_.size() + kept);
-    take_largest(left_over_.add_to(piece.matrix, piece.values), std::span(taken_).last(kept));
+    select_topk(left_over_.add_to(piece.matrix, piece.values), std::span(taken_).last(kept));
   }
   const std::size_t block = 2 * taken_.size();
   blocks_.resize(block * static_cast<std::size_t>(ring.size()));
@@ -156,7 +156,7 @@ Threshold threshold_of(std::span<const float> values, std::size_t count) {
 
 }  // namespace
 
-void take_largest(std::span<float> values, std::span<PlacedValue> taken) {
+void select_topk(std::span<float> values, std::span<IndexedValue> taken) {
   expects(
       taken.size() <= values.size() && values.size() <= std::numeric_limits<std::uint32_t>::max(),
       "take_largest: no more than there are, whose places fit 32 bits");

@@ -6,7 +6,7 @@
 namespace ringtrain {
 
 /// A value and its place among others.
-struct PlacedValue {
+struct IndexedValue {
   std::uint32_t place = 0;
   float value = 0;
 };
@@ -14,6 +14,6 @@ struct PlacedValue {
 /// Takes the `taken.size()` values that are largest in size out of `values`, which become 0 there,
 /// in order of their places. Of equal ones those in front go first; NaN is larger than all. No more
 /// than values.size(), which fits 32 bits.
-void take_largest(std::span<float> values, std::span<PlacedValue> taken);
+void select_topk(std::span<float> values, std::span<IndexedValue> taken);
 
 }  // namespace ringtrain

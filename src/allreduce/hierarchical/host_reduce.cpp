@@ -6,9 +6,9 @@
 
 namespace ringtrain {
 
-HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
-                 Ring* between_hosts, std::stop_token stop, std::atomic<std::uint64_t>* meetings,
-                 CompressedLane* compressed)
+HostReduce::HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
+                       Ring* between_hosts, std::stop_token stop,
+                       std::atomic<std::uint64_t>* meetings, CompressedRing* compressed)
     : place_(place),
       desks_(desks.begin(), desks.end()),
       barrier_(desks.front()->barrier, place.size, crowded, std::move(stop)),
@@ -18,21 +18,21 @@ HostSum::HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded
   expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
 }
 
-void HostSum::sum(std::span<const ReplicaSum> sums) {
+void HostReduce::sum(std::span<const ReplicaSum> sums) {
   if (place_.size > 1) meet(sums);
   if (place_.rank < place_.lanes)
     for (const ReplicaSum& each : sums) sum_lane(each);
   if (place_.size > 1) wait_for_all();
 }
 
-void HostSum::wait_for_all() {
+void HostReduce::wait_for_all() {
   if (meetings_ != nullptr) ++*meetings_;
   barrier_.wait();
 }
 
 // Waits until every rank's gradients are there, and makes sure that all mean the same ones: ranks
 // that have lost step with each other would otherwise train on nonsense.
-void HostSum::meet(std::span<const ReplicaSum> sums) {
+void HostReduce::meet(std::span<const ReplicaSum> sums) {
   std::uint64_t about_to_sum = sums.size();
   for (const ReplicaSum& each : sums)
     about_to_sum = hash_bytes(std::as_bytes(std::span(&each.count, 1)), about_to_sum);
@@ -44,7 +44,7 @@ void HostSum::meet(std::span<const ReplicaSum> sums) {
       throw Error("sum over the ranks of this host", "ranks sum buffers of different sizes");
 }
 
-void HostSum::sum_lane(const ReplicaSum& sum) {
+void HostReduce::sum_lane(const ReplicaSum& sum) {
   if (sum.first && compressed_ != nullptr) return sum_compressed(sum);
   const auto lane = static_cast<std::size_t>(place_.rank);
   const Range slice = part_of(sum.count, lane, static_cast<std::size_t>(place_.lanes));
@@ -53,7 +53,7 @@ void HostSum::sum_lane(const ReplicaSum& sum) {
 }
 
 // Also on one host, where the sum is replaced.
-void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
+void HostReduce::sum_between_hosts(const ReplicaSum& sum, Range slice) {
   sum_here(sum, slice);
   const std::span<float> mine{sum.replicas.of(place_.rank) + slice.first, slice.count};
   if (between_hosts_ != nullptr)
@@ -63,7 +63,7 @@ void HostSum::sum_between_hosts(const ReplicaSum& sum, Range slice) {
   copy_to_others(sum, slice);
 }
 
-void HostSum::sum_compressed(const ReplicaSum& sum) {
+void HostReduce::sum_compressed(const ReplicaSum& sum) {
   const Range gradients{*sum.first, sum.count};
   const std::vector<Range> slices = compressed_->slices(gradients);
   for (const Range& slice : slices) sum_here(sum, slice);
@@ -72,11 +72,11 @@ void HostSum::sum_compressed(const ReplicaSum& sum) {
 }
 
 // Over the ranks of this host, into this rank's copy.
-void HostSum::sum_here(const ReplicaSum& sum, Range slice) const {
+void HostReduce::sum_here(const ReplicaSum& sum, Range slice) const {
   sum_replicas(sum.replicas, slice, place_.rank, {static_cast<std::size_t>(place_.rank), 1});
 }
 
-void HostSum::copy_to_others(const ReplicaSum& sum, Range slice) const {
+void HostReduce::copy_to_others(const ReplicaSum& sum, Range slice) const {
   const float* const mine = sum.replicas.of(place_.rank) + slice.first;
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);

@@ -33,7 +33,7 @@ struct ReplicaSum {
   std::size_t count = 0;
   Element wire = Element::fp32;
   std::optional<std::size_t> first = {};
-  const Replace* replace = nullptr;  ///< of own_part()
+  const ReduceHook* replace = nullptr;  ///< of own_part()
 };
 
 /// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each
@@ -42,16 +42,16 @@ struct ReplicaSum {
 /// The order is fixed: the data is cut into `lanes` parts. On each host, part l is summed in rank
 /// order from rank l on, wrapping around; those sums go through Ring::sum() between the hosts. On
 /// one host, and with one rank a host, this is ring_order_sum() of all ranks. Compressed gradients
-/// are cut between matrices (see CompressedLane).
-class HostSum {
+/// are cut between matrices (see CompressedRing).
+class HostReduce {
  public:
   /// `desks`: one of each rank of the host, in its order. `between_hosts` joins rank
   /// `place.rank` of all hosts; null when there is one host or no lane of this rank. `meetings`, if
   /// any, counts how often this rank has come to meet the others. `compressed`: for sums that are,
   /// where there is a ring.
-  HostSum(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
-          std::stop_token stop, std::atomic<std::uint64_t>* meetings = nullptr,
-          CompressedLane* compressed = nullptr);
+  HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded, Ring* between_hosts,
+             std::stop_token stop, std::atomic<std::uint64_t>* meetings = nullptr,
+             CompressedRing* compressed = nullptr);
   /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
   void sum(std::span<const ReplicaSum> sums);
 
@@ -69,7 +69,7 @@ class HostSum {
   HostBarrier barrier_;
   Ring* between_hosts_;
   std::atomic<std::uint64_t>* meetings_;
-  CompressedLane* compressed_;
+  CompressedRing* compressed_;
 };
 
 }  // namespace ringtrain

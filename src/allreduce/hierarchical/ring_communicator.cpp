@@ -54,7 +54,7 @@ class RingCommunicator final : public Communicator {
   void start_compressed_sum(View gradients, std::size_t first) override {
     start({gradients, Element::fp32, first});
   }
-  void start_replaced_sum(View gradients, const Replace& replace) override {
+  void start_replaced_sum(View gradients, const ReduceHook& replace) override {
     start({.gradients = gradients, .replace = &replace});
   }
   std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
@@ -71,7 +71,7 @@ class RingCommunicator final : public Communicator {
   struct BetweenHosts {
     MpiLink link;
     Ring ring;
-    std::optional<CompressedLane> compressed = {};
+    std::optional<CompressedRing> compressed = {};
     BetweenHosts(MPI_Comm lane, int track, const RingTuning& tuning, const std::stop_token& stop,
                  std::atomic<int>& waiting)
         : link(lane, stop, track, waiting), ring(link, tuning) {}
@@ -82,10 +82,10 @@ class RingCommunicator final : public Communicator {
     int number;
     Buffer desk_memory;
     std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
-    HostSum host_sum;
+    HostReduce host_sum;
     Buffer copies = {};  // for views from elsewhere
     std::vector<ReplicaSum> sums = {};
-    std::optional<SumThread> thread = {};  // last: it uses the others
+    std::optional<CommThread> thread = {};  // last: it uses the others
   };
 
   MPI_Comm make_lane() const;
@@ -93,14 +93,14 @@ class RingCommunicator final : public Communicator {
   std::vector<HostDesk*> desks_in(const Buffer& memory) const;
   std::unique_ptr<BetweenHosts> make_between_hosts(MPI_Comm lane, int number,
                                                    const CommunicatorOptions& options);
-  CompressedLane* compressed() const;
+  CompressedRing* compressed() const;
   bool in_place(View view) const;
-  void start(const StartedSum& sum);
+  void start(const PendingSum& sum);
   Track& next_track();
   void wait_for_sums();
-  void sum(Track& track, std::span<const StartedSum> started);
-  void sum_all(Track& track, std::span<const StartedSum> started);
-  void sum_copied(Track& track, const StartedSum& started);
+  void sum(Track& track, std::span<const PendingSum> started);
+  void sum_all(Track& track, std::span<const PendingSum> started);
+  void sum_copied(Track& track, const PendingSum& started);
 
   const MpiSession& session_;
   const Topology here_;
@@ -110,7 +110,7 @@ class RingCommunicator final : public Communicator {
   std::atomic<int> waiting_{0};
   SharedMemory shared_;
   OwnMemory own_;
-  std::vector<StartedSum> pending_;             // without a thread: started, not yet summed
+  std::vector<PendingSum> pending_;             // without a thread: started, not yet summed
   std::size_t started_ = 0;                     // since finish()
   std::size_t in_turn_ = 1;                     // tracks that take sums
   std::vector<std::unique_ptr<Track>> tracks_;  // last: their threads use the others
@@ -137,7 +137,7 @@ RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& he
     Track& track = *tracks_.emplace_back(make_track(lane, number, options));
     if (threads)
       track.thread.emplace(
-          [this, on = &track](const StartedSum& next) { sum(*on, std::span(&next, 1)); });
+          [this, on = &track](const PendingSum& next) { sum(*on, std::span(&next, 1)); });
   }
   in_turn_ = tracks_.size();
 }
@@ -162,11 +162,11 @@ std::unique_ptr<RingCommunicator::Track> RingCommunicator::make_track(
   static_assert(sizeof(HostDesk) % sizeof(float) == 0);
   Buffer desk_memory = shared_.allocate(sizeof(HostDesk) / sizeof(float));
   std::unique_ptr<BetweenHosts> between_hosts = make_between_hosts(lane, number, options);
-  CompressedLane* const compressed =
+  CompressedRing* const compressed =
       between_hosts && between_hosts->compressed ? &*between_hosts->compressed : nullptr;
-  HostSum host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
-                   between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
-                   here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
+  HostReduce host_sum(here_.place, desks_in(desk_memory), crowded(here_, options),
+                      between_hosts ? &between_hosts->ring : nullptr, stop_.get_token(),
+                      here_.hosts == 1 ? &session_.meetings() : nullptr, compressed);
   return std::unique_ptr<Track>(
       new Track{number, std::move(desk_memory), std::move(between_hosts), std::move(host_sum)});
 }
@@ -183,7 +183,7 @@ std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_h
 }
 
 // Null where nothing is compressed, or not by this rank.
-CompressedLane* RingCommunicator::compressed() const {
+CompressedRing* RingCommunicator::compressed() const {
   const auto& between = tracks_.front()->between_hosts;
   return between && between->compressed ? &*between->compressed : nullptr;
 }
@@ -236,7 +236,7 @@ bool RingCommunicator::in_place(View view) const {
   return here_.place.size == 1 || shared_.replicas(view);
 }
 
-void RingCommunicator::start(const StartedSum& sum) {
+void RingCommunicator::start(const PendingSum& sum) {
   const View gradients = sum.gradients;
   if (gradients.size() == 0) return;
   Track& track = next_track();
@@ -280,23 +280,23 @@ void RingCommunicator::cancel() noexcept {
   started_ = 0;
 }
 
-void RingCommunicator::sum(Track& track, std::span<const StartedSum> started) {
+void RingCommunicator::sum(Track& track, std::span<const PendingSum> started) {
   if (!on_sum_ || started.empty()) return sum_all(track, started);
   std::uint64_t bytes = 0;
-  for (const StartedSum& one : started) bytes += one.gradients.size() * sizeof(float);
+  for (const PendingSum& one : started) bytes += one.gradients.size() * sizeof(float);
   const auto begin = TimeSpan::Clock::now();
   sum_all(track, started);
   on_sum_(track.number, {begin, TimeSpan::Clock::now(), bytes});
 }
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
-void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started) {
+void RingCommunicator::sum_all(Track& track, std::span<const PendingSum> started) {
   track.sums.clear();
   const auto sum_collected = [&] {
     if (!track.sums.empty()) track.host_sum.sum(track.sums);
     track.sums.clear();
   };
-  for (const StartedSum& each : started) {
+  for (const PendingSum& each : started) {
     const View view = each.gradients;
     if (here_.place.size == 1) {
       track.sums.push_back(
@@ -311,7 +311,7 @@ void RingCommunicator::sum_all(Track& track, std::span<const StartedSum> started
   sum_collected();
 }
 
-void RingCommunicator::sum_copied(Track& track, const StartedSum& started) {
+void RingCommunicator::sum_copied(Track& track, const PendingSum& started) {
   expects(started.replace == nullptr, "start_replaced_sum: a view of memory()");
   const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
   std::ranges::copy(view.host(), copy.data());

@@ -15,32 +15,32 @@ namespace ringtrain {
 
 /// A sum that was started: of these gradients, which travel between hosts as `wire`, or compressed:
 /// then `first` is the place of the first.
-struct StartedSum {
+struct PendingSum {
   View gradients;
   Element wire = Element::fp32;
   std::optional<std::size_t> first = {};
-  const Replace* replace = nullptr;
+  const ReduceHook* replace = nullptr;
 };
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it
 /// has none.
-class SumThread {
+class CommThread {
  public:
   /// The destructor waits for the sum the thread is in: make that end first.
-  explicit SumThread(std::function<void(const StartedSum&)> sum);
+  explicit CommThread(std::function<void(const PendingSum&)> sum);
 
   /// Both rethrow what a sum before threw.
-  void start(const StartedSum& sum);
+  void start(const PendingSum& sum);
   /// Waits until all are summed.
   void finish();
 
  private:
   void run(const std::stop_token& stop);
 
-  std::function<void(const StartedSum&)> sum_;
+  std::function<void(const PendingSum&)> sum_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
-  std::deque<StartedSum> waiting_;  // guarded by mutex_; the front one is being summed
+  std::deque<PendingSum> waiting_;  // guarded by mutex_; the front one is being summed
   std::exception_ptr failure_;      // guarded by mutex_
   std::jthread thread_;             // last: it uses the others
 };

@@ -23,8 +23,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// What this rank gives to the sums between hosts, as HostSum has it: the ranks of a host share its
-// link.
+// What this rank gives to the sums between hosts, as HostReduce has it: the ranks of a host share
+// its link.
 class OwnLane {
  public:
   OwnLane(const Topology& here, std::size_t floats) : place_(here.place), floats_(floats) {

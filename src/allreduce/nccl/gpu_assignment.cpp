@@ -30,11 +30,11 @@ Environment for_shared_gpus(int rank, int host, bool one_host) {
 
 }  // namespace
 
-GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
-                       const std::vector<std::vector<std::string>>& visible, bool same_bits) {
+GpuAssignment assign_gpus(int rank, const std::vector<int>& host_of,
+                          const std::vector<std::vector<std::string>>& visible, bool same_bits) {
   expects(host_of.size() == visible.size(), "place_on_gpus: a host and a list for each rank");
   std::map<std::pair<int, std::string>, int> ranks_on;  // by host and GPU
-  GpuPlace mine;
+  GpuAssignment mine;
   int most = 0;
   for (std::size_t r = 0; r < visible.size(); ++r) {
     if (visible[r].empty())

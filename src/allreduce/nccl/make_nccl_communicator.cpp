@@ -27,7 +27,7 @@ std::vector<std::vector<std::string>> visible_to_all(const std::vector<std::stri
   return visible;
 }
 
-NcclId agree_on_id(NcclCalls& calls, const MpiSession& session) {
+NcclId agree_on_id(NcclApi& calls, const MpiSession& session) {
   NcclId id{};
   if (session.size() == 1) return id;
   NcclResult result = NcclResult::success;
@@ -39,9 +39,9 @@ NcclId agree_on_id(NcclCalls& calls, const MpiSession& session) {
 
 }  // namespace
 
-int choose_gpu(const MpiSession& session, bool same_bits, NcclCalls& calls) {
+int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls) {
   const auto visible = visible_to_all(calls.visible_devices(), session);
-  const GpuPlace place = place_on_gpus(session.rank(), session.host_of(), visible, same_bits);
+  const GpuAssignment place = assign_gpus(session.rank(), session.host_of(), visible, same_bits);
   for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
   calls.set_device(place.device);
   return place.device;
@@ -58,7 +58,7 @@ int choose_gpu(const MpiSession& session, bool same_bits) {
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
-                                                     std::shared_ptr<NcclCalls> calls) {
+                                                     std::shared_ptr<NcclApi> calls) {
   const NcclId id = agree_on_id(*calls, session);
   const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
   return std::make_unique<NcclCommunicator>(std::move(calls), me, id, sums);

@@ -7,12 +7,12 @@
 
 namespace ringtrain {
 
-class NcclCalls;
+class NcclApi;
 
 /// As the public one, with these calls.
-int choose_gpu(const MpiSession& session, bool same_bits, NcclCalls& calls);
+int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls);
 /// Sums between GPUs by NCCL. Collective. `session` outlives it.
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
-                                                     std::shared_ptr<NcclCalls> calls);
+                                                     std::shared_ptr<NcclApi> calls);
 
 }  // namespace ringtrain

@@ -30,9 +30,9 @@ enum class Reduction { sum, average };
 /// The calls of NCCL and CUDA that sums between GPUs are made of, one function each and without
 /// logic, so that tests can record them. NCCL's return their result; CUDA's throw Error. Streams
 /// and events belong to the device of the calling thread.
-class NcclCalls {
+class NcclApi {
  public:
-  virtual ~NcclCalls() = default;
+  virtual ~NcclApi() = default;
 
   virtual NcclResult get_unique_id(NcclId& id) = 0;
   /// Starts to make a communicator whose calls do not block. `comm` is set at once.
@@ -75,16 +75,16 @@ class NcclCalls {
 };
 
 /// The real ones. Throws Error(Exit::usage) where the build has no CUDA.
-std::unique_ptr<NcclCalls> make_nccl_calls();
+std::unique_ptr<NcclApi> make_nccl_calls();
 
 /// NCCL's; empty where the build has no CUDA.
 LibraryVersions nccl_version();
 
 /// Sole owner of a stream or event, released through the calls that made it. They outlive it.
-template <class T, void (NcclCalls::*release)(T) noexcept>
+template <class T, void (NcclApi::*release)(T) noexcept>
 class NcclHandle {
  public:
-  NcclHandle(NcclCalls& calls, T raw) noexcept : calls_(&calls), raw_(raw) {}
+  NcclHandle(NcclApi& calls, T raw) noexcept : calls_(&calls), raw_(raw) {}
   NcclHandle(NcclHandle&& other) noexcept
       : calls_(other.calls_), raw_(std::exchange(other.raw_, nullptr)) {}
   ~NcclHandle() {
@@ -94,10 +94,10 @@ class NcclHandle {
   T get() const noexcept { return raw_; }
 
  private:
-  NcclCalls* calls_;
+  NcclApi* calls_;
   T raw_;
 };
-using OwnedStream = NcclHandle<GpuStream, &NcclCalls::stream_destroy>;
-using OwnedEvent = NcclHandle<GpuEvent, &NcclCalls::event_destroy>;
+using OwnedStream = NcclHandle<GpuStream, &NcclApi::stream_destroy>;
+using OwnedEvent = NcclHandle<GpuEvent, &NcclApi::event_destroy>;
 
 }  // namespace ringtrain

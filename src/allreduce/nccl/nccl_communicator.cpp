@@ -2,7 +2,7 @@
 
 namespace ringtrain {
 
-NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclCalls> calls, const NcclRank& me,
+NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me,
                                    const NcclId& id, const GpuSums& sums)
     : calls_(std::move(calls)),
       me_(me),

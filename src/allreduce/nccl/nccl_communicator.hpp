@@ -16,7 +16,7 @@ class NcclCommunicator final : public Communicator {
  public:
   /// Collective. `id` is rank 0's, from get_unique_id(). The calling thread's device is
   /// `me.device`.
-  NcclCommunicator(std::shared_ptr<NcclCalls> calls, const NcclRank& me, const NcclId& id,
+  NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me, const NcclId& id,
                    const GpuSums& sums);
   ~NcclCommunicator() override { cancel(); }
 
@@ -38,7 +38,7 @@ class NcclCommunicator final : public Communicator {
   void follow_compute();
   void start(void* numbers, std::size_t count, Element element, Reduction reduction);
 
-  const std::shared_ptr<NcclCalls> calls_;
+  const std::shared_ptr<NcclApi> calls_;
   const NcclRank me_;
   const GpuSums sums_;
   const OwnedStream stream_;

@@ -32,7 +32,7 @@ void wait_at_most(Clock::duration limit, const Done& done) noexcept {
 
 }  // namespace
 
-NcclGroup::NcclGroup(std::shared_ptr<NcclCalls> calls, NcclRank me, const NcclId& id)
+NcclGroup::NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id)
     : calls_(std::move(calls)), me_(std::move(me)) {
   call("ncclCommInitRankConfig",
        [&](NcclComm) { return calls_->comm_init_rank(comm_, me_.size, id, me_.rank); });

@@ -25,7 +25,7 @@ class NcclGroup {
  public:
   /// Collective; waits for all ranks. The calls are shared because an abort that hangs is left
   /// behind.
-  NcclGroup(std::shared_ptr<NcclCalls> calls, NcclRank me, const NcclId& id);
+  NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id);
   /// Aborts what was not closed.
   ~NcclGroup() { cancel(); }
   NcclGroup(const NcclGroup&) = delete;
@@ -80,7 +80,7 @@ class NcclGroup {
   std::string who() const;
   [[noreturn]] void fail(const char* name, NcclResult result);
 
-  const std::shared_ptr<NcclCalls> calls_;
+  const std::shared_ptr<NcclApi> calls_;
   const NcclRank me_;
   NcclComm comm_ = nullptr;
   std::atomic<int> inside_ = 0;  // threads that are in a call

@@ -49,7 +49,7 @@ ncclDataType_t data_type(Element element) {
   return element == Element::fp16 ? ncclFloat16 : ncclBfloat16;
 }
 
-class NcclLibrary final : public NcclCalls {
+class NcclLibrary final : public NcclApi {
  public:
   NcclResult get_unique_id(NcclId& id) override {
     ncclUniqueId raw;
@@ -177,7 +177,7 @@ void* NcclLibrary::mem_alloc(std::size_t bytes, bool shared) {
 
 std::string why_nccl_is_missing() { return nccl_library().why_missing(); }
 
-std::unique_ptr<NcclCalls> make_nccl_calls() { return std::make_unique<NcclLibrary>(); }
+std::unique_ptr<NcclApi> make_nccl_calls() { return std::make_unique<NcclLibrary>(); }
 
 LibraryVersions nccl_version() {
   const auto words = [](int code) {  // as NCCL 2.9 and newer number themselves

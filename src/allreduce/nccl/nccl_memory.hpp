@@ -12,7 +12,7 @@ class NcclMemory final : public Memory {
  public:
   /// `group`: the other ranks, if there are any. `registered`: NCCL is told of buffers, and reaches
   /// them without copies where the links allow it. All outlive this object.
-  NcclMemory(NcclCalls& calls, GpuStream stream, NcclGroup* group, bool registered)
+  NcclMemory(NcclApi& calls, GpuStream stream, NcclGroup* group, bool registered)
       : calls_(calls), stream_(stream), group_(group), registered_(registered) {}
   Buffer allocate(std::size_t count) override;
   /// Before the group is closed. Nothing is allocated afterwards.
@@ -23,7 +23,7 @@ class NcclMemory final : public Memory {
   void release(void* data) noexcept;
   void deregister(void* handle);
 
-  NcclCalls& calls_;
+  NcclApi& calls_;
   const GpuStream stream_;
   NcclGroup* const group_;
   const bool registered_;

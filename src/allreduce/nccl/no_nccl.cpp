@@ -8,7 +8,7 @@ namespace ringtrain {
 
 std::string why_nccl_is_missing() { return "this build has no CUDA"; }
 
-std::unique_ptr<NcclCalls> make_nccl_calls() {
+std::unique_ptr<NcclApi> make_nccl_calls() {
   throw Error(Exit::usage, "--allreduce nccl",
               "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON");
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "allreduce/ring/fp16_link.hpp"
+#include "allreduce/ring/half_link.hpp"
 #include "allreduce/ring/sum_kernels.hpp"
 
 namespace ringtrain {
@@ -66,7 +66,7 @@ Range Ring::own_part(std::size_t count, int rank, int ranks) {
 }
 
 // Messages of 16-bit numbers have twice as many, and so as many bytes.
-void Ring::sum(std::span<float> data, Element wire, const Replace* replace) {
+void Ring::sum(std::span<float> data, Element wire, const ReduceHook* replace) {
   RingTuning tuning = tuning_;
   tuning.smallest_segment *= sizeof(float) / bytes_of(wire);
   tuning.largest_segment *= sizeof(float) / bytes_of(wire);
@@ -90,12 +90,12 @@ void Ring::gather(std::span<float> blocks) {
 RingLink& Ring::link_through(Element wire) {
   if (wire == Element::fp32) return link_;
   std::unique_ptr<RingLink>& narrow = wire == Element::fp16 ? fp16_ : bf16_;
-  if (!narrow) narrow = std::make_unique<NarrowLink>(link_, wire, 2 * tuning_.window + 2);
+  if (!narrow) narrow = std::make_unique<HalfLink>(link_, wire, 2 * tuning_.window + 2);
   return *narrow;
 }
 
 void Ring::sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
-                       const Replace* replace) {
+                       const ReduceHook* replace) {
   const auto n = static_cast<std::size_t>(link.size());
   if (n == 1 || data.empty()) return;
   const std::size_t part = divide_up(divide_up(data.size(), line), n) * line;

@@ -89,7 +89,7 @@ class CudaBackend final : public GpuBackend {
   }
 
  private:
-  CudaProgram::Site site() {
+  CudaProgram::TrainingEngine site() {
     return {element(), engines_, *runner_, stream_.get(), settings_.autotune ? &tuner_ : nullptr};
   }
 
@@ -116,7 +116,7 @@ std::string CudaBackend::title() const {
 
 GpuEngines CudaBackend::engines() const {
   const Autotuner::Report& report = tuner_.report();
-  const auto known = std::ranges::count(engines_.answers(), Answer::Source::cache,
+  const auto known = std::ranges::count(engines_.answers(), HeartbeatReply::Source::cache,
                                         [](const auto& entry) { return entry.second.source; });
   return {.timed = report.requests,
           .known = static_cast<std::size_t>(known),

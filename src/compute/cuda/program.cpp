@@ -22,7 +22,8 @@ std::size_t image_bytes(const Schedule& schedule) {
 }  // namespace
 
 CudaProgram::CudaProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-                         const Site& site, const void* narrow_parameters, const float* loss_scale)
+                         const TrainingEngine& site, const void* narrow_parameters,
+                         const float* loss_scale)
     : schedule_(schedule),
       site_(site),
       parameters_(buffers.parameters),

@@ -41,7 +41,7 @@ double seconds(std::uint64_t from, std::uint64_t to) {
 }  // namespace
 
 CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-                           const CudaProgram::Site& site, const GpuStepSums& sums,
+                           const CudaProgram::TrainingEngine& site, const GpuStepSums& sums,
                            const GpuTrainingSettings& settings)
     : site_(site),
       buffers_(buffers),

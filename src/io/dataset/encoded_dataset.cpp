@@ -26,7 +26,7 @@ class EncodedReader final : public SampleReader {
     const auto bytes = data_.encoded(sample, buffer_, *retries_);
     return naming(data_, sample_, [&] { return decoder_->open(bytes); });
   }
-  Portion pixels(const Need& need) override {
+  PixelView pixels(const CropRequest& need) override {
     return naming(data_, sample_, [&] { return decoder_->pixels(need, image_); });
   }
 

@@ -38,7 +38,7 @@ class MemoryReader final : public SampleReader {
     current_ = data_.image(sample);
     return current_.extent;
   }
-  Portion pixels(const Need&) override { return {current_}; }
+  PixelView pixels(const CropRequest&) override { return {current_}; }
 
  private:
   const Data& data_;

@@ -99,7 +99,7 @@ class Packer {
   std::optional<RecordTable> kept_table(std::size_t file) const;
   void keep(std::size_t file, const RecordTable& table);
   void write(std::size_t file);
-  Bytes read(std::uint64_t sample, Shrinker* shrinker, std::vector<std::uint8_t>& buffer);
+  Bytes read(std::uint64_t sample, Downscaler* shrinker, std::vector<std::uint8_t>& buffer);
   void count_unreadable(std::string_view why);
   void tell() const;
 
@@ -172,7 +172,7 @@ void Packer::keep(std::size_t file, const RecordTable& table) {
 }
 
 void Packer::write(std::size_t file) {
-  std::optional<Shrinker> shrinker;
+  std::optional<Downscaler> shrinker;
   if (options_.short_side) shrinker.emplace(*options_.short_side, options_.data.max_pixels);
   NewFile out(path(file));
   RecordTable table{{}, data_.class_names()};
@@ -196,7 +196,7 @@ void Packer::write(std::size_t file) {
 }
 
 // What cannot be read keeps its place, so that the order of samples stays.
-Bytes Packer::read(std::uint64_t sample, Shrinker* shrinker,
+Bytes Packer::read(std::uint64_t sample, Downscaler* shrinker,
                    std::vector<std::uint8_t>& buffer) try {
   const Bytes image = data_.encoded(sample, buffer, retries_);
   return shrinker == nullptr ? image : shrinker->run(image);

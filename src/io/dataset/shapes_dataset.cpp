@@ -22,7 +22,7 @@ class ShapesReader final : public SampleReader {
     draw_shape(split_, sample, image_);
     return image_.extent;
   }
-  Portion pixels(const Need&) override { return {image_.view()}; }
+  PixelView pixels(const CropRequest&) override { return {image_.view()}; }
 
  private:
   Split split_;

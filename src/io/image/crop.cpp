@@ -23,7 +23,7 @@ Extent covering(Extent image, Extent wanted) {
 }
 
 /// Scaled for a window of the output to be cut.
-Extent scaled_for_window(const InputRecipe& recipe, Extent image) {
+Extent scaled_for_window(const Augmentation& recipe, Extent image) {
   const Extent cover = recipe.cover == Extent{} ? recipe.output : recipe.cover;
   return covering(image, cover);
 }
@@ -41,8 +41,8 @@ int draw_offset(Philox& random, int last) {
   return last > 0 ? static_cast<int>(random.below(static_cast<std::uint32_t>(last) + 1)) : 0;
 }
 
-Framing random_window(const InputRecipe& recipe, Extent image, Philox& random) {
-  Framing framing{whole(image), scaled_for_window(recipe, image)};
+CropTransform random_window(const Augmentation& recipe, Extent image, Philox& random) {
+  CropTransform framing{whole(image), scaled_for_window(recipe, image)};
   const int pad = recipe.padding;
   const auto offset = [&](int side, int output) {
     return draw_offset(random, side + 2 * pad - output) - pad;
@@ -53,7 +53,7 @@ Framing random_window(const InputRecipe& recipe, Extent image, Philox& random) {
 }
 
 // The published recipes try ten times and then take a central crop; so results compare.
-Box random_part(const InputRecipe& recipe, Extent image, Philox& random) {
+Box random_part(const Augmentation& recipe, Extent image, Philox& random) {
   const Interval log_aspect{std::log(recipe.aspect.low), std::log(recipe.aspect.high)};
   for (int attempt = 0; attempt < 10; ++attempt) {
     const double area = static_cast<double>(image.pixels()) * draw(random, recipe.area);
@@ -73,7 +73,7 @@ Box random_part(const InputRecipe& recipe, Extent image, Philox& random) {
 }
 
 /// Rows and columns of the output that show the scaled image; the others are black.
-ScaledWindow shown_part(const Framing& framing, Extent output) {
+ScaledWindow shown_part(const CropTransform& framing, Extent output) {
   const int top = std::max(framing.top, 0), left = std::max(framing.left, 0);
   const int bottom = std::min(framing.top + output.height, framing.scaled.height);
   const int right = std::min(framing.left + output.width, framing.scaled.width);
@@ -98,7 +98,7 @@ std::pair<int, int> reach(const Side& side, int begin, int count, int size) {
 
 bool is_whole(double value) { return value == std::floor(value); }
 
-bool is_plain_copy(const Framing& framing, const Box& box) {
+bool is_plain_copy(const CropTransform& framing, const Box& box) {
   return box.width == framing.scaled.width && box.height == framing.scaled.height &&
          is_whole(box.left) && is_whole(box.top);
 }
@@ -114,7 +114,7 @@ void copy_row(const std::uint8_t* in, int width, bool mirrored, std::uint8_t* ou
 
 }  // namespace
 
-Framing evaluation_framing(const InputRecipe& recipe, Extent image) {
+CropTransform evaluation_framing(const Augmentation& recipe, Extent image) {
   if (recipe.central_fraction > 0) {
     const double fraction = recipe.central_fraction;
     return {centred(image, image.height * fraction, image.width * fraction), recipe.output};
@@ -124,8 +124,8 @@ Framing evaluation_framing(const InputRecipe& recipe, Extent image) {
           (scaled.width - recipe.output.width) / 2};
 }
 
-Framing training_framing(const InputRecipe& recipe, Extent image, Philox& random) {
-  Framing framing;
+CropTransform training_framing(const Augmentation& recipe, Extent image, Philox& random) {
+  CropTransform framing;
   if (recipe.crop == Crop::none) framing = evaluation_framing(recipe, image);
   if (recipe.crop == Crop::random) framing = random_window(recipe, image, random);
   if (recipe.crop == Crop::random_resized)
@@ -134,8 +134,8 @@ Framing training_framing(const InputRecipe& recipe, Extent image, Philox& random
   return framing;
 }
 
-Distortion draw_distortion(const InputRecipe& recipe, Philox& random) {
-  Distortion drawn;
+ColorJitter draw_distortion(const Augmentation& recipe, Philox& random) {
+  ColorJitter drawn;
   drawn.brightness = draw(random, recipe.brightness);
   drawn.contrast = draw(random, recipe.contrast);
   drawn.saturation = draw(random, recipe.saturation);
@@ -143,7 +143,7 @@ Distortion draw_distortion(const InputRecipe& recipe, Philox& random) {
   return drawn;
 }
 
-Need need_of(const Framing& framing, Extent full, Extent output) {
+CropRequest need_of(const CropTransform& framing, Extent full, Extent output) {
   const ScaledWindow part = shown_part(framing, output);
   const auto [top, height] = reach({framing.box.top, framing.box.height, framing.scaled.height},
                                    part.top, part.extent.height, full.height);
@@ -154,7 +154,7 @@ Need need_of(const Framing& framing, Extent full, Extent output) {
   return {top, left, {height, width}, std::max(1, static_cast<int>(scale / 2))};
 }
 
-void Renderer::run(const Portion& portion, const Framing& framing, Extent output,
+void Renderer::run(const PixelView& portion, const CropTransform& framing, Extent output,
                    std::uint8_t* out) {
   const ImageView& image = portion.pixels;
   const double by = portion.reduction;

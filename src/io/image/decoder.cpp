@@ -33,7 +33,9 @@ class ImageDecoder final : public Decoder {
     current_ = &of_format(bytes);
     return current_->open(bytes);
   }
-  Portion pixels(const Need& need, Image& image) override { return current_->pixels(need, image); }
+  PixelView pixels(const CropRequest& need, Image& image) override {
+    return current_->pixels(need, image);
+  }
 
  private:
   Decoder& of_format(std::span<const std::uint8_t> bytes) {

@@ -22,7 +22,7 @@ class Decoder {
   /// Reads the header of an encoded image, which must stay where it is until pixels() is done.
   virtual Extent open(std::span<const std::uint8_t> bytes) = 0;
   /// Decodes what is needed of the image just opened; `memory` keeps it. Once only.
-  virtual Portion pixels(const Need& need, Image& memory) = 0;
+  virtual PixelView pixels(const CropRequest& need, Image& memory) = 0;
 };
 
 /// JPEG: baseline and progressive; grey, YCbCr, RGB, CMYK and YCCK. A warning of the library

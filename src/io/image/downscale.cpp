@@ -69,7 +69,7 @@ void encode_jpeg(const ImageView& image, int with_quality, std::vector<std::uint
   bytes.assign(encoder.memory, encoder.memory + encoder.size);
 }
 
-std::span<const std::uint8_t> Shrinker::run(std::span<const std::uint8_t> image) {
+std::span<const std::uint8_t> Downscaler::run(std::span<const std::uint8_t> image) {
   const Extent full = decoder_->open(image);
   const int shorter = std::min(full.height, full.width);
   if (shorter <= short_side_) return image;

@@ -9,10 +9,10 @@
 namespace ringtrain {
 
 /// Makes large encoded images smaller. Keeps its memory from image to image; for one thread.
-class Shrinker {
+class Downscaler {
  public:
   /// The shorter side becomes `short_side` pixels.
-  Shrinker(int short_side, std::uint64_t max_pixels)
+  Downscaler(int short_side, std::uint64_t max_pixels)
       : short_side_(short_side), decoder_(make_image_decoder(max_pixels)) {}
 
   /// `image` as it is where its shorter side is not longer, else a JPEG image of quality 95, valid

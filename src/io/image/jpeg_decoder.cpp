@@ -76,7 +76,7 @@ struct Cut {
 // column for the image's edge: so it has to cut some further out.
 constexpr int margin = 4;
 
-Cut cut_of(const Need& need, int reduction, const jpeg_decompress_struct& info) {
+Cut cut_of(const CropRequest& need, int reduction, const jpeg_decompress_struct& info) {
   const auto within = [](int at, JDIMENSION side) {
     return std::min(static_cast<JDIMENSION>(std::max(at, 0)), side);
   };
@@ -107,7 +107,7 @@ class JpegDecoder final : public Decoder {
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
   Extent open(std::span<const std::uint8_t> bytes) override;
-  Portion pixels(const Need& need, Image& memory) override;
+  PixelView pixels(const CropRequest& need, Image& memory) override;
 
  private:
   template <class Calls>
@@ -156,7 +156,7 @@ Extent JpegDecoder::open(std::span<const std::uint8_t> bytes) {
   return full;
 }
 
-Portion JpegDecoder::pixels(const Need& need, Image& memory) {
+PixelView JpegDecoder::pixels(const CropRequest& need, Image& memory) {
   const int reduction = reduction_within(need.reduction);
   info_.out_color_space = is_cmyk(info_) ? JCS_CMYK : JCS_RGB;
   info_.scale_num = 1;
@@ -165,8 +165,8 @@ Portion JpegDecoder::pixels(const Need& need, Image& memory) {
   Cut cut = cut_of(need, reduction, info_);
   guarded([&] { cut_columns(cut); });
   memory.reshape({static_cast<int>(cut.bottom - cut.top), static_cast<int>(info_.output_width)});
-  const Portion portion{memory.view(), static_cast<int>(cut.top), static_cast<int>(cut.left),
-                        reduction};
+  const PixelView portion{memory.view(), static_cast<int>(cut.top), static_cast<int>(cut.left),
+                          reduction};
   if (!is_cmyk(info_)) {
     guarded([&] { read_rows(cut, memory.pixels.data()); });
     return portion;

@@ -55,7 +55,7 @@ class PngDecoder final : public Decoder {
  public:
   explicit PngDecoder(std::uint64_t max_pixels) : max_pixels_(max_pixels) {}
   Extent open(std::span<const std::uint8_t> bytes) override;
-  Portion pixels(const Need& need, Image& memory) override;
+  PixelView pixels(const CropRequest& need, Image& memory) override;
 
  private:
   template <class Calls>
@@ -97,7 +97,7 @@ Extent PngDecoder::open(std::span<const std::uint8_t> bytes) {
 }
 
 // PNG has no ends to begin or stop at but the first and the last.
-Portion PngDecoder::pixels(const Need&, Image& image) {
+PixelView PngDecoder::pixels(const CropRequest&, Image& image) {
   guarded([&] {
     png_set_expand(png_->read);  // palettes, fewer than 8 bits and transparent colours
     png_set_scale_16(png_->read);

@@ -98,12 +98,12 @@ void BatchFiller::fill_evaluation(std::uint64_t position, int place, Batch& batc
 
 void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int place,
                          Batch& batch) {
-  const InputRecipe& recipe = options_.recipe;
+  const Augmentation& recipe = options_.recipe;
   const Extent full = reader_->open(sample);
-  const Framing framing =
+  const CropTransform framing =
       random ? training_framing(recipe, full, *random) : evaluation_framing(recipe, full);
   if (random) batch.distortions[place] = draw_distortion(recipe, *random);
-  const Portion pixels = reader_->pixels(need_of(framing, full, recipe.output));
+  const PixelView pixels = reader_->pixels(need_of(framing, full, recipe.output));
   renderer_.run(pixels, framing, recipe.output, image_at(batch, place).data());
 }
 

@@ -37,7 +37,7 @@ class BatchFiller {
 
   const Dataset& dataset_;
   const LoaderOptions options_;
-  const SampleOrder order_;
+  const Sampler order_;
   std::unique_ptr<SampleReader> reader_;
   Renderer renderer_;
 };

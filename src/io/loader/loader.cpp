@@ -42,7 +42,7 @@ std::uint64_t batches_of(const Dataset& dataset, const LoaderOptions& options) {
 
 }  // namespace
 
-Share share_of(int global_batch, int rank, int ranks) {
+BatchShard share_of(int global_batch, int rank, int ranks) {
   const int each = global_batch / ranks, more = global_batch % ranks;
   return {rank * each + std::min(rank, more), each + (rank < more ? 1 : 0)};
 }

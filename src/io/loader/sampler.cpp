@@ -24,21 +24,21 @@ std::uint64_t mix(std::uint64_t seed, std::uint32_t epoch, std::uint64_t round, 
 
 }  // namespace
 
-SampleOrder::SampleOrder(std::uint64_t size, std::uint64_t seed) : size_(size), seed_(seed) {
+Sampler::Sampler(std::uint64_t size, std::uint64_t seed) : size_(size), seed_(seed) {
   expects(size > 0, "an order needs at least one sample");
   // An even number of rows: shifts along odd sides make even permutations only.
   rows_ = 2 * static_cast<std::uint64_t>(std::ceil(std::sqrt(static_cast<double>(size)) / 2));
   columns_ = (size + rows_ - 1) / rows_;
 }
 
-SampleOrder::Draw SampleOrder::at(std::uint64_t position) const {
+Sampler::Draw Sampler::at(std::uint64_t position) const {
   const auto epoch = static_cast<std::uint32_t>(position / size_);
   return {epoch, shuffled(epoch, position % size_)};
 }
 
 // The grid has fewer than `rows` places too many. Walking on from such a place along the
 // permutation's cycle stays a permutation of the others, and is rarely needed.
-std::uint64_t SampleOrder::shuffled(std::uint32_t epoch, std::uint64_t index) const {
+std::uint64_t Sampler::shuffled(std::uint32_t epoch, std::uint64_t index) const {
   do index = permuted(epoch, index);
   while (index >= size_);
   return index;
@@ -47,7 +47,7 @@ std::uint64_t SampleOrder::shuffled(std::uint32_t epoch, std::uint64_t index) co
 // A Feistel network on the places of a rows x columns grid (Black and Rogaway, "Ciphers with
 // arbitrary finite domains", CT-RSA 2002): each round shifts one coordinate by a random function of
 // the other, which can be undone, so the whole is a permutation.
-std::uint64_t SampleOrder::permuted(std::uint32_t epoch, std::uint64_t index) const {
+std::uint64_t Sampler::permuted(std::uint32_t epoch, std::uint64_t index) const {
   std::uint64_t row = index / columns_, column = index % columns_;
   for (std::uint64_t round = 0; round < rounds; round += 2) {
     row = (row + mix(seed_, epoch, round, column, rows_)) % rows_;

@@ -6,9 +6,9 @@ namespace ringtrain {
 /// The endless order in which training sees `size` samples. Every epoch is a permutation of its
 /// own, a function of (seed, epoch) that is computed for one position without the others: no table,
 /// no state, and resuming anywhere costs nothing.
-class SampleOrder {
+class Sampler {
  public:
-  SampleOrder(std::uint64_t size, std::uint64_t seed);
+  Sampler(std::uint64_t size, std::uint64_t seed);
 
   struct Draw {
     std::uint32_t epoch;

@@ -10,7 +10,7 @@ namespace ringtrain {
 /// mpirun forwards standard output and error in no order.
 class Console {
  public:
-  explicit Console(OutputSinks sinks) : sinks_(std::move(sinks)) {}
+  explicit Console(ReporterSettings sinks) : sinks_(std::move(sinks)) {}
 
   /// A line, or several.
   void line(std::string_view text);
@@ -27,7 +27,7 @@ class Console {
   void above_bar(std::string_view lines);
   std::string drawn() const;
 
-  OutputSinks sinks_;
+  ReporterSettings sinks_;
   std::string bar_;  // as it stands on the terminal; empty: none
   ProgressState state_;
   double drawn_at_ = 0;

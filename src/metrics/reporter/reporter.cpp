@@ -17,7 +17,7 @@ namespace {
 
 std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
 
-class SilentOutput final : public Output {
+class SilentReporter final : public Reporter {
  public:
   void note(std::string_view) override {}
   void start(const StartRecord&) override {}
@@ -28,14 +28,14 @@ class SilentOutput final : public Output {
   void event(const EventRecord& record) override {
     write_all(STDERR_FILENO, log_line(now(), record) + "\n");
   }
-  void baseline(const Comparison&) override {}
-  void links(const LinkVerdict&) override {}
+  void baseline(const ScalingResult&) override {}
+  void links(const ScalingForecast&) override {}
   void end(const EndRecord&, const Summary&) override {}
 };
 
-class SpeakingOutput final : public Output {
+class ActiveReporter final : public Reporter {
  public:
-  SpeakingOutput(const Options& options, OutputSinks sinks, WorkProgress* progress)
+  ActiveReporter(const Options& options, ReporterSettings sinks, WorkProgress* progress)
       : quiet_(options.quiet), seconds_(sinks.seconds), console_(std::move(sinks)) {
     const auto open = [&](const std::string& path) {
       if (!path.empty()) at(progress, Work::open, path);
@@ -67,8 +67,8 @@ class SpeakingOutput final : public Output {
     console_.warning(log_line(now(), record));
     keep(record);
   }
-  void baseline(const Comparison& record) override { keep(record); }
-  void links(const LinkVerdict& record) override { keep(record); }
+  void baseline(const ScalingResult& record) override { keep(record); }
+  void links(const ScalingForecast& record) override { keep(record); }
   void end(const EndRecord& record, const Summary& summary) override {
     console_.close();
     say("\n" + summary_table(summary));
@@ -102,7 +102,7 @@ class SpeakingOutput final : public Output {
 
 }  // namespace
 
-OutputSinks standard_sinks(const Options& options) {
+ReporterSettings standard_sinks(const Options& options) {
   const Terminal terminal = find_terminal();
   const bool wanted = options.progress == ShowProgress::on ||
                       (options.progress == ShowProgress::automatic && terminal.err);
@@ -119,11 +119,11 @@ OutputSinks standard_sinks(const Options& options) {
           }};
 }
 
-std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks,
-                                    WorkProgress* progress) {
-  return std::make_unique<SpeakingOutput>(options, std::move(sinks), progress);
+std::unique_ptr<Reporter> make_reporter(const Options& options, ReporterSettings sinks,
+                                        WorkProgress* progress) {
+  return std::make_unique<ActiveReporter>(options, std::move(sinks), progress);
 }
 
-std::unique_ptr<Output> make_silent_output() { return std::make_unique<SilentOutput>(); }
+std::unique_ptr<Reporter> make_silent_reporter() { return std::make_unique<SilentReporter>(); }
 
 }  // namespace ringtrain

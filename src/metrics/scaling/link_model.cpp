@@ -29,7 +29,7 @@ std::optional<int> smallest(int now, double target, const std::function<double(i
 
 // When the last sum is over that starts at these times at the earliest, from the first one's on.
 double end_of_sums(const std::vector<Bucket>& buckets, const std::vector<double>& starts,
-                   const Link& link) {
+                   const LinkModel& link) {
   const auto at_once = static_cast<std::size_t>(link.at_once);
   double carried = -std::numeric_limits<double>::infinity();
   std::vector<double> ends;
@@ -53,7 +53,7 @@ StepParts scaled(StepParts step, double images, double leads, double bytes) {
 }
 
 // Two factors travel in two sums, and one bucket after the other.
-Link of_compressed(Link link) {
+LinkModel of_compressed(LinkModel link) {
   link.latency_s *= 2;
   link.at_once = 1;
   return link;
@@ -61,7 +61,7 @@ Link of_compressed(Link link) {
 
 }  // namespace
 
-Link fit_link(std::span<const TimedSum> sums) {
+LinkModel fit_link(std::span<const TimedSum> sums) {
   // seconds = latency + bytes * slope, each equation divided by its seconds.
   double ll = 0, ls = 0, ss = 0, l = 0, s = 0;
   for (const TimedSum& sum : sums) {
@@ -75,9 +75,9 @@ Link fit_link(std::span<const TimedSum> sums) {
   }
   if (ll == 0) return {};
   const double determinant = ll * ss - ls * ls;
-  const Link through_zero{0, ss > 0 ? s / ss : 0}, constant{l / ll, 0};
+  const LinkModel through_zero{0, ss > 0 ? s / ss : 0}, constant{l / ll, 0};
   if (determinant <= 1e-9 * ll * ss) return ss > 0 ? through_zero : constant;  // of one size
-  const Link best{(l * ss - s * ls) / determinant, (ll * s - ls * l) / determinant};
+  const LinkModel best{(l * ss - s * ls) / determinant, (ll * s - ls * l) / determinant};
   if (best.latency_s < 0) return through_zero;
   return best.s_per_byte < 0 ? constant : best;
 }
@@ -90,14 +90,14 @@ StepParts StepParts::with_images(double times) const { return scaled(*this, time
 StepParts StepParts::with_batches(double times) const { return scaled(*this, times, 1, 1); }
 StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
 
-double slowed_by_sums(const StepParts& step, const Link& link, double computes_s) {
+double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s) {
   const Forecast f = forecast(step, link);
   const double hidden_s = f.sums_s - f.exposed_s;
   const double more_s = computes_s - step.images_s - step.update_s;
   return hidden_s > 0 && more_s > 0 ? std::min(1.0, more_s / hidden_s) : 0;
 }
 
-Forecast forecast(const StepParts& step, const Link& link) {
+Forecast forecast(const StepParts& step, const LinkModel& link) {
   Forecast f;
   const std::vector<double> together(step.buckets.size());  // at the end of backward
   std::vector<double> starts = together;
@@ -110,12 +110,12 @@ Forecast forecast(const StepParts& step, const Link& link) {
   return f;
 }
 
-LinkVerdict judge(const LinkSituation& now) {
-  LinkVerdict verdict{.ranks = now.ranks,
-                      .buckets = static_cast<int>(now.step.buckets.size()),
-                      .link = now.link,
-                      .step = forecast(now.step, now.link),
-                      .target = now.target};
+ScalingForecast judge(const LinkSituation& now) {
+  ScalingForecast verdict{.ranks = now.ranks,
+                          .buckets = static_cast<int>(now.step.buckets.size()),
+                          .link = now.link,
+                          .step = forecast(now.step, now.link),
+                          .target = now.target};
   for (const Bucket& bucket : now.step.buckets) verdict.bytes += bucket.bytes;
   if (verdict.well()) return verdict;
   const auto efficiency = [&](const StepParts& step) {
@@ -143,7 +143,7 @@ LinkVerdict judge(const LinkSituation& now) {
 
 namespace {
 
-std::string table(const LinkVerdict& v) {
+std::string table(const ScalingForecast& v) {
   const auto row = [](const char* what, double value, const char* unit) {
     return fmt::format("\n  {:<34} {:10.2f} {}", what, value, unit);
   };
@@ -158,7 +158,7 @@ std::string table(const LinkVerdict& v) {
          row("efficiency", 100 * v.step.efficiency(), "%");
 }
 
-std::string way_out(const LinkVerdict& v) {
+std::string way_out(const ScalingForecast& v) {
   constexpr const char* half = "--gradient-dtype bf16";
   std::vector<std::string> ways;
   if (v.narrow && *v.narrow >= v.target) ways.emplace_back(half);
@@ -178,7 +178,7 @@ std::string way_out(const LinkVerdict& v) {
 
 }  // namespace
 
-std::vector<std::string> told(const LinkVerdict& v, bool details, const std::string& command) {
+std::vector<std::string> told(const ScalingForecast& v, bool details, const std::string& command) {
   std::vector<std::string> lines{fmt::format(
       "links: {:.1f} MB of gradients a step take {:.1f} ms ({:.0f} MB/s of bus bandwidth), {:.1f} "
       "ms "

@@ -13,7 +13,7 @@ namespace {
 constexpr double good = 0.9, fair = 0.7, unsteady = 0.05;
 
 // The phase that grew most, if one did.
-std::string worst(const Comparison& c) {
+std::string worst(const ScalingResult& c) {
   std::size_t most = 0;
   const auto grown = [&](std::size_t p) {
     return c.together_phases.seconds[p] - c.alone_phases.seconds[p];
@@ -25,7 +25,7 @@ std::string worst(const Comparison& c) {
                      1e3 * grown(most));
 }
 
-std::string judged(const Comparison& c, int ranks) {
+std::string judged(const ScalingResult& c, int ranks) {
   const std::string ratio =
       fmt::format("{:.2f} +- {:.2f}", c.speed_up.median, c.speed_up.deviation);
   if (ranks == 1) return fmt::format("1 rank alone: {:.1f} examples/s.", c.alone.median);
@@ -48,7 +48,7 @@ double jitter(const std::vector<double>& step_s) {
 
 }  // namespace
 
-Comparison compare(const Windows& alone, const Windows& together, int ranks) {
+ScalingResult compare(const Windows& alone, const Windows& together, int ranks) {
   expects(!alone.rates.empty() && alone.rates.size() == together.rates.size() && ranks > 0,
           "compare: as many windows alone as together, and ranks");
   std::vector<double> ratios;
@@ -56,13 +56,13 @@ Comparison compare(const Windows& alone, const Windows& together, int ranks) {
     expects(alone.rates[i] > 0, "compare: windows in which one rank trained");
     ratios.push_back(together.rates[i] / alone.rates[i]);
   }
-  Comparison c{.alone = spread_of(alone.rates),
-               .together = spread_of(together.rates),
-               .speed_up = spread_of(ratios),
-               .alone_jitter = jitter(alone.step_s),
-               .together_jitter = jitter(together.step_s),
-               .alone_phases = alone.phases,
-               .together_phases = together.phases};
+  ScalingResult c{.alone = spread_of(alone.rates),
+                  .together = spread_of(together.rates),
+                  .speed_up = spread_of(ratios),
+                  .alone_jitter = jitter(alone.step_s),
+                  .together_jitter = jitter(together.step_s),
+                  .alone_phases = alone.phases,
+                  .together_phases = together.phases};
   c.efficiency = c.speed_up.median / ranks;
   const double alone_s = alone.phases.total();
   const double update_share = alone_s > 0 ? alone.phases[Phase::update] / alone_s : 0;
@@ -84,7 +84,7 @@ std::string row(std::string_view what, double alone_s, double together_s) {
                      1e3 * together_s, 1e3 * (together_s - alone_s));
 }
 
-std::string by_phase(const Comparison& c) {
+std::string by_phase(const ScalingResult& c) {
   constexpr double visible_s = 5e-6;
   std::string table =
       fmt::format("  {:<18} {:>10} {:>10} {:>12}", "ms a step", "alone", "together", "difference");
@@ -98,7 +98,7 @@ std::string by_phase(const Comparison& c) {
 
 }  // namespace
 
-std::vector<std::string> told(const Comparison& c, int ranks) {
+std::vector<std::string> told(const ScalingResult& c, int ranks) {
   return {fmt::format("baseline: one rank {} examples/sec, {} {}, speed-up {:.2f} +- {:.2f}, "
                       "efficiency {:.1f} %",
                       rate(c.alone), ranks_text(ranks), rate(c.together), c.speed_up.median,

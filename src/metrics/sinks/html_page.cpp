@@ -161,7 +161,7 @@ std::string ranks(const RunHistory& run) {
 
 std::string scaling(const RunHistory& run) {
   if (!run.baseline) return "";
-  const Comparison& b = *run.baseline;
+  const ScalingResult& b = *run.baseline;
   return fmt::format(
       "<h2>Scaling</h2><table><tr><th></th><th class=\"n\">images/s</th><th "
       "class=\"n\">+-</th></tr>"

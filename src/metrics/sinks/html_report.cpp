@@ -44,11 +44,11 @@ class Report final : public RecordSink {
   void write(const EventRecord& record) override {
     run_.events.push_back({watch_.elapsed(), record});
   }
-  void write(const Comparison& record) override {
+  void write(const ScalingResult& record) override {
     run_.baseline = record;
     publish();
   }
-  void write(const LinkVerdict& record) override { run_.links = record; }
+  void write(const ScalingForecast& record) override { run_.links = record; }
   void write(const EndRecord& record) override {
     run_.end = record;
     publish();

@@ -74,14 +74,14 @@ Json named(const RingChoice& ring) {
           {"trials", trials}};
 }
 
-Json named(const OverRanks& r) {
+Json named(const RankStatistics& r) {
   return {{"min", nine_digits(r.min)},
           {"median", nine_digits(r.median)},
           {"max", nine_digits(r.max)},
           {"max_rank", r.max_rank}};
 }
 
-Json named(const PhasesOfRanks& ranks) {
+Json named(const PhaseSpread& ranks) {
   Json object = Json::object();
   for (std::size_t i = 0; i < phase_names.size(); ++i)
     object[std::string(phase_names[i])] = named(ranks.phases[i]);
@@ -179,7 +179,7 @@ void Metrics::write(const EventRecord& r) {
   append(line_of({{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}}));
 }
 
-void Metrics::write(const Comparison& r) {
+void Metrics::write(const ScalingResult& r) {
   const auto spread = [](const Spread& s) {
     return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
   };
@@ -196,7 +196,7 @@ void Metrics::write(const Comparison& r) {
        {"verdict", r.verdict}}));
 }
 
-void Metrics::write(const LinkVerdict& r) {
+void Metrics::write(const ScalingForecast& r) {
   const double bandwidth = bus_bandwidth(r.bytes, r.step.sums_s, r.ranks);
   Json record = {{"kind", "links"},
                  {"bytes", r.bytes},

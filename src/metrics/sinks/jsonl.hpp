@@ -19,8 +19,8 @@ class Metrics final : public RecordSink {
   void write(const EvalRecord& record) override;
   void write(const CheckpointRecord& record) override;
   void write(const EventRecord& record) override;
-  void write(const Comparison& record) override;
-  void write(const LinkVerdict& record) override;
+  void write(const ScalingResult& record) override;
+  void write(const ScalingForecast& record) override;
   void write(const EndRecord& record) override;
 
  private:

@@ -22,8 +22,8 @@ struct RunHistory {
   std::vector<At<EvalRecord>> evaluations;
   std::vector<At<CheckpointRecord>> checkpoints;
   std::vector<At<EventRecord>> events;
-  std::optional<Comparison> baseline;
-  std::optional<LinkVerdict> links;
+  std::optional<ScalingResult> baseline;
+  std::optional<ScalingForecast> links;
   std::optional<EndRecord> end;
 };
 

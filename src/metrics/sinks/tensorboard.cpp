@@ -54,14 +54,14 @@ void add(events::Summary& summary, const std::string& tag, double value) {
   added.set_simple_value(static_cast<float>(value));
 }
 
-void add_over_ranks(events::Summary& summary, std::string_view what, const OverRanks& r) {
+void add_over_ranks(events::Summary& summary, std::string_view what, const RankStatistics& r) {
   add(summary, fmt::format("ranks/{}_min_ms", what), 1e3 * r.min);
   add(summary, fmt::format("ranks/{}_median_ms", what), 1e3 * r.median);
   add(summary, fmt::format("ranks/{}_max_ms", what), 1e3 * r.max);
   add(summary, fmt::format("ranks/{}_max_rank", what), r.max_rank);
 }
 
-void add_ranks(events::Summary& summary, const PhasesOfRanks& ranks) {
+void add_ranks(events::Summary& summary, const PhaseSpread& ranks) {
   for (std::size_t i = 0; i < phase_names.size(); ++i)
     add_over_ranks(summary, phase_names[i], ranks.phases[i]);
   add_over_ranks(summary, "own_work", ranks.own_work);
@@ -145,14 +145,14 @@ class TensorBoard final : public RecordSink {
                fmt::format("rank {}: {}", record.rank, record.text));
     });
   }
-  void write(const Comparison& record) override {
+  void write(const ScalingResult& record) override {
     tell([&](events::Summary& summary) {
       add(summary, "baseline/efficiency", record.efficiency);
       add(summary, "baseline/speed_up", record.speed_up.median);
       add_text(summary, "baseline", record.verdict);
     });
   }
-  void write(const LinkVerdict& record) override {
+  void write(const ScalingForecast& record) override {
     tell([&](events::Summary& summary) {
       add(summary, "links/efficiency", record.step.efficiency());
       add(summary, "links/expected_ms", 1e3 * record.step.step_s());

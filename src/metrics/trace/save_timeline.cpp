@@ -10,7 +10,7 @@
 #include "metrics/trace/chrome_trace.hpp"
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/text.hpp"
-#include "ringtrain/host/said_within.hpp"
+#include "ringtrain/host/run_with_timeout.hpp"
 
 namespace ringtrain {
 namespace {
@@ -150,7 +150,7 @@ std::string write_own(const Timeline& timeline, const std::string& path, const s
 
 std::string save_own_timeline(const Timeline& timeline, const std::string& path,
                               const std::string& host, std::chrono::milliseconds patience) {
-  return said_within(
+  return run_with_timeout(
       patience, [&timeline, path, host] { return write_own(timeline, path, host); },
       "no timeline: its file cannot be written in time");
 }

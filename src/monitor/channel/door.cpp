@@ -27,7 +27,7 @@ constexpr auto first_telling = 1s, tellings_apart = 60s;
 
 std::size_t fitting_strangers(int ranks) {
   rlimit files{};
-  std::size_t fitting = SideDoor::most_strangers;
+  std::size_t fitting = RankListener::most_strangers;
   if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
     fitting = std::clamp<std::size_t>(files.rlim_cur / 8, 4, fitting);
   return fitting + static_cast<std::size_t>(std::max(0, ranks - 1));
@@ -60,8 +60,8 @@ std::string strangers_sentence(const Strangers& now, const Strangers& before, Se
 
 }  // namespace
 
-SideDoor::SideDoor(asio::io_context& context, const Sign& sign,
-                   const std::vector<std::string>& addresses, Admit admit, Tell tell)
+RankListener::RankListener(asio::io_context& context, const Sign& sign,
+                           const std::vector<std::string>& addresses, Admit admit, Tell tell)
     : context_(context),
       sign_(sign),
       admit_(std::move(admit)),
@@ -75,7 +75,7 @@ SideDoor::SideDoor(asio::io_context& context, const Sign& sign,
 }
 
 // Not where the address is not this host's any more.
-void SideDoor::open(const std::string& text) {
+void RankListener::open(const std::string& text) {
   asio::error_code failure;
   const auto address = asio::ip::make_address(text, failure);
   if (failure) return;
@@ -91,7 +91,7 @@ void SideDoor::open(const std::string& text) {
     open("::1");
 }
 
-void SideDoor::open_everywhere() {
+void RankListener::open_everywhere() {
   tcp::acceptor acceptor(context_);
   asio::error_code none;
   acceptor.open(tcp::v6(), none);
@@ -102,7 +102,7 @@ void SideDoor::open_everywhere() {
   acceptors_.push_back(std::move(acceptor));
 }
 
-std::vector<Door> SideDoor::doors() const {
+std::vector<Door> RankListener::doors() const {
   std::vector<Door> all;
   for (const tcp::acceptor& acceptor : acceptors_) {
     const tcp::endpoint here = acceptor.local_endpoint();
@@ -116,7 +116,7 @@ std::vector<Door> SideDoor::doors() const {
   return all;
 }
 
-asio::awaitable<void> SideDoor::accept_all(tcp::acceptor& acceptor) {
+asio::awaitable<void> RankListener::accept_all(tcp::acceptor& acceptor) {
   Clock::duration pause = shortest_pause;
   for (;;) {
     asio::error_code failure;
@@ -141,7 +141,7 @@ asio::awaitable<void> SideDoor::accept_all(tcp::acceptor& acceptor) {
   }
 }
 
-void SideDoor::let_in(tcp::socket socket) {
+void RankListener::let_in(tcp::socket socket) {
   if (strangers_.size() >= most_) drop_oldest();
   asio::error_code failure;
   const tcp::endpoint from = socket.remote_endpoint(failure);
@@ -151,7 +151,7 @@ void SideDoor::let_in(tcp::socket socket) {
   asio::co_spawn(context_, greet(stranger), asio::detached);
 }
 
-asio::awaitable<void> SideDoor::greet(StrangerPointer stranger) {
+asio::awaitable<void> RankListener::greet(StrangerPointer stranger) {
   std::optional<std::size_t> rank;
   bool late = false;
   {
@@ -176,7 +176,7 @@ asio::awaitable<void> SideDoor::greet(StrangerPointer stranger) {
 }
 
 // Whether a descriptor has come free.
-bool SideDoor::make_room() {
+bool RankListener::make_room() {
   if (!strangers_.empty()) {
     drop_oldest();
     return true;
@@ -186,7 +186,7 @@ bool SideDoor::make_room() {
   return held;
 }
 
-void SideDoor::drop_oldest() {
+void RankListener::drop_oldest() {
   const StrangerPointer oldest = strangers_.front();
   strangers_.pop_front();
   oldest->fate = &Strangers::crowded;
@@ -194,12 +194,12 @@ void SideDoor::drop_oldest() {
   oldest->socket.close(ignored);  // which ends examine()
 }
 
-void SideDoor::hold_reserve() {
+void RankListener::hold_reserve() {
   if (reserve_.get() < 0) reserve_ = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
 // So that a flood takes little of the processor: what is too much waits in the kernel's queue.
-asio::awaitable<void> SideDoor::keep_pace() {
+asio::awaitable<void> RankListener::keep_pace() {
   const auto now = Clock::now();
   if (now >= slice_end_) {
     slice_end_ = now + slice_time;
@@ -209,19 +209,19 @@ asio::awaitable<void> SideDoor::keep_pace() {
     co_await wait(slice_end_ - now);
 }
 
-asio::awaitable<void> SideDoor::wait(Clock::duration time) {
+asio::awaitable<void> RankListener::wait(Clock::duration time) {
   asio::steady_timer timer(context_, time);
   co_await timer.async_wait(use_awaitable);
 }
 
-void SideDoor::count(const Stranger& stranger) {
+void RankListener::count(const Stranger& stranger) {
   ++(counts_.*stranger.fate);
   last_from_ = stranger.from;
   if (tell_ && !std::exchange(telling_, true))
     asio::co_spawn(context_, tell_later(), asio::detached);
 }
 
-asio::awaitable<void> SideDoor::tell_later() {
+asio::awaitable<void> RankListener::tell_later() {
   const auto now = Clock::now();
   const auto due = told_at_ == Clock::time_point{} ? now + first_telling
                                                    : std::max(told_at_ + tellings_apart, now);
@@ -233,7 +233,7 @@ asio::awaitable<void> SideDoor::tell_later() {
 }
 
 asio::awaitable<std::optional<std::size_t>> authenticate_rank(tcp::socket& socket,
-                                                              SideDoor::Sign sign,
+                                                              RankListener::Sign sign,
                                                               std::uint64_t Strangers::*& fate) {
   Call call;
   asio::error_code failure;

@@ -31,7 +31,7 @@ struct Strangers {
 /// the oldest one's place, and take at most an eighth of the files that may be open. Where no more
 /// can be opened, they make room, then a descriptor in reserve does; then connections wait in the
 /// kernel. Strangers cost the thread of `context` a moment each, and it never waits for one.
-class SideDoor {
+class RankListener {
  public:
   struct Sign {
     JobToken token;
@@ -45,8 +45,8 @@ class SideDoor {
 
   /// Listens on free ports of `addresses`, or of all interfaces where there is none or none can be
   /// had. What is passed is called by who runs `context`. Throws std::system_error.
-  SideDoor(asio::io_context& context, const Sign& sign, const std::vector<std::string>& addresses,
-           Admit admit, Tell tell);
+  RankListener(asio::io_context& context, const Sign& sign,
+               const std::vector<std::string>& addresses, Admit admit, Tell tell);
 
   /// Where other ranks find it.
   std::vector<Door> doors() const;
@@ -95,7 +95,7 @@ class SideDoor {
 /// Which rank proves to be at the other end of `socket`. Nothing where none does; `fate` is then
 /// what became of who is there. Both outlive the call.
 asio::awaitable<std::optional<std::size_t>> authenticate_rank(asio::ip::tcp::socket& socket,
-                                                              SideDoor::Sign sign,
+                                                              RankListener::Sign sign,
                                                               std::uint64_t Strangers::*& fate);
 
 }  // namespace ringtrain

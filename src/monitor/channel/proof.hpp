@@ -16,7 +16,7 @@ namespace ringtrain {
 enum class Service : std::uint32_t { watchdog = 1, slices = 2 };
 
 /// Another one wherever messages are others: ranks of two builds tell one another so.
-inline constexpr std::uint32_t protocol_version = 0x20000 + sizeof(Beat);
+inline constexpr std::uint32_t protocol_version = 0x20000 + sizeof(Heartbeat);
 
 using Nonce = std::array<std::byte, 32>;
 using Proof = Sha256;

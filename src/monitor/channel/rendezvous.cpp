@@ -26,27 +26,27 @@ JobToken new_token() {
 
 std::string to_text(const Door& door) { return fmt::format("{} port {}", door.address, door.port); }
 
-std::string to_text(const Meeting& meeting) {
-  std::string text(sizeof meeting.token, '\0');
-  std::memcpy(text.data(), meeting.token.data(), sizeof meeting.token);
-  text += meeting.network.empty() ? "?" : meeting.network;
-  text += fmt::format(" {} {}", meeting.process.of, meeting.process.id);
-  for (const Door& door : meeting.doors) text += fmt::format(" {} {}", door.address, door.port);
+std::string to_text(const Rendezvous& rendezvous) {
+  std::string text(sizeof rendezvous.token, '\0');
+  std::memcpy(text.data(), rendezvous.token.data(), sizeof rendezvous.token);
+  text += rendezvous.network.empty() ? "?" : rendezvous.network;
+  text += fmt::format(" {} {}", rendezvous.process.of, rendezvous.process.id);
+  for (const Door& door : rendezvous.doors) text += fmt::format(" {} {}", door.address, door.port);
   return text;
 }
 
-Meeting meeting_from_text(const std::string& text) {
-  Meeting meeting;
-  std::memcpy(meeting.token.data(), text.data(), sizeof meeting.token);
-  std::istringstream words(text.substr(sizeof meeting.token));
-  words >> meeting.network >> meeting.process.of >> meeting.process.id;
-  for (Door door; words >> door.address >> door.port;) meeting.doors.push_back(door);
-  return meeting;
+Rendezvous rendezvous_from_text(const std::string& text) {
+  Rendezvous rendezvous;
+  std::memcpy(rendezvous.token.data(), text.data(), sizeof rendezvous.token);
+  std::istringstream words(text.substr(sizeof rendezvous.token));
+  words >> rendezvous.network >> rendezvous.process.of >> rendezvous.process.id;
+  for (Door door; words >> door.address >> door.port;) rendezvous.doors.push_back(door);
+  return rendezvous;
 }
 
-std::vector<Door> doors_from_here(const Meeting& meeting) {
-  std::vector<Door> doors = meeting.doors;
-  if (meeting.network == network_name())
+std::vector<Door> doors_from_here(const Rendezvous& rendezvous) {
+  std::vector<Door> doors = rendezvous.doors;
+  if (rendezvous.network == network_name())
     std::ranges::stable_partition(doors, is_loopback);
   else
     std::erase_if(doors, is_loopback);

@@ -12,42 +12,42 @@
 
 namespace ringtrain {
 
-struct DriverNews::Shared {
-  const DriverCounters counters{"_allowance_exceeded"};
+struct DriverPoller::Shared {
+  const NicCounters counters{"_allowance_exceeded"};
   std::mutex asking;  // of the next
-  std::unique_ptr<GpuGauge> gauge;
+  std::unique_ptr<GpuMonitor> gpu_monitor;
   mutable std::mutex mutex;  // of the next two, never held while a driver is asked
-  std::optional<GpuGauge::Reading> gpu;
+  std::optional<GpuMonitor::Reading> gpu;
   double allowance_exceeded = 0;
   std::atomic<bool> ends{false};
 };
 
-DriverNews::DriverNews() : shared_(std::make_shared<Shared>()) {
+DriverPoller::DriverPoller() : shared_(std::make_shared<Shared>()) {
   if (!shared_->counters.empty()) start();
 }
 
-DriverNews::~DriverNews() { shared_->ends = true; }
+DriverPoller::~DriverPoller() { shared_->ends = true; }
 
-void DriverNews::watch(std::unique_ptr<GpuGauge> gpu) {
+void DriverPoller::watch(std::unique_ptr<GpuMonitor> gpu) {
   const bool any = gpu != nullptr;
   {
     const std::scoped_lock lock(shared_->asking);
-    shared_->gauge = std::move(gpu);
+    shared_->gpu_monitor = std::move(gpu);
   }
   if (any && !std::exchange(started_, true)) start();
 }
 
-std::optional<GpuGauge::Reading> DriverNews::gpu() const {
+std::optional<GpuMonitor::Reading> DriverPoller::gpu() const {
   const std::scoped_lock lock(shared_->mutex);
   return shared_->gpu;
 }
 
-double DriverNews::allowance_exceeded() const {
+double DriverPoller::allowance_exceeded() const {
   const std::scoped_lock lock(shared_->mutex);
   return shared_->allowance_exceeded;
 }
 
-void DriverNews::start() {
+void DriverPoller::start() {
   started_ = true;
   std::thread([shared = shared_] {
     ::prctl(PR_SET_NAME, "driver news");
@@ -58,12 +58,12 @@ void DriverNews::start() {
   }).detach();
 }
 
-void DriverNews::ask(const std::shared_ptr<Shared>& shared) {
+void DriverPoller::ask(const std::shared_ptr<Shared>& shared) {
   const double exceeded = shared->counters.sum();
-  std::optional<GpuGauge::Reading> reading;
+  std::optional<GpuMonitor::Reading> reading;
   {
     const std::scoped_lock lock(shared->asking);
-    if (shared->gauge) reading = shared->gauge->read();
+    if (shared->gpu_monitor) reading = shared->gpu_monitor->read();
   }
   const std::scoped_lock lock(shared->mutex);
   shared->gpu = reading;

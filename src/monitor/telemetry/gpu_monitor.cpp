@@ -38,7 +38,7 @@ struct Nvml {
   int (*reasons)(NvmlDevice, unsigned long long*);
 };
 
-class NvmlGauge final : public GpuGauge {
+class NvmlGauge final : public GpuMonitor {
  public:
   NvmlGauge(NvmlLibrary library, const Nvml& nvml, NvmlDevice device)
       : library_(std::move(library)), nvml_(nvml), device_(device) {}
@@ -62,7 +62,7 @@ class NvmlGauge final : public GpuGauge {
 
 }  // namespace
 
-std::unique_ptr<GpuGauge> make_gpu_gauge(const std::string& pci_bus_id) {
+std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id) {
   NvmlLibrary library(::dlopen("libnvidia-ml.so.1", RTLD_LAZY));
   if (library.get() == nullptr) return nullptr;
   const Nvml nvml(library);

@@ -34,27 +34,27 @@ const std::byte* answer_in(const std::vector<std::uint64_t>& memory) {
 
 }  // namespace
 
-DriverCounters::DriverCounters(std::string_view ending)
+NicCounters::NicCounters(std::string_view ending)
     : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
   const UniqueHandle<struct if_nameindex*, ::if_freenameindex> all(::if_nameindex());
   for (const auto* one = all.get(); one != nullptr && one->if_name != nullptr; ++one)
     look_at(one->if_name, ending);
 }
 
-bool DriverCounters::ask(const std::string& interface, void* question) const {
+bool NicCounters::ask(const std::string& interface, void* question) const {
   ifreq request{};
   interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
   request.ifr_data = static_cast<char*>(question);
   return ::ioctl(socket_.get(), SIOCETHTOOL, &request) == 0;
 }
 
-std::uint32_t DriverCounters::count_of(const std::string& interface) const {
+std::uint32_t NicCounters::count_of(const std::string& interface) const {
   ethtool_drvinfo driver{};
   driver.cmd = ETHTOOL_GDRVINFO;
   return ask(interface, &driver) ? driver.n_stats : 0;
 }
 
-void DriverCounters::look_at(const std::string& interface, std::string_view ending) {
+void NicCounters::look_at(const std::string& interface, std::string_view ending) {
   const std::uint32_t count = count_of(interface);
   if (count == 0) return;
   ethtool_gstrings question{};
@@ -72,7 +72,7 @@ void DriverCounters::look_at(const std::string& interface, std::string_view endi
   if (!found.places.empty()) interfaces_.push_back(std::move(found));
 }
 
-double DriverCounters::sum() const {
+double NicCounters::sum() const {
   double sum = 0;
   ethtool_stats question{};
   question.cmd = ETHTOOL_GSTATS;

@@ -10,10 +10,10 @@ namespace ringtrain {
 
 /// Counters of network interfaces that only their drivers know, as `ethtool -S` shows them. Throws
 /// nothing: what cannot be read is 0.
-class DriverCounters {
+class NicCounters {
  public:
   /// Of all interfaces there are now, those counters whose names end so.
-  explicit DriverCounters(std::string_view ending);
+  explicit NicCounters(std::string_view ending);
   /// Whether no driver has such a counter.
   bool empty() const { return interfaces_.empty(); }
   double sum() const;

@@ -27,10 +27,10 @@ double number_at(const Words& words, std::size_t place) {
 
 }  // namespace
 
-HostTimes host_times(std::string_view text, double ticks_a_second) {
+CpuTimes host_times(std::string_view text, double ticks_a_second) {
   enum { user = 1, nice, system, idle, iowait, irq, softirq, steal };
   const Words words = words_in(text.substr(0, text.find('\n')), " ");
-  HostTimes times;
+  CpuTimes times;
   for (const int busy : {user, nice, system, irq, softirq})
     times.busy += number_at(words, busy) / ticks_a_second;
   times.stolen = number_at(words, steal) / ticks_a_second;

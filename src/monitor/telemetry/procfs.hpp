@@ -7,13 +7,13 @@ namespace ringtrain {
 // job fails because a kernel tells less.
 
 /// Seconds of all CPUs since the host started.
-struct HostTimes {
+struct CpuTimes {
   double busy = 0;        ///< with work, of any process
   double stolen = 0;      ///< by the hypervisor
   double disk_waits = 0;  ///< without work but for waiting for a disk
 };
 /// /proc/stat
-HostTimes host_times(std::string_view text, double ticks_a_second);
+CpuTimes host_times(std::string_view text, double ticks_a_second);
 
 /// /proc/loadavg: tasks that have a CPU or want one.
 double runnable_tasks(std::string_view text);

@@ -31,7 +31,7 @@ constexpr std::string_view full_link =
     "see what else uses its link and whether it runs at full speed (ethtool), or send less: "
     "--gradient-dtype bf16";
 
-constexpr std::array<Kind, vital_count> kinds = {{
+constexpr std::array<Kind, metric_count> kinds = {{
     {"the process stood still", "% of the time", 100, 5, "stopped or unscheduled processes",
      "find what stops it: a debugger, a frozen container, or more busy threads than CPUs"},
     {"held up by its CPU quota", "% of the time", 100, 5, "CPU quotas",
@@ -74,11 +74,11 @@ bool is_worse(const Kind& kind, double before, double now) {
 
 }  // namespace
 
-std::vector<Moved> worse(const VitalsSpan& before, const VitalsSpan& since) {
-  std::vector<Moved> moved;
+std::vector<MetricChange> worse(const SampleSpan& before, const SampleSpan& since) {
+  std::vector<MetricChange> moved;
   if (before.seconds() <= 0 || since.seconds() <= 0) return moved;
-  for (std::size_t i = 0; i < vital_count; ++i) {
-    const auto vital = static_cast<Vital>(i);
+  for (std::size_t i = 0; i < metric_count; ++i) {
+    const auto vital = static_cast<SystemMetric>(i);
     const Kind& kind = kinds[i];
     const double then = kind.scale * before.mean(vital), now = kind.scale * since.mean(vital);
     if (is_worse(kind, then, now))
@@ -89,14 +89,16 @@ std::vector<Moved> worse(const VitalsSpan& before, const VitalsSpan& since) {
   return moved;
 }
 
-std::string_view advice_for(Vital vital) { return kinds[static_cast<std::size_t>(vital)].advice; }
+std::string_view advice_for(SystemMetric vital) {
+  return kinds[static_cast<std::size_t>(vital)].advice;
+}
 
-std::string watched_vitals(const Vitals& rank, bool several_hosts) {
+std::string watched_metrics(const SystemSample& rank, bool several_hosts) {
   std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < vital_count; ++i) {
+  for (std::size_t i = 0; i < metric_count; ++i) {
     const Kind& kind = kinds[i];
     const bool is_there = kind.on == On::host || (kind.on == On::network && several_hosts) ||
-                          (kind.on == On::gpu && rank[Vital::gpu_clock] > 0);
+                          (kind.on == On::gpu && rank[SystemMetric::gpu_clock] > 0);
     const bool can_be_read = !std::isnan(rank.sums[i]);
     if (is_there && can_be_read && !kind.name.empty()) names.push_back(kind.name);
   }

@@ -55,7 +55,7 @@ double cpu_s(const rusage& usage) {
 
 }  // namespace
 
-VitalSigns::VitalSigns()
+SystemSampler::SystemSampler()
     : stat_(open_to_read("/proc/stat")),
       load_(open_to_read("/proc/loadavg")),
       memory_(open_to_read("/proc/self/statm")),
@@ -63,53 +63,54 @@ VitalSigns::VitalSigns()
       protocols_(open_to_read("/proc/self/net/snmp")),
       quota_(open_to_read(quota_file())) {}
 
-const Vitals& VitalSigns::look(double still_s, double no_cpu_s) {
+const SystemSample& SystemSampler::look(double still_s, double no_cpu_s) {
   if (vitals_.seconds > 0 && since_last_.elapsed() < least_s) return vitals_;
   const double seconds = since_last_.lap();
   vitals_.seconds += seconds;
-  vitals_[Vital::still] = still_s;
-  vitals_[Vital::no_cpu] = no_cpu_s;
+  vitals_[SystemMetric::still] = still_s;
+  vitals_[SystemMetric::no_cpu] = no_cpu_s;
   look_at_host(seconds);
   look_at_process(seconds);
   look_at_gpu(seconds);
   return vitals_;
 }
 
-void VitalSigns::look_at_host(double seconds) {
+void SystemSampler::look_at_host(double seconds) {
   const Text stat(stat_), network(interfaces_), protocols(protocols_);
-  const HostTimes times = host_times(stat, double(::sysconf(_SC_CLK_TCK)));
+  const CpuTimes times = host_times(stat, double(::sysconf(_SC_CLK_TCK)));
   const InterfaceTotals interfaces = interface_totals(network);
-  vitals_[Vital::stolen] = stat.or_unknown(times.stolen);
-  vitals_[Vital::others] = stat.or_unknown(times.busy);  // look_at_process() takes off its own
-  vitals_[Vital::disk_waits] = stat.or_unknown(times.disk_waits);
-  vitals_[Vital::runnable] += seconds * runnable_tasks(Text(load_));
-  vitals_[Vital::network] = network.or_unknown(interfaces.bytes);
-  vitals_[Vital::network_lost] = network.or_unknown(interfaces.lost);
-  vitals_[Vital::allowance] = drivers_.allowance_exceeded();
-  vitals_[Vital::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
+  vitals_[SystemMetric::stolen] = stat.or_unknown(times.stolen);
+  vitals_[SystemMetric::others] =
+      stat.or_unknown(times.busy);  // look_at_process() takes off its own
+  vitals_[SystemMetric::disk_waits] = stat.or_unknown(times.disk_waits);
+  vitals_[SystemMetric::runnable] += seconds * runnable_tasks(Text(load_));
+  vitals_[SystemMetric::network] = network.or_unknown(interfaces.bytes);
+  vitals_[SystemMetric::network_lost] = network.or_unknown(interfaces.lost);
+  vitals_[SystemMetric::allowance] = drivers_.allowance_exceeded();
+  vitals_[SystemMetric::retransmitted] = protocols.or_unknown(retransmitted_segments(protocols));
 }
 
-void VitalSigns::look_at_process(double seconds) {
+void SystemSampler::look_at_process(double seconds) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  vitals_[Vital::others] -= cpu_s(usage);
-  vitals_[Vital::preempted] = double(usage.ru_nivcsw);
-  vitals_[Vital::major_faults] = double(usage.ru_majflt);
-  vitals_[Vital::resident] +=
+  vitals_[SystemMetric::others] -= cpu_s(usage);
+  vitals_[SystemMetric::preempted] = double(usage.ru_nivcsw);
+  vitals_[SystemMetric::major_faults] = double(usage.ru_majflt);
+  vitals_[SystemMetric::resident] +=
       seconds * resident_pages(Text(memory_)) * double(::sysconf(_SC_PAGESIZE));
   const Text quota(quota_);
-  vitals_[Vital::throttled] = quota.or_unknown(throttled_s(quota));
-  const Connections connections = look_at_connections();
-  vitals_[Vital::round_trip] += seconds * connections.slowest_round_trip_s;
-  vitals_[Vital::sending] = connections.sending_s;
+  vitals_[SystemMetric::throttled] = quota.or_unknown(throttled_s(quota));
+  const TcpStats connections = read_tcp_stats();
+  vitals_[SystemMetric::round_trip] += seconds * connections.slowest_round_trip_s;
+  vitals_[SystemMetric::sending] = connections.sending_s;
 }
 
-void VitalSigns::look_at_gpu(double seconds) {
+void SystemSampler::look_at_gpu(double seconds) {
   const auto reading = drivers_.gpu();
   if (!reading) return;
-  vitals_[Vital::gpu_clock] += seconds * reading->clock_hz;
-  vitals_[Vital::gpu_hot] += seconds * reading->hot;
-  vitals_[Vital::gpu_power] += seconds * reading->short_of_power;
+  vitals_[SystemMetric::gpu_clock] += seconds * reading->clock_hz;
+  vitals_[SystemMetric::gpu_hot] += seconds * reading->hot;
+  vitals_[SystemMetric::gpu_power] += seconds * reading->short_of_power;
 }
 
 }  // namespace ringtrain

@@ -41,9 +41,9 @@ bool leads_elsewhere(int descriptor) {
 
 // Another thread may close a descriptor meanwhile, or open another with its number: then one look
 // tells nothing or of another connection, no more.
-Connections look_at_connections() {
+TcpStats read_tcp_stats() {
   constexpr unsigned lately_ms = 2000;
-  Connections all;
+  TcpStats all;
   const UniqueHandle<DIR*, ::closedir> descriptors(::opendir("/proc/self/fd"));
   if (descriptors.get() == nullptr) return all;
   while (const dirent* entry = ::readdir(descriptors.get())) {

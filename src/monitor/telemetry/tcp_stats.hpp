@@ -3,7 +3,7 @@
 namespace ringtrain {
 
 /// This process's TCP connections, MPI's and NCCL's too.
-struct Connections {
+struct TcpStats {
   /// Of those that sent something within the last two seconds: until it is acknowledged, where that
   /// takes longest. It is long where packets wait before a slow link. 0: there are none.
   double slowest_round_trip_s = 0;
@@ -12,6 +12,6 @@ struct Connections {
   double sending_s = 0;
 };
 /// As the kernel accounts for them (tcp(7), TCP_INFO). Reads only; throws nothing.
-Connections look_at_connections();
+TcpStats read_tcp_stats();
 
 }  // namespace ringtrain

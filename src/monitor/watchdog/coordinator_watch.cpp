@@ -26,11 +26,12 @@ constexpr int ticks_to_connect = 300;
 constexpr double reported_after_s = 60;  // before a rank that others wait for is told
 constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
-class FirstWatch final : public Watch {
+class CoordinatorWatch final : public Watch {
  public:
-  FirstWatch(const MpiSession& session, const Progress& progress, const Options& options,
-             VitalSigns& vital_signs, std::vector<std::string> hosts,
-             const std::vector<std::string>& addresses, Notices& notices, Accounts& accounts)
+  CoordinatorWatch(const MpiSession& session, const Progress& progress, const Options& options,
+                   SystemSampler& vital_signs, std::vector<std::string> hosts,
+                   const std::vector<std::string>& addresses, TextMailbox& notices,
+                   RankStatsMailbox& accounts)
       : Watch(session, progress, options, vital_signs),
         server_(token_, session.size(), addresses,
                 [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
@@ -39,7 +40,7 @@ class FirstWatch final : public Watch {
         notices_(notices),
         accounts_(accounts) {}
 
-  Meeting meeting() const { return {token_, network_name(), server_.doors(), own_process()}; }
+  Rendezvous rendezvous() const { return {token_, network_name(), server_.doors(), own_process()}; }
 
  private:
   void forgive() override { server_.forgive_silence(); }
@@ -60,20 +61,20 @@ class FirstWatch final : public Watch {
   // Those of this host: whether they are stopped, or only get no CPU.
   void look_at_silent() {
     for (std::size_t r = 1; r < hosts_.size(); ++r) {
-      RankView& rank = server_.ranks()[r];
+      RankHealth& rank = server_.ranks()[r];
       const bool here = session().host_of()[r] == session().host_of()[0];
       const bool silent = here && rank.connected && !rank.left && rank.silent_s > looked_at_s;
       rank.process = silent ? state_of(server_.process(r)) : ProcessState::unknown;
     }
   }
   void hand_over_accounts() {
-    std::vector<Account> accounts;
-    for (const RankView& rank : server_.ranks()) accounts.push_back(rank.account);
+    std::vector<RankStats> accounts;
+    for (const RankHealth& rank : server_.ranks()) accounts.push_back(rank.account);
     accounts_.set(std::move(accounts));
   }
   void compare_work() {
-    std::vector<Spent> spent;
-    for (const RankView& rank : server_.ranks()) spent.push_back(rank.account.spent);
+    std::vector<PhaseTotals> spent;
+    for (const RankHealth& rank : server_.ranks()) spent.push_back(rank.account.spent);
     for (std::string& sentence : stragglers_.look(spent, hosts_)) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
@@ -84,7 +85,7 @@ class FirstWatch final : public Watch {
     server_.end_job(static_cast<int>(verdict.code()), why);
     end_launcher_of_job(verdict.code());
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
-    const std::string end = way_on(options(), progress().saved_step());
+    const std::string end = restart_hint(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
     const std::string report = write_fault_report(0, why + end + all_stacks());
     session().abort(
@@ -138,7 +139,7 @@ class FirstWatch final : public Watch {
     return texts;
   }
   bool alone() override {
-    const auto present = [](const RankView& r) { return r.connected && !r.left; };
+    const auto present = [](const RankHealth& r) { return r.connected && !r.left; };
     return std::ranges::none_of(server_.ranks().subspan(1), present);
   }
   // The others would take this rank's end for a failure.
@@ -148,11 +149,11 @@ class FirstWatch final : public Watch {
   }
 
   const JobToken token_ = new_token();
-  SideServer server_;
+  HeartbeatServer server_;
   Stragglers stragglers_;
   const std::vector<std::string> hosts_;
-  Notices& notices_;
-  Accounts& accounts_;
+  TextMailbox& notices_;
+  RankStatsMailbox& accounts_;
   int ticks_ = 0;
   bool long_wait_told_ = false;
 };
@@ -160,13 +161,13 @@ class FirstWatch final : public Watch {
 }  // namespace
 
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, VitalSigns& vital_signs,
-                                        Notices& notices, Accounts& accounts) {
+                                        const Options& options, SystemSampler& vital_signs,
+                                        TextMailbox& notices, RankStatsMailbox& accounts) {
   std::vector<std::string> hosts = session.gather(session.host());
   const std::vector<std::string> addresses = listening_addresses(session, options.interface);
-  auto watch = std::make_unique<FirstWatch>(session, progress, options, vital_signs,
-                                            std::move(hosts), addresses, notices, accounts);
-  session.broadcast(to_text(watch->meeting()));
+  auto watch = std::make_unique<CoordinatorWatch>(session, progress, options, vital_signs,
+                                                  std::move(hosts), addresses, notices, accounts);
+  session.broadcast(to_text(watch->rendezvous()));
   return watch;
 }
 

@@ -15,7 +15,7 @@
 
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/program.hpp"
-#include "ringtrain/host/said_within.hpp"
+#include "ringtrain/host/run_with_timeout.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
 namespace ringtrain {
@@ -63,12 +63,12 @@ std::string write_report(int rank, std::string_view text) {
 }  // namespace
 
 std::string write_fault_report(int rank, std::string_view text) {
-  return said_within(
+  return run_with_timeout(
       std::chrono::seconds(1), [=, text = std::string(text)] { return write_report(rank, text); },
       "no report: the folder for temporary files ($TMPDIR, else /tmp) does not answer");
 }
 
-std::string way_on(const Options& options, std::uint64_t saved_step) {
+std::string restart_hint(const Options& options, std::uint64_t saved_step) {
   return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
                      other_option(options, saved_step), for_shell(own_command()));
 }

@@ -15,6 +15,6 @@ std::string write_fault_report(int rank, std::string_view text);
 
 /// How to go on after this job: what its last durable checkpoint is, as far as this rank knows
 /// (`saved_step` 0: it does not), and the command. A few lines.
-std::string way_on(const Options& options, std::uint64_t saved_step);
+std::string restart_hint(const Options& options, std::uint64_t saved_step);
 
 }  // namespace ringtrain

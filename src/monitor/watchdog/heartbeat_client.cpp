@@ -12,14 +12,14 @@ namespace ringtrain {
 using asio::use_awaitable;
 using asio::ip::tcp;
 
-class SideClient::Impl {
+class HeartbeatClient::Impl {
  public:
   Impl(const JobToken& token, int rank, std::vector<Door> doors)
       : socket(context), way(token, Service::watchdog, rank, std::move(doors)) {
     asio::co_spawn(context, talk(), asio::detached);
   }
 
-  void send(Beat beat, const std::string& item, const std::string& stack) {
+  void send(Heartbeat beat, const std::string& item, const std::string& stack) {
     beat.process = own_process();
     text_ = item + stack;
     text_.resize(std::min(text_.size(), most_text));
@@ -65,7 +65,7 @@ class SideClient::Impl {
   }
 
   asio::awaitable<void> listen(asio::error_code& failure) {
-    Answer answer;
+    HeartbeatReply answer;
     std::string text;
     failure = co_await read_message(socket, answer, text, most_answer);
     if (failure) co_return;
@@ -79,7 +79,7 @@ class SideClient::Impl {
   asio::awaitable<void> send_all() {
     asio::error_code failure;  // is what listen() finds, too
     while (!failure && next_) {
-      const Beat beat = *std::exchange(next_, std::nullopt);
+      const Heartbeat beat = *std::exchange(next_, std::nullopt);
       std::string bytes(reinterpret_cast<const char*>(&beat), sizeof beat);
       bytes += text_;
       co_await asio::async_write(socket, asio::buffer(bytes),
@@ -90,37 +90,42 @@ class SideClient::Impl {
 
   static constexpr std::uint32_t most_answer = 1 << 20;
 
-  std::optional<Beat> next_;
+  std::optional<Heartbeat> next_;
   std::string text_;       // behind it
   bool ready_ = false;     // the connection is there, and both ends have proved who they are
   bool answered_ = false;  // by rank 0, on this connection
   bool sending_ = false;
 };
 
-SideClient::SideClient(const JobToken& token, int rank, std::vector<Door> doors)
+HeartbeatClient::HeartbeatClient(const JobToken& token, int rank, std::vector<Door> doors)
     : impl_(std::make_unique<Impl>(token, rank, std::move(doors))) {}
-SideClient::SideClient(SideClient&&) noexcept = default;
-SideClient::~SideClient() = default;
+HeartbeatClient::HeartbeatClient(HeartbeatClient&&) noexcept = default;
+HeartbeatClient::~HeartbeatClient() = default;
 
-void SideClient::run_for(std::chrono::milliseconds time) {
+void HeartbeatClient::run_for(std::chrono::milliseconds time) {
   impl_->silent_s += std::chrono::duration<double>(time).count();
   impl_->context.restart();
   impl_->context.run_for(time);
 }
 
-void SideClient::send(const Beat& beat, const std::string& item) { impl_->send(beat, item, {}); }
-void SideClient::send_stack(const Beat& beat, const std::string& item, const std::string& stack) {
+void HeartbeatClient::send(const Heartbeat& beat, const std::string& item) {
+  impl_->send(beat, item, {});
+}
+void HeartbeatClient::send_stack(const Heartbeat& beat, const std::string& item,
+                                 const std::string& stack) {
   impl_->send(beat, item, stack);
 }
-bool SideClient::connected() const { return impl_->connected; }
-const std::string& SideClient::trouble() const { return impl_->way.trouble(); }
-std::string SideClient::take_warning() { return impl_->way.take_warning(); }
-bool SideClient::rank_0_left() const { return impl_->left; }
-bool SideClient::rank_0_ended() const { return impl_->ended; }
-double SideClient::silent_s() const { return impl_->silent_s; }
-double SideClient::rank_0_late_s() const { return impl_->late_s; }
-bool SideClient::acknowledged() const { return is_acknowledged(impl_->socket); }
-void SideClient::forgive_silence() { impl_->silent_s = 0; }
-const std::optional<SideClient::Ending>& SideClient::ending() const { return impl_->ending; }
+bool HeartbeatClient::connected() const { return impl_->connected; }
+const std::string& HeartbeatClient::trouble() const { return impl_->way.trouble(); }
+std::string HeartbeatClient::take_warning() { return impl_->way.take_warning(); }
+bool HeartbeatClient::rank_0_left() const { return impl_->left; }
+bool HeartbeatClient::rank_0_ended() const { return impl_->ended; }
+double HeartbeatClient::silent_s() const { return impl_->silent_s; }
+double HeartbeatClient::rank_0_late_s() const { return impl_->late_s; }
+bool HeartbeatClient::acknowledged() const { return is_acknowledged(impl_->socket); }
+void HeartbeatClient::forgive_silence() { impl_->silent_s = 0; }
+const std::optional<HeartbeatClient::Ending>& HeartbeatClient::ending() const {
+  return impl_->ending;
+}
 
 }  // namespace ringtrain

@@ -11,20 +11,20 @@
 namespace ringtrain {
 
 /// Another rank's end of the side channel. For one thread; throws nothing.
-class SideClient {
+class HeartbeatClient {
  public:
   /// `doors` are tried in turn until rank 0 answers.
-  SideClient(const JobToken& token, int rank, std::vector<Door> doors);
-  SideClient(SideClient&&) noexcept;
-  ~SideClient();
+  HeartbeatClient(const JobToken& token, int rank, std::vector<Door> doors);
+  HeartbeatClient(HeartbeatClient&&) noexcept;
+  ~HeartbeatClient();
 
   /// Sends what it has and listens for this long.
   void run_for(std::chrono::milliseconds time);
   /// Queues the newest state, with the item that the main thread is at; one that waits to be sent
   /// is replaced.
-  void send(const Beat& beat, const std::string& item = {});
+  void send(const Heartbeat& beat, const std::string& item = {});
   /// The answer to ending(): the last thing that is sent.
-  void send_stack(const Beat& beat, const std::string& item, const std::string& stack);
+  void send_stack(const Heartbeat& beat, const std::string& item, const std::string& stack);
 
   bool connected() const;
   /// As WayToRank0 has them.

@@ -20,9 +20,9 @@ using asio::ip::tcp;
 
 std::string message(int exit_code, double late_s, std::string_view text) {
   constexpr double most_ds = 60'000;
-  const Answer answer{static_cast<std::uint16_t>(exit_code),
-                      static_cast<std::uint16_t>(std::min(10 * late_s, most_ds)),
-                      static_cast<std::uint32_t>(text.size())};
+  const HeartbeatReply answer{static_cast<std::uint16_t>(exit_code),
+                              static_cast<std::uint16_t>(std::min(10 * late_s, most_ds)),
+                              static_cast<std::uint32_t>(text.size())};
   std::string bytes(reinterpret_cast<const char*>(&answer), sizeof answer);
   return bytes.append(text);
 }
@@ -62,7 +62,7 @@ void send(const PeerPointer& peer, std::string_view bytes) {
 
 }  // namespace
 
-void take_beat(RankView& view, const Beat& beat, const std::string& text) {
+void take_beat(RankHealth& view, const Heartbeat& beat, const std::string& text) {
   const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
   const std::size_t item_bytes = std::min<std::size_t>(beat.item_bytes, text.size());
   if (text.size() > item_bytes) view.stack = text.substr(item_bytes);
@@ -74,14 +74,14 @@ void take_beat(RankView& view, const Beat& beat, const std::string& text) {
   view.late_s = beat.late_s;
 }
 
-class SideServer::Impl {
+class HeartbeatServer::Impl {
  public:
   Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-       SideDoor::Tell tell)
+       RankListener::Tell tell)
       : views(static_cast<std::size_t>(ranks)), peers(views.size()) {
     if (ranks > 1)
       door.emplace(
-          context, SideDoor::Sign{token, Service::watchdog, ranks}, addresses,
+          context, RankListener::Sign{token, Service::watchdog, ranks}, addresses,
           [this](tcp::socket socket, std::size_t rank) {
             asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket)), rank),
                            asio::detached);
@@ -111,14 +111,14 @@ class SideServer::Impl {
   asio::io_context context{1};
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
-  std::optional<SideDoor> door;
-  std::vector<RankView> views;
+  std::optional<RankListener> door;
+  std::vector<RankHealth> views;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
   double late_s = 0;               // of this rank
 
  private:
   asio::awaitable<void> serve(PeerPointer peer, std::size_t rank) {
-    RankView& view = views[rank];
+    RankHealth& view = views[rank];
     view.connected = true;
     view.silent_s = 0;
     view.ended = false;  // on the connection before this one
@@ -135,9 +135,9 @@ class SideServer::Impl {
   }
 
   // Until the connection ends: why.
-  asio::awaitable<asio::error_code> listen_to(PeerPointer peer, RankView& view) {
+  asio::awaitable<asio::error_code> listen_to(PeerPointer peer, RankHealth& view) {
     for (;;) {
-      Beat beat;
+      Heartbeat beat;
       std::string text;
       const asio::error_code failure = co_await read_message(peer->socket, beat, text, most_text);
       if (failure) co_return failure;
@@ -150,25 +150,26 @@ class SideServer::Impl {
   double since_asked_s_ = 0;
 };
 
-SideServer::SideServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-                       SideDoor::Tell tell) try
+HeartbeatServer::HeartbeatServer(const JobToken& token, int ranks,
+                                 const std::vector<std::string>& addresses,
+                                 RankListener::Tell tell) try
     : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
 } catch (const std::system_error& failure) {
   throw Error("listen for the other ranks", failure.what());
 }
-SideServer::~SideServer() = default;
+HeartbeatServer::~HeartbeatServer() = default;
 
-std::vector<Door> SideServer::doors() const {
+std::vector<Door> HeartbeatServer::doors() const {
   return impl_->door ? impl_->door->doors() : std::vector<Door>();
 }
 
-Strangers SideServer::strangers() const {
+Strangers HeartbeatServer::strangers() const {
   return impl_->door ? impl_->door->strangers() : Strangers();
 }
 
-void SideServer::run_for(std::chrono::milliseconds time) {
+void HeartbeatServer::run_for(std::chrono::milliseconds time) {
   const double seconds = std::chrono::duration<double>(time).count();
-  for (RankView& view : impl_->views) {
+  for (RankHealth& view : impl_->views) {
     view.silent_s += seconds;
     if (view.ended) view.ended_s += seconds;
   }
@@ -177,22 +178,22 @@ void SideServer::run_for(std::chrono::milliseconds time) {
   impl_->context.run_for(time);
 }
 
-std::span<RankView> SideServer::ranks() { return impl_->views; }
+std::span<RankHealth> HeartbeatServer::ranks() { return impl_->views; }
 
-void SideServer::forgive_silence() {
-  for (RankView& view : impl_->views) view.silent_s = 0;
+void HeartbeatServer::forgive_silence() {
+  for (RankHealth& view : impl_->views) view.silent_s = 0;
 }
 
-void SideServer::set_late(double seconds) { impl_->late_s = seconds; }
+void HeartbeatServer::set_late(double seconds) { impl_->late_s = seconds; }
 
-ProcessName SideServer::process(std::size_t rank) const {
+ProcessName HeartbeatServer::process(std::size_t rank) const {
   const PeerPointer& peer = impl_->peers[rank];
   return peer ? peer->process : ProcessName{};
 }
 
-void SideServer::say_goodbye() { impl_->send_to_all(message(0, 0, "goodbye")); }
+void HeartbeatServer::say_goodbye() { impl_->send_to_all(message(0, 0, "goodbye")); }
 
-void SideServer::end_job(int exit_code, std::string_view why) {
+void HeartbeatServer::end_job(int exit_code, std::string_view why) {
   impl_->send_to_all(message(exit_code, 0, why));
 }
 

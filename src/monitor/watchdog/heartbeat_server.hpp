@@ -13,16 +13,16 @@
 namespace ringtrain {
 
 /// What `view` is of a rank that has just sent `beat`, with `text` behind it.
-void take_beat(RankView& view, const Beat& beat, const std::string& text);
+void take_beat(RankHealth& view, const Heartbeat& beat, const std::string& text);
 
-/// Rank 0's end of the side channel: a SideDoor, and the ranks that have come in. With one rank it
-/// listens for nobody. For one thread; throws Error only from the constructor.
-class SideServer {
+/// Rank 0's end of the side channel: a RankListener, and the ranks that have come in. With one rank
+/// it listens for nobody. For one thread; throws Error only from the constructor.
+class HeartbeatServer {
  public:
-  /// `addresses` and `tell` as SideDoor has them.
-  SideServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-             SideDoor::Tell tell = {});
-  ~SideServer();
+  /// `addresses` and `tell` as RankListener has them.
+  HeartbeatServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+                  RankListener::Tell tell = {});
+  ~HeartbeatServer();
 
   std::vector<Door> doors() const;
   Strangers strangers() const;
@@ -32,7 +32,7 @@ class SideServer {
   /// How late this rank's ticks were lately: the others hear of it.
   void set_late(double seconds);
   /// By rank. The caller fills in that of rank 0, which has no connection.
-  std::span<RankView> ranks();
+  std::span<RankHealth> ranks();
   /// As that rank named itself.
   ProcessName process(std::size_t rank) const;
   /// After a pause of this process: nobody has been silent yet.

@@ -17,17 +17,17 @@ constexpr double goodbye_s = 0.5;
 // Others may wait so long for ranks that were never heard.
 constexpr double most_unheard_s = 900;
 
-using Views = std::span<const RankView>;
+using Views = std::span<const RankHealth>;
 
-std::vector<int> those(Views ranks, const std::function<bool(const RankView&)>& wanted) {
+std::vector<int> those(Views ranks, const std::function<bool(const RankHealth&)>& wanted) {
   std::vector<int> found;
   for (std::size_t r = 0; r < ranks.size(); ++r)
     if (!ranks[r].left && wanted(ranks[r])) found.push_back(static_cast<int>(r));
   return found;
 }
 
-bool overdue(const RankView& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
-bool waiting(const RankView& rank) { return waits_for_ranks(rank.status.activity); }
+bool overdue(const RankHealth& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
+bool waiting(const RankHealth& rank) { return waits_for_ranks(rank.status.activity); }
 
 // Phases come in this order within a step, so the least of them is where the others' wait begins.
 auto place(const RankStatus& status) {
@@ -45,7 +45,7 @@ std::vector<int> furthest_behind(Views ranks, std::span<const int> candidates) {
 }
 
 std::optional<Verdict> stuck_at_work(Views ranks) {
-  const auto late = those(ranks, [](const RankView& r) { return !waiting(r) && overdue(r); });
+  const auto late = those(ranks, [](const RankHealth& r) { return !waiting(r) && overdue(r); });
   if (late.empty()) return std::nullopt;
   const auto culprits = furthest_behind(ranks, late);
   return Verdict{Verdict::Kind::stuck, culprits,
@@ -53,15 +53,15 @@ std::optional<Verdict> stuck_at_work(Views ranks) {
 }
 
 bool between_hosts(Views ranks) {
-  return std::ranges::any_of(ranks, [&](const RankView& r) { return r.host != ranks[0].host; });
+  return std::ranges::any_of(ranks, [&](const RankHealth& r) { return r.host != ranks[0].host; });
 }
 
 std::optional<Verdict> all_wait(Views ranks) {
-  const auto present = those(ranks, [](const RankView& r) { return r.connected; });
+  const auto present = those(ranks, [](const RankHealth& r) { return r.connected; });
   // What others do, whom nobody hears, may take long.
-  const bool all_heard = those(ranks, [](const RankView& r) { return !r.connected; }).empty();
+  const bool all_heard = those(ranks, [](const RankHealth& r) { return !r.connected; }).empty();
   const double patience_s = all_heard ? 0 : most_unheard_s;
-  const auto late = those(ranks, [=](const RankView& r) {
+  const auto late = those(ranks, [=](const RankHealth& r) {
     return waiting(r) && overdue(r) && r.status.in_phase_s > patience_s;
   });
   if (late.size() != present.size() || present.empty()) return std::nullopt;
@@ -84,13 +84,13 @@ std::string who(int rank, std::span<const std::string> hosts) {
   return fmt::format("rank {} on {}", rank, hosts[static_cast<std::size_t>(rank)]);
 }
 
-std::string why_silent(const RankView& rank) {
+std::string why_silent(const RankHealth& rank) {
   if (rank.process == ProcessState::stopped) return "its process is stopped";
   if (!rank.acknowledged) return "its host is down or the network is cut";
   return "it is stopped or gets no CPU, its host is down or the network is cut";
 }
 
-std::string what_of(const Verdict& verdict, const RankView& rank) {
+std::string what_of(const Verdict& verdict, const RankHealth& rank) {
   const RankStatus& s = rank.status;
   switch (verdict.kind) {
     case Verdict::Kind::dead:
@@ -108,7 +108,7 @@ std::string what_of(const Verdict& verdict, const RankView& rank) {
 
 }  // namespace
 
-double patience_s(const RankView& rank, double silence_s) {
+double patience_s(const RankHealth& rank, double silence_s) {
   constexpr double starved_s = 300, usual_lateness_s = 0.5, most_times = 6;
   if (rank.process == ProcessState::runs) return std::max(silence_s, starved_s);
   const bool seen = rank.process != ProcessState::unknown;
@@ -118,10 +118,10 @@ double patience_s(const RankView& rank, double silence_s) {
 
 std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
   const auto dead =
-      those(ranks, [](const RankView& r) { return r.ended && r.ended_s > goodbye_s; });
+      those(ranks, [](const RankHealth& r) { return r.ended && r.ended_s > goodbye_s; });
   if (!dead.empty()) return Verdict{Verdict::Kind::dead, dead};
   if (lenient) return std::nullopt;
-  const auto silent = those(ranks, [=](const RankView& r) {
+  const auto silent = those(ranks, [=](const RankHealth& r) {
     return r.connected && r.silent_s > patience_s(r, silence_s);
   });
   if (!silent.empty()) return Verdict{Verdict::Kind::silent, silent};
@@ -160,10 +160,10 @@ double limit_s(Activity activity, double median_step_s, double last_save_s) {
 }
 
 std::string long_wait(Views ranks, std::span<const std::string> hosts, double patience_s) {
-  const auto waits = [=](const RankView& r) {
+  const auto waits = [=](const RankHealth& r) {
     return waiting(r) && r.status.in_phase_s > patience_s;
   };
-  const auto at_work = those(ranks, [](const RankView& r) { return r.connected && !waiting(r); });
+  const auto at_work = those(ranks, [](const RankHealth& r) { return r.connected && !waiting(r); });
   if (those(ranks, waits).empty() || at_work.empty()) return "";
   const int last = furthest_behind(ranks, at_work).front();
   const RankStatus& s = ranks[static_cast<std::size_t>(last)].status;
@@ -199,7 +199,7 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
   std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
                                  "step", "activity", "seconds", "limit", "last heard");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const RankView& rank = ranks[r];
+    const RankHealth& rank = ranks[r];
     const RankStatus& status = rank.status;
     const std::string heard = rank.left         ? "has left"
                               : rank.ended      ? "has ended"

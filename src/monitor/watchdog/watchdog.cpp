@@ -25,7 +25,7 @@ Watchdog::Watchdog(const MpiSession& session, const Options& options) {
   ::pthread_setname_np(thread_.native_handle(), "watchdog");
 }
 
-std::vector<Account> Watchdog::accounts() {
+std::vector<RankStats> Watchdog::accounts() {
   if (thread_.joinable()) return accounts_.get();
   return {{progress_.spent(), vital_signs_.look(0, progress_.no_cpu_s())}};
 }

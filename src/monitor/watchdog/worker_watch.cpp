@@ -23,13 +23,13 @@ constexpr int ticks_to_report = 300;  // that rank 0 is not reached, as rank 0 d
 constexpr double death_s = 5;         // in which mpirun ends the job after rank 0's death
 constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 
-class OtherWatch final : public Watch {
+class WorkerWatch final : public Watch {
  public:
-  OtherWatch(const MpiSession& session, const Progress& progress, const Options& options,
-             VitalSigns& vital_signs, const Meeting& meeting)
+  WorkerWatch(const MpiSession& session, const Progress& progress, const Options& options,
+              SystemSampler& vital_signs, const Rendezvous& rendezvous)
       : Watch(session, progress, options, vital_signs),
-        rank_0_(meeting.process),
-        client_(meeting.token, session.rank(), doors_from_here(meeting)) {}
+        rank_0_(rendezvous.process),
+        client_(rendezvous.token, session.rank(), doors_from_here(rendezvous)) {}
 
  private:
   void forgive() override { client_.forgive_silence(); }
@@ -69,15 +69,15 @@ class OtherWatch final : public Watch {
     signal_reported_ = true;
     const std::string why =
         fmt::format("signal {} asks this rank to end, and {}\n", signal, silence());
-    tell(why +
-         write_fault_report(session().rank(), why + way_on(options(), progress().saved_step())));
+    tell(why + write_fault_report(session().rank(),
+                                  why + restart_hint(options(), progress().saved_step())));
   }
   void tell(const std::string& text) const {
     offer_stderr(
         fmt::format("train: rank {} on {}: {}\n", session().rank(), session().host(), text));
   }
   double patience_with_rank_0_s() {
-    RankView rank_0;
+    RankHealth rank_0;
     rank_0.silent_s = client_.silent_s();
     if (rank_0.silent_s < looked_at_s) return silence_s();
     const auto& host_of = session().host_of();
@@ -87,7 +87,7 @@ class OtherWatch final : public Watch {
     rank_0.acknowledged = client_.acknowledged();
     return patience_s(rank_0, silence_s());
   }
-  Beat beat() {
+  Heartbeat beat() {
     return {.account = account(),
             .step = own().step,
             .meetings = own().meetings,
@@ -97,7 +97,7 @@ class OtherWatch final : public Watch {
             .activity = static_cast<std::uint32_t>(own().activity)};
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
-  [[noreturn]] void await_end(const SideClient::Ending& ending) {
+  [[noreturn]] void await_end(const HeartbeatClient::Ending& ending) {
     const auto code = static_cast<Exit>(ending.exit_code);
     session().end_within(end_patience(code), code);
     end_launcher_of_job(code);
@@ -110,21 +110,21 @@ class OtherWatch final : public Watch {
   [[noreturn]] void end(const std::string& why, const char* how) {
     session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
     end_launcher_of_job(Exit::rank_lost);
-    const std::string text = why + "\n" + way_on(options(), progress().saved_step());
+    const std::string text = why + "\n" + restart_hint(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + all_stacks());
     session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
   bool alone() override { return true; }
   void say_goodbye() override {
-    Beat last = beat();
+    Heartbeat last = beat();
     last.leaving = 1;
     client_.send(last);
     client_.run_for(tick);
   }
 
   const ProcessName rank_0_;
-  SideClient client_;
+  HeartbeatClient client_;
   int ticks_ = 0;
   double since_death_s_ = 0;
   bool signal_reported_ = false;
@@ -133,11 +133,11 @@ class OtherWatch final : public Watch {
 }  // namespace
 
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, VitalSigns& vital_signs) {
+                                        const Options& options, SystemSampler& vital_signs) {
   session.gather(session.host());
   listening_addresses(session, options.interface);
-  const Meeting meeting = meeting_from_text(session.broadcast(""));
-  return std::make_unique<OtherWatch>(session, progress, options, vital_signs, meeting);
+  const Rendezvous rendezvous = rendezvous_from_text(session.broadcast(""));
+  return std::make_unique<WorkerWatch>(session, progress, options, vital_signs, rendezvous);
 }
 
 }  // namespace ringtrain

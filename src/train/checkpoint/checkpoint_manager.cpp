@@ -10,9 +10,9 @@
 
 namespace ringtrain {
 
-Checkpoints::Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
-                         CheckpointEvery every, std::uint64_t epoch_samples, Report report,
-                         SharedSaves shared)
+CheckpointManager::CheckpointManager(CheckpointWriter writer, Snapshotter& state,
+                                     CheckpointMetadata constant, CheckpointEvery every,
+                                     std::uint64_t epoch_samples, Report report, SharedSaves shared)
     : writer_(std::move(writer)),
       state_(state),
       constant_(std::move(constant)),
@@ -21,7 +21,7 @@ Checkpoints::Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMe
       report_(std::move(report)),
       shared_(std::move(shared)) {}
 
-void Checkpoints::offer(const Position& position) {
+void CheckpointManager::offer(const Position& position) {
   if (writer_.idle()) return;
   report_events(writer_.poll());
   if (writer_.lost()) throw *writer_.failure();
@@ -32,25 +32,25 @@ void Checkpoints::offer(const Position& position) {
   if (!state_.together() && (requested_ || due(position))) start_save(position);
 }
 
-bool Checkpoints::wants(const Position& next) {
+bool CheckpointManager::wants(const Position& next) {
   if (writer_.idle() || !state_.together() || !(requested_ || due(next))) return false;
   const bool ready = can_save(next);
   if (!ready) report_skipped(next);
   return ready;
 }
 
-bool Checkpoints::can_save(const Position& position) {
+bool CheckpointManager::can_save(const Position& position) {
   return !writer_.idle() && last_step_ != position.step && hand_over() &&
          !writer_.begin_save().empty();
 }
 
 // All ranks count the same copies, also one that rank 0 cannot take any more.
-void Checkpoints::save_together(const Position& position) {
+void CheckpointManager::save_together(const Position& position) {
   if (writer_.idle() || !start_save(position)) state_.start({});
 }
 
 // A save that waited for ever would be the last one.
-void Checkpoints::give_up_late_copy() {
+void CheckpointManager::give_up_late_copy() {
   if (!copying_ || !state_.together() || copying_watch_.elapsed() < shared_.patience_s) return;
   const std::string why = give_up_copy();
   ++given_up_;
@@ -62,7 +62,7 @@ void Checkpoints::give_up_late_copy() {
                                       shared_.patience_s)}});
 }
 
-void Checkpoints::request(const Position& position) {
+void CheckpointManager::request(const Position& position) {
   if (writer_.idle()) return tell("SIGUSR1: nothing can be saved without --checkpoint-dir");
   const auto failure = writer_.failure();
   if (last_step_ == position.step && !failure)
@@ -75,7 +75,7 @@ void Checkpoints::request(const Position& position) {
                    state_.together() ? "the next step, or " : ""));
 }
 
-bool Checkpoints::save_if_killed() {
+bool CheckpointManager::save_if_killed() {
   return writer_.save_if_killed([&](SnapshotBuffers slot) -> std::optional<CheckpointMetadata> {
     const auto position = state_.copy_last(slot);
     if (!position || position->step <= kept_step_) return std::nullopt;
@@ -84,14 +84,14 @@ bool Checkpoints::save_if_killed() {
   });
 }
 
-void Checkpoints::save(const Position& position) {
+void CheckpointManager::save(const Position& position) {
   if (!state_.together())
     start_save(position);
   else if (rank_0_says(can_save(position)))
     save_together(position);
 }
 
-bool Checkpoints::start_save(const Position& position) {
+bool CheckpointManager::start_save(const Position& position) {
   if (writer_.idle() || last_step_ == position.step) return false;
   Stopwatch watch;
   const bool started = hand_over() && start(position);
@@ -109,7 +109,7 @@ bool Checkpoints::start_save(const Position& position) {
 }
 
 // By time a save is tried again at every step, and in an evaluation at every batch.
-void Checkpoints::report_skipped(const Position& position) {
+void CheckpointManager::report_skipped(const Position& position) {
   const bool counted = every_.steps > 0 ? skipped_step_ == position.step
                                         : skipping_ && since_skip_.elapsed() < every_.seconds;
   if (counted || !due(position)) return;
@@ -125,7 +125,7 @@ void Checkpoints::report_skipped(const Position& position) {
           0);
 }
 
-bool Checkpoints::start(const Position& position) {
+bool CheckpointManager::start(const Position& position) {
   const SnapshotBuffers slot = writer_.begin_save();
   if (slot.empty()) return false;
   state_.start(slot);
@@ -137,7 +137,7 @@ bool Checkpoints::start(const Position& position) {
 }
 
 // Whether no copy is under way any more.
-bool Checkpoints::hand_over() {
+bool CheckpointManager::hand_over() {
   if (!copying_) return true;
   if (!state_.done()) return false;
   last_copy_s_ = copying_watch_.elapsed();
@@ -146,7 +146,7 @@ bool Checkpoints::hand_over() {
   return true;
 }
 
-bool Checkpoints::settle(const Deadline& deadline) {
+bool CheckpointManager::settle(const Deadline& deadline) {
   while (!hand_over()) {
     if (deadline.over()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -154,7 +154,8 @@ bool Checkpoints::settle(const Deadline& deadline) {
   return true;
 }
 
-std::optional<Error> Checkpoints::finish(const Position& position, const Deadline& deadline) try {
+std::optional<Error> CheckpointManager::finish(const Position& position,
+                                               const Deadline& deadline) try {
   if (!writer_.idle())
     finish_or_throw(position, deadline);
   else if (rank_0_says(false))
@@ -164,7 +165,7 @@ std::optional<Error> Checkpoints::finish(const Position& position, const Deadlin
   return failure;
 }
 
-void Checkpoints::finish_or_throw(const Position& position, const Deadline& deadline) {
+void CheckpointManager::finish_or_throw(const Position& position, const Deadline& deadline) {
   if (std::exchange(requested_, false)) answering_.insert(position.step);
   const bool copied = settle(deadline);
   const std::string late = copied ? "" : give_up_copy();
@@ -180,7 +181,7 @@ void Checkpoints::finish_or_throw(const Position& position, const Deadline& dead
                 copied ? "the saves before it did not become durable" : late);
 }
 
-bool Checkpoints::wait_for_copy(const Deadline& deadline) {
+bool CheckpointManager::wait_for_copy(const Deadline& deadline) {
   while (!state_.done()) {
     if (deadline.over()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -189,14 +190,14 @@ bool Checkpoints::wait_for_copy(const Deadline& deadline) {
 }
 
 // Returns why. A GPU's may never end: its targets stay.
-std::string Checkpoints::give_up_copy() {
+std::string CheckpointManager::give_up_copy() {
   std::string why = state_.lateness();
   if (state_.together()) state_.release();
   return why;
 }
 
 // Where the ranks have shards, the others hear once whether there is such a save.
-bool Checkpoints::save_last(const Position& position, const Deadline& deadline, bool wanted) {
+bool CheckpointManager::save_last(const Position& position, const Deadline& deadline, bool wanted) {
   bool said = false;
   const auto copy = [&](SnapshotBuffers slot) {
     said = true;
@@ -218,17 +219,17 @@ CheckpointMetadata at(const CheckpointMetadata& constant, const Position& positi
   return now;
 }
 
-CheckpointMetadata Checkpoints::metadata(const Position& position) const {
+CheckpointMetadata CheckpointManager::metadata(const Position& position) const {
   return at(constant_, position, epoch_samples_);
 }
 
-bool Checkpoints::due(const Position& position) const {
+bool CheckpointManager::due(const Position& position) const {
   if (every_.steps > 0) return position.step % static_cast<std::uint64_t>(every_.steps) == 0;
   const std::chrono::duration<double> age = std::chrono::steady_clock::now() - last_;
   return age.count() >= every_.seconds;
 }
 
-void Checkpoints::report_events(const std::vector<SaveEvent>& events) {
+void CheckpointManager::report_events(const std::vector<SaveEvent>& events) {
   for (const SaveEvent& event : events) {
     report_(event, last_stall_s_);
     if (event.kind == SaveEvent::Kind::failed && answering_.erase(event.step) > 0)

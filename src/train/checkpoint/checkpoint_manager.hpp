@@ -33,17 +33,17 @@ struct SharedSaves {
 
 /// Saves the training state when it is due. Only rank 0's writer works, and only rank 0 looks at
 /// the clock: a save needs no other rank, so nothing has to be agreed. Unless the ranks have shards
-/// of the state (StateCopy::together): then rank 0 wants() a save of the state behind the next
+/// of the state (Snapshotter::together): then rank 0 wants() a save of the state behind the next
 /// step, with whose sums all ranks hear of it, and they save_together().
-class Checkpoints {
+class CheckpointManager {
  public:
   /// What to tell the user about a save; `stall_s` is what its copy cost the step loop.
   using Report = std::function<void(const SaveEvent&, double stall_s)>;
 
   /// `constant` holds what does not change in a run; `state` outlives the object.
-  Checkpoints(CheckpointWriter writer, StateCopy& state, CheckpointMetadata constant,
-              CheckpointEvery every, std::uint64_t epoch_samples, Report report,
-              SharedSaves shared = {});
+  CheckpointManager(CheckpointWriter writer, Snapshotter& state, CheckpointMetadata constant,
+                    CheckpointEvery every, std::uint64_t epoch_samples, Report report,
+                    SharedSaves shared = {});
 
   /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
@@ -97,7 +97,7 @@ class Checkpoints {
   void tell(const std::string& line) { report_({.kind = SaveEvent::Kind::note, .text = line}, 0); }
 
   CheckpointWriter writer_;
-  StateCopy& state_;
+  Snapshotter& state_;
   std::optional<CheckpointMetadata> copying_;  // what the copy under way will be
   CheckpointMetadata constant_;
   CheckpointEvery every_;

@@ -18,20 +18,20 @@ std::string cause_of(std::string text) {
 
 }  // namespace
 
-std::string SaveTrouble::trouble(const SaveEvent& event) {
+std::string SaveAlerts::trouble(const SaveEvent& event) {
   late_ = late_ || event.kind == SaveEvent::Kind::slow || event.kind == SaveEvent::Kind::skipped;
   if (!told_.insert(cause_of(event.text)).second) return "";
   return fmt::format("{}; {}", event.text, last_good());
 }
 
-std::string SaveTrouble::good(const SaveEvent& event) {
+std::string SaveAlerts::good(const SaveEvent& event) {
   last_.emplace(event.step, Stopwatch());
   if (told_.empty() || std::exchange(late_, false)) return "";
   told_.clear();
   return fmt::format("saving works again: the checkpoint of step {} is durable", event.step);
 }
 
-std::string SaveTrouble::last_good() const {
+std::string SaveAlerts::last_good() const {
   constexpr const char* begin = "the last good checkpoint is of step";
   if (last_)
     return fmt::format("{} {}, {} ago", begin, last_->first,

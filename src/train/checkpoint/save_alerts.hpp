@@ -12,10 +12,10 @@ namespace ringtrain {
 
 /// Decides what the user is told of saves: each cause of trouble once, with the age of the last
 /// good checkpoint, and its end.
-class SaveTrouble {
+class SaveAlerts {
  public:
   /// `resumed_step`: of the checkpoint that training went on from; 0: of none.
-  explicit SaveTrouble(std::uint64_t resumed_step) : resumed_step_(resumed_step) {}
+  explicit SaveAlerts(std::uint64_t resumed_step) : resumed_step_(resumed_step) {}
 
   /// What to tell of a save that failed, was skipped, or takes long, or of a lost writer; empty
   /// where that cause was told and has not ended since.

@@ -22,19 +22,19 @@
 namespace ringtrain {
 namespace {
 
-class CpuSite final : public Site {
+class CpuEngine final : public TrainingEngine {
  public:
-  CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
-          Progress& progress);
+  CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSession& session,
+            Progress& progress);
 
   std::vector<std::string> notes() const override { return notes_; }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return state_; }
-  StateCopy& state_copy() override { return *copy_; }
-  std::unique_ptr<Trainer> make_trainer(Position start) override {
+  Snapshotter& state_copy() override { return *copy_; }
+  std::unique_ptr<Stepper> make_stepper(Position start) override {
     if (kept_by_ranks_) communicator_->write_kept(kept_.view().host());
     last_step_.position = start;
-    HostTrainer::Parts all = parts(reducer_, optimizer_);
+    CpuStepper::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
         const Activity activity = progress_.now().activity;
@@ -43,9 +43,9 @@ class CpuSite final : public Site {
         statistics_sums_->finish();
         progress_.enter(activity);
       };
-    return std::make_unique<HostTrainer>(all, plan_.trainer(), start);
+    return std::make_unique<CpuStepper>(all, plan_.trainer(), start);
   }
-  std::unique_ptr<Trainer> make_lone_trainer() override;
+  std::unique_ptr<Stepper> make_solo_stepper() override;
   Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
   void sum(const Range& bucket) override {
@@ -73,7 +73,7 @@ class CpuSite final : public Site {
 
  private:
   // The copy itself is what a save costs the step loop.
-  class Copy final : public StateCopy {
+  class Copy final : public Snapshotter {
    public:
     Copy(const TrainingState& state, LastStep& last_step) : state_(state), last_step_(last_step) {}
     void start(std::span<const std::span<float>> targets) override {
@@ -106,12 +106,13 @@ class CpuSite final : public Site {
   struct LoneOptimizer {
     Optimizer optimizer;
   };
-  class LoneTrainer final : LoneOptimizer, public HostTrainer {
+  class LoneTrainer final : LoneOptimizer, public CpuStepper {
    public:
-    explicit LoneTrainer(CpuSite& site)
-        : LoneOptimizer{{site.plan_.optimizer, site.parameters_, site.sums_.gradients(),
-                         site.memory_}},
-          HostTrainer(site.parts(site.no_sums_, optimizer), site.plan_.trainer(), Position{}) {}
+    explicit LoneTrainer(CpuEngine& engine)
+        : LoneOptimizer{{engine.plan_.optimizer, engine.parameters_, engine.sums_.gradients(),
+                         engine.memory_}},
+          CpuStepper(engine.parts(engine.no_sums_, optimizer), engine.plan_.trainer(), Position{}) {
+    }
   };
 
   std::vector<std::uint64_t> bounds(const GradientReducer& reducer) {
@@ -123,8 +124,8 @@ class CpuSite final : public Site {
     return Optimizer::Part{shards_->own(), plan_.options.on_nan == OnNan::skip};
   }
   TrainingState make_state();
-  std::unique_ptr<StateCopy> make_copy(const MpiSession& session);
-  HostTrainer::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
+  std::unique_ptr<Snapshotter> make_copy(const MpiSession& session);
+  CpuStepper::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
     return {*training_,
             sums_,
             batch_statistics_,
@@ -137,7 +138,7 @@ class CpuSite final : public Site {
             last_step_};
   }
 
-  const Plan& plan_;
+  const RunPlan& plan_;
   Progress& progress_;
   const std::string plans_, device_;
   std::optional<RingChoice> ring_;
@@ -148,16 +149,16 @@ class CpuSite final : public Site {
   const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
   const std::unique_ptr<Backend> backend_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
-  StepSums sums_;
+  ReductionBuffer sums_;
   const std::optional<Shards> shards_;
   Optimizer optimizer_;
-  const Replace update_part_;  // where there are shards
+  const ReduceHook update_part_;  // where there are shards
   // What compression keeps, as part of the state: it mirrors what the communicator has.
   const std::optional<Shards> kept_by_ranks_;
   Buffer kept_, kept_complete_;
   TrainingState state_;
   LastStep last_step_;
-  const std::unique_ptr<StateCopy> copy_;
+  const std::unique_ptr<Snapshotter> copy_;
   RoundingCommunicator rounded_sums_;
   CompressingCommunicator compressed_sums_;
   GradientReducer reducer_, no_sums_;
@@ -165,26 +166,26 @@ class CpuSite final : public Site {
 };
 
 // What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
-// on which ranks share a host, unless all or none do (see HostSum); compression begins between
+// on which ranks share a host, unless all or none do (see HostReduce); compression begins between
 // hosts.
-std::string plans_of(const Plan& plan, const MpiSession& session, const ThreadPlan& threads) {
+std::string plans_of(const RunPlan& plan, const MpiSession& session, const ThreadPlan& threads) {
   const bool plain =
       session.hosts() == 1 || (session.hosts() == session.size() && !plan.options.compress);
   const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
   return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
 }
 
-bool sums_overlap(const Plan& plan, const MpiSession& session) {
+bool sums_overlap(const RunPlan& plan, const MpiSession& session) {
   return !plan.batch_norms_together() || session.threads_share_mpi();
 }
 
 // What compression leaves out, and an optimizer that replaces sums, take one at a time.
-bool several_sums(const Plan& plan, const MpiSession& session) {
+bool several_sums(const RunPlan& plan, const MpiSession& session) {
   return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
 }
 
 // Nothing where no ring joins hosts.
-std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
+std::optional<RingChoice> ring_of(const RunPlan& plan, const MpiSession& session) {
   if (session.hosts() == 1 || plan.options.allreduce == Allreduce::mpi) return std::nullopt;
   const Tune& tune = plan.options.tune;
   RingChoice ring{.plan = tune.plan};
@@ -197,7 +198,7 @@ std::optional<RingChoice> ring_of(const Plan& plan, const MpiSession& session) {
   return ring;
 }
 
-std::vector<SumPlan> sum_plans_of(const Plan& plan, const MpiSession& session,
+std::vector<SumPlan> sum_plans_of(const RunPlan& plan, const MpiSession& session,
                                   const std::optional<RingChoice>& ring) {
   if (!ring || !plan.options.tune.measures()) return {};
   std::vector<SumPlan> plans =
@@ -208,7 +209,7 @@ std::vector<SumPlan> sum_plans_of(const Plan& plan, const MpiSession& session,
 }
 
 // One behind the other; nothing where no rank keeps any.
-std::optional<Shards> kept_by_ranks(const Plan& plan, const Communicator& communicator,
+std::optional<Shards> kept_by_ranks(const RunPlan& plan, const Communicator& communicator,
                                     const MpiSession& session) {
   if (!plan.compresses()) return std::nullopt;
   std::vector<double> counts(static_cast<std::size_t>(session.size()));
@@ -242,7 +243,7 @@ std::vector<std::string> without_effect(const Options& o) {
   return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
 }
 
-std::vector<std::string> notes_of_sums(const Plan& plan, const MpiSession& session,
+std::vector<std::string> notes_of_sums(const RunPlan& plan, const MpiSession& session,
                                        const std::optional<RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
     return {"--shard-optimizer changes nothing: no other rank trains"};
@@ -261,14 +262,14 @@ std::vector<std::string> notes_of_sums(const Plan& plan, const MpiSession& sessi
       name_of(element))};
 }
 
-std::vector<std::string> notes_of(const Plan& plan, const MpiSession& session,
+std::vector<std::string> notes_of(const RunPlan& plan, const MpiSession& session,
                                   const std::optional<RingChoice>& ring) {
   std::vector<std::string> notes = notes_of_sums(plan, session, ring);
   std::ranges::move(without_effect(plan.options), std::back_inserter(notes));
   return notes;
 }
 
-std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession& session,
+std::unique_ptr<Communicator> communicator_of(const RunPlan& plan, const MpiSession& session,
                                               CommunicatorOptions options, Timeline* timeline) {
   const bool on_a_thread = options.overlap && session.hosts() > 1;
   if (timeline != nullptr)
@@ -281,14 +282,14 @@ std::unique_ptr<Communicator> communicator_of(const Plan& plan, const MpiSession
 
 // Beside the gradients' sums, which may be under way on a thread of their own: small sums that
 // forward and backward wait for neither stand in line behind those nor wait for that thread.
-std::unique_ptr<Communicator> statistics_sums_of(const Plan& plan, const MpiSession& session,
+std::unique_ptr<Communicator> statistics_sums_of(const RunPlan& plan, const MpiSession& session,
                                                  bool crowded, Timeline* timeline) {
   if (!plan.batch_norms_together()) return nullptr;
   return communicator_of(plan, session, {.overlap = false, .crowded = crowded}, timeline);
 }
 
-CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& session,
-                 Progress& progress)
+CpuEngine::CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSession& session,
+                     Progress& progress)
     : plan_(plan),
       progress_(progress),
       plans_(plans_of(plan, session, threads)),
@@ -333,13 +334,13 @@ CpuSite::CpuSite(const Plan& plan, const ThreadPlan& threads, const MpiSession& 
                         averaged ? averaged_statistics_ : statistics_);
 }
 
-std::optional<Shards> CpuSite::make_shards_if_any() {
+std::optional<Shards> CpuEngine::make_shards_if_any() {
   if (!plan_.shards_optimizer()) return std::nullopt;
   const GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
   return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
 }
 
-TrainingState CpuSite::make_state() {
+TrainingState CpuEngine::make_state() {
   TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
                       averaged_statistics_, shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
@@ -351,27 +352,28 @@ TrainingState CpuSite::make_state() {
   return state;
 }
 
-std::unique_ptr<StateCopy> CpuSite::make_copy(const MpiSession& session) {
+std::unique_ptr<Snapshotter> CpuEngine::make_copy(const MpiSession& session) {
   if (!shards_ && !kept_by_ranks_) return std::make_unique<Copy>(state_, last_step_);
   const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
-  return std::make_unique<SharedCopy>(state_, last_step_, session, saves, plan_.options.interface);
+  return std::make_unique<ShardedSnapshotter>(state_, last_step_, session, saves,
+                                              plan_.options.interface);
 }
 
-std::unique_ptr<Trainer> CpuSite::make_lone_trainer() {
+std::unique_ptr<Stepper> CpuEngine::make_solo_stepper() {
   if (shards_) return std::make_unique<LoneTrainer>(*this);
-  return std::make_unique<HostTrainer>(parts(no_sums_, optimizer_), plan_.trainer(), Position{});
+  return std::make_unique<CpuStepper>(parts(no_sums_, optimizer_), plan_.trainer(), Position{});
 }
 
 // The optimizer's moving average starts from the first parameters, so these come before it.
-View CpuSite::initial() {
-  const FirstValues first = first_values(plan_);
+View CpuEngine::initial() {
+  const InitialValues first = initial_values(plan_);
   memory_.write(first.parameters, parameters_);
   memory_.write(first.statistics, statistics_);
   if (averaged_statistics_.view().size() > 0) memory_.write(first.statistics, averaged_statistics_);
   return parameters_;
 }
 
-std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View statistics) {
+std::unique_ptr<Program> CpuEngine::compile(Mode mode, View parameters, View statistics) {
   progress_.at(Work::plan, mode == Mode::training ? "the steps of training" : "an evaluation");
   const View gradients = mode == Mode::training ? sums_.gradients() : View();
   return backend_->compile(make_schedule(plan_, *backend_, mode),
@@ -381,9 +383,9 @@ std::unique_ptr<Program> CpuSite::compile(Mode mode, View parameters, View stati
 
 }  // namespace
 
-std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
-                                    const MpiSession& session, Progress& progress) {
-  return std::make_unique<CpuSite>(plan, threads, session, progress);
+std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan, const ThreadPlan& threads,
+                                                const MpiSession& session, Progress& progress) {
+  return std::make_unique<CpuEngine>(plan, threads, session, progress);
 }
 
 }  // namespace ringtrain

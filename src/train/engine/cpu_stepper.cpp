@@ -33,18 +33,18 @@ double cpu_s() {
 
 }  // namespace
 
-HostTrainer::HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start)
-    : Trainer(settings, start), parts_(parts) {
+CpuStepper::CpuStepper(const Parts& parts, const StepSettings& settings, Position start)
+    : Stepper(settings, start), parts_(parts) {
   if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
 }
 
-std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
+std::optional<StepReport> CpuStepper::step(Loader& loader, const StepRequest& request) {
   parts_.progress.begin_step(position().step + 1);
   seconds_ = {};
   const double rate = learning_rate();
   parts_.optimizer.begin({static_cast<std::int64_t>(position().step), rate, 1.0});
   parts_.sums.clear_head();
-  parts_.sums.ask(wish);
+  parts_.sums.ask(request);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
     parts_.progress.enter(Activity::data);
     const auto begin = Timeline::Clock::now();
@@ -84,7 +84,7 @@ std::optional<StepReport> HostTrainer::step(Loader& loader, const Wish& wish) {
   return StepReport{position(), rate, seconds_, outcome};
 }
 
-void HostTrainer::run_micro_step(const Batch& batch, int micro) {
+void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const double sample_weight = settings().sample_weight();
   taken_ = parts_.sums.gradients().size();
   parts_.progress.enter(Activity::forward);
@@ -109,7 +109,7 @@ void HostTrainer::run_micro_step(const Batch& batch, int micro) {
   seconds_.exposed += result.ranks_seconds;
 }
 
-void HostTrainer::record(Doing doing, Timeline::Clock::time_point begin, double seconds) {
+void CpuStepper::record(Doing doing, Timeline::Clock::time_point begin, double seconds) {
   if (Timeline* const timeline = parts_.progress.timeline())
     timeline->add(doing, begin, seconds, position().step + 1);
 }
@@ -117,7 +117,7 @@ void HostTrainer::record(Doing doing, Timeline::Clock::time_point begin, double 
 // Gradients from `first` on are final in this micro-step: add up those of all micro-steps, while a
 // cache still has them, and in the last one let their sum over the ranks start. The front waits for
 // finish(), because the head goes with it.
-void HostTrainer::take(std::size_t first, int micro) {
+void CpuStepper::take(std::size_t first, int micro) {
   const std::size_t count = std::exchange(taken_, first) - first;
   const std::span<float> gradients = parts_.sums.gradients().host().subspan(first, count);
   if (micro < settings().accumulate) {
@@ -132,7 +132,7 @@ void HostTrainer::take(std::size_t first, int micro) {
   if (first > 0) parts_.reducer.final_from(parts_.sums.place_of(first));
 }
 
-void HostTrainer::update() {
+void CpuStepper::update() {
   if (parts_.optimizer.has_part())
     parts_.optimizer.adopt();
   else

@@ -11,11 +11,11 @@
 namespace ringtrain {
 
 /// Steps on CPUs, one after the other. All that it uses outlives it.
-class HostTrainer : public Trainer {
+class CpuStepper : public Stepper {
  public:
   struct Parts {
     Program& program;
-    StepSums& sums;
+    ReductionBuffer& sums;
     View batch_statistics;     ///< written by the program
     View running_statistics;   ///< updated here
     View averaged_statistics;  ///< their moving average, updated here; empty: there is none
@@ -26,9 +26,9 @@ class HostTrainer : public Trainer {
     LastStep& last_step;
     Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
   };
-  HostTrainer(const Parts& parts, const TrainerSettings& settings, Position start);
+  CpuStepper(const Parts& parts, const StepSettings& settings, Position start);
 
-  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
+  std::optional<StepReport> step(Loader& loader, const StepRequest& request) override;
   std::optional<StepReport> finish_step() override { return std::nullopt; }
 
  private:

@@ -18,9 +18,9 @@
 namespace ringtrain {
 
 /// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
-class Site {
+class TrainingEngine {
  public:
-  virtual ~Site() = default;
+  virtual ~TrainingEngine() = default;
 
   /// What the user should know of it before training, line by line.
   virtual std::vector<std::string> notes() const = 0;
@@ -28,12 +28,12 @@ class Site {
   virtual std::string gpu_bus_id() const { return {}; }
   virtual Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;
-  virtual StateCopy& state_copy() = 0;
+  virtual Snapshotter& state_copy() = 0;
 
   /// From `start`, with all ranks. What the trainer before had under way is over.
-  virtual std::unique_ptr<Trainer> make_trainer(Position start) = 0;
+  virtual std::unique_ptr<Stepper> make_stepper(Position start) = 0;
   /// Without the others, whatever they do. Not collective.
-  virtual std::unique_ptr<Trainer> make_lone_trainer() = 0;
+  virtual std::unique_ptr<Stepper> make_solo_stepper() = 0;
   /// The network in evaluation mode: with the moving average of the parameters where there is one.
   virtual Program& evaluation() = 0;
 
@@ -65,10 +65,10 @@ class Site {
 
 /// `plan`, `session` and `progress`, which its trainers tell where they are, outlive it.
 /// Collective.
-std::unique_ptr<Site> make_cpu_site(const Plan& plan, const ThreadPlan& threads,
-                                    const MpiSession& session, Progress& progress);
+std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan, const ThreadPlan& threads,
+                                                const MpiSession& session, Progress& progress);
 /// Throws Error where this rank has no GPU that can be used. Collective.
-std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
-                                    Progress& progress);
+std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan, const MpiSession& session,
+                                                Progress& progress);
 
 }  // namespace ringtrain

@@ -6,8 +6,8 @@
 #include <memory>
 #include <sstream>
 
-#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/communicator/half_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
@@ -37,7 +37,7 @@ std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
   return momenta;
 }
 
-GpuTrainingSettings settings_of(const Plan& plan, View averaged_statistics) {
+GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
   const OptimizerSettings& o = plan.optimizer;
   GpuTrainingSettings settings;
   settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
@@ -54,7 +54,7 @@ GpuTrainingSettings settings_of(const Plan& plan, View averaged_statistics) {
   return settings;
 }
 
-GpuSettings gpu_settings(const Plan& plan, int device) {
+GpuSettings gpu_settings(const RunPlan& plan, int device) {
   const Options& o = plan.options;
   return {.device = device,
           .element = element_of(o.precision),
@@ -125,7 +125,7 @@ std::vector<GpuRefusal> refused_by_any(const std::vector<GpuRefusal>& mine,
 
 // The plan's schedule with those fused steps only that every rank's GPU computes rightly.
 // Collective.
-Schedule checked_schedule(const Plan& plan, GpuBackend& backend, const MpiSession& session,
+Schedule checked_schedule(const RunPlan& plan, GpuBackend& backend, const MpiSession& session,
                           std::vector<GpuRefusal>& refused) {
   for (;;) {
     Schedule schedule = make_schedule(plan, backend, Mode::training);
@@ -141,20 +141,20 @@ Schedule checked_schedule(const Plan& plan, GpuBackend& backend, const MpiSessio
   }
 }
 
-class GpuSite final : public Site {
+class GpuEngine final : public TrainingEngine {
  public:
-  GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress);
+  GpuEngine(const RunPlan& plan, const MpiSession& session, int device, Progress& progress);
 
   std::vector<std::string> notes() const override;
   std::string gpu_bus_id() const override { return backend_->bus_id(); }
   Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
-  StateCopy& state_copy() override { return *copy_; }
-  std::unique_ptr<Trainer> make_trainer(Position start) override {
-    return std::make_unique<GpuTrainer>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
+  Snapshotter& state_copy() override { return *copy_; }
+  std::unique_ptr<Stepper> make_stepper(Position start) override {
+    return std::make_unique<GpuStepper>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
                                         progress_);
   }
-  std::unique_ptr<Trainer> make_lone_trainer() override;
+  std::unique_ptr<Stepper> make_solo_stepper() override;
   Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override {
     return reducer_.bounds(final_places(schedule_, sums_));
@@ -172,7 +172,7 @@ class GpuSite final : public Site {
 
  private:
   // What training does not wait for.
-  class Copy final : public StateCopy {
+  class Copy final : public Snapshotter {
    public:
     /// null: on a rank that does not save.
     explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
@@ -200,12 +200,12 @@ class GpuSite final : public Site {
   Program::SumOverRanks statistics_sums();
   std::vector<Optimizer::Slot> slots() const;
 
-  const Plan& plan_;
+  const RunPlan& plan_;
   Progress& progress_;
   const std::unique_ptr<GpuBackend> backend_;
   const std::unique_ptr<Communicator> communicator_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
-  StepSums sums_;
+  ReductionBuffer sums_;
   const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
   GradientReducer reducer_;
   std::vector<GpuRefusal> refused_;  // fused steps
@@ -217,7 +217,7 @@ class GpuSite final : public Site {
   std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
-GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progress& progress)
+GpuEngine::GpuEngine(const RunPlan& plan, const MpiSession& session, int device, Progress& progress)
     : plan_(plan),
       progress_(progress),
       backend_(make_gpu_backend(gpu_settings(plan, device))),
@@ -258,7 +258,7 @@ GpuSite::GpuSite(const Plan& plan, const MpiSession& session, int device, Progre
   connect(session);
 }
 
-std::vector<std::string> GpuSite::notes() const {
+std::vector<std::string> GpuEngine::notes() const {
   const bool exact = backend_->element() != Element::fp32;
   std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
                                              backend_->title(), name_of(backend_->element()),
@@ -278,44 +278,44 @@ std::vector<std::string> GpuSite::notes() const {
 
 // The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
 // broadcast behind it waits for its end.
-void GpuSite::connect(const MpiSession& session) {
+void GpuEngine::connect(const MpiSession& session) {
   session.barrier();
   reducer_.finish();
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
-Communicator& GpuSite::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
+Communicator& GpuEngine::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
 
 // The broadcast waits for its end.
-void GpuSite::sum(const Range& bucket) {
+void GpuEngine::sum(const Range& bucket) {
   gradient_sums().start_sum(sums_.all().slice(bucket));
   gradient_sums().finish();
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
-std::vector<double> GpuSite::bucket_leads(double backward_s) {
+std::vector<double> GpuEngine::bucket_leads(double backward_s) {
   std::vector<double> leads = final_leads(schedule_, sums_, bucket_bounds());
   for (double& lead : leads) lead *= backward_s;
   return leads;
 }
 
 // Before the optimizer, whose moving average starts from them.
-void GpuSite::write_first_values() {
-  const FirstValues first = first_values(plan_);
+void GpuEngine::write_first_values() {
+  const InitialValues first = initial_values(plan_);
   backend_->memory().write(first.parameters, parameters_);
   backend_->memory().write(first.statistics, statistics_);
   if (averaged_statistics_.view().size() > 0)
     backend_->memory().write(first.statistics, averaged_statistics_);
 }
 
-std::unique_ptr<Communicator> GpuSite::make_narrow_sums() {
+std::unique_ptr<Communicator> GpuEngine::make_narrow_sums() {
   const Element element = plan_.options.gradient_dtype;
   if (element == Element::fp32) return nullptr;
-  return std::make_unique<NarrowCommunicator>(*communicator_, *backend_, element, sums_.all(),
-                                              sums_.place_of(0));
+  return std::make_unique<HalfCommunicator>(*communicator_, *backend_, element, sums_.all(),
+                                            sums_.place_of(0));
 }
 
-GpuStepSums GpuSite::step_sums() {
+GpuStepSums GpuEngine::step_sums() {
   return {sums_.all(),
           sums_.place_of(0),
           [this](std::size_t first) { reducer_.final_from(first); },
@@ -326,7 +326,7 @@ GpuStepSums GpuSite::step_sums() {
 
 // By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's
 // at work on one GPU at a time can wait for each other for ever.
-Program::SumOverRanks GpuSite::statistics_sums() {
+Program::SumOverRanks GpuEngine::statistics_sums() {
   if (!plan_.batch_norms_together()) return nullptr;
   return [this](View values) {
     communicator_->start_sum(values);
@@ -334,31 +334,31 @@ Program::SumOverRanks GpuSite::statistics_sums() {
   };
 }
 
-std::vector<Optimizer::Slot> GpuSite::slots() const {
+std::vector<Optimizer::Slot> GpuEngine::slots() const {
   std::vector<Optimizer::Slot> slots;
   for (const auto& [name, values] : training_->slots()) slots.push_back({name, values});
   return slots;
 }
 
-std::unique_ptr<Trainer> GpuSite::make_lone_trainer() {
+std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() {
   GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
-  return std::make_unique<GpuTrainer>(
+  return std::make_unique<GpuStepper>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
                               settings_of(plan_, averaged_statistics_)),
       plan_.trainer(), progress_);
 }
 
-std::string GpuSite::plans() const {
+std::string GpuEngine::plans() const {
   return fmt::format(R"({{"precision":"{}","engines":"{}"}})", name_of(backend_->element()),
                      engines_);
 }
 
 }  // namespace
 
-std::unique_ptr<Site> make_gpu_site(const Plan& plan, const MpiSession& session,
-                                    Progress& progress) {
-  return std::make_unique<GpuSite>(plan, session, choose_gpu(session, plan.options.deterministic),
-                                   progress);
+std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan, const MpiSession& session,
+                                                Progress& progress) {
+  return std::make_unique<GpuEngine>(plan, session, choose_gpu(session, plan.options.deterministic),
+                                     progress);
 }
 
 }  // namespace ringtrain

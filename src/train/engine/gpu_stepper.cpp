@@ -9,11 +9,11 @@ namespace ringtrain {
 namespace {
 
 StepOutcome outcome_of(const GpuOutcome& o) {
-  const Wish wish = agreed_wish(o.stop, o.signalled, o.signal);
+  const StepRequest request = agreed_request(o.stop, o.signalled, o.signal);
   return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
           .top1 = o.top1,
-          .stop = wish.stop,
-          .signal = wish.signal,
+          .stop = request.stop,
+          .signal = request.signal,
           .not_finite = o.not_finite,
           .skipped = o.skipped,
           .loss_scale = o.loss_scale};
@@ -21,17 +21,17 @@ StepOutcome outcome_of(const GpuOutcome& o) {
 
 }  // namespace
 
-GpuTrainer::GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
+GpuStepper::GpuStepper(GpuTraining& training, const StepSettings& settings, Position start,
                        double first_lead, Progress& progress)
-    : Trainer(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
+    : Stepper(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
   training_.refresh();
 }
 
-GpuTrainer::GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
+GpuStepper::GpuStepper(std::unique_ptr<GpuTraining> training, const StepSettings& settings,
                        Progress& progress)
-    : Trainer(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
+    : Stepper(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
 
-std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
+std::optional<StepReport> GpuStepper::step(Loader& loader, const StepRequest& request) {
   progress_.begin_step(position().step + 1);
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
@@ -47,8 +47,8 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
                              .learning_rate = now.learning_rate,
                              .sample_weight = settings().sample_weight(),
                              .share = settings().share * settings().sample_weight(),
-                             .stop = wish.stop,
-                             .signal = wish.signal});
+                             .stop = request.stop,
+                             .signal = request.signal});
     const double copy_s = watch.lap();
     now.copy_s += copy_s;
     if (Timeline* const timeline = progress_.timeline()) {
@@ -65,7 +65,7 @@ std::optional<StepReport> GpuTrainer::step(Loader& loader, const Wish& wish) {
 
 // The GPU tells lengths, not moments: a step ends when the host sees its end, at the latest, and
 // begins no earlier than the one before ended.
-void GpuTrainer::record(const GpuOutcome& o, std::uint64_t step) {
+void GpuStepper::record(const GpuOutcome& o, std::uint64_t step) {
   Timeline* const timeline = progress_.timeline();
   if (timeline == nullptr) return;
   const std::pair<Doing, double> parts[] = {{Doing::forward, o.forward_s},
@@ -84,7 +84,7 @@ void GpuTrainer::record(const GpuOutcome& o, std::uint64_t step) {
 }
 
 // What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
-std::optional<StepReport> GpuTrainer::take(int still_under_way) {
+std::optional<StepReport> GpuStepper::take(int still_under_way) {
   progress_.enter(Activity::gpu);
   const std::optional<GpuOutcome> o = training_.outcome(still_under_way);
   if (!o) return std::nullopt;

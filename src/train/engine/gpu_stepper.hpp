@@ -10,16 +10,16 @@ namespace ringtrain {
 
 /// Steps on a GPU: queued, and reported once the GPU is done with them, two steps later at most.
 /// A `training` that is not its own outlives it.
-class GpuTrainer final : public Trainer {
+class GpuStepper final : public Stepper {
  public:
   /// `first_lead`: how long before the end of the backward pass the first sum starts, as a share.
-  GpuTrainer(GpuTraining& training, const TrainerSettings& settings, Position start,
-             double first_lead, Progress& progress);
+  GpuStepper(GpuTraining& training, const StepSettings& settings, Position start, double first_lead,
+             Progress& progress);
   /// From the beginning, with a training of its own.
-  GpuTrainer(std::unique_ptr<GpuTraining> training, const TrainerSettings& settings,
+  GpuStepper(std::unique_ptr<GpuTraining> training, const StepSettings& settings,
              Progress& progress);
 
-  std::optional<StepReport> step(Loader& loader, const Wish& wish) override;
+  std::optional<StepReport> step(Loader& loader, const StepRequest& request) override;
   std::optional<StepReport> finish_step() override { return take(0); }
 
  private:

@@ -12,7 +12,7 @@ Supports allowed(ConvolutionFusion fusion, Supports supports) {
   };
 }
 
-Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
+Schedule make_schedule(const RunPlan& plan, const Backend& backend, Mode mode) {
   const Supports supports = allowed(
       plan.options.fusion,
       [&](const Schedule& tensors, const Step& step) { return backend.supports(tensors, step); });
@@ -21,26 +21,26 @@ Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode) {
                        plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);
 }
 
-FirstValues first_values(const Plan& plan) {
+InitialValues initial_values(const RunPlan& plan) {
   const Graph& graph = plan.model.graph;
-  FirstValues values{std::vector<float>(graph.parameter_count()),
-                     std::vector<float>(graph.statistic_count())};
+  InitialValues values{std::vector<float>(graph.parameter_count()),
+                       std::vector<float>(graph.statistic_count())};
   initialise(graph, plan.options.seed, values.parameters, values.statistics);
   return values;
 }
 
-std::size_t averaged_statistics(const Plan& plan) {
+std::size_t averaged_statistics(const RunPlan& plan) {
   return plan.optimizer.ema > 0 ? plan.model.graph.statistic_count() : 0;
 }
 
-std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums) {
+std::vector<std::size_t> final_places(const Schedule& training, const ReductionBuffer& sums) {
   std::vector<std::size_t> places;
   for (const std::size_t first : finality(training))
     if (first > 0) places.push_back(sums.place_of(first));
   return places;
 }
 
-std::vector<double> final_leads(const Schedule& training, const StepSums& sums,
+std::vector<double> final_leads(const Schedule& training, const ReductionBuffer& sums,
                                 std::span<const std::uint64_t> bounds) {
   const std::vector<std::size_t> finals = finality(training);
   const std::size_t steps = training.steps.size();

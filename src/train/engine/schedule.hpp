@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
-#include "train/engine/step_buffer.hpp"
+#include "train/engine/reduction_buffer.hpp"
 #include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
@@ -11,23 +11,23 @@ namespace ringtrain {
 Supports allowed(ConvolutionFusion fusion, Supports supports);
 
 /// The plan's network for this rank's batch, fused as `backend` supports it.
-Schedule make_schedule(const Plan& plan, const Backend& backend, Mode mode);
+Schedule make_schedule(const RunPlan& plan, const Backend& backend, Mode mode);
 
 /// The plan's first parameters and running statistics, in the host's memory.
-struct FirstValues {
+struct InitialValues {
   std::vector<float> parameters, statistics;
 };
-FirstValues first_values(const Plan& plan);
+InitialValues initial_values(const RunPlan& plan);
 
 /// Numbers of BatchNorm's running statistics that a moving average is kept of: all or none.
-std::size_t averaged_statistics(const Plan& plan);
+std::size_t averaged_statistics(const RunPlan& plan);
 
 /// Where gradients become final in a step of `training`, as places of `sums`; without the front.
-std::vector<std::size_t> final_places(const Schedule& training, const StepSums& sums);
+std::vector<std::size_t> final_places(const Schedule& training, const ReductionBuffer& sums);
 
 /// How long before the end of the backward pass each bucket between `bounds` is final, in the order
 /// of the sums, as a share of that pass: as if all its steps took the same time.
-std::vector<double> final_leads(const Schedule& training, const StepSums& sums,
+std::vector<double> final_leads(const Schedule& training, const ReductionBuffer& sums,
                                 std::span<const std::uint64_t> bounds);
 
 }  // namespace ringtrain

@@ -3,7 +3,7 @@
 
 #include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/metrics/scaling/step_phases.hpp"
-#include "train/engine/step_buffer.hpp"
+#include "train/engine/reduction_buffer.hpp"
 #include "train/plan/step_settings.hpp"
 
 namespace ringtrain {
@@ -33,15 +33,15 @@ struct StepReport {
 };
 
 /// The training step, the same on every rank.
-class Trainer {
+class Stepper {
  public:
-  virtual ~Trainer() = default;
+  virtual ~Stepper() = default;
 
   /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
   /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
   /// yet. The outcome tells all ranks of the wishes of any. The gradient of a step that is not
   /// finite updates nothing.
-  virtual std::optional<StepReport> step(Loader& loader, const Wish& wish) = 0;
+  virtual std::optional<StepReport> step(Loader& loader, const StepRequest& request) = 0;
   /// Waits for the oldest step that was not reported; nullopt when all were.
   virtual std::optional<StepReport> finish_step() = 0;
 
@@ -49,10 +49,9 @@ class Trainer {
   const Position& position() const { return position_; }
 
  protected:
-  Trainer(const TrainerSettings& settings, Position start)
-      : settings_(settings), position_(start) {}
+  Stepper(const StepSettings& settings, Position start) : settings_(settings), position_(start) {}
 
-  const TrainerSettings& settings() const { return settings_; }
+  const StepSettings& settings() const { return settings_; }
   double learning_rate() const {
     return settings_.learning_rate.at(double(position_.samples) / double(settings_.epoch_samples));
   }
@@ -62,7 +61,7 @@ class Trainer {
   }
 
  private:
-  const TrainerSettings settings_;
+  const StepSettings settings_;
   Position position_;
 };
 

@@ -17,8 +17,8 @@ constexpr double window_s = 1.0;
 // A trainer with a loader of its own that starts at the first sample.
 class Runner {
  public:
-  Runner(const Plan& plan, std::unique_ptr<Trainer> trainer, const LoaderOptions& options,
-         const StopRequest& stop)
+  Runner(const RunPlan& plan, std::unique_ptr<Stepper> trainer, const LoaderOptions& options,
+         const StopSignals& stop)
       : stop_(stop), trainer_(std::move(trainer)), loader_(*plan.training, options) {}
 
   // Fewer steps when a rank that takes part is asked to stop.
@@ -51,8 +51,8 @@ class Runner {
     times_.end_step(step_s_.back(), 0);
   }
 
-  const StopRequest& stop_;
-  const std::unique_ptr<Trainer> trainer_;
+  const StopSignals& stop_;
+  const std::unique_ptr<Stepper> trainer_;
   Loader loader_;
   bool stopped_ = false;
   Stopwatch step_watch_;
@@ -61,7 +61,7 @@ class Runner {
 };
 
 // One rank's numbers are all ranks', so that they come to one verdict.
-Comparison compare_alike(Windows alone, Windows together, const MpiSession& session) {
+ScalingResult compare_alike(Windows alone, Windows together, const MpiSession& session) {
   for (Windows* windows : {&alone, &together})
     session.broadcast(std::as_writable_bytes(std::span(windows->rates)), 0);
   session.broadcast(std::as_writable_bytes(std::span(alone.phases.seconds)), 0);
@@ -71,8 +71,8 @@ Comparison compare_alike(Windows alone, Windows together, const MpiSession& sess
 }
 
 // The comparison; nullopt when a rank was asked to stop.
-std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& session, Runner& all,
-                                          std::optional<Runner>& alone) {
+std::optional<ScalingResult> compare_windows(const RunPlan& plan, const MpiSession& session,
+                                             Runner& all, std::optional<Runner>& alone) {
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
   if (all.stopped()) return std::nullopt;
@@ -100,16 +100,16 @@ std::optional<Comparison> compare_windows(const Plan& plan, const MpiSession& se
 
 }  // namespace
 
-std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
-                                           const StopRequest& stop) {
-  const auto kept = site.state().copy();
-  Runner all(plan, site.make_trainer({}), plan.loader(Split::training), stop);
+std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
+                                              const MpiSession& session, const StopSignals& stop) {
+  const auto kept = engine.state().copy();
+  Runner all(plan, engine.make_stepper({}), plan.loader(Split::training), stop);
   std::optional<Runner> alone;
   try {
     if (session.rank() == 0)
-      alone.emplace(plan, site.make_lone_trainer(), plan.lone_loader(), stop);
+      alone.emplace(plan, engine.make_solo_stepper(), plan.lone_loader(), stop);
     auto result = compare_windows(plan, session, all, alone);
-    site.state().copy_from(kept);
+    engine.state().copy_from(kept);
     return result;
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the runners live: what they have under way may never end

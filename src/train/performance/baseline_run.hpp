@@ -11,7 +11,7 @@ namespace ringtrain {
 /// all train together, in windows that alternate within this job. Puts the
 /// site's state back as it was: the training that follows is the same with and without. Every rank
 /// gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
-std::optional<Comparison> measure_baseline(const Plan& plan, Site& site, const MpiSession& session,
-                                           const StopRequest& stop);
+std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
+                                              const MpiSession& session, const StopSignals& stop);
 
 }  // namespace ringtrain

@@ -40,8 +40,8 @@ bool fits(const std::vector<int>& counts, int samples) {
 }
 
 // Trains this rank's share alone, as baseline does: what it changes goes with the site.
-RankSpeed measure_speed(const Plan& plan, Site& site) {
-  const std::unique_ptr<Trainer> trainer = site.make_lone_trainer();
+RankSpeed measure_speed(const RunPlan& plan, TrainingEngine& engine) {
+  const std::unique_ptr<Stepper> trainer = engine.make_solo_stepper();
   Loader loader(*plan.training, plan.lone_loader());
   std::vector<double> images_s, fixed_s;
   const auto take = [&](const std::optional<StepReport>& report) {
@@ -60,12 +60,13 @@ RankSpeed measure_speed(const Plan& plan, Site& site) {
   return {.sample_s = images / plan.share.count, .fixed_s = spread_of(std::move(fixed_s)).median};
 }
 
-std::vector<RankSpeed> measure_speeds(const Plan& plan, Site& site, const MpiSession& session) {
+std::vector<RankSpeed> measure_speeds(const RunPlan& plan, TrainingEngine& engine,
+                                      const MpiSession& session) {
   session.barrier_asleep();  // all at once, as in steps
-  return gather_speeds(measure_speed(plan, site), session);
+  return gather_speeds(measure_speed(plan, engine), session);
 }
 
-std::string of_samples(const Plan& plan) {
+std::string of_samples(const RunPlan& plan) {
   return fmt::format("shares: {} of {} images", shares_text(plan.shares), plan.micro_batch);
 }
 
@@ -81,7 +82,7 @@ std::vector<double> by_rank(const std::vector<double>& list, const MpiSession& s
 }
 
 // The shares of the checkpoint that rank 0 would go on from.
-std::vector<int> saved_shares(const Plan& plan, const MpiSession& session, Progress& progress) {
+std::vector<int> saved_shares(const RunPlan& plan, const MpiSession& session, Progress& progress) {
   progress.enter(Activity::resume);
   std::string plans;
   if (session.rank() == 0)
@@ -92,18 +93,19 @@ std::vector<int> saved_shares(const Plan& plan, const MpiSession& session, Progr
 }
 
 // Of the plan's batch, as those of a checkpoint are of its own.
-std::vector<int> in_proportion(const std::vector<int>& saved, const Plan& plan) {
+std::vector<int> in_proportion(const std::vector<int>& saved, const RunPlan& plan) {
   if (sum_of(saved) == plan.micro_batch) return saved;
   return divide(plan.micro_batch, std::vector<double>(saved.begin(), saved.end()));
 }
 
-bool are_open(const Plan& plan) {
-  const std::optional<Shares>& wish = plan.options.shares;
-  return (!wish || wish->mode == Shares::Mode::automatic) && plan.ranks > 1 &&
+bool are_open(const RunPlan& plan) {
+  const std::optional<Shares>& request = plan.options.shares;
+  return (!request || request->mode == Shares::Mode::automatic) && plan.ranks > 1 &&
          !plan.options.eval_only;
 }
 
-void keep(const std::vector<int>& saved, Plan& plan, const MpiSession& session, const Tell& tell) {
+void keep(const std::vector<int>& saved, RunPlan& plan, const MpiSession& session,
+          const Tell& tell) {
   plan.take_shares(in_proportion(saved, plan), session.rank());
   plan.keeps_shares = true;
   tell(of_samples(plan) + (sum_of(saved) == plan.micro_batch
@@ -111,7 +113,7 @@ void keep(const std::vector<int>& saved, Plan& plan, const MpiSession& session, 
                                : ", in proportion to those in the checkpoint, of another batch"));
 }
 
-void choose(std::span<const RankSpeed> speeds, Plan& plan, const MpiSession& session,
+void choose(std::span<const RankSpeed> speeds, RunPlan& plan, const MpiSession& session,
             const Tell& tell) {
   const auto [least, most] = std::ranges::minmax(speeds, {}, &RankSpeed::sample_s);
   const std::string measured = fmt::format("an image takes {:.2f} to {:.2f} ms, by rank",
@@ -194,7 +196,7 @@ std::string shares_text(std::span<const int> shares) {
   return fmt::format("{}", fmt::join(shares, ":"));
 }
 
-std::string with_shares(const std::string& plans, const Plan& plan) {
+std::string with_shares(const std::string& plans, const RunPlan& plan) {
   if (plan.shares_are_equal() && !plan.keeps_shares) return plans;
   json object = json::parse(plans);
   object["shares"] = plan.shares;
@@ -215,7 +217,7 @@ std::vector<int> shares_in(std::string_view plans) {
   return all <= most_samples ? shares : std::vector<int>();
 }
 
-void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell) {
+void take_given_shares(RunPlan& plan, const MpiSession& session, const Tell& tell) {
   if (!plan.options.shares || plan.options.shares->mode != Shares::Mode::given) return;
   const std::string option = "--shares " + shares_value().write(*plan.options.shares);
   const std::vector<double> weights = by_rank(plan.options.shares->weights, session);
@@ -232,16 +234,17 @@ void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell) 
   tell(fmt::format("{} {}: they get equal shares", option, why));
 }
 
-bool settles_otherwise(std::string_view plans, const Plan& plan) {
+bool settles_otherwise(std::string_view plans, const RunPlan& plan) {
   const std::vector<int> saved = shares_in(plans);
   return are_open(plan) && saved.size() == plan.shares.size() &&
          in_proportion(saved, plan) != plan.shares;
 }
 
-void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
+void settle_shares(RunPlan& plan,
+                   const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
                    const MpiSession& session, const Tell& tell, Progress& progress) {
   if (!are_open(plan)) return;
-  const bool tries = plan.options.shares && make_site;
+  const bool tries = plan.options.shares && make_engine;
   if (const std::vector<int> saved = saved_shares(plan, session, progress); !saved.empty()) {
     if (saved.size() == static_cast<std::size_t>(plan.ranks))
       return keep(saved, plan, session, tell);
@@ -252,10 +255,10 @@ void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& mak
   if (!tries) return;
   tell(fmt::format("shares: all ranks train alone at once, {} steps or {:.0f} s, to find theirs",
                    warm_up + least_steps, trial_s));
-  const std::unique_ptr<Site> site = make_site();
+  const std::unique_ptr<TrainingEngine> engine = make_engine();
   plan.keeps_shares = true;
-  choose(measure_speeds(plan, *site, session), plan, session, tell);
-  site->close();
+  choose(measure_speeds(plan, *engine, session), plan, session, tell);
+  engine->close();
 }
 
 }  // namespace ringtrain

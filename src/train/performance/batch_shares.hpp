@@ -37,24 +37,25 @@ std::vector<RankSpeed> gather_speeds(const RankSpeed& own, const MpiSession& ses
 std::string shares_text(std::span<const int> shares);
 
 /// `plans`, a JSON object, with the plan's shares where these are not equal: for checkpoints.
-std::string with_shares(const std::string& plans, const Plan& plan);
+std::string with_shares(const std::string& plans, const RunPlan& plan);
 /// The shares that such plans name; none where they are equal, or the text is not ours.
 std::vector<int> shares_in(std::string_view plans);
 
 /// Divides the plan's samples as a list of --shares says: one number a rank, or one a host, of
 /// which its ranks get equal parts. Throws Error(Exit::usage) where the list is neither; with
 /// --as-ranks, when some ranks may have been lost, it is left aside. Tells the user.
-void take_given_shares(Plan& plan, const MpiSession& session, const Tell& tell);
+void take_given_shares(RunPlan& plan, const MpiSession& session, const Tell& tell);
 
 /// Whether settle_shares() would come to other shares than the plan's from a checkpoint of these
 /// plans.
-bool settles_otherwise(std::string_view plans, const Plan& plan);
+bool settles_otherwise(std::string_view plans, const RunPlan& plan);
 
 /// Decides how the ranks divide the samples of a step where the user left that open: as in the
 /// checkpoint that training goes on from; else, with --shares auto, as a trial on all ranks at once
-/// shows to be fastest, which trains a throw-away site of `make_site`; no trial without that.
+/// shows to be fastest, which trains a throw-away site of `make_engine`; no trial without that.
 /// `progress` hears which file is read. Collective.
-void settle_shares(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
+void settle_shares(RunPlan& plan,
+                   const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
                    const MpiSession& session, const Tell& tell, Progress& progress);
 
 }  // namespace ringtrain

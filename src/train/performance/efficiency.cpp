@@ -16,28 +16,28 @@ constexpr std::int64_t least_steps = 30;  // of which the first ten warm up
 
 }  // namespace
 
-Efficiency::Efficiency(const Plan& plan, const Site& site, const MpiSession& session,
-                       Output& output)
+Efficiency::Efficiency(const RunPlan& plan, const TrainingEngine& engine, const MpiSession& session,
+                       Reporter& output)
     : plan_(plan),
       session_(session),
       output_(output),
       speeds_(session.rank() == 0 ? cache_folder() : "", "one-rank",
-              speed_configuration(plan, site.device())) {}
+              speed_configuration(plan, engine.device())) {}
 
-void Efficiency::keep(const KeptSpeed& speed) {
+void Efficiency::keep(const PastRun& speed) {
   if (const std::string why = speeds_.keep(speed); !why.empty())
     output_.note("the speed of one rank is not kept for later runs: " + why);
 }
 
-void Efficiency::keep(const Comparison& measured) {
-  keep(KeptSpeed{measured.alone, measured.alone_phases, std::time(nullptr)});
+void Efficiency::keep(const ScalingResult& measured) {
+  keep(PastRun{measured.alone, measured.alone_phases, std::time(nullptr)});
 }
 
 void Efficiency::keep_own(const StepTimes& run) {
   if (session_.size() > 1 || run.steps() < least_steps) return;
   PhaseSeconds phases = run.total();
   for (double& seconds : phases.seconds) seconds /= double(run.steps());
-  keep(KeptSpeed{run.throughput(), phases, std::time(nullptr)});
+  keep(PastRun{run.throughput(), phases, std::time(nullptr)});
 }
 
 void Efficiency::recall(const Position& start) {
@@ -52,7 +52,7 @@ void Efficiency::recall(const Position& start) {
         Exit::usage);
 }
 
-void Efficiency::tell(const KeptSpeed& speed) {
+void Efficiency::tell(const PastRun& speed) {
   const double age_s = std::max(0.0, std::difftime(std::time(nullptr), speed.measured));
   output_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
                            speed.examples_per_second.median, speed.examples_per_second.deviation,

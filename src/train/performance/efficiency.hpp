@@ -12,10 +12,11 @@ namespace ringtrain {
 /// passed outlives it.
 class Efficiency {
  public:
-  Efficiency(const Plan& plan, const Site& site, const MpiSession& session, Output& output);
+  Efficiency(const RunPlan& plan, const TrainingEngine& engine, const MpiSession& session,
+             Reporter& output);
 
   /// Measured in this job: kept for later ones.
-  void keep(const Comparison& measured);
+  void keep(const ScalingResult& measured);
   /// Looks for what an earlier run kept, and tells. Ends the job where --require-efficiency needs
   /// one and there is none. Collective.
   void recall(const Position& start);
@@ -28,14 +29,14 @@ class Efficiency {
   void require(const StepTimes& run) const;
 
  private:
-  void keep(const KeptSpeed& speed);
-  void tell(const KeptSpeed& speed);
+  void keep(const PastRun& speed);
+  void tell(const PastRun& speed);
 
-  const Plan& plan_;
+  const RunPlan& plan_;
   const MpiSession& session_;
-  Output& output_;
+  Reporter& output_;
   const KeptSpeeds speeds_;
-  std::optional<KeptSpeed> recalled_;
+  std::optional<PastRun> recalled_;
   bool is_recalled_ = false;  // on all ranks
 };
 

@@ -25,14 +25,15 @@ const std::array formats = {
     GradientFormat{}, GradientFormat{.element = Element::bf16},
     GradientFormat{.compression = {.kind = Compression::Kind::powersgd, .rank = 4}}};
 
-void take(const GradientFormat& format, Plan& plan) {
+void take(const GradientFormat& format, RunPlan& plan) {
   plan.options.gradient_dtype = format.element;
   plan.options.compress = format.compression;
 }
 
 // By rank 0's clock, the same on all ranks.
-std::vector<double> time_steps(const Plan& plan, Site& site, const MpiSession& session) {
-  const std::unique_ptr<Trainer> trainer = site.make_trainer({});
+std::vector<double> time_steps(const RunPlan& plan, TrainingEngine& engine,
+                               const MpiSession& session) {
+  const std::unique_ptr<Stepper> trainer = engine.make_stepper({});
   Loader loader(*plan.training, plan.loader(Split::training));
   Stopwatch watch;
   for (int step = 0; step < untimed_steps; ++step) trainer->step(loader, {});
@@ -49,17 +50,17 @@ std::vector<double> time_steps(const Plan& plan, Site& site, const MpiSession& s
 }
 
 // Rounds in which all formats take turns, so that what else the machines do meets all alike.
-std::vector<TriedFormat> try_formats(Plan& plan,
-                                     const std::function<std::unique_ptr<Site>()>& make_site,
-                                     const MpiSession& session) {
+std::vector<TriedFormat> try_formats(
+    RunPlan& plan, const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
+    const MpiSession& session) {
   std::array<std::vector<double>, formats.size()> seconds;
   const Stopwatch watch;
   for (int round = 0; round < most_format_rounds; ++round) {
     for (std::size_t f = 0; f < formats.size(); ++f) {
       take(formats[f], plan);
-      const std::unique_ptr<Site> site = make_site();
-      for (const double step_s : time_steps(plan, *site, session)) seconds[f].push_back(step_s);
-      site->close();
+      const std::unique_ptr<TrainingEngine> engine = make_engine();
+      for (const double step_s : time_steps(plan, *engine, session)) seconds[f].push_back(step_s);
+      engine->close();
     }
     if (!session.broadcast(watch.elapsed() < enough_rounds_s ? "" : "enough").empty()) break;
   }
@@ -73,7 +74,7 @@ std::vector<TriedFormat> try_formats(Plan& plan,
 }
 
 // Of the checkpoint that rank 0 would go on from; none: there is no checkpoint, or it does not say.
-std::optional<GradientFormat> saved_format(const Plan& plan, const MpiSession& session,
+std::optional<GradientFormat> saved_format(const RunPlan& plan, const MpiSession& session,
                                            Progress& progress) {
   progress.enter(Activity::resume);
   std::string config;
@@ -122,7 +123,8 @@ std::size_t best_format(std::span<const TriedFormat> tried) {
   return best;
 }
 
-void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site>()>& make_site,
+void settle_gradient_format(RunPlan& plan,
+                            const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
                             const MpiSession& session, const Tell& tell, Progress& progress) {
   if (plan.options.tune.mode != Tune::Mode::all || plan.options.eval_only) return;
   if (plan.options.device == Device::cuda)
@@ -135,12 +137,12 @@ void settle_gradient_format(Plan& plan, const std::function<std::unique_ptr<Site
     return tell(
         fmt::format("links: gradients travel as {}, as in the checkpoint", text_of(*saved)));
   }
-  if (!make_site) return;
+  if (!make_engine) return;
   tell(fmt::format(
       "links: --tuning all trains copies in {} gradient formats in turn, {} steps each or "
       "more, before the first step",
       formats.size(), untimed_steps + least_timed_steps));
-  const std::vector<TriedFormat> tried = try_formats(plan, make_site, session);
+  const std::vector<TriedFormat> tried = try_formats(plan, make_engine, session);
   const std::size_t best = best_format(tried);
   take(tried[best].format, plan);
   tell(told(tried, best));

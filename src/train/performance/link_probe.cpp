@@ -29,27 +29,27 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
 
 }  // namespace
 
-LinkWatch::LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
-                     Output& output, Position start)
+LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+                     Progress& progress, Reporter& output, Position start)
     : plan_(plan),
-      site_(site),
+      engine_(engine),
       session_(session),
       output_(output),
       begun_(start.step),
       start_(start.step),
       due_(start_ + least_steps),
-      buckets_(in_order_of_sums(site.bucket_bounds())),
+      buckets_(in_order_of_sums(engine.bucket_bounds())),
       leads_s_(buckets_.size()) {
   link_ = fit_link(time_sums(progress));
   link_.busy_s_per_byte = link_.s_per_byte;
-  if (const RingChoice* const ring = site.ring(); ring && !ring->measured.trials.empty())
+  if (const RingChoice* const ring = engine.ring(); ring && !ring->measured.trials.empty())
     link_.busy_s_per_byte = ring->measured.carried_s(1);
-  if (site.sum_plans().size() > 1)
-    tuner_.emplace(site, session, output, plan.options.tune.mode == Tune::Mode::report);
+  if (engine.sum_plans().size() > 1)
+    tuner_.emplace(engine, session, output, plan.options.tune.mode == Tune::Mode::report);
 }
 
 // The verdict is about steps as they will be.
-void LinkWatch::begin_step(const Position& position) {
+void LinkProbe::begin_step(const Position& position) {
   if (!tuner_ || tuner_->begin_step()) return;
   tried_ = tuner_->tried();
   tuner_.reset();
@@ -58,18 +58,18 @@ void LinkWatch::begin_step(const Position& position) {
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
-double LinkWatch::seconds_of(const Range& bucket, Progress& progress) {
+double LinkProbe::seconds_of(const Range& bucket, Progress& progress) {
   progress.enter(Activity::ranks);
   session_.barrier();
   progress.enter(Activity::all_reduce);
   Stopwatch watch;
-  site_.sum(bucket);
+  engine_.sum(bucket);
   double seconds = watch.lap();
   session_.broadcast(std::as_writable_bytes(std::span(&seconds, 1)), 0);
   return seconds;
 }
 
-std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
+std::vector<TimedSum> LinkProbe::time_sums(Progress& progress) {
   const Range smallest = *std::ranges::min_element(buckets_, {}, &Range::count);
   static_cast<void>(seconds_of(smallest, progress));  // connects the ranks
   double spent_s = 0;
@@ -85,7 +85,7 @@ std::vector<TimedSum> LinkWatch::time_sums(Progress& progress) {
   return sums;
 }
 
-void LinkWatch::see(const StepReport& report, double wall_s) {
+void LinkProbe::see(const StepReport& report, double wall_s) {
   if (tuner_) {
     if (tuner_->tries_late()) alone_s_.push_back(wall_s - report.seconds.exposed);
     return tuner_->see(wall_s);
@@ -95,29 +95,29 @@ void LinkWatch::see(const StepReport& report, double wall_s) {
   const int batches = plan_.options.accumulate;
   compute_s_.push_back(wall_s - report.seconds.exposed);
   update_s_.push_back(report.seconds.update);
-  const std::vector<double> leads = site_.bucket_leads(report.seconds.backward / batches);
+  const std::vector<double> leads = engine_.bucket_leads(report.seconds.backward / batches);
   for (std::size_t b = 0; b < std::min(leads.size(), leads_s_.size()); ++b)
     leads_s_[b].push_back(leads[b]);
 }
 
-void LinkWatch::look(const Position& next) {
+void LinkProbe::look(const Position& next) {
   if (tuner_ || expected_ || next.step != due_) return;
   if (!enough()) {
     due_ = start_ + 2 * (due_ - start_);
     return;
   }
   const Options& o = plan_.options;
-  const RingChoice* const ring = site_.ring();
+  const RingChoice* const ring = engine_.ring();
   if (ring != nullptr) link_.at_once = ring->plan.at_once;
   const StepParts step = parts(next.step - start_ - warm_up - behind);
-  LinkVerdict verdict = judge({.step = step,
-                               .link = link_,
-                               .ranks = session_.size(),
-                               .batch = most_of_a_rank(),
-                               .accumulate = o.accumulate,
-                               .may_narrow = may_narrow(),
-                               .compressed = share_compressed(),
-                               .target = o.require_efficiency.value_or(usual_target)});
+  ScalingForecast verdict = judge({.step = step,
+                                   .link = link_,
+                                   .ranks = session_.size(),
+                                   .batch = most_of_a_rank(),
+                                   .accumulate = o.accumulate,
+                                   .may_narrow = may_narrow(),
+                                   .compressed = share_compressed(),
+                                   .target = o.require_efficiency.value_or(usual_target)});
   if (ring != nullptr) {
     verdict.ring = *ring;
     verdict.ring->tried = tried_;
@@ -132,7 +132,7 @@ void LinkWatch::look(const Position& next) {
 // epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs and
 // Scaling Rules for Adaptive Gradient Algorithms"). Options that are given twice: the last one
 // counts.
-std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
+std::string LinkProbe::command_of(const ScalingForecast& verdict) const {
   const Options& o = plan_.options;
   const bool counts_all = o.global_batch.has_value();  // --global-batch
   if (!verdict.larger || session_.rank() != 0) return "";
@@ -158,11 +158,11 @@ std::string LinkWatch::command_of(const LinkVerdict& verdict) const {
 }
 
 // With equal shares.
-int LinkWatch::most_of_a_rank() const {
+int LinkProbe::most_of_a_rank() const {
   return (plan_.micro_batch + plan_.ranks - 1) / plan_.ranks;
 }
 
-std::optional<OtherShares> LinkWatch::better_shares(const StepParts& step,
+std::optional<OtherShares> LinkProbe::better_shares(const StepParts& step,
                                                     const Forecast& now) const {
   const double update_s = median_of(update_s_);
   const double images_s = std::max(median_of(compute_s_) - update_s, 1e-9);
@@ -176,14 +176,14 @@ std::optional<OtherShares> LinkWatch::better_shares(const StepParts& step,
 }
 
 // What travels between GPUs and, by our ring, between hosts can be rounded.
-bool LinkWatch::may_narrow() const {
+bool LinkProbe::may_narrow() const {
   const Options& o = plan_.options;
   const bool can =
       o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
   return can && o.gradient_dtype == Element::fp32 && !o.compress && !o.shard_optimizer;
 }
 
-std::optional<double> LinkWatch::share_compressed() const {
+std::optional<double> LinkProbe::share_compressed() const {
   const Options& o = plan_.options;
   const bool can = o.device != Device::cuda && session_.hosts() > 1 &&
                    o.allreduce != Allreduce::mpi && !o.compress && !o.shard_optimizer;
@@ -195,7 +195,7 @@ std::optional<double> LinkWatch::share_compressed() const {
 }
 
 // As they travel: a head of results and statistics, which is part of the last bucket, as it is.
-double LinkWatch::bytes_of(const Range& bucket) const {
+double LinkProbe::bytes_of(const Range& bucket) const {
   const std::size_t head = buckets_.front().end() - plan_.model.graph.parameter_count();
   const std::size_t first = std::max(bucket.first, head);
   return double((first - bucket.first) * sizeof(float)) +
@@ -203,19 +203,19 @@ double LinkWatch::bytes_of(const Range& bucket) const {
 }
 
 // As rank 0 has it.
-bool LinkWatch::enough() const {
+bool LinkProbe::enough() const {
   double said = seen_s_ >= enough_s || due_ - begun_ >= most_steps ? 1 : 0;
   session_.broadcast(std::as_writable_bytes(std::span(&said, 1)), 0);
   return said != 0;
 }
 
 // All wait for the slowest rank of each step, so what counts is how long that computes.
-StepParts LinkWatch::parts(std::size_t steps) {
+StepParts LinkProbe::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
   std::vector<double> slowest = compute_s_;
   session_.maximum(slowest);
-  const bool late = site_.ring() != nullptr && site_.ring()->plan.late;
-  StepParts step{.update_s = median_of(update_s_), .overlaps = site_.sums_overlap() && !late};
+  const bool late = engine_.ring() != nullptr && engine_.ring()->plan.late;
+  StepParts step{.update_s = median_of(update_s_), .overlaps = engine_.sums_overlap() && !late};
   const double computes_s = median_of(slowest);
   step.images_s = std::max(0.0, computes_s - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)

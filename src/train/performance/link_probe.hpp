@@ -13,12 +13,12 @@ namespace ringtrain {
 /// Finds early in a run how sums between hosts travel fastest, then says what steps will take and
 /// what the links between the ranks cost: from sums that are timed before the first step and from
 /// what the first steps compute.
-class LinkWatch {
+class LinkProbe {
  public:
   /// Times sums of the step's own buckets, each up to three times, for about a second at most.
   /// Gradients are overwritten: before the first step. What is passed outlives it. Collective.
-  LinkWatch(const Plan& plan, Site& site, const MpiSession& session, Progress& progress,
-            Output& output, Position start);
+  LinkProbe(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+            Progress& progress, Reporter& output, Position start);
 
   /// Before a step, behind `position`: how its sums travel. Collective.
   void begin_step(const Position& position);
@@ -42,21 +42,21 @@ class LinkWatch {
   bool may_narrow() const;
   int most_of_a_rank() const;
   std::optional<double> share_compressed() const;
-  std::string command_of(const LinkVerdict& verdict) const;
+  std::string command_of(const ScalingForecast& verdict) const;
   /// Where it makes the step of `now` at least a tenth shorter. Collective.
   std::optional<OtherShares> better_shares(const StepParts& step, const Forecast& now) const;
   double bytes_of(const Range& bucket) const;
   StepParts parts(std::size_t steps);
 
-  const Plan& plan_;
-  Site& site_;
+  const RunPlan& plan_;
+  TrainingEngine& engine_;
   const MpiSession& session_;
-  Output& output_;
+  Reporter& output_;
   const std::uint64_t begun_;         // the run
   std::uint64_t start_;               // the steps behind it count
   std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums
-  Link link_;
+  LinkModel link_;
   int seen_ = 0;
   double seen_s_ = 0;                         // of the steps that count
   std::vector<double> compute_s_, update_s_;  // of each measured step

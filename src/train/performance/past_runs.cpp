@@ -30,11 +30,11 @@ void replace(const fs::path& file, const std::string& text) {
   if (!reason.empty()) throw Error(Exit::storage, "write " + file.string(), reason);
 }
 
-KeptSpeed from_json(const json& object) {
+PastRun from_json(const json& object) {
   const auto number = [&](const char* key) { return object.at(key).get<double>(); };
-  KeptSpeed speed{{number("examples_per_second"), number("deviation")},
-                  {},
-                  object.at("measured").get<std::int64_t>()};
+  PastRun speed{{number("examples_per_second"), number("deviation")},
+                {},
+                object.at("measured").get<std::int64_t>()};
   for (std::size_t p = 0; p < phase_names.size(); ++p)
     speed.phases.seconds[p] = object.at("phases").at(std::string(phase_names[p])).get<double>();
   const double rate = speed.examples_per_second.median;
@@ -58,7 +58,7 @@ void remove_oldest(const fs::path& folder, std::string_view kind) {
 
 }  // namespace
 
-std::string speed_configuration(const Plan& plan, const std::string& device) {
+std::string speed_configuration(const RunPlan& plan, const std::string& device) {
   const Options& o = plan.options;
   const json configuration{{"model", plan.model.name},
                            {"network", hex(plan.model.graph.structure_hash())},
@@ -73,7 +73,7 @@ std::string speed_configuration(const Plan& plan, const std::string& device) {
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
-std::string run_configuration(const Plan& plan, const std::string& device,
+std::string run_configuration(const RunPlan& plan, const std::string& device,
                               std::vector<std::string> hosts) {
   const Options& o = plan.options;
   std::ranges::sort(hosts);
@@ -100,7 +100,7 @@ KeptSpeeds::KeptSpeeds(const fs::path& folder, std::string_view kind, std::strin
     file_ = folder / fmt::format("{}-{}.json", kind, hex(hash_text(configuration_)));
 }
 
-std::optional<KeptSpeed> KeptSpeeds::find() const try {
+std::optional<PastRun> KeptSpeeds::find() const try {
   if (file_.empty() || !fs::is_regular_file(file_) || fs::file_size(file_) > most_bytes)
     return std::nullopt;
   std::ifstream in(file_, std::ios::binary);
@@ -114,7 +114,7 @@ std::optional<KeptSpeed> KeptSpeeds::find() const try {
   return std::nullopt;  // it will be replaced
 }
 
-std::string KeptSpeeds::keep(const KeptSpeed& speed) const try {
+std::string KeptSpeeds::keep(const PastRun& speed) const try {
   if (file_.empty()) return "";
   json phases = json::object();
   for (std::size_t p = 0; p < phase_names.size(); ++p)

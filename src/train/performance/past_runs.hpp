@@ -11,7 +11,7 @@
 namespace ringtrain {
 
 /// What a run reached, and when.
-struct KeptSpeed {
+struct PastRun {
   Spread examples_per_second;
   PhaseSeconds phases;        ///< of a mean step
   std::int64_t measured = 0;  ///< seconds since 1970
@@ -19,9 +19,9 @@ struct KeptSpeed {
 
 /// What a rank's speed depends on, as JSON: model, batch, optimizer, precision, data kind, build
 /// and the device, which is the site's text.
-std::string speed_configuration(const Plan& plan, const std::string& device);
+std::string speed_configuration(const RunPlan& plan, const std::string& device);
 /// What the speed of all ranks together depends on: that, and the hosts, threads and sums.
-std::string run_configuration(const Plan& plan, const std::string& device,
+std::string run_configuration(const RunPlan& plan, const std::string& device,
                               std::vector<std::string> hosts);
 
 /// Speeds of earlier runs, kept in a folder, a file for each configuration.
@@ -33,9 +33,9 @@ class KeptSpeeds {
   KeptSpeeds(const std::filesystem::path& folder, std::string_view kind, std::string configuration);
 
   /// Nothing where there is none for exactly this configuration, or it cannot be read.
-  std::optional<KeptSpeed> find() const;
+  std::optional<PastRun> find() const;
   /// Replaces what was there. Returns why not, if so.
-  std::string keep(const KeptSpeed& speed) const;
+  std::string keep(const PastRun& speed) const;
   const std::filesystem::path& file() const { return file_; }
 
  private:

@@ -53,8 +53,12 @@ std::vector<TriedPlan> SumTrials::tried() const {
   return tried;
 }
 
-SumTuner::SumTuner(Site& site, const MpiSession& session, Output& output, bool report)
-    : site_(site), session_(session), output_(output), report_(report), trials_(site.sum_plans()) {}
+SumTuner::SumTuner(TrainingEngine& engine, const MpiSession& session, Reporter& output, bool report)
+    : engine_(engine),
+      session_(session),
+      output_(output),
+      report_(report),
+      trials_(engine.sum_plans()) {}
 
 bool SumTuner::begin_step() {
   if (seen_ < warm_up) return true;
@@ -62,7 +66,7 @@ bool SumTuner::begin_step() {
     settle();
     return false;
   }
-  site_.plan_sums(trials_.plan());
+  engine_.plan_sums(trials_.plan());
   return true;
 }
 
@@ -80,7 +84,7 @@ bool SumTuner::enough() const {
 void SumTuner::settle() {
   std::size_t best = trials_.best();
   session_.broadcast(std::as_writable_bytes(std::span(&best, 1)), 0);
-  site_.plan_sums(trials_.plan_of(report_ ? 0 : best));
+  engine_.plan_sums(trials_.plan_of(report_ ? 0 : best));
   for (const std::string& line : told_trials(trials_.tried(), best, trials_.steps(), report_))
     output_.note(line);
 }

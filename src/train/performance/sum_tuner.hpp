@@ -44,7 +44,7 @@ class SumTuner {
  public:
   /// What is passed outlives it. `report`: the first plan stays, whatever is found, which is told
   /// in a table.
-  SumTuner(Site& site, const MpiSession& session, Output& output, bool report);
+  SumTuner(TrainingEngine& engine, const MpiSession& session, Reporter& output, bool report);
 
   /// Before a step: how its sums travel. Returns whether more steps are to be tried. Collective.
   bool begin_step();
@@ -63,9 +63,9 @@ class SumTuner {
   bool enough() const;
   void settle();
 
-  Site& site_;
+  TrainingEngine& engine_;
   const MpiSession& session_;
-  Output& output_;
+  Reporter& output_;
   const bool report_;
   SumTrials trials_;
   int seen_ = 0;

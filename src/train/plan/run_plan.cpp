@@ -34,10 +34,10 @@ Extent scaled(Extent extent, double factor) {
           static_cast<int>(std::lround(extent.width * factor))};
 }
 
-InputRecipe input_of(const Model& model) {
+Augmentation input_of(const Model& model) {
   const Recipe& recipe = model.recipe;
   const Extent extent{model.input.height, model.input.width};
-  InputRecipe input{extent};
+  Augmentation input{extent};
   if (recipe.random_resized_crop) {
     input.crop = Crop::random_resized;
     input.area = {static_cast<float>(recipe.smallest_area), 1};
@@ -94,7 +94,7 @@ int micro_steps(std::int64_t global, int ranks, int least, int most) {
 }
 
 // From here on, options say what is done.
-void act_as(int ranks, Plan& plan, const Tell& tell) {
+void act_as(int ranks, RunPlan& plan, const Tell& tell) {
   Options& o = plan.options;
   const int before = most_on_a_rank(plan.global_batch / o.accumulate, ranks);
   o.batch.reset();
@@ -114,7 +114,7 @@ std::vector<int> equal_shares(int samples, int ranks) {
 }
 
 // Fills batch sizes in and checks that every rank gets work.
-void share_work(Plan& plan, int rank, const Tell& tell) {
+void share_work(RunPlan& plan, int rank, const Tell& tell) {
   Options& o = plan.options;
   if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
   const std::int64_t global =
@@ -138,7 +138,7 @@ void share_work(Plan& plan, int rank, const Tell& tell) {
   check_enough(*plan.training, plan.global_batch);
 }
 
-void set_length(Plan& plan) {
+void set_length(RunPlan& plan) {
   const Options& o = plan.options;
   const auto size = static_cast<double>(plan.training->size());
   if (o.steps)
@@ -164,7 +164,7 @@ DatasetOptions dataset_options(const Options& o, const ModelSource& source, int 
   return data;
 }
 
-void check_classes(const Plan& plan) {
+void check_classes(const RunPlan& plan) {
   for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
     if (data != nullptr && data->classes() > plan.model.classes)
       throw Error(Exit::data, fmt::format("--classes {}", plan.model.classes),
@@ -173,9 +173,9 @@ void check_classes(const Plan& plan) {
 
 }  // namespace
 
-bool Plan::shares_are_equal() const { return shares == equal_shares(micro_batch, ranks); }
+bool RunPlan::shares_are_equal() const { return shares == equal_shares(micro_batch, ranks); }
 
-void Plan::take_shares(std::vector<int> all, int rank) {
+void RunPlan::take_shares(std::vector<int> all, int rank) {
   expects(static_cast<int>(all.size()) == ranks && std::ranges::min(all) > 0 &&
               std::accumulate(all.begin(), all.end(), 0) == micro_batch,
           "Plan: a share of the micro-step for each rank");
@@ -183,39 +183,39 @@ void Plan::take_shares(std::vector<int> all, int rank) {
   share = {std::accumulate(shares.begin(), shares.begin() + rank, 0), shares[rank]};
 }
 
-bool Plan::done(const Position& position) const {
+bool RunPlan::done(const Position& position) const {
   if (options.steps) return position.step >= static_cast<std::uint64_t>(*options.steps);
   return double(position.samples) >= epochs * double(training->size());
 }
 
-std::uint64_t Plan::last_step(const Position& position) const {
+std::uint64_t RunPlan::last_step(const Position& position) const {
   if (options.steps) return static_cast<std::uint64_t>(*options.steps);
   const double left = epochs * double(training->size()) - double(position.samples);
   return position.step + static_cast<std::uint64_t>(std::ceil(std::max(left, 0.0) / global_batch));
 }
 
-bool Plan::evaluation_due(const Position& position) const {
+bool RunPlan::evaluation_due(const Position& position) const {
   if (!evaluation || options.eval_every == 0) return false;
   if (position.samples < static_cast<std::uint64_t>(global_batch)) return false;
   const auto every = training->size() * static_cast<std::uint64_t>(options.eval_every);
   return position.samples / every != (position.samples - global_batch) / every;
 }
 
-TrainerSettings Plan::trainer() const {
+StepSettings RunPlan::trainer() const {
   return {options.accumulate, micro_batch,   share.count,
           training->size(),   learning_rate, options.on_nan == OnNan::skip};
 }
 
-bool Plan::counts_updates() const {
+bool RunPlan::counts_updates() const {
   const bool adam = optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
   return adam || optimizer.ema > 0;
 }
 
-std::size_t Plan::bucket_bytes() const {
+std::size_t RunPlan::bucket_bytes() const {
   return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
-double Plan::gradient_bytes(const Range& gradients) const {
+double RunPlan::gradient_bytes(const Range& gradients) const {
   // On one host of CPUs they are summed where they are.
   const bool travel = options.device == Device::cuda || hosts > 1;
   const Element element = travel ? options.gradient_dtype : Element::fp32;
@@ -227,12 +227,12 @@ double Plan::gradient_bytes(const Range& gradients) const {
   return travelling_numbers(options.compress, matrices, hosts) * sizeof(float);
 }
 
-double Plan::sum_bytes() const {
+double RunPlan::sum_bytes() const {
   return gradient_bytes({0, model.graph.parameter_count()}) +
          double(model.graph.statistic_count() * sizeof(float));
 }
 
-std::vector<std::string> Plan::hints() const {
+std::vector<std::string> RunPlan::hints() const {
   constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
   if (options.eval_only || global_batch <= large || optimizer.kind == OptimizerKind::lars)
     return {};
@@ -242,7 +242,7 @@ std::vector<std::string> Plan::hints() const {
       global_batch, large)};
 }
 
-LoaderOptions Plan::loader(Split split) const {
+LoaderOptions RunPlan::loader(Split split) const {
   LoaderOptions o;
   o.mode = split;
   o.seed = options.seed;
@@ -253,7 +253,7 @@ LoaderOptions Plan::loader(Split split) const {
   return o;
 }
 
-LoaderOptions Plan::lone_loader() const {
+LoaderOptions RunPlan::lone_loader() const {
   LoaderOptions o = loader(Split::training);
   o.global_batch = share.count;
   o.share = {0, share.count};
@@ -295,10 +295,10 @@ void check_sharding(const Options& o) {
 
 }  // namespace
 
-Plan make_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell,
-               WorkProgress* progress) {
+RunPlan make_run_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell,
+                      WorkProgress* progress) {
   check_device(options);
-  Plan plan;
+  RunPlan plan;
   plan.options = options;
   plan.ranks = ranks;
   if (options.eval_only) {  // needs no optimizer's slots, and no average but the checkpoint's

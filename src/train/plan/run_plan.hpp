@@ -17,7 +17,7 @@ inline constexpr int most_samples = 100'000'000;  ///< in a step
 
 /// What a run will do: the user's options completed by the model's recipe, the data set and the
 /// number of ranks. The same on every rank but for `share`.
-struct Plan {
+struct RunPlan {
   Options options;  ///< with every recipe default filled in
   Model model;
   std::unique_ptr<Dataset> training;
@@ -27,14 +27,14 @@ struct Plan {
   int global_batch = 0;        ///< samples of all ranks and micro-steps in one step
   int micro_batch = 0;         ///< of all ranks in one micro-step
   std::vector<int> shares;     ///< of a micro-step, of each rank
-  Share share;                 ///< this rank's
+  BatchShard share;            ///< this rank's
   bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
   bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   OptimizerSettings optimizer;
   LearningRate learning_rate;
-  InputRecipe input;
+  Augmentation input;
 
   /// Whether BatchNorm normalises by the samples of all ranks.
   bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
@@ -53,7 +53,7 @@ struct Plan {
   bool shares_are_equal() const;
   /// Instead of the shares so far: at least one sample each, micro_batch in all.
   void take_shares(std::vector<int> all, int rank);
-  TrainerSettings trainer() const;
+  StepSettings trainer() const;
   LoaderOptions loader(Split split) const;
   /// For training without the other ranks, on batches as large as this rank's share.
   LoaderOptions lone_loader() const;
@@ -81,7 +81,7 @@ using Tell = std::function<void(const std::string&)>;
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
 /// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
 /// read, and may be null.
-Plan make_plan(
+RunPlan make_run_plan(
     const Options& options, int cpus, int rank, int ranks,
     const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
 

@@ -19,7 +19,7 @@ struct LastStep {
 };
 
 /// What is fixed for a whole run.
-struct TrainerSettings {
+struct StepSettings {
   int accumulate = 1;               ///< micro-steps a step
   int micro_batch = 0;              ///< samples of all ranks in a micro-step
   int share = 0;                    ///< this rank's of them

@@ -11,9 +11,9 @@ namespace {
 
 using enum Finding::Weight;
 
-void find_crowded_ranks(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+void find_crowded_ranks(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const Facts& rank = ranks[r];
+    const HostFacts& rank = ranks[r];
     const auto cpus = static_cast<int>(rank.cpus.size());
     if (cpus > 0 && rank.threads > cpus)
       findings.push_back(
@@ -26,7 +26,7 @@ void find_crowded_ranks(std::span<const Facts> ranks, std::vector<Finding>& find
 }
 
 // Ranks that the launcher was told to put where others are, or more than there are cpus for.
-void find_piled_ranks(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+void find_piled_ranks(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
   for (const auto& [host, there] : ranks_by_host(ranks)) {
     std::set<int> used;
     int threads = 0;
@@ -56,8 +56,8 @@ void find_piled_ranks(std::span<const Facts> ranks, std::vector<Finding>& findin
 
 }  // namespace
 
-Examined check_threads(std::span<const Facts> ranks) {
-  Examined e{
+CheckResult check_threads(std::span<const HostFacts> ranks) {
+  CheckResult e{
       "threads",
       fmt::format("rank 0 has {} on cpus {}", plural(std::size_t(ranks[0].threads), "thread"),
                   ranges_text(ranks[0].cpus)),
@@ -67,14 +67,15 @@ Examined check_threads(std::span<const Facts> ranks) {
   return e;
 }
 
-Examined check_processors(std::span<const Facts> ranks) {
+CheckResult check_processors(std::span<const HostFacts> ranks) {
   constexpr double tolerated_theft = 0.05;
   const std::string governor = ranks[0].governor.empty() ? "not known" : ranks[0].governor;
-  Examined e{"processors",
-             fmt::format("frequency governor {}; {:.1f} % stolen", governor, 100 * ranks[0].stolen),
-             {}};
+  CheckResult e{
+      "processors",
+      fmt::format("frequency governor {}; {:.1f} % stolen", governor, 100 * ranks[0].stolen),
+      {}};
   for (const auto& [host, there] : ranks_by_host(ranks)) {
-    const Facts& facts = facts_of(ranks, there[0]);
+    const HostFacts& facts = facts_of(ranks, there[0]);
     // of a driver that steers frequencies itself, powersave is the usual one
     if (facts.governor == "powersave" && facts.frequency_driver.find("pstate") == std::string::npos)
       e.findings.push_back({.weight = note,
@@ -92,12 +93,12 @@ Examined check_processors(std::span<const Facts> ranks) {
   return e;
 }
 
-Examined check_memory(std::span<const Facts> ranks) {
+CheckResult check_memory(std::span<const HostFacts> ranks) {
   if (ranks[0].on_gpu) return {"memory", "of GPUs: see --plan", {}};
-  Examined e{"memory",
-             fmt::format("rank 0 takes {:.2f} GB, its host has {:.1f} GB",
-                         double(ranks[0].planned) / giga, double(ranks[0].available) / giga),
-             {}};
+  CheckResult e{"memory",
+                fmt::format("rank 0 takes {:.2f} GB, its host has {:.1f} GB",
+                            double(ranks[0].planned) / giga, double(ranks[0].available) / giga),
+                {}};
   for (const auto& [host, there] : ranks_by_host(ranks)) {
     double planned = 0;
     for (const int r : there) planned += double(facts_of(ranks, r).planned);
@@ -114,10 +115,10 @@ Examined check_memory(std::span<const Facts> ranks) {
 }
 
 // Open MPI's messages and NCCL's buffers; what this program shares does not lie there.
-Examined check_shared_memory(std::span<const Facts> ranks) {
-  Examined e{"/dev/shm", fmt::format("{:.0f} MB free", double(ranks[0].shm_free) / mega), {}};
+CheckResult check_shared_memory(std::span<const HostFacts> ranks) {
+  CheckResult e{"/dev/shm", fmt::format("{:.0f} MB free", double(ranks[0].shm_free) / mega), {}};
   for (const auto& [host, there] : ranks_by_host(ranks)) {
-    const Facts& facts = facts_of(ranks, there[0]);
+    const HostFacts& facts = facts_of(ranks, there[0]);
     const double needed = double(there.size()) * (facts.on_gpu ? 32e6 : 4.2e6);
     if (there.size() < 2 || double(facts.shm_free) >= needed) continue;
     e.findings.push_back(
@@ -132,12 +133,12 @@ Examined check_shared_memory(std::span<const Facts> ranks) {
 }
 
 // Sockets to all others, shards of the data, libraries.
-Examined check_limits(std::span<const Facts> ranks) {
+CheckResult check_limits(std::span<const HostFacts> ranks) {
   const auto needed = 128 + 4 * std::uint64_t{ranks.size()};
-  Examined e{"limits", fmt::format("{} open files", ranks[0].files), {}};
+  CheckResult e{"limits", fmt::format("{} open files", ranks[0].files), {}};
   const bool several_hosts = ranks_by_host(ranks).size() > 1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const Facts& rank = ranks[r];
+    const HostFacts& rank = ranks[r];
     const std::vector<int> here{static_cast<int>(r)};
     if (rank.files > 0 && rank.files < needed)
       e.findings.push_back(

@@ -16,8 +16,8 @@ using enum Finding::Weight;
 
 }  // namespace
 
-Examined check_plan(std::span<const Facts> ranks) {
-  Examined e{"options", "options, model and data fit together", {}};
+CheckResult check_plan(std::span<const HostFacts> ranks) {
+  CheckResult e{"options", "options, model and data fit together", {}};
   for (std::size_t r = 0; r < ranks.size(); ++r)
     if (ranks[r].failure_code != 0)
       e.findings.push_back({.weight = stop,
@@ -29,7 +29,7 @@ Examined check_plan(std::span<const Facts> ranks) {
 }
 
 // Names tell machines apart in reports and locks; the kernel's id does so for sure.
-Examined check_hosts(std::span<const Facts> ranks) {
+CheckResult check_hosts(std::span<const HostFacts> ranks) {
   std::map<std::string, std::set<std::string>> machines_called;
   std::map<std::string, std::vector<int>> ranks_called;
   std::map<std::string, std::set<int>> hosts_on;
@@ -38,10 +38,10 @@ Examined check_hosts(std::span<const Facts> ranks) {
     ranks_called[ranks[r].host].push_back(static_cast<int>(r));
     hosts_on[ranks[r].machine].insert(ranks[r].host_number);
   }
-  Examined e{"hosts",
-             fmt::format("{} on {}", plural(ranks.size(), "rank"),
-                         plural(ranks_by_host(ranks).size(), "host")),
-             {}};
+  CheckResult e{"hosts",
+                fmt::format("{} on {}", plural(ranks.size(), "rank"),
+                            plural(ranks_by_host(ranks).size(), "host")),
+                {}};
   for (const auto& [name, machines] : machines_called)
     if (machines.size() > 1)
       e.findings.push_back(
@@ -61,11 +61,11 @@ Examined check_hosts(std::span<const Facts> ranks) {
   return e;
 }
 
-Examined check_clocks(std::span<const Facts> ranks) {
+CheckResult check_clocks(std::span<const HostFacts> ranks) {
   constexpr double tolerated_s = 1;
-  const auto [first, last] = std::ranges::minmax_element(ranks, {}, &Facts::clock_s);
+  const auto [first, last] = std::ranges::minmax_element(ranks, {}, &HostFacts::clock_s);
   const double apart_s = last->clock_s - first->clock_s;
-  Examined e{"clocks", fmt::format("at most {:.1f} s apart", apart_s), {}};
+  CheckResult e{"clocks", fmt::format("at most {:.1f} s apart", apart_s), {}};
   if (apart_s > tolerated_s)
     e.findings.push_back(
         {.weight = note,
@@ -76,27 +76,27 @@ Examined check_clocks(std::span<const Facts> ranks) {
   return e;
 }
 
-Examined check_gpus(std::span<const Facts> ranks) {
+CheckResult check_gpus(std::span<const HostFacts> ranks) {
   if (!ranks[0].on_gpu) return {"GPUs", "training on CPUs", {}};
   std::vector<int> host_of;
   std::vector<std::vector<std::string>> visible;
-  for (const Facts& rank : ranks) {
+  for (const HostFacts& rank : ranks) {
     host_of.push_back(rank.host_number);
     visible.push_back(rank.gpus);
   }
-  Examined e{"GPUs", fmt::format("rank 0 sees {}", ranks[0].gpus.size()), {}};
+  CheckResult e{"GPUs", fmt::format("rank 0 sees {}", ranks[0].gpus.size()), {}};
   if (const auto blind = std::ranges::find_if(visible, [](const auto& v) { return v.empty(); });
       blind != visible.end()) {
     e.findings.push_back({.what = "no GPU is seen here",
                           .advice = "look at CUDA_VISIBLE_DEVICES and at what the scheduler gave",
                           .ranks = {static_cast<int>(blind - visible.begin())}});
-  } else if (const GpuPlace place = place_on_gpus(0, host_of, visible, false); place.shared) {
+  } else if (const GpuAssignment place = assign_gpus(0, host_of, visible, false); place.shared) {
     e.findings.push_back({.what = place.warning});
   }
   return e;
 }
 
-Examined check_mpi(std::span<const Facts> ranks) {
+CheckResult check_mpi(std::span<const HostFacts> ranks) {
   if (ranks[0].threads_share_mpi) return {"MPI", "several threads may use it", {}};
   return {"MPI",
           "one thread at a time may use it",
@@ -106,8 +106,8 @@ Examined check_mpi(std::span<const Facts> ranks) {
             .advice = "use an MPI built with MPI_THREAD_MULTIPLE"}}};
 }
 
-Examined check_data(std::span<const Facts> ranks) {
-  Examined e{"data", ranks[0].data.empty() ? "not opened" : ranks[0].data, {}};
+CheckResult check_data(std::span<const HostFacts> ranks) {
+  CheckResult e{"data", ranks[0].data.empty() ? "not opened" : ranks[0].data, {}};
   for (std::size_t r = 0; r < ranks.size(); ++r)
     for (const std::string& why : ranks[r].unreadable)
       e.findings.push_back(
@@ -119,14 +119,14 @@ Examined check_data(std::span<const Facts> ranks) {
 
 // A new one is complete before the oldest goes. Those that are there have their room. Too little
 // for two ends the start of training.
-Examined check_checkpoints(std::span<const Facts> ranks) {
-  const Facts& first = ranks[0];
+CheckResult check_checkpoints(std::span<const HostFacts> ranks) {
+  const HostFacts& first = ranks[0];
   if (first.checkpoint_dir.empty()) return {"checkpoints", "none are written", {}};
   const double room = double(first.checkpoint_room), each = double(first.checkpoint);
-  Examined e{"checkpoints",
-             fmt::format("{}: {:.1f} GB free, {:.3f} GB each", first.checkpoint_dir, room / giga,
-                         each / giga),
-             {}};
+  CheckResult e{"checkpoints",
+                fmt::format("{}: {:.1f} GB free, {:.3f} GB each", first.checkpoint_dir, room / giga,
+                            each / giga),
+                {}};
   const int more = std::max(1, first.keep + 1 - first.checkpoints_there);
   if (room < each * more)
     e.findings.push_back(

@@ -17,7 +17,7 @@ constexpr int least_mbit = 1000;
 
 bool is_usable(const NetworkInterface& one) { return one.up && !one.addresses.empty(); }
 
-int fastest_mbit(const Facts& facts) {
+int fastest_mbit(const HostFacts& facts) {
   int fastest = 0;
   for (const NetworkInterface& one : facts.interfaces)
     if (is_usable(one) && !one.bridge) fastest = std::max(fastest, one.mbit);
@@ -29,7 +29,7 @@ std::string shown(const NetworkInterface& one) {
                      one.mbit > 0 ? fmt::format(", {} Mbit/s", one.mbit) : "");
 }
 
-std::string seen_of(const Facts& facts) {
+std::string seen_of(const HostFacts& facts) {
   std::vector<std::string> usable;
   for (const NetworkInterface& one : facts.interfaces)
     if (is_usable(one)) usable.push_back(shown(one));
@@ -37,7 +37,7 @@ std::string seen_of(const Facts& facts) {
 }
 
 // The name that --interface could have instead of `avoided`.
-std::string another_interface(const Facts& facts, const std::string& avoided) {
+std::string another_interface(const HostFacts& facts, const std::string& avoided) {
   for (const NetworkInterface& one : facts.interfaces)
     if (is_usable(one) && !one.bridge && one.name != avoided) return one.name;
   return "NAME";
@@ -45,7 +45,7 @@ std::string another_interface(const Facts& facts, const std::string& avoided) {
 
 // An address that several hosts have, as docker0's, leads back to the host itself; containers may
 // share a network, and then all of its addresses.
-void find_shared_addresses(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+void find_shared_addresses(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
   struct Owner {
     std::set<int> hosts;
     std::set<std::string> networks;
@@ -73,9 +73,9 @@ void find_shared_addresses(std::span<const Facts> ranks, std::vector<Finding>& f
            .ranks = owner.ranks});
 }
 
-void find_slow_interfaces(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+void find_slow_interfaces(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
   int best = 0;
-  for (const Facts& rank : ranks) best = std::max(best, fastest_mbit(rank));
+  for (const HostFacts& rank : ranks) best = std::max(best, fastest_mbit(rank));
   for (const auto& [host, there] : ranks_by_host(ranks)) {
     const int mbit = fastest_mbit(facts_of(ranks, there[0]));
     if (mbit == 0) continue;
@@ -88,9 +88,9 @@ void find_slow_interfaces(std::span<const Facts> ranks, std::vector<Finding>& fi
   }
 }
 
-void find_cut_off_hosts(std::span<const Facts> ranks, std::vector<Finding>& findings) {
+void find_cut_off_hosts(std::span<const HostFacts> ranks, std::vector<Finding>& findings) {
   for (const auto& [host, there] : ranks_by_host(ranks)) {
-    const Facts& facts = facts_of(ranks, there[0]);
+    const HostFacts& facts = facts_of(ranks, there[0]);
     if (std::ranges::any_of(facts.interfaces, is_usable)) continue;
     std::vector<std::string> names;
     for (const NetworkInterface& one : facts.interfaces) names.push_back(one.name);
@@ -103,10 +103,10 @@ void find_cut_off_hosts(std::span<const Facts> ranks, std::vector<Finding>& find
 }
 
 // Where the watchdog of rank 0 listens for the others.
-void find_doors(std::span<const Facts> ranks, Examined& e) {
+void find_doors(std::span<const HostFacts> ranks, CheckResult& e) {
   if (ranks.size() < 2) return;
   const auto here =
-      std::ranges::count(ranks, ranks[0].network_of_meeting, &Facts::network_of_meeting);
+      std::ranges::count(ranks, ranks[0].network_of_meeting, &HostFacts::network_of_meeting);
   const bool elsewhere = here < static_cast<std::ptrdiff_t>(ranks.size());
   const auto addresses = listening_addresses(here > 1, elsewhere, ranks[0].addresses);
   e.seen += fmt::format(
@@ -123,8 +123,8 @@ void find_doors(std::span<const Facts> ranks, Examined& e) {
 
 }  // namespace
 
-Examined check_network(std::span<const Facts> ranks) {
-  Examined e{"network", seen_of(ranks[0]), {}};
+CheckResult check_network(std::span<const HostFacts> ranks) {
+  CheckResult e{"network", seen_of(ranks[0]), {}};
   find_doors(ranks, e);
   if (ranks_by_host(ranks).size() < 2) return e;
   find_cut_off_hosts(ranks, e.findings);
@@ -133,10 +133,10 @@ Examined check_network(std::span<const Facts> ranks) {
   return e;
 }
 
-Examined check_fabric(std::span<const Facts> ranks) {
-  Examined e{"EFA", plural(std::size_t(ranks[0].efa_devices), "device"), {}};
+CheckResult check_fabric(std::span<const HostFacts> ranks) {
+  CheckResult e{"EFA", plural(std::size_t(ranks[0].efa_devices), "device"), {}};
   for (const auto& [host, there] : ranks_by_host(ranks)) {
-    const Facts& facts = facts_of(ranks, there[0]);
+    const HostFacts& facts = facts_of(ranks, there[0]);
     if (facts.efa_devices == 0 || facts.efa_plugin || !facts.on_gpu) continue;
     e.findings.push_back(
         {.what = fmt::format("{} there, but NCCL's plugin for EFA (aws-ofi-nccl) is not found: "

@@ -29,10 +29,10 @@ std::vector<Finding> merged(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-std::vector<Examined> examine(std::span<const Facts> ranks) {
-  std::vector<Examined> all;
+std::vector<CheckResult> examine(std::span<const HostFacts> ranks) {
+  std::vector<CheckResult> all;
   for (const Check check : checks) {
-    Examined& one = all.emplace_back(check(ranks));
+    CheckResult& one = all.emplace_back(check(ranks));
     one.findings = merged(one.findings);
   }
   return all;

@@ -24,42 +24,42 @@ struct Finding {
 };
 
 /// What one check saw of all ranks.
-struct Examined {
+struct CheckResult {
   std::string_view name;
   std::string seen;  ///< a few words, for --doctor
   std::vector<Finding> findings;
 };
 
 /// A pure function of what all ranks found, in order of rank; of one at least.
-using Check = Examined (*)(std::span<const Facts> ranks);
+using Check = CheckResult (*)(std::span<const HostFacts> ranks);
 
-Examined check_plan(std::span<const Facts> ranks);
-Examined check_hosts(std::span<const Facts> ranks);
-Examined check_clocks(std::span<const Facts> ranks);
-Examined check_threads(std::span<const Facts> ranks);
-Examined check_processors(std::span<const Facts> ranks);
-Examined check_gpus(std::span<const Facts> ranks);
-Examined check_mpi(std::span<const Facts> ranks);
-Examined check_network(std::span<const Facts> ranks);
-Examined check_fabric(std::span<const Facts> ranks);
-Examined check_memory(std::span<const Facts> ranks);
-Examined check_shared_memory(std::span<const Facts> ranks);
-Examined check_limits(std::span<const Facts> ranks);
-Examined check_data(std::span<const Facts> ranks);
-Examined check_checkpoints(std::span<const Facts> ranks);
+CheckResult check_plan(std::span<const HostFacts> ranks);
+CheckResult check_hosts(std::span<const HostFacts> ranks);
+CheckResult check_clocks(std::span<const HostFacts> ranks);
+CheckResult check_threads(std::span<const HostFacts> ranks);
+CheckResult check_processors(std::span<const HostFacts> ranks);
+CheckResult check_gpus(std::span<const HostFacts> ranks);
+CheckResult check_mpi(std::span<const HostFacts> ranks);
+CheckResult check_network(std::span<const HostFacts> ranks);
+CheckResult check_fabric(std::span<const HostFacts> ranks);
+CheckResult check_memory(std::span<const HostFacts> ranks);
+CheckResult check_shared_memory(std::span<const HostFacts> ranks);
+CheckResult check_limits(std::span<const HostFacts> ranks);
+CheckResult check_data(std::span<const HostFacts> ranks);
+CheckResult check_checkpoints(std::span<const HostFacts> ranks);
 
 /// All of them. Findings that are alike are one, of several ranks.
-std::vector<Examined> examine(std::span<const Facts> ranks);
+std::vector<CheckResult> examine(std::span<const HostFacts> ranks);
 
 /// The ranks of each host, by MpiSession::host_of().
-inline std::map<int, std::vector<int>> ranks_by_host(std::span<const Facts> ranks) {
+inline std::map<int, std::vector<int>> ranks_by_host(std::span<const HostFacts> ranks) {
   std::map<int, std::vector<int>> hosts;
   for (std::size_t r = 0; r < ranks.size(); ++r)
     hosts[ranks[r].host_number].push_back(static_cast<int>(r));
   return hosts;
 }
 
-inline const Facts& facts_of(std::span<const Facts> ranks, int rank) {
+inline const HostFacts& facts_of(std::span<const HostFacts> ranks, int rank) {
   return ranks[static_cast<std::size_t>(rank)];
 }
 

@@ -25,7 +25,7 @@ std::string ranks_on(const std::vector<int>& ranks, const std::string& host) {
 }
 
 // "ranks 0-1 on node1, rank 2 on node2"; empty for the whole job.
-std::string where(const std::vector<int>& ranks, std::span<const Facts> facts) {
+std::string where(const std::vector<int>& ranks, std::span<const HostFacts> facts) {
   if (ranks.empty()) return "";
   std::map<int, std::vector<int>> by_host;
   for (const int r : ranks) by_host[facts_of(facts, r).host_number].push_back(r);
@@ -36,7 +36,7 @@ std::string where(const std::vector<int>& ranks, std::span<const Facts> facts) {
   return fmt::format("{}", fmt::join(places, ", "));
 }
 
-std::string line_of(const Finding& finding, std::span<const Facts> facts) {
+std::string line_of(const Finding& finding, std::span<const HostFacts> facts) {
   const std::string place = where(finding.ranks, facts);
   std::string line = finding.what;
   if (!place.empty()) line += fmt::format(" ({})", place);
@@ -44,7 +44,7 @@ std::string line_of(const Finding& finding, std::span<const Facts> facts) {
   return printable(line);
 }
 
-std::string row_of(const Examined& one, std::span<const Facts> facts) {
+std::string row_of(const CheckResult& one, std::span<const HostFacts> facts) {
   const auto worst = std::ranges::max_element(one.findings, {}, &Finding::weight);
   const std::string mark = worst == one.findings.end() ? "ok" : words_of(worst->weight);
   std::string row = fmt::format("  {:<8} {:<12} {}\n", mark, one.name,
@@ -56,9 +56,9 @@ std::string row_of(const Examined& one, std::span<const Facts> facts) {
 
 }  // namespace
 
-Diagnosis diagnose(std::span<const Facts> ranks) {
+Diagnosis diagnose(std::span<const HostFacts> ranks) {
   Diagnosis diagnosis{.table = "checks before training\n"};
-  for (const Examined& one : examine(ranks)) {
+  for (const CheckResult& one : examine(ranks)) {
     diagnosis.table += row_of(one, ranks);
     for (const Finding& finding : one.findings) {
       if (finding.weight != Finding::Weight::note)
@@ -73,8 +73,8 @@ Diagnosis diagnose(std::span<const Facts> ranks) {
   return diagnosis;
 }
 
-Diagnosis diagnose(const Facts& mine, const MpiSession& session) {
-  std::vector<Facts> ranks;
+Diagnosis diagnose(const HostFacts& mine, const MpiSession& session) {
+  std::vector<HostFacts> ranks;
   for (const std::string& text : session.gather(to_text(mine)))
     ranks.push_back(facts_from_text(text));
   Diagnosis diagnosis;

@@ -18,9 +18,9 @@ struct Diagnosis {
 };
 
 /// `ranks`: the facts of every rank, one at least.
-Diagnosis diagnose(std::span<const Facts> ranks);
+Diagnosis diagnose(std::span<const HostFacts> ranks);
 /// The same of the facts that all ranks bring. On rank 0; the others learn `stop` and `code` only.
 /// Collective.
-Diagnosis diagnose(const Facts& mine, const MpiSession& session);
+Diagnosis diagnose(const HostFacts& mine, const MpiSession& session);
 
 }  // namespace ringtrain

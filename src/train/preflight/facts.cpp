@@ -139,7 +139,7 @@ double clock_of_day_s() {
 // Containers of one machine have one kernel.
 std::string machine_id() { return first_word("/proc/sys/kernel/random/boot_id"); }
 
-void find_cpus(Facts& facts, const ThreadPlan& threads) {
+void find_cpus(HostFacts& facts, const ThreadPlan& threads) {
   facts.threads = threads.threads;
   facts.cpus = threads.cpus;
   facts.cpus_of_job = static_cast<int>(affinity(launcher_process().value_or(::getppid())).size());
@@ -149,7 +149,7 @@ void find_cpus(Facts& facts, const ThreadPlan& threads) {
   facts.stolen = stolen_share();
 }
 
-void find_network(Facts& facts, const Options& options) {
+void find_network(HostFacts& facts, const Options& options) {
   std::error_code unknown;
   facts.network = facts.machine + fs::read_symlink("/proc/self/ns/net", unknown).string();
   facts.interfaces = network_interfaces(options.interface);
@@ -170,8 +170,9 @@ void read_some(const Dataset& data, std::vector<std::string>& unreadable) {
 
 }  // namespace
 
-Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSession& session) {
-  Facts facts;
+HostFacts collect_host_facts(const Options& options, const ThreadPlan& threads,
+                             const MpiSession& session) {
+  HostFacts facts;
   facts.host = session.host();
   facts.machine = machine_id();
   facts.host_number = session.host_of()[static_cast<std::size_t>(session.rank())];
@@ -189,7 +190,8 @@ Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSes
   return facts;
 }
 
-void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress) {
+void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
+              WorkProgress& progress) {
   const Options& o = plan.options;
   Options mine = o;
   mine.batch = plan.share.count;
@@ -214,7 +216,7 @@ void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkPro
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkInterface, name, up, bridge, mbit, addresses)
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, host, machine, host_number, clock_s, threads, cpus,
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, host, machine, host_number, clock_s, threads, cpus,
                                    cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
                                    network, interfaces, network_of_meeting, addresses, efa_devices,
                                    efa_plugin, fast_fabric, threads_share_mpi, planned, available,
@@ -222,10 +224,12 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Facts, host, machine, host_number, clock_s, t
                                    checkpoint, checkpoint_room, checkpoints_there, keep, failure,
                                    failure_code)
 
-std::string to_text(const Facts& facts) {
+std::string to_text(const HostFacts& facts) {
   return nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
 }
 
-Facts facts_from_text(const std::string& text) { return nlohmann::json::parse(text).get<Facts>(); }
+HostFacts facts_from_text(const std::string& text) {
+  return nlohmann::json::parse(text).get<HostFacts>();
+}
 
 }  // namespace ringtrain

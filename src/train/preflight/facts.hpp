@@ -13,7 +13,7 @@ namespace ringtrain {
 
 /// What one rank finds before training, of itself and of its host. Sizes are in bytes; where
 /// nothing is said, 0 and empty mean that it is not known.
-struct Facts {
+struct HostFacts {
   std::string host, machine;  ///< its name, and what no two machines share
   int host_number = 0;        ///< MpiSession::host_of()
   double clock_s = 0;         ///< of the day, when all ranks looked at it
@@ -52,14 +52,16 @@ struct Facts {
   int failure_code = 0;  ///< an Exit; 0: it can
 };
 
-std::string to_text(const Facts& facts);
+std::string to_text(const HostFacts& facts);
 /// Reads what to_text() wrote.
-Facts facts_from_text(const std::string& text);
+HostFacts facts_from_text(const std::string& text);
 
 /// What the system tells of this rank and its host. `options`: with the device chosen. Collective.
-Facts find_facts(const Options& options, const ThreadPlan& threads, const MpiSession& session);
+HostFacts collect_host_facts(const Options& options, const ThreadPlan& threads,
+                             const MpiSession& session);
 /// Adds what the plan is and needs; reads the first and the last sample of the data, on one rank a
 /// host. `progress` hears of it.
-void add_plan(Facts& facts, const Plan& plan, const MpiSession& session, WorkProgress& progress);
+void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
+              WorkProgress& progress);
 
 }  // namespace ringtrain

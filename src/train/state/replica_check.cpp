@@ -34,7 +34,8 @@ const RankHashes& of_most(const std::vector<RankHashes>& ranks) {
 
 }  // namespace
 
-std::string odd_ranks(const std::vector<std::string>& names, const std::vector<RankHashes>& ranks) {
+std::string diverged_ranks(const std::vector<std::string>& names,
+                           const std::vector<RankHashes>& ranks) {
   std::string lines;
   if (ranks.empty()) return lines;
   const RankHashes& right = of_most(ranks);
@@ -52,22 +53,22 @@ std::string odd_ranks(const std::vector<std::string>& names, const std::vector<R
   return lines;
 }
 
-RankCheck::RankCheck(const TrainingState& state, const MpiSession& session, std::uint64_t every,
-                     std::uint64_t first_step)
+ReplicaCheck::ReplicaCheck(const TrainingState& state, const MpiSession& session,
+                           std::uint64_t every, std::uint64_t first_step)
     : state_(state),
       session_(session),
       every_(session.size() > 1 ? every : 0),
       equal_at_(first_step) {}
 
-bool RankCheck::due(std::uint64_t step, bool last) const {
+bool ReplicaCheck::due(std::uint64_t step, bool last) const {
   return every_ > 0 && step != equal_at_ && (last || step % every_ == 0);
 }
 
-void RankCheck::offer(std::uint64_t step, bool last, const std::function<void()>& distrust) {
+void ReplicaCheck::offer(std::uint64_t step, bool last, const std::function<void()>& distrust) {
   if (due(step, last)) check(step, distrust);
 }
 
-void RankCheck::check(std::uint64_t step, const std::function<void()>& distrust) {
+void ReplicaCheck::check(std::uint64_t step, const std::function<void()>& distrust) {
   const std::string hashes = to_text(state_.hashes());
   if (!session_.all_equal(hex(hash_text(hashes)))) {
     distrust();
@@ -76,7 +77,7 @@ void RankCheck::check(std::uint64_t step, const std::function<void()>& distrust)
   equal_at_ = step;
 }
 
-void RankCheck::fail(std::uint64_t step, const std::string& hashes) const {
+void ReplicaCheck::fail(std::uint64_t step, const std::string& hashes) const {
   std::vector<RankHashes> ranks;
   for (const std::string& text : session_.gather(session_.host() + hashes))
     ranks.push_back(hashes_from_text(text));
@@ -86,7 +87,7 @@ void RankCheck::fail(std::uint64_t step, const std::string& hashes) const {
       fmt::format("after step {} the ranks no longer train the same numbers:{}\n  they were equal "
                   "after step {}: go on from a checkpoint of that step or before (--resume FILE; "
                   "auto would take a later one); memory or a processor that errs can be the reason",
-                  step, odd_ranks(names, ranks), equal_at_),
+                  step, diverged_ranks(names, ranks), equal_at_),
       Exit::internal);
 }
 

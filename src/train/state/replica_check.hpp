@@ -12,11 +12,11 @@ namespace ringtrain {
 /// Makes sure now and then that all ranks still train the same numbers: each hashes its whole
 /// training state, and the hashes are compared. Nothing else would tell of a flipped bit, as the
 /// ranks' gradients are summed all the same.
-class RankCheck {
+class ReplicaCheck {
  public:
   /// `every`: steps between two checks; 0: none is ever made. What is passed outlives the object.
-  RankCheck(const TrainingState& state, const MpiSession& session, std::uint64_t every,
-            std::uint64_t first_step);
+  ReplicaCheck(const TrainingState& state, const MpiSession& session, std::uint64_t every,
+               std::uint64_t first_step);
 
   /// Whether there is something to check after step `step`, or after the `last` one.
   bool due(std::uint64_t step, bool last) const;
@@ -42,6 +42,7 @@ struct RankHashes {
 };
 /// A line for each rank whose hashes are not those that most ranks have, with the first tensor that
 /// differs; empty when none does. `names`: of the tensors.
-std::string odd_ranks(const std::vector<std::string>& names, const std::vector<RankHashes>& ranks);
+std::string diverged_ranks(const std::vector<std::string>& names,
+                           const std::vector<RankHashes>& ranks);
 
 }  // namespace ringtrain

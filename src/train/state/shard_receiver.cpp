@@ -20,12 +20,12 @@ using asio::use_awaitable;
 using asio::ip::tcp;
 
 // All but `missing` belongs to the thread.
-class SliceServer::Impl {
+class ShardReceiver::Impl {
  public:
   Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-       SideDoor::Tell tell)
+       RankListener::Tell tell)
       : door(
-            context, SideDoor::Sign{token, Service::slices, ranks}, addresses,
+            context, RankListener::Sign{token, Service::slices, ranks}, addresses,
             [this](tcp::socket socket, std::size_t rank) {
               asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket)), rank),
                              asio::detached);
@@ -82,7 +82,7 @@ class SliceServer::Impl {
   }
 
   asio::io_context context{1};
-  SideDoor door;
+  RankListener door;
   std::atomic<std::size_t> left{0};  // slices that are to come
 
  private:
@@ -143,20 +143,20 @@ class SliceServer::Impl {
   std::thread thread_;
 };
 
-SliceServer::SliceServer(const JobToken& token, int ranks,
-                         const std::vector<std::string>& addresses, SideDoor::Tell tell) try
+ShardReceiver::ShardReceiver(const JobToken& token, int ranks,
+                             const std::vector<std::string>& addresses, RankListener::Tell tell) try
     : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
 } catch (const std::system_error& failure) {
   throw Error("listen for the other ranks", failure.what());
 }
-SliceServer::~SliceServer() = default;
+ShardReceiver::~ShardReceiver() = default;
 
-std::vector<Door> SliceServer::doors() const { return impl_->door.doors(); }
-void SliceServer::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
+std::vector<Door> ShardReceiver::doors() const { return impl_->door.doors(); }
+void ShardReceiver::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
   impl_->expect(save, std::move(places));
 }
-bool SliceServer::complete() const { return impl_->left == 0; }
-std::vector<int> SliceServer::missing() const { return impl_->missing(); }
-void SliceServer::forget() { impl_->forget(); }
+bool ShardReceiver::complete() const { return impl_->left == 0; }
+std::vector<int> ShardReceiver::missing() const { return impl_->missing(); }
+void ShardReceiver::forget() { impl_->forget(); }
 
 }  // namespace ringtrain

@@ -14,15 +14,15 @@ namespace ringtrain {
 using SlicePlaces = std::vector<std::span<float>>;
 
 /// Rank 0's end of the connections on which the other ranks' slices of the training state come for
-/// a checkpoint, while training goes on: a thread of its own has a SideDoor for them and puts them
-/// where they belong. For one thread.
-class SliceServer {
+/// a checkpoint, while training goes on: a thread of its own has a RankListener for them and puts
+/// them where they belong. For one thread.
+class ShardReceiver {
  public:
-  /// `addresses` and `tell`, which is called on that thread, as SideDoor has them. Throws Error
+  /// `addresses` and `tell`, which is called on that thread, as RankListener has them. Throws Error
   /// where the system gives no port.
-  SliceServer(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-              SideDoor::Tell tell = {});
-  ~SliceServer();
+  ShardReceiver(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
+                RankListener::Tell tell = {});
+  ~ShardReceiver();
 
   std::vector<Door> doors() const;
   /// From now on the slices of save `save` are taken, and of none before it: that of rank r goes to

@@ -21,7 +21,7 @@ using asio::ip::tcp;
 using namespace std::chrono_literals;
 
 // All but `busy` belongs to the thread.
-class SliceSender::Impl {
+class ShardSender::Impl {
  public:
   Impl(const JobToken& token, int rank, std::vector<Door> doors,
        std::function<void(const std::string&)> warn)
@@ -99,17 +99,17 @@ class SliceSender::Impl {
   std::thread thread_;
 };
 
-SliceSender::SliceSender(const JobToken& token, int rank, std::vector<Door> doors,
+ShardSender::ShardSender(const JobToken& token, int rank, std::vector<Door> doors,
                          std::function<void(const std::string&)> warn)
     : impl_(std::make_unique<Impl>(token, rank, std::move(doors), std::move(warn))) {}
-SliceSender::~SliceSender() = default;
+ShardSender::~ShardSender() = default;
 
-void SliceSender::send(std::uint64_t save, std::span<const float> values) {
+void ShardSender::send(std::uint64_t save, std::span<const float> values) {
   impl_->busy = true;
   asio::post(impl_->context, [this, save, values] { impl_->start(save, values); });
 }
 
-void SliceSender::drop() {
+void ShardSender::drop() {
   if (!impl_->busy) return;
   std::promise<void> done;
   asio::post(impl_->context, [&] {

@@ -14,12 +14,12 @@ namespace ringtrain {
 /// Another rank's end: brings its slice of a save to rank 0 while training goes on, on a thread of
 /// its own. It tries again until rank 0 has it, or does not want it. For one thread; throws
 /// nothing.
-class SliceSender {
+class ShardSender {
  public:
   /// `doors` are tried in turn. `warn`, on that thread, gets WayToRank0's warnings.
-  SliceSender(const JobToken& token, int rank, std::vector<Door> doors,
+  ShardSender(const JobToken& token, int rank, std::vector<Door> doors,
               std::function<void(const std::string&)> warn = {});
-  ~SliceSender();
+  ~ShardSender();
 
   /// Sends `values`, which stay until drop().
   void send(std::uint64_t save, std::span<const float> values);

@@ -11,29 +11,30 @@
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
 namespace ringtrain {
-SharedCopy::SharedCopy(const TrainingState& state, LastStep& last_step, const MpiSession& session,
-                       bool saves, const std::string& interface)
+ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& last_step,
+                                       const MpiSession& session, bool saves,
+                                       const std::string& interface)
     : state_(state), last_step_(last_step), session_(session) {
   const std::vector<std::string> addresses = listening_addresses(session, interface);
   std::string text;
   if (session.rank() == 0 && saves) {
     const JobToken token = new_token();
-    server_ = std::make_unique<SliceServer>(
+    server_ = std::make_unique<ShardReceiver>(
         token, session.size(), addresses,
         [](const std::string& strangers) { offer_stderr("train: " + strangers + "\n"); });
     text = to_text({token, network_name(), server_->doors()});
   }
   text = session.broadcast(text);
   if (session.rank() == 0 || text.empty()) return;
-  const Meeting meeting = meeting_from_text(text);
-  sender_ = std::make_unique<SliceSender>(
-      meeting.token, session.rank(), doors_from_here(meeting),
+  const Rendezvous rendezvous = rendezvous_from_text(text);
+  sender_ = std::make_unique<ShardSender>(
+      rendezvous.token, session.rank(), doors_from_here(rendezvous),
       [rank = session.rank()](const std::string& warning) {
         offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
       });
 }
 
-void SharedCopy::start(std::span<const std::span<float>> targets) {
+void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
   ++save_;
   if (sender_) return send_own();
   if (targets.empty()) return;
@@ -43,7 +44,7 @@ void SharedCopy::start(std::span<const std::span<float>> targets) {
   server_->expect(save_, places(targets));
 }
 
-void SharedCopy::copy_own(std::span<const std::span<float>> targets) const {
+void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) const {
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const std::span<const float> own = state_.buffers()[i].host();
     if (state_.has_shard(i))
@@ -53,7 +54,8 @@ void SharedCopy::copy_own(std::span<const std::span<float>> targets) const {
   }
 }
 
-std::vector<SlicePlaces> SharedCopy::places(std::span<const std::span<float>> targets) const {
+std::vector<SlicePlaces> ShardedSnapshotter::places(
+    std::span<const std::span<float>> targets) const {
   std::vector<SlicePlaces> all(static_cast<std::size_t>(session_.size()));
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     for (std::size_t i = 0; i < targets.size(); ++i)
@@ -63,7 +65,7 @@ std::vector<SlicePlaces> SharedCopy::places(std::span<const std::span<float>> ta
   return all;
 }
 
-void SharedCopy::send_own() {
+void ShardedSnapshotter::send_own() {
   sender_->drop();
   state_.refresh();
   slice_.clear();
@@ -73,7 +75,7 @@ void SharedCopy::send_own() {
   if (!slice_.empty()) sender_->send(save_, slice_);
 }
 
-std::optional<Position> SharedCopy::copy_last(std::span<const std::span<float>> targets) {
+std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<float>> targets) {
   if (!state_.complete()) return std::nullopt;
   const std::lock_guard held(last_step_.mutex);
   for (std::size_t i = 0; i < targets.size(); ++i)
@@ -84,11 +86,11 @@ std::optional<Position> SharedCopy::copy_last(std::span<const std::span<float>> 
   return last_step_.position;
 }
 
-void SharedCopy::release() {
+void ShardedSnapshotter::release() {
   if (server_) server_->forget();
 }
 
-std::string SharedCopy::lateness() {
+std::string ShardedSnapshotter::lateness() {
   const std::vector<int> missing = server_->missing();
   return fmt::format("the slices of {} from rank{} {} have not all come",
                      state_.complete() ? "what --compress left out" : "the optimizer's state",

@@ -9,9 +9,9 @@ namespace ringtrain {
 
 /// Copies the training state for a checkpoint, at the position where training is when start() is
 /// called.
-class StateCopy {
+class Snapshotter {
  public:
-  virtual ~StateCopy() = default;
+  virtual ~Snapshotter() = default;
   /// `targets`: one for each of TrainingState::buffers(); they stay until release().
   virtual void start(std::span<const std::span<float>> targets) = 0;
   /// Whether the copy is complete, or none was started. Never waits.

@@ -45,7 +45,7 @@ struct Settings {
 };
 
 void run_server(const Options& options, const Settings& settings) {
-  const Plan plan = make_plan(options, 1, 0, settings.number("workers"));
+  const RunPlan plan = make_run_plan(options, 1, 0, settings.number("workers"));
   const Door door(settings.port());
   fmt::print("port {}\n", door.port());
   std::fflush(stdout);
@@ -56,7 +56,7 @@ void run_server(const Options& options, const Settings& settings) {
 
 void run_worker(const Options& options, const Settings& settings) {
   const int worker = settings.number("worker");
-  const Plan plan = make_plan(options, 1, worker, settings.number("workers"));
+  const RunPlan plan = make_run_plan(options, 1, worker, settings.number("workers"));
   omp_set_num_threads(options.threads.value_or(1));
   const Stream server = connect_to(settings["host"], settings.port());
   work(plan, {worker, settings.updates(), settings.number("save_every") * 1.0}, server);

@@ -18,7 +18,7 @@ double decay_of(const std::vector<DecaySegment>& segments, Range range) {
 
 }  // namespace
 
-Variables::Variables(const Plan& plan, int workers, Updates updates)
+Variables::Variables(const RunPlan& plan, int workers, Updates updates)
     : plan_(plan),
       workers_(workers),
       updates_(updates),
@@ -29,7 +29,7 @@ Variables::Variables(const Plan& plan, int workers, Updates updates)
   const OptimizerKind kind = plan.optimizer.kind;
   if (kind != OptimizerKind::sgd && kind != OptimizerKind::momentum)
     throw Error(Exit::usage, "--optimizer", "this server knows sgd and momentum");
-  std::ranges::copy(first_values(plan).parameters, weights_.view().data());
+  std::ranges::copy(initial_values(plan).parameters, weights_.view().data());
   for (int w = 0; w < workers; ++w) inboxes_.push_back(memory_.allocate(weights_.view().size()));
   const auto segments = decay_segments(plan.optimizer, weights_.view().size());
   const auto ranges = plan.model.graph.parameter_ranges();

@@ -12,7 +12,7 @@ namespace {
 
 class Worker {
  public:
-  Worker(const Plan& plan, const WorkerSettings& settings, const Stream& server);
+  Worker(const RunPlan& plan, const WorkerSettings& settings, const Stream& server);
   void train();
 
  private:
@@ -22,7 +22,7 @@ class Worker {
   void push_as_final(bool save);
   bool save_is_due();
 
-  const Plan& plan_;
+  const RunPlan& plan_;
   const WorkerSettings& settings_;
   const Stream& server_;
   const std::vector<ParameterRange> variables_;
@@ -34,7 +34,7 @@ class Worker {
   Stopwatch since_save_;
 };
 
-Worker::Worker(const Plan& plan, const WorkerSettings& settings, const Stream& server)
+Worker::Worker(const RunPlan& plan, const WorkerSettings& settings, const Stream& server)
     : plan_(plan),
       settings_(settings),
       server_(server),
@@ -109,7 +109,7 @@ bool Worker::save_is_due() {
 
 }  // namespace
 
-void work(const Plan& plan, const WorkerSettings& settings, const Stream& server) {
+void work(const RunPlan& plan, const WorkerSettings& settings, const Stream& server) {
   Worker(plan, settings, server).train();
 }
 

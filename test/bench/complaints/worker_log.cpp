@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-WorkerLog::WorkerLog(const Plan& plan, int worker) : plan_(plan), worker_(worker) {
+WorkerLog::WorkerLog(const RunPlan& plan, int worker) : plan_(plan), worker_(worker) {
   if (plan.options.metrics.empty()) return;
   metrics_.open(plan.options.metrics);
   if (!metrics_) throw Error(Exit::storage, "--metrics " + plan.options.metrics, "cannot write");

@@ -5,7 +5,7 @@
 #include "compute/cuda/kernels/device/head_work.hpp"
 #include "compute/cuda/kernels/device/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
-#include "train/engine/step_buffer.hpp"
+#include "train/engine/reduction_buffer.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::cuda::kernels;
@@ -15,7 +15,7 @@ TEST_CASE("cuda kernels: the head of a step is the host's") {
   const int signal = GENERATE(-1, 0, 15);  // -1: nobody asks to stop
   CAPTURE(statistics, signal);
   HostMemory memory;
-  StepSums host(memory, 3, statistics);
+  ReductionBuffer host(memory, 3, statistics);
   const std::size_t floats = host.place_of(0);
   std::vector<float> head(floats + 3, NAN), weight{0.125f}, share{0.3f};
   const std::vector<StepFlags> flags{

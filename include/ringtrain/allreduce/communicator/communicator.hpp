@@ -14,7 +14,7 @@ namespace ringtrain {
 /// instead of gradients. On the thread that sums,
 /// of which there are CommunicatorOptions::at_once, so perhaps on several at once, each with other
 /// sums; throws what ends the sum.
-using Replace = std::function<void(View complete)>;
+using ReduceHook = std::function<void(View complete)>;
 
 /// The ranks of one training job. Every member but rank(), size(), own_parts(), overlaps(),
 /// accept(), check() and cancel() is collective: all ranks call it, in the same order, with views
@@ -52,7 +52,7 @@ class Communicator {
   /// As start_sum(), but each rank gives `replace`, which lives until finish(), its own part of
   /// the sums, in pieces, and all ranks get what it made of them. The ring between CPUs does;
   /// throws Error elsewhere.
-  virtual void start_replaced_sum(View gradients, const Replace& replace);
+  virtual void start_replaced_sum(View gradients, const ReduceHook& replace);
   /// What `rank` completes with start_replaced_sum() of sums of so many numbers: all ranks' parts
   /// cover each once. Not collective.
   virtual std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const;

@@ -19,7 +19,7 @@ class GradientReducer {
   /// sum goes if it is not null, outlive the reducer.
   GradientReducer(Communicator& communicator, View gradients,
                   std::size_t bucket_bytes = default_bucket_bytes,
-                  const Replace* replace = nullptr);
+                  const ReduceHook* replace = nullptr);
   /// Gives up unfinished sums, so that the gradients can go while an exception unwinds.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -60,7 +60,7 @@ class GradientReducer {
   Communicator& communicator_;
   View gradients_;
   std::size_t bucket_;  // elements
-  const Replace* replace_;
+  const ReduceHook* replace_;
   bool late_ = false;
   std::size_t bucketed_;         // gradients [bucketed_, end) are in buckets of this step
   std::vector<Bucket> buckets_;  // of the step, the last one's until there are new ones

@@ -4,7 +4,7 @@
 namespace ringtrain {
 
 /// Has gradients summed by start_rounded_sum(), and what lies in front of them as it is: between
-/// hosts of CPUs, where they need no buffer of their own for that (see NarrowCommunicator).
+/// hosts of CPUs, where they need no buffer of their own for that (see HalfCommunicator).
 class RoundingCommunicator final : public Communicator {
  public:
   /// `values`: what start_sum() gets parts of, a head of so many numbers first. `sums` outlives

@@ -8,7 +8,7 @@
 namespace ringtrain {
 
 /// The GPU of one rank, and what NCCL must be told so that it works there.
-struct GpuPlace {
+struct GpuAssignment {
   int device = 0;       ///< by this process's numbers
   bool shared = false;  ///< some ranks of the job, not only this one, share a GPU
   /// Environment variables to set before NCCL's first call, unless the user has set them.
@@ -21,8 +21,8 @@ struct GpuPlace {
 /// or a scheduler shows each its own. `host_of`: each rank's host; `visible`: the PCI bus ids of
 /// the GPUs each rank sees, by device number. `same_bits`: sums must repeat to the bit. Pure: all
 /// ranks come to the same answer. Throws Error(Exit::usage) where a rank sees none.
-GpuPlace place_on_gpus(int rank, const std::vector<int>& host_of,
-                       const std::vector<std::vector<std::string>>& visible, bool same_bits);
+GpuAssignment assign_gpus(int rank, const std::vector<int>& host_of,
+                          const std::vector<std::vector<std::string>>& visible, bool same_bits);
 
 /// PCI bus ids of the GPUs that this process may use, by device number; none without a driver, or
 /// without CUDA in the build.

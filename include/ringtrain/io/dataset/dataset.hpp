@@ -24,7 +24,7 @@ class SampleReader {
   virtual Extent open(std::uint64_t sample) = 0;
   /// What is needed of the current sample, valid until the next open(). What is not needed may stay
   /// unread, and damage there unnoticed. Throws UnreadableSample.
-  virtual Portion pixels(const Need& need) = 0;
+  virtual PixelView pixels(const CropRequest& need) = 0;
 };
 
 /// Labelled images, read in any order by any number of threads. Its extent, names and labels are

@@ -16,7 +16,7 @@ enum class Crop {
 
 /// How a model wants its images. Every image reaches it with the extent `output`, and nothing is
 /// drawn but from (seed, epoch, sample).
-struct InputRecipe {
+struct Augmentation {
   Extent output{32, 32};
   /// Before a window is cut (random or central), the image is scaled, keeping its aspect, so that
   /// it just covers this; {0, 0} means `output`.

@@ -20,7 +20,7 @@ struct ImageView {
 
 /// What someone needs of an image: `extent` of its pixels from (top, left) on, which lie in it.
 /// They may come reduced: `reduction` x `reduction` of them as one.
-struct Need {
+struct CropRequest {
   int top = 0, left = 0;
   Extent extent;
   int reduction = 1;
@@ -28,7 +28,7 @@ struct Need {
 
 /// What they get, of at least what they need: the first pixel of `pixels` is the (top, left)-th of
 /// the image reduced by `reduction`, so it shows the original from reduction * (top, left) on.
-struct Portion {
+struct PixelView {
   ImageView pixels;
   int top = 0, left = 0;
   int reduction = 1;

@@ -14,11 +14,11 @@
 namespace ringtrain {
 
 /// A rank's places in each global batch: [first, first + count).
-struct Share {
+struct BatchShard {
   int first = 0, count = 0;
 };
 /// Splits a global batch; the first ranks get one more where it does not divide.
-Share share_of(int global_batch, int rank, int ranks);
+BatchShard share_of(int global_batch, int rank, int ranks);
 
 struct LoaderOptions {
   /// training: the data set shuffled anew each epoch, augmented, without end; batches straddle
@@ -30,11 +30,11 @@ struct LoaderOptions {
   std::uint64_t start = 0;
   /// training: how many batches next() is asked for. None beyond them is read.
   std::uint64_t most_batches = std::numeric_limits<std::uint64_t>::max();
-  int global_batch = 1;  ///< samples of all ranks in one micro-step
-  Share share{0, 1};     ///< this rank's part of it, not empty
+  int global_batch = 1;    ///< samples of all ranks in one micro-step
+  BatchShard share{0, 1};  ///< this rank's part of it, not empty
   int threads = 1;
   int slots = 0;  ///< batches that may be ready ahead; 0: two more than threads
-  InputRecipe recipe{};
+  Augmentation recipe{};
   /// Is told of each batch made, by the number of its thread. Called by that thread; empty: nobody
   /// asks.
   std::function<void(int thread, const TimeSpan& batch)> on_batch = {};

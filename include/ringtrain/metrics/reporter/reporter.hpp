@@ -15,9 +15,9 @@ namespace ringtrain {
 /// Tells the user about a run, on standard output and error and in the files of
 /// --metrics, --tensorboard and --report. Rank 0 has
 /// the one that speaks, the others one that is silent, so that callers need not ask who they are.
-class Output {
+class Reporter {
  public:
-  virtual ~Output() = default;
+  virtual ~Reporter() = default;
   /// A line for the user, such as what was chosen at the start.
   virtual void note(std::string_view line) = 0;
   virtual void start(const StartRecord& record) = 0;
@@ -28,13 +28,13 @@ class Output {
   virtual void checkpoint(const CheckpointRecord& record) = 0;
   /// Something the user should know: shown on standard error, with --quiet too.
   virtual void event(const EventRecord& record) = 0;
-  virtual void baseline(const Comparison& record) = 0;
-  virtual void links(const LinkVerdict& record) = 0;
+  virtual void baseline(const ScalingResult& record) = 0;
+  virtual void links(const ScalingForecast& record) = 0;
   virtual void end(const EndRecord& record, const Summary& summary) = 0;
 };
 
 /// Where the speaking output writes, and how it knows the time; tests give their own.
-struct OutputSinks {
+struct ReporterSettings {
   std::function<void(std::string_view)> out, err;
   bool one_terminal = false;  ///< out and err are seen on the same terminal
   std::size_t columns = 80;
@@ -44,13 +44,13 @@ struct OutputSinks {
 };
 
 /// Standard output and error, as `options` and the terminal have it.
-OutputSinks standard_sinks(const Options& options);
+ReporterSettings standard_sinks(const Options& options);
 
 /// For rank 0. Throws Error(Exit::storage) when a file that options name cannot be opened.
 /// `progress` hears which one is being opened; null: nobody.
-std::unique_ptr<Output> make_output(const Options& options, OutputSinks sinks,
-                                    WorkProgress* progress = nullptr);
+std::unique_ptr<Reporter> make_reporter(const Options& options, ReporterSettings sinks,
+                                        WorkProgress* progress = nullptr);
 /// For the other ranks: only events are shown.
-std::unique_ptr<Output> make_silent_output();
+std::unique_ptr<Reporter> make_silent_reporter();
 
 }  // namespace ringtrain

@@ -15,7 +15,7 @@ struct TimedSum {
 };
 
 /// What a sum takes: a fixed time, and one that grows with its bytes.
-struct Link {
+struct LinkModel {
   double latency_s = 0, s_per_byte = 0;
   int at_once = 1;             ///< sums that may be under way
   double busy_s_per_byte = 0;  ///< of s_per_byte what no other sum can use; for several at once
@@ -24,7 +24,7 @@ struct Link {
 
 /// The link that explains `sums` best (least squares of the relative errors), neither term
 /// negative. No sums: one that takes no time.
-Link fit_link(std::span<const TimedSum> sums);
+LinkModel fit_link(std::span<const TimedSum> sums);
 
 /// What each rank's link carries for such a sum, bytes a second: comparable between numbers of
 /// ranks. 0 where no time passed.
@@ -65,12 +65,12 @@ struct Forecast {
 
 /// `step.beside` for a step that computes for `computes_s` with the sums beside it: what is more
 /// than images_s and update_s is theirs.
-double slowed_by_sums(const StepParts& step, const Link& link, double computes_s);
+double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s);
 
 /// Sums start when their bucket is final and fewer than `at_once` are under way, of which the link
 /// carries one after the other; the step ends with the last. Without overlap all start when
 /// backward has ended.
-Forecast forecast(const StepParts& step, const Link& link);
+Forecast forecast(const StepParts& step, const LinkModel& link);
 
 /// Another batch of each rank, and what its step will take.
 struct LargerBatch {
@@ -87,11 +87,11 @@ struct OtherShares {
 };
 
 /// What the links between the ranks allow, and what to do where that is too little.
-struct LinkVerdict {
+struct ScalingForecast {
   int ranks = 1;
   int buckets = 0;
   double bytes = 0;  ///< that each rank gives to the sums of a step
-  Link link = {};
+  LinkModel link = {};
   Forecast step = {};
   double target = 0;  ///< efficiency that is wanted
   /// The smallest --batch of a rank, and --accumulate, that reach it; none where the step does
@@ -112,7 +112,7 @@ struct LinkVerdict {
 /// What a verdict is about.
 struct LinkSituation {
   StepParts step;
-  Link link;
+  LinkModel link;
   int ranks = 1;
   int batch = 1, accumulate = 1;  ///< of a rank, as they are
   bool may_narrow = false;        ///< gradients are fp32 and could travel in 16 bits
@@ -120,12 +120,12 @@ struct LinkSituation {
   std::optional<double> compressed = {};
   double target = 0;
 };
-LinkVerdict judge(const LinkSituation& now);
+ScalingForecast judge(const LinkSituation& now);
 
 /// For the user, line by line: one where all is well, another with what to do where it is not;
 /// `details`: with a table. `command`: that starts the job with verdict.larger, for a shell; empty:
 /// none is told.
-std::vector<std::string> told(const LinkVerdict& verdict, bool details,
+std::vector<std::string> told(const ScalingForecast& verdict, bool details,
                               const std::string& command = {});
 
 }  // namespace ringtrain

@@ -8,7 +8,7 @@
 namespace ringtrain {
 
 /// What several ranks gain over one.
-struct Comparison {
+struct ScalingResult {
   Spread alone, together;    ///< examples per second; `together` over all ranks
   Spread speed_up;           ///< of windows measured one after the other
   double efficiency = 0;     ///< speed-up / ranks: weak, as each rank has the same batch
@@ -31,10 +31,10 @@ struct Windows {
 /// Compares windows measured alternately: alone.rates[i] is one rank's examples per second shortly
 /// before those of all, together.rates[i]. Only such neighbours are compared, because machines
 /// change their speed. Both have the same, positive number of windows.
-Comparison compare(const Windows& alone, const Windows& together, int ranks);
+ScalingResult compare(const Windows& alone, const Windows& together, int ranks);
 
 /// For the user: a line with the rates, one with spreads, a table by phase, the verdict.
-std::vector<std::string> told(const Comparison& comparison, int ranks);
+std::vector<std::string> told(const ScalingResult& comparison, int ranks);
 
 /// "1 rank", "2 ranks".
 std::string ranks_text(int ranks);

@@ -62,9 +62,9 @@ class Timeline {
 
  private:
   // begin, end, number; row and what it shows
-  using Place = std::array<std::atomic<std::uint64_t>, 4>;
+  using CpuAffinity = std::array<std::atomic<std::uint64_t>, 4>;
 
-  std::vector<Place> places_;
+  std::vector<CpuAffinity> places_;
   std::atomic<std::uint64_t> added_{0};
 };
 

@@ -13,8 +13,8 @@ namespace ringtrain {
 
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
-struct Beat {
-  Account account{};
+struct Heartbeat {
+  RankStats account{};
   std::uint64_t step = 0, meetings = 0;
   double in_phase_s = 0, limit_s = 0;
   double late_s = 0;  // a tick of its watchdog was lately: for so long the rank was not scheduled
@@ -24,10 +24,10 @@ struct Beat {
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
   ProcessName process{};
 };
-static_assert(sizeof(Beat) == 304,
+static_assert(sizeof(Heartbeat) == 304,
               "docs/reliability.md and docs/speed.md say how many bytes it has");
 
-struct Answer {
+struct HeartbeatReply {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over
   std::uint16_t late_ds = 0;     // as Beat::late_s, of rank 0, in tenths of a second
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye

@@ -17,7 +17,7 @@ struct Door {
 std::string to_text(const Door& door);
 
 /// Where rank 0 listens for the others, which its broadcast tells them.
-struct Meeting {
+struct Rendezvous {
   JobToken token{};
   std::string network{};  ///< network_name() of rank 0
   std::vector<Door> doors{};
@@ -26,12 +26,12 @@ struct Meeting {
 
 /// Throws Error where the system has no random bits.
 JobToken new_token();
-std::string to_text(const Meeting& meeting);
-Meeting meeting_from_text(const std::string& text);
+std::string to_text(const Rendezvous& rendezvous);
+Rendezvous rendezvous_from_text(const std::string& text);
 
 /// Those that may lead this rank to rank 0, in the order to try: a loopback address where it shares
 /// rank 0's network, and none elsewhere.
-std::vector<Door> doors_from_here(const Meeting& meeting);
+std::vector<Door> doors_from_here(const Rendezvous& rendezvous);
 
 /// Where rank 0 listens: on the loopback for ranks that share its network, on `own`, its
 /// job_addresses(), for others. Empty: on all interfaces, as it knows no address for others.

@@ -8,15 +8,15 @@ namespace ringtrain {
 
 /// What drivers tell of a GPU and of network cards. They are asked once a second by a thread that
 /// nobody waits for, because a driver in trouble may never answer: then its last answer stays.
-class DriverNews {
+class DriverPoller {
  public:
-  DriverNews();
-  ~DriverNews();
-  DriverNews(const DriverNews&) = delete;
+  DriverPoller();
+  ~DriverPoller();
+  DriverPoller(const DriverPoller&) = delete;
 
   /// The GPU to ask for from now on; null: none. From any thread.
-  void watch(std::unique_ptr<GpuGauge> gpu);
-  std::optional<GpuGauge::Reading> gpu() const;
+  void watch(std::unique_ptr<GpuMonitor> gpu);
+  std::optional<GpuMonitor::Reading> gpu() const;
   /// Packets beyond what Amazon allows, over all network cards.
   double allowance_exceeded() const;
 

@@ -6,7 +6,7 @@
 namespace ringtrain {
 
 /// Shows how fast a GPU is allowed to run.
-class GpuGauge {
+class GpuMonitor {
  public:
   struct Reading {
     double clock_hz = 0;  ///< of its multiprocessors
@@ -14,13 +14,13 @@ class GpuGauge {
     bool short_of_power = false;
   };
 
-  virtual ~GpuGauge() = default;
+  virtual ~GpuMonitor() = default;
   /// Nothing where it does not answer. For one thread at a time.
   virtual std::optional<Reading> read() = 0;
 };
 
 /// Of the GPU with that PCI bus id, through NVIDIA's management library, which each call looks for;
 /// null where it is not there or does not know that GPU.
-std::unique_ptr<GpuGauge> make_gpu_gauge(const std::string& pci_bus_id);
+std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id);
 
 }  // namespace ringtrain

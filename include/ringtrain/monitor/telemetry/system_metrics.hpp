@@ -9,7 +9,7 @@
 namespace ringtrain {
 
 /// What is watched on each rank, so that a slow-down can be told together with what moved with it.
-enum class Vital : std::uint8_t {
+enum class SystemMetric : std::uint8_t {
   still,          ///< seconds in which the process was stopped or not scheduled
   throttled,      ///< seconds in which its CPU quota held it up
   stolen,         ///< CPU seconds that the hypervisor gave to others
@@ -30,43 +30,43 @@ enum class Vital : std::uint8_t {
   gpu_hot,        ///< seconds in which heat slowed the GPU down
   gpu_power,      ///< seconds in which a limit of power slowed it down
 };
-inline constexpr std::size_t vital_count = 19;
+inline constexpr std::size_t metric_count = 19;
 
 /// Sums since the process began. What has a value rather than a count is summed over time, so that
 /// for all of them a difference over the seconds between is the mean. What a host does not show is
 /// not a number, and never worse.
-struct Vitals {
+struct SystemSample {
   double seconds = 0;  ///< of the clock
-  std::array<double, vital_count> sums{};
+  std::array<double, metric_count> sums{};
 
-  double& operator[](Vital vital) { return sums[static_cast<std::size_t>(vital)]; }
-  double operator[](Vital vital) const { return sums[static_cast<std::size_t>(vital)]; }
+  double& operator[](SystemMetric vital) { return sums[static_cast<std::size_t>(vital)]; }
+  double operator[](SystemMetric vital) const { return sums[static_cast<std::size_t>(vital)]; }
 };
 
 /// The time between two looks at a rank.
-struct VitalsSpan {
-  Vitals begin, end;
+struct SampleSpan {
+  SystemSample begin, end;
 
   double seconds() const { return end.seconds - begin.seconds; }
   /// The mean over the time; there is some.
-  double mean(Vital vital) const { return (end[vital] - begin[vital]) / seconds(); }
+  double mean(SystemMetric vital) const { return (end[vital] - begin[vital]) / seconds(); }
 };
 
 /// Something that got worse.
-struct Moved {
-  Vital vital = Vital::still;
+struct MetricChange {
+  SystemMetric vital = SystemMetric::still;
   std::string text;         ///< "times preempted 12 -> 860 a second"
   std::string_view advice;  ///< what a user can do about it
 };
 
 /// What is worse in `since` than in `before`, in the order of Vital: what tells most comes first.
 /// Nothing where one of the spans is empty.
-std::vector<Moved> worse(const VitalsSpan& before, const VitalsSpan& since);
+std::vector<MetricChange> worse(const SampleSpan& before, const SampleSpan& since);
 
-std::string_view advice_for(Vital vital);
+std::string_view advice_for(SystemMetric vital);
 
 /// In words, what would have been noticed if it had become worse. Without what is not there: a GPU
 /// or, on a job of one host, a network.
-std::string watched_vitals(const Vitals& rank, bool several_hosts);
+std::string watched_metrics(const SystemSample& rank, bool several_hosts);
 
 }  // namespace ringtrain

@@ -11,15 +11,15 @@ namespace ringtrain {
 
 /// Looks at this process, its host and its GPU. For one thread, but for watch(); throws nothing:
 /// what a file does not show is not a number, and what is not there 0. Never waits for a driver.
-class VitalSigns {
+class SystemSampler {
  public:
-  VitalSigns();
+  SystemSampler();
   /// The GPU to look at from now on; null: none. From any thread.
-  void watch(std::unique_ptr<GpuGauge> gpu) { drivers_.watch(std::move(gpu)); }
+  void watch(std::unique_ptr<GpuMonitor> gpu) { drivers_.watch(std::move(gpu)); }
   /// Up to now or, as looking costs some 0.1 ms, to half a second ago. `still_s`: for how long the
   /// process has stood still. `no_cpu_s`: for how long its training thread did not run amid its own
   /// work.
-  const Vitals& look(double still_s, double no_cpu_s);
+  const SystemSample& look(double still_s, double no_cpu_s);
 
  private:
   void look_at_host(double seconds);
@@ -27,9 +27,9 @@ class VitalSigns {
   void look_at_gpu(double seconds);
 
   const FileDescriptor stat_, load_, memory_, interfaces_, protocols_, quota_;
-  DriverNews drivers_;
+  DriverPoller drivers_;
   Stopwatch since_last_;
-  Vitals vitals_;
+  SystemSample vitals_;
 };
 
 }  // namespace ringtrain

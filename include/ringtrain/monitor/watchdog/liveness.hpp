@@ -23,9 +23,9 @@ struct RankStatus {
 };
 
 /// What rank 0 knows of a rank.
-struct RankView {
+struct RankHealth {
   RankStatus status;
-  Account account{};    ///< so far
+  RankStats account{};  ///< so far
   double silent_s = 0;  ///< since it was last heard
   double late_s = 0;    ///< a tick of its watchdog was lately, as it said itself
   ProcessState process = ProcessState::unknown;  ///< now that it is silent, where it can be seen
@@ -52,7 +52,7 @@ struct Verdict {
 /// For how long a rank may be silent: `silence_s`, and more where it is rather not scheduled than
 /// stopped. One that is seen to want a CPU may for five minutes. One that cannot be seen, but whose
 /// host answers, may for longer the later its own ticks were before, up to six times.
-double patience_s(const RankView& rank, double silence_s);
+double patience_s(const RankHealth& rank, double silence_s);
 
 /// A rank is lost when it has ended or is silent for longer than patience_s(), and stuck when it is
 /// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
@@ -60,7 +60,7 @@ double patience_s(const RankView& rank, double silence_s);
 /// wait for the last piece of a sum that others have whole, and are a step ahead. While there are
 /// ranks that were never heard, they may wait for 900 s. Nothing but a rank that has ended is
 /// judged while `lenient`, after a pause of the whole job.
-std::optional<Verdict> judge(std::span<const RankView> ranks, double silence_s, bool lenient);
+std::optional<Verdict> judge(std::span<const RankHealth> ranks, double silence_s, bool lenient);
 
 /// How long a rank may be in `activity` without moving: so long that the job ends after 30 s or
 /// ten steps of `median_step_s`, whichever is longer. More for what happens once, and for the first
@@ -72,16 +72,16 @@ double limit_s(Activity activity, double median_step_s, double last_save_s);
 /// What to tell when a rank works within its limit, but others have waited for it for longer than
 /// `patience_s`: "rank 2 on node3 has been in init for 60 s, and others wait for it; its limit is
 /// 3600 s". Else empty.
-std::string long_wait(std::span<const RankView> ranks, std::span<const std::string> hosts,
+std::string long_wait(std::span<const RankHealth> ranks, std::span<const std::string> hosts,
                       double patience_s);
 
 /// "rank 2 on node3 has been in data of step 9 for 34 s; its limit is 30 s"; at the start "rank 0
 /// on node1 has been at open /mnt/metrics.jsonl for 61 s without progress; its limit is 60 s"
-std::string describe(const Verdict& verdict, std::span<const RankView> ranks,
+std::string describe(const Verdict& verdict, std::span<const RankHealth> ranks,
                      std::span<const std::string> hosts);
 /// " how=silent ranks=2 hosts=node3", for the line that programs read; of nobody: " how=stuck".
 std::string details(const Verdict& verdict, std::span<const std::string> hosts);
 /// A line for each rank: host, step, activity, seconds in it, when it was last heard.
-std::string table(std::span<const RankView> ranks, std::span<const std::string> hosts);
+std::string table(std::span<const RankHealth> ranks, std::span<const std::string> hosts);
 
 }  // namespace ringtrain

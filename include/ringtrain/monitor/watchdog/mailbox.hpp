@@ -9,25 +9,25 @@
 namespace ringtrain {
 
 /// What each rank last told of itself, by rank, from one thread to another.
-class Accounts {
+class RankStatsMailbox {
  public:
-  void set(std::vector<Account> of_ranks) {
+  void set(std::vector<RankStats> of_ranks) {
     const std::lock_guard lock(mutex_);
     of_ranks_ = std::move(of_ranks);
   }
   /// Nothing before they were set.
-  std::vector<Account> get() const {
+  std::vector<RankStats> get() const {
     const std::lock_guard lock(mutex_);
     return of_ranks_;
   }
 
  private:
   mutable std::mutex mutex_;
-  std::vector<Account> of_ranks_;
+  std::vector<RankStats> of_ranks_;
 };
 
 /// Sentences from one thread to another.
-class Notices {
+class TextMailbox {
  public:
   void add(std::string sentence) {
     const std::lock_guard lock(mutex_);

@@ -25,7 +25,7 @@ constexpr std::chrono::seconds end_patience(Exit code) {
 
 /// Notices that the process was stopped for a while: a tick is more than 3 s late. Then nothing is
 /// judged for 10 s of ticks.
-class Pauses {
+class SuspendDetector {
  public:
   /// Called every tick: whether this one was so late.
   bool look(double tick_s) {
@@ -57,7 +57,7 @@ class Watch {
   enum class Until { told, alone, now };
 
   Watch(const MpiSession& session, const Progress& progress, const Options& options,
-        VitalSigns& vital_signs)
+        SystemSampler& vital_signs)
       : session_(session), progress_(progress), options_(options), vital_signs_(vital_signs) {}
   virtual ~Watch() = default;
 
@@ -97,7 +97,7 @@ class Watch {
       end_launcher(*launcher, (code == Exit::rank_lost ? lost : other) + 2 * time_to_kill_ranks());
   }
   /// Of this rank, up to now.
-  Account account() {
+  RankStats account() {
     return {progress_.spent(), vital_signs_.look(pauses_.still_s(), progress_.no_cpu_s())};
   }
   bool lenient() const { return pauses_.lenient(); }
@@ -124,18 +124,18 @@ class Watch {
   const MpiSession& session_;
   const Progress& progress_;
   const Options& options_;
-  VitalSigns& vital_signs_;
-  Pauses pauses_;
+  SystemSampler& vital_signs_;
+  SuspendDetector pauses_;
   std::uint64_t moved_ = 0;  // changes when the main thread does something else
   RankStatus own_;
 };
 
 /// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
 std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, VitalSigns& vital_signs,
-                                        Notices& notices, Accounts& accounts);
+                                        const Options& options, SystemSampler& vital_signs,
+                                        TextMailbox& notices, RankStatsMailbox& accounts);
 /// Another rank's: knows rank 0 alone.
 std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, VitalSigns& vital_signs);
+                                        const Options& options, SystemSampler& vital_signs);
 
 }  // namespace ringtrain

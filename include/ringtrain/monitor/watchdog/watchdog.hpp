@@ -33,14 +33,14 @@ class Watchdog {
   }
   /// On rank 0, what the ranks last told of themselves, by rank: up to one and a half seconds ago.
   /// Where nothing is watched, of rank 0 alone. For the main thread.
-  std::vector<Account> accounts();
+  std::vector<RankStats> accounts();
 
  private:
   std::atomic<Watch::Until> until_{Watch::Until::told};
   Progress progress_;
-  Notices notices_;
-  Accounts accounts_;
-  VitalSigns vital_signs_;  // the thread's, where there is one
+  TextMailbox notices_;
+  RankStatsMailbox accounts_;
+  SystemSampler vital_signs_;  // the thread's, where there is one
   std::thread thread_;
 };
 

@@ -40,7 +40,7 @@ struct Request {
 };
 
 /// cuDNN's answer: an engine, or why there is none.
-struct Answer {
+struct HeartbeatReply {
   /// Who says that this engine is the best.
   enum class Source { heuristics, cache, timing };
 
@@ -59,7 +59,7 @@ class Engines {
   /// The known choice, or the first choice of the heuristics of which a plan can be made. That is
   /// never an engine that is compiled at run time: those need the driver, so that the answer would
   /// depend on the machine. The answer stays valid as long as this object.
-  const Answer& ask(const Request& request);
+  const HeartbeatReply& ask(const Request& request);
 
   /// The first proposals for `graph`, at most `most`, of which a plan can be made that needs no
   /// more workspace than `workspace` bytes. They hold GPU memory on a real GPU.
@@ -76,13 +76,15 @@ class Engines {
     answers_[request] = {std::nullopt, std::move(why)};
   }
   /// The answer stays: no other proposal is better.
-  void keep(const RequestKey& request) { answers_.at(request).source = Answer::Source::timing; }
+  void keep(const RequestKey& request) {
+    answers_.at(request).source = HeartbeatReply::Source::timing;
+  }
 
-  using Answers = std::map<RequestKey, Answer>;
+  using Answers = std::map<RequestKey, HeartbeatReply>;
   const Answers& answers() const { return answers_; }
 
  private:
-  Answer find(const Request& request) const;
+  HeartbeatReply find(const Request& request) const;
   std::optional<Engine> known(const RequestKey& request, const Descriptor& graph) const;
 
   const PlanTarget target_;

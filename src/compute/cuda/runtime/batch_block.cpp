@@ -23,7 +23,7 @@ BatchBlock::BatchBlock(int batch, std::size_t image_bytes)
       samples_(labels_ + aligned(batch * sizeof(std::int32_t))),
       epochs_(samples_ + aligned(batch * sizeof(std::uint64_t))),
       distortions_(epochs_ + aligned(batch * sizeof(std::uint32_t))),
-      images_(distortions_ + aligned(batch * sizeof(Distortion))) {}
+      images_(distortions_ + aligned(batch * sizeof(ColorJitter))) {}
 
 void BatchBlock::fill(std::byte* block, const Batch& batch, const StepNumbers& numbers) const {
   const auto samples = static_cast<std::size_t>(batch_);

@@ -40,8 +40,8 @@ class BatchBlock {
   const std::uint32_t* epochs(const std::byte* block) const {
     return at<std::uint32_t>(block, epochs_);
   }
-  const Distortion* distortions(const std::byte* block) const {
-    return at<Distortion>(block, distortions_);
+  const ColorJitter* distortions(const std::byte* block) const {
+    return at<ColorJitter>(block, distortions_);
   }
   const std::uint8_t* images(const std::byte* block) const {
     return at<std::uint8_t>(block, images_);

@@ -26,7 +26,7 @@ constexpr Lanes<most> coloured_pixel(const InputOperands& o, std::size_t sample,
   Lanes<most> v{};
   for_each_channel<most>(o.channels, [&](int c) { v[c] = from[c]; });
   if (!o.distortions) return v;
-  const Distortion& d = o.distortions[sample];
+  const ColorJitter& d = o.distortions[sample];
   for_each_channel<most>(o.channels, [&](int c) { v[c] += d.brightness; });
   if constexpr (most >= 3)
     if (o.channels == 3 && (d.saturation != 1 || d.hue != 0))

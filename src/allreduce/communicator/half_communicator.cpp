@@ -1,4 +1,4 @@
-#include "ringtrain/allreduce/communicator/fp16_communicator.hpp"
+#include "ringtrain/allreduce/communicator/half_communicator.hpp"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@ void Communicator::start_average(NarrowView) {
   throw Error("sum in 16 bits", "only GPUs do; --gradient-dtype fp32 works everywhere");
 }
 
-void Communicator::start_replaced_sum(View, const Replace&) {
+void Communicator::start_replaced_sum(View, const ReduceHook&) {
   throw Error("sum in parts", "only the ring between CPUs does");
 }
 
@@ -16,8 +16,8 @@ std::vector<Range> Communicator::own_parts(std::span<const std::size_t>, int) co
   throw Error("sum in parts", "only the ring between CPUs does");
 }
 
-NarrowCommunicator::NarrowCommunicator(Communicator& sums, Rounding& rounding, Element element,
-                                       View values, std::size_t head)
+HalfCommunicator::HalfCommunicator(Communicator& sums, Rounding& rounding, Element element,
+                                   View values, std::size_t head)
     : sums_(sums),
       rounding_(rounding),
       head_(values.slice(0, head)),
@@ -26,7 +26,7 @@ NarrowCommunicator::NarrowCommunicator(Communicator& sums, Rounding& rounding, E
       rounded_(element, reinterpret_cast<std::uint16_t*>(memory_.view().data()),
                gradients_.size()) {}
 
-void NarrowCommunicator::start_sum(View part) {
+void HalfCommunicator::start_sum(View part) {
   const auto first = static_cast<std::size_t>(part.data() - head_.data());
   const std::size_t end = first + part.size(), border = std::clamp(head_.size(), first, end);
   if (border < end) start_narrow_sum({border - head_.size(), end - border});
@@ -35,13 +35,13 @@ void NarrowCommunicator::start_sum(View part) {
 
 // Each rank's part is small where ranks are many. Times the ranks it is as large as one rank's
 // gradients alone would be, so that averages lose no more small numbers than sums.
-void NarrowCommunicator::start_narrow_sum(Range gradients) {
+void HalfCommunicator::start_narrow_sum(Range gradients) {
   const NarrowView rounded = rounded_.slice(gradients.first, gradients.count);
   rounding_.round(static_cast<float>(size()), gradients_.slice(gradients), rounded);
   sums_.start_average(rounded);
 }
 
-void NarrowCommunicator::finish() {
+void HalfCommunicator::finish() {
   sums_.finish();
   rounding_.widen(rounded_, gradients_);
 }

@@ -6,21 +6,21 @@ using namespace ringtrain;
 namespace {
 
 // `steps` more steps of these seconds in forward, and as many in waiting for one another.
-void add(Account& account, std::uint64_t steps, double forward_s) {
+void add(RankStats& account, std::uint64_t steps, double forward_s) {
   account.spent.steps += steps;
   account.spent.phases[Phase::forward] += double(steps) * forward_s;
   account.spent.phases[Phase::comm_exposed] += double(steps) * (0.050 - forward_s);
 }
 
-const OverRanks& spread_of(const PhasesOfRanks& phases, Phase phase) {
+const RankStatistics& spread_of(const PhaseSpread& phases, Phase phase) {
   return phases.phases[static_cast<std::size_t>(phase)];
 }
 
 }  // namespace
 
 TEST_CASE("rank spread: tells least, median and most of each phase, and the rank of the most") {
-  RankSpread spread({"a", "a", "b"});
-  std::vector<Account> now(3);
+  LoadImbalance spread({"a", "a", "b"});
+  std::vector<RankStats> now(3);
   for (const std::size_t r : {0, 1, 2}) add(now[r], 10, r == 1 ? 0.030 : 0.010 + 0.001 * double(r));
 
   const auto told = spread.look(now);
@@ -36,14 +36,14 @@ TEST_CASE("rank spread: tells least, median and most of each phase, and the rank
 }
 
 TEST_CASE("rank spread: is of the steps since it was told last, once all ranks have enough") {
-  RankSpread spread({"a", "b"});
-  std::vector<Account> now(2);
-  for (Account& account : now) add(account, 10, 0.040);
+  LoadImbalance spread({"a", "b"});
+  std::vector<RankStats> now(2);
+  for (RankStats& account : now) add(account, 10, 0.040);
   REQUIRE(spread.look(now));
   CHECK_FALSE(spread.look(now));
-  for (Account& account : now) add(account, RankSpread::least_steps - 1, 0.010);
+  for (RankStats& account : now) add(account, LoadImbalance::least_steps - 1, 0.010);
   CHECK_FALSE(spread.look(now));
-  for (Account& account : now) add(account, 1, 0.010);
+  for (RankStats& account : now) add(account, 1, 0.010);
 
   const auto told = spread.look(now);
 
@@ -53,8 +53,8 @@ TEST_CASE("rank spread: is of the steps since it was told last, once all ranks h
 }
 
 TEST_CASE("rank spread: of ranks nobody has heard of there is none") {
-  RankSpread spread({"a", "b", "c"});
-  std::vector<Account> now(3);
+  LoadImbalance spread({"a", "b", "c"});
+  std::vector<RankStats> now(3);
   add(now[0], 10, 0.010);
   CHECK_FALSE(spread.look(now));
   CHECK_FALSE(spread.look({}));

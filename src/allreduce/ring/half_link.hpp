@@ -8,11 +8,11 @@ namespace ringtrain {
 
 /// A link whose messages travel as 16-bit numbers over another one. What it delivers is what
 /// as_received() makes of what was sent, to the bit, however often it is passed on.
-class NarrowLink final : public RingLink {
+class HalfLink final : public RingLink {
  public:
   /// `link` outlives this object; `most_unsent`: messages that may be under way to the right, more
   /// than twice the window of the ring.
-  NarrowLink(RingLink& link, Element element, std::size_t most_unsent);
+  HalfLink(RingLink& link, Element element, std::size_t most_unsent);
   int rank() const override { return link_.rank(); }
   int size() const override { return link_.size(); }
   Ticket receive(std::span<float> in) override;

@@ -1,4 +1,4 @@
-#include "train/engine/step_buffer.hpp"
+#include "train/engine/reduction_buffer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -13,21 +13,24 @@ enum : std::size_t { loss, top1, stop, signalled, signals, save };
 
 }  // namespace
 
-StepSums::StepSums(Memory& memory, std::size_t parameters, std::size_t statistics)
+ReductionBuffer::ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics)
     : parameters_(parameters),
       statistics_(statistics),
       head_(results + (statistics + 15) / 16 * 16),  // gradients start at a cache line
       buffer_(memory.allocate(head_ + parameters)) {}
 
-void StepSums::clear_head() { std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f); }
+void ReductionBuffer::clear_head() {
+  std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f);
+}
 
-Range StepSums::gradients_in(View part) const {
+Range ReductionBuffer::gradients_in(View part) const {
   const auto first = static_cast<std::size_t>(part.data() - buffer_.view().data());
   const std::size_t begin = std::max(first, head_), end = std::max(first + part.size(), head_);
   return {begin - head_, end - begin};
 }
 
-void StepSums::add(const StepResult& result, View statistics, double sample_weight, double share) {
+void ReductionBuffer::add(const StepResult& result, View statistics, double sample_weight,
+                          double share) {
   const std::span<float> head = buffer_.view().host();
   head[at::loss] += static_cast<float>(result.loss * sample_weight);
   head[at::top1] += static_cast<float>(result.top1 * sample_weight);
@@ -36,21 +39,22 @@ void StepSums::add(const StepResult& result, View statistics, double sample_weig
   for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
 }
 
-void StepSums::ask(const Wish& wish) {
+void ReductionBuffer::ask(const StepRequest& request) {
   const std::span<float> head = buffer_.view().host();
-  head[at::stop] = wish.stop;
-  head[at::signalled] = wish.signal != 0;
-  head[at::signals] = static_cast<float>(wish.signal);
-  head[at::save] = wish.save;
+  head[at::stop] = request.stop;
+  head[at::signalled] = request.signal != 0;
+  head[at::signals] = static_cast<float>(request.signal);
+  head[at::save] = request.save;
 }
 
-StepOutcome StepSums::outcome() const {
+StepOutcome ReductionBuffer::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  const Wish wish = agreed_wish(head[at::stop], head[at::signalled], head[at::signals]);
+  const StepRequest request =
+      agreed_request(head[at::stop], head[at::signalled], head[at::signals]);
   return {.loss = head[at::loss],
           .top1 = head[at::top1],
-          .stop = wish.stop,
-          .signal = wish.signal,
+          .stop = request.stop,
+          .signal = request.signal,
           .save = head[at::save] > 0,
           .not_finite = !std::isfinite(head[at::loss])};
 }

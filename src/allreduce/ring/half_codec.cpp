@@ -1,4 +1,4 @@
-#include "allreduce/ring/fp16_codec.hpp"
+#include "allreduce/ring/half_codec.hpp"
 
 #include <algorithm>
 #include <bit>

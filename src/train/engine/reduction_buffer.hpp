@@ -11,7 +11,7 @@ struct StepOutcome {
   double top1 = 0;          ///< fraction of the samples
   bool stop = false;        ///< some rank asks to stop after this step
   int signal = 0;           ///< that made it ask, if one did; SIGUSR1 without `stop`: save
-  bool save = false;        ///< as in Wish
+  bool save = false;        ///< as in StepRequest
   bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
   /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
   bool skipped = false;
@@ -21,10 +21,10 @@ struct StepOutcome {
 /// The one buffer that the ranks sum in a step: a head of step results and BatchNorm statistics,
 /// then the gradients. The head lies in front because backward makes the tail final first, so it
 /// rides in the last bucket.
-class StepSums {
+class ReductionBuffer {
  public:
   /// Collective where `memory` is.
-  StepSums(Memory& memory, std::size_t parameters, std::size_t statistics);
+  ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics);
 
   View all() const { return buffer_; }
   View gradients() const { return buffer_.view().slice(head_, parameters_); }
@@ -39,7 +39,7 @@ class StepSums {
   /// Adds this rank's micro-step: its sums times `sample_weight` (1 / samples of all ranks and
   /// micro-steps), and its statistics times its share of the samples.
   void add(const StepResult& result, View statistics, double sample_weight, double share);
-  void ask(const Wish& wish);
+  void ask(const StepRequest& request);
   /// After the sum: what all ranks' steps came to.
   StepOutcome outcome() const;
 

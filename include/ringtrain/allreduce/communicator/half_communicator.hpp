@@ -5,13 +5,13 @@ namespace ringtrain {
 
 /// Sums gradients in 16 bits: half the bytes between the ranks. They are rounded into a buffer of
 /// their own, summed there, and widened in finish(). What lies in front of them stays fp32.
-class NarrowCommunicator final : public Communicator {
+class HalfCommunicator final : public Communicator {
  public:
   /// `values`: what start_sum() gets all of, in parts, before each finish(). The first `head` stay
   /// as they are; the rest travels as `element`, times the ranks and averaged: the sum. All outlive
   /// this object. Collective where the memory of `sums` is.
-  NarrowCommunicator(Communicator& sums, Rounding& rounding, Element element, View values,
-                     std::size_t head);
+  HalfCommunicator(Communicator& sums, Rounding& rounding, Element element, View values,
+                   std::size_t head);
 
   int rank() const override { return sums_.rank(); }
   int size() const override { return sums_.size(); }

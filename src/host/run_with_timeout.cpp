@@ -1,4 +1,4 @@
-#include "ringtrain/host/said_within.hpp"
+#include "ringtrain/host/run_with_timeout.hpp"
 
 #include <future>
 #include <system_error>
@@ -8,8 +8,8 @@
 namespace ringtrain {
 
 // The thread is left behind where it hangs: the process is about to end.
-std::string said_within(std::chrono::milliseconds time, std::function<std::string()> work,
-                        const std::string& late) try {
+std::string run_with_timeout(std::chrono::milliseconds time, std::function<std::string()> work,
+                             const std::string& late) try {
   std::promise<std::string> said;
   std::future<std::string> outcome = said.get_future();
   std::thread([work = std::move(work), said = std::move(said)]() mutable {

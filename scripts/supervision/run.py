@@ -15,7 +15,7 @@ STEP = re.compile(rb"\bstep \d+, (loss|evaluation)")
 FINISHED = re.compile(rb"^trained \d+ steps", re.MULTILINE)  # the first words of src/metrics/log_text.cpp
 HANDED_ON = {signal.SIGTERM: signal.SIGTERM, signal.SIGINT: signal.SIGINT, signal.SIGHUP: signal.SIGTERM,
              signal.SIGUSR1: signal.SIGUSR1, signal.SIGUSR2: signal.SIGUSR2}
-ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step \d+")  # of src/train/training_loop.cpp
+ENDED_EARLY = re.compile(rb"\bsignal \d+ \([^\n]*\): the run ends after step \d+")  # of src/train/training_run.cpp
 LONGEST_WAIT_S = 1
 LEAVE_S = 90  # 30 s more than --final-save-timeout for the last checkpoint and 60 s to leave, as the watchdog has it
 SAME_WISH_S = 3  # as for train: `timeout` and others signal twice

@@ -20,7 +20,7 @@
 #include "train/performance/gradient_format.hpp"
 #include "train/plan/device_choice.hpp"
 #include "train/preflight/doctor.hpp"
-#include "train/trainer.hpp"
+#include "train/training_run.hpp"
 
 namespace ringtrain {
 namespace {
@@ -92,12 +92,12 @@ std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& pr
 }
 
 // With its timeline, where there is one.
-int run_recorded(Trainer& job, WriterProcess& writer, const Timeline* timeline,
+int run_recorded(TrainingRun& training, WriterProcess& writer, const Timeline* timeline,
                  const std::string& path, const MpiSession& session, Progress& progress,
                  Reporter& output) {
-  if (timeline == nullptr) return job.run(writer);
+  if (timeline == nullptr) return training.run(writer);
   const ClockOffset before = measure_clock_offset(session);
-  const int code = job.run(writer);
+  const int code = training.run(writer);
   const ClockOffset after = measure_clock_offset(session);
   progress.at(Work::open, path);
   const SavedTimeline saved = save_timeline(*timeline, path, before, after, session);
@@ -122,10 +122,10 @@ LegEnd train_leg(const Leg& leg, RunPlan& plan,
   const std::unique_ptr<TrainingEngine> engine = make_engine();
   const std::unique_ptr<Reporter> silent = make_silent_reporter();
   WriterProcess none;
-  Trainer job(plan, *engine, session, watchdog, *silent, since_start, leg.steps);
-  job.run(leg.saves ? writer : none);
+  TrainingRun training(plan, *engine, session, watchdog, *silent, since_start, leg.steps);
+  training.run(leg.saves ? writer : none);
   watchdog.progress().enter(Activity::init);
-  return job.end();
+  return training.end();
 }
 
 // Whether the checkpoint that rank 0 would go on from counts steps that were left out.
@@ -202,11 +202,11 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   const std::unique_ptr<TrainingEngine> engine = make_engine();
   for (const std::string& line : engine->notes()) output->note(line);
   watchdog.watch_gpu(engine->gpu_bus_id());
-  Trainer job(plan, *engine, session, watchdog, *output, since_start);
-  if (doctor) return job.rehearse(writer);
+  TrainingRun training(plan, *engine, session, watchdog, *output, since_start);
+  if (doctor) return training.dry_run(writer);
   const int code =
-      run_recorded(job, writer, timeline.get(), options.timeline, session, progress, *output);
-  job.require_efficiency();
+      run_recorded(training, writer, timeline.get(), options.timeline, session, progress, *output);
+  training.require_efficiency();
   return code;
 }
 

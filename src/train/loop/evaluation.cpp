@@ -1,4 +1,4 @@
-#include "train/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
 #include <algorithm>
 #include <array>

@@ -9,7 +9,7 @@
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/checkpoint/save_alerts.hpp"
 #include "train/engine/stepper.hpp"
-#include "train/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/plan/run_plan.hpp"
 
 namespace ringtrain {

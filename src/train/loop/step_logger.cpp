@@ -1,4 +1,4 @@
-#include "train/run_log.hpp"
+#include "train/loop/step_logger.hpp"
 
 #include <fmt/ranges.h>
 

@@ -1,0 +1,84 @@
+#include "train/hooks/speed_hook.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <ctime>
+
+#include "ringtrain/base/program.hpp"
+#include "ringtrain/metrics/log_text.hpp"
+
+namespace ringtrain {
+
+SpeedHook::SpeedHook(const Parts& parts, const std::vector<std::string>& hosts, bool in_full)
+    : parts_(parts), in_full_(in_full) {
+  if (parts.session.rank() > 0 || !in_full) return;
+  past_runs_.emplace(cache_folder(), "run",
+                     run_configuration(parts.plan, parts.engine.device(), hosts));
+  expect_past_speed();
+}
+
+void SpeedHook::expect_past_speed() {
+  const auto past = past_runs_->find();
+  if (!past) return;
+  const auto when = std::chrono::system_clock::from_time_t(past->measured);
+  parts_.log.expect({.step_s = parts_.plan.global_batch / past->examples_per_second.median,
+                     .source = fmt::format("the run of {} reached", timestamp(when).substr(0, 16)),
+                     .phases = past->phases});
+  is_expected_ = true;
+}
+
+void SpeedHook::measure_links(const Position& start) {
+  links_.emplace(parts_.plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
+}
+
+void SpeedHook::after_step(const Position& position) {
+  if (!links_) return;
+  links_->look(position);
+  expect_verdict();
+}
+
+// What past runs reached is known better. A rank that has a GPU or a host of its own should
+// compute as fast as one that is alone.
+void SpeedHook::expect_verdict() {
+  if (is_expected_ || !links_->expected()) return;
+  is_expected_ = true;
+  const RunPlan& plan = parts_.plan;
+  const MpiSession& session = parts_.session;
+  const Forecast& step = *links_->expected();
+  const bool on_its_own = plan.options.device == Device::cuda || session.hosts() == session.size();
+  if (const auto alone = parts_.efficiency.alone(); alone && on_its_own) {
+    const double step_s = plan.global_batch / (session.size() * *alone) + step.exposed_s;
+    if (step_s < step.step_s())
+      return parts_.log.expect(
+          {.step_s = step_s, .source = "one rank alone and the links' verdict promise"});
+  }
+  parts_.log.expect({.step_s = step.step_s(), .source = "the links' verdict expects"});
+}
+
+StepLogger::Expected SpeedHook::expected() const {
+  StepLogger::Expected expected;
+  if (links_ && links_->expected()) expected.step_s = links_->expected()->step_s();
+  expected.alone = parts_.efficiency.alone();
+  return expected;
+}
+
+void SpeedHook::keep() {
+  parts_.progress.enter(Activity::open, cache_folder());
+  keep_best();
+  if (in_full_) parts_.efficiency.keep_own(parts_.log.times());
+}
+
+// The fastest two minutes: other work beside a run is not what the next one should reach. A slower
+// run replaces a faster one only where it was said that it stays so.
+void SpeedHook::keep_best() {
+  const auto best = parts_.log.best();
+  if (!past_runs_ || !best) return;
+  const double reached = parts_.plan.global_batch / best->step_s;
+  const auto past = past_runs_->find();
+  if (past && past->examples_per_second.median > reached && !parts_.log.has_settled()) return;
+  const std::string why = past_runs_->keep({{reached, 0}, best->phases, std::time(nullptr)});
+  if (!why.empty()) parts_.output.note("the speed of this run is not kept for later ones: " + why);
+}
+
+}  // namespace ringtrain

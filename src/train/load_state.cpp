@@ -1,0 +1,147 @@
+#include "train/load_state.hpp"
+
+#include <fmt/core.h>
+
+#include <exception>
+#include <system_error>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/program.hpp"
+#include "ringtrain/base/text.hpp"
+#include "ringtrain/config/option_values.hpp"
+#include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "train/checkpoint/warm_start.hpp"
+#include "train/performance/batch_shares.hpp"
+#include "train/performance/gradient_format.hpp"
+
+namespace ringtrain {
+namespace {
+
+bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
+  std::error_code failure;
+  return std::filesystem::equivalent(directory, std::filesystem::absolute(file).parent_path(),
+                                     failure);
+}
+
+// A checkpoint's options are text from a file: if they cannot be read, that is no failure.
+std::vector<std::string> changes(const std::string& before, const std::string& now) {
+  try {
+    return differences(before, now);
+  } catch (const std::exception&) {
+    return {"its options cannot be compared"};
+  }
+}
+
+/// What load_state() was given.
+struct Loading {
+  const RunPlan& plan;
+  TrainingEngine& engine;
+  const MpiSession& session;
+  Progress& progress;
+  Reporter& output;
+  CheckpointWriter& writer;
+  const std::string& config;
+  const std::string& plans;
+
+  const Options& options() const { return plan.options; }
+};
+
+// Shares and gradient format were settled by the checkpoint that was the newest then.
+void require_settled_as(const CheckpointMetadata& saved, const Loading& l) {
+  const bool other_shares = settles_otherwise(saved.plans, l.plan);
+  const GradientFormat format{l.options().gradient_dtype, l.options().compress};
+  const bool other_format = l.options().tune.mode == Tune::Mode::all && l.session.hosts() > 1 &&
+                            format_in(saved.config).value_or(format) != format;
+  if (l.options().eval_only || (!other_shares && !other_format)) return;
+  l.session.fail_together(
+      "resume: the newest checkpoint is another one than when this job started, with other shares "
+      "or another gradient format; start the job again",
+      Exit::locked);
+}
+
+// What training makes otherwise than the run that saved it.
+void note_changes(const Resumed& resumed, const Loading& l) {
+  const CheckpointMetadata& saved = resumed.metadata;
+  for (const std::string& change : changes(saved.config, l.config))
+    l.output.note("changed since that checkpoint: " + change);
+  if (saved.global_batch != std::uint64_t(l.plan.global_batch))
+    l.output.note(fmt::format("changed since that checkpoint: images a step, all ranks: {} -> {}",
+                              saved.global_batch, l.plan.global_batch));
+  if (saved.plans != l.plans)
+    l.output.note(
+        fmt::format("saved with {}, going on with {}: equal up to rounding, not to the bit",
+                    brief(saved.plans), l.plans));
+  if (!resumed.kept_dropped.empty())
+    l.output.note("what --compress had left out of the sums begins anew, as " +
+                  resumed.kept_dropped + ": bits differ from a training that was not interrupted");
+  if (saved.world_size != std::uint64_t(l.session.size()))
+    l.output.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
+                              ranks_text(static_cast<int>(saved.world_size)), l.session.size()));
+}
+
+std::optional<StartingState> from_checkpoint(const Loading& l) {
+  const Options& o = l.options();
+  const auto say = [&](const std::string& line) { l.output.note(line); };
+  const auto resumed =
+      resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything, o.checkpoint_dir,
+             l.plan.model.graph.structure_hash(), l.engine.state(), l.engine.communicator(),
+             l.session, say, &l.progress);
+  if (!resumed) return std::nullopt;
+  require_settled_as(resumed->metadata, l);
+  const bool newest = o.resume.from == Resume::From::newest;
+  StartingState start{.position = {resumed->metadata.step, resumed->metadata.position},
+                      .loaded = true,
+                      .resumed_from = o.resume.from == Resume::From::file
+                                          ? std::filesystem::path(o.resume.file)
+                                          : o.checkpoint_dir / std::filesystem::path(resumed->file),
+                      .lineage = resumed->lineage};
+  if (!l.writer.idle() && !resumed->file.empty() &&
+      (newest || lies_in(o.checkpoint_dir, o.resume.file)))
+    l.writer.protect(resumed->file);
+  if (newest) l.progress.saved(start.position.step);
+  l.output.note(fmt::format("resumed from {} at step {}", resumed->file, start.position.step));
+  if (!o.init_from.empty()) l.output.note("--init-from is for the start of training: not used");
+  if (!o.eval_only) note_changes(*resumed, l);  // an evaluation does not care
+  return start;
+}
+
+// Inherits what was resumed, or draws a new one.
+void take_lineage(const StartingState& start, const Loading& l) {
+  if (l.writer.idle()) return;  // nothing is saved, or by rank 0
+  const std::string lineage = start.lineage ? *start.lineage : new_lineage();
+  require_own_folder(l.options().checkpoint_dir, lineage,
+                     start.lineage ? std::optional(start.position.step) : std::nullopt,
+                     &l.progress);
+  l.writer.set_lineage(lineage);
+}
+
+// For the line that tells of a fault. Only rank 0 hears what is saved from here on.
+void tell_context(const StartingState& start, const Loading& l) {
+  FaultContext& context = l.session.fault_context();
+  context.at_step(start.position.step);
+  if (l.session.rank() > 0 && !l.options().checkpoint_dir.empty()) return;
+  std::error_code failure;
+  context.resume_from(start.resumed_from.empty()
+                          ? ""
+                          : std::filesystem::absolute(start.resumed_from, failure).string());
+}
+
+}  // namespace
+
+StartingState load_state(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+                         Progress& progress, Reporter& output, CheckpointWriter& writer,
+                         const std::string& config, const std::string& plans) {
+  const Loading l{plan, engine, session, progress, output, writer, config, plans};
+  const auto resumed = from_checkpoint(l);
+  StartingState start = resumed.value_or(StartingState{});
+  tell_context(start, l);
+  take_lineage(start, l);
+  if (resumed || plan.options.init_from.empty()) return start;
+  const Heads heads = plan.options.eval_only ? Heads::must_fit : Heads::may_differ;
+  output.note(init_from(plan.options.init_from, heads, plan.model.graph, engine.state(),
+                        engine.communicator(), session, &progress));
+  start.loaded = true;
+  return start;
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "train/engine/engine.hpp"
+#include "train/loop/hook.hpp"
+#include "train/loop/stop_control.hpp"
+#include "train/plan/run_plan.hpp"
+
+namespace ringtrain {
+
+/// Evaluates the weights over the evaluation set, with hooks between its batches and behind it.
+class Evaluator {
+ public:
+  struct Parts {
+    const RunPlan& plan;
+    TrainingEngine& engine;
+    const MpiSession& session;
+    Progress& progress;
+    StopControl& control;
+  };
+  /// All of it outlives the evaluator.
+  Evaluator(const Parts& parts, std::vector<Hook*> hooks)
+      : parts_(parts), hooks_(std::move(hooks)) {}
+
+  /// Of the weights of `position`, until it is over or the ranks stop. Collective.
+  void evaluate_at(const Position& position);
+  /// The step evaluated last as a whole.
+  std::optional<std::uint64_t> evaluated_step() const { return evaluated_step_; }
+
+ private:
+  const Parts parts_;
+  const std::vector<Hook*> hooks_;
+  std::optional<std::uint64_t> evaluated_step_;
+};
+
+}  // namespace ringtrain

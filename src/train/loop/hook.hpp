@@ -1,0 +1,39 @@
+#pragma once
+#include "train/engine/stepper.hpp"
+#include "train/loop/evaluation.hpp"
+
+namespace ringtrain {
+
+class Trainer;
+
+/// What hangs on the training loop (trainer.hpp). A hook has one job. The trainer calls all hooks
+/// at each point of a step, in the order of its list, on the main thread of every rank. The order
+/// is part of the contract: what a hook relies on, one before it in the list has done. All ranks
+/// have the same list and get the same calls, so a hook may make collective calls. What a hook
+/// throws ends the job.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  /// A step begins behind `position`. `request`: what this rank asks of all ranks with the step's
+  /// sums.
+  virtual void before_step(const Position& /*position*/, StepRequest& /*request*/) {}
+  /// A step is over on all ranks: on CPUs the one just made, on a GPU one of up to two steps
+  /// before.
+  virtual void step_done(const StepReport& /*report*/) {}
+  /// Between two steps. May call trainer.drain().
+  virtual void between_steps(Trainer& /*trainer*/) {}
+  /// The step that step_done() reported took `wall_s` seconds, counted from the step before to the
+  /// end of between_steps().
+  virtual void step_timed(const StepReport& /*report*/, double /*wall_s*/) {}
+  /// All else of a step is over.
+  virtual void after_step(const Position& /*position*/) {}
+
+  /// An evaluation of the weights of `position` begins.
+  virtual void before_evaluation(const Position& /*position*/) {}
+  /// Before each of its batches.
+  virtual void between_batches(const Position& /*position*/) {}
+  /// It is over, or was cut short (Evaluation::whole).
+  virtual void evaluated(const Position& /*position*/, const Evaluation& /*result*/) {}
+};
+
+}  // namespace ringtrain

@@ -1,0 +1,332 @@
+#include "train/training_run.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+#include <numeric>
+#include <system_error>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
+#include "ringtrain/base/program.hpp"
+#include "ringtrain/metrics/trace/save_timeline.hpp"
+#include "train/hooks/checkpoint_hook.hpp"
+#include "train/hooks/log_hook.hpp"
+#include "train/hooks/non_finite_guard.hpp"
+#include "train/performance/baseline_run.hpp"
+#include "train/performance/batch_shares.hpp"
+
+namespace ringtrain {
+namespace {
+
+// What a resume must find again for each sample to come once an epoch.
+std::string training_data(const RunPlan& plan) {
+  return fmt::format("{} samples, {}", plan.training->size(), hex(plan.training->manifest_hash()));
+}
+
+std::string ending(int signal, const Position& position) {
+  const std::string why =
+      signal != 0 ? fmt::format("signal {} ({})", signal, ::strsignal(signal)) : "--max-time is up";
+  return fmt::format("{}: the run ends after step {}", why, position.step);
+}
+
+// Until one was saved: at 100 MB/s.
+double guessed_save_s(const StateLayout& layout, const Options& options) {
+  if (options.checkpoint_dir.empty()) return 0;
+  const auto floats = std::accumulate(layout.buffers.begin(), layout.buffers.end(), std::size_t{0});
+  return double(floats * sizeof(float)) / 1e8;
+}
+
+}  // namespace
+
+TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+                         Watchdog& watchdog, Reporter& output, const Stopwatch& since_start,
+                         std::uint64_t most_steps)
+    : session_(session),
+      watchdog_(watchdog),
+      progress_(watchdog.progress()),
+      output_(output),
+      plan_(plan),
+      engine_(engine),
+      most_steps_(most_steps),
+      config_(canonical_config(plan.options, training_data(plan))),
+      plans_(with_shares(engine.plans(), plan)),
+      control_(plan.options.max_time_s, since_start),
+      efficiency_(plan, engine, session, output) {}
+
+void TrainingRun::prepare(WriterProcess& writer) {
+  progress_.enter(Activity::resume, options().checkpoint_dir);
+  progress_.forget_steps();
+  if (!options().eval_only) open_checkpoints(writer);
+  start_ =
+      load_state(plan_, engine_, session_, progress_, output_, checkpoint_writer_, config_, plans_);
+  if (options().eval_only && !start_.loaded)
+    session_.fail_together(
+        "--eval-only: found no checkpoint to evaluate; name one with --resume FILE, "
+        "--init-from FILE or --checkpoint-dir",
+        Exit::usage);
+}
+
+// No other job writes to the directory from here on.
+void TrainingRun::open_checkpoints(WriterProcess& writer) {
+  if (options().checkpoint_dir.empty()) return;
+  WriterOptions writer_options;
+  writer_options.run_id = run_id(session_.host());
+  writer_options.keep = options().keep;
+  writer_options.last_save_timeout_s = options().final_save_timeout_s;
+  writer_options.tell = [this](const std::string& text) { output_.note(text); };
+  checkpoint_writer_ =
+      CheckpointWriter(writer, options().checkpoint_dir, engine_.state().layout(), writer_options);
+}
+
+int TrainingRun::dry_run(WriterProcess& writer) {
+  prepare(writer);
+  test_allreduce();
+  engine_.close();
+  output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
+  progress_.enter(Activity::exit);
+  return 0;
+}
+
+// A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
+// it waits for its end, also on GPUs.
+void TrainingRun::test_allreduce() {
+  progress_.enter(Activity::all_reduce);
+  Communicator& ranks = engine_.communicator();
+  const Buffer numbers = ranks.memory().allocate(64);
+  ranks.start_sum(numbers);
+  ranks.finish();
+  ranks.broadcast(numbers, 0);
+  ranks.check();
+}
+
+int TrainingRun::run(WriterProcess& writer) {
+  prepare(writer);
+  hosts_ = session_.gather(session_.host());
+  output_.start({config_, program_hash(), session_.size(), hosts_,
+                 static_cast<std::int64_t>(start_.position.step)});
+  progress_.enter(Activity::init);
+  if (options().baseline) {
+    compare_with_one_rank();
+  } else if (!options().eval_only && most_steps_ == 0) {
+    progress_.enter(Activity::open, cache_folder());
+    efficiency_.recall(start_.position);
+  }
+  const int code = options().eval_only ? evaluate_only() : train();
+  progress_.enter(Activity::ranks);
+  engine_.close();
+  progress_.enter(Activity::exit);
+  return code;
+}
+
+void TrainingRun::compare_with_one_rank() {
+  const auto measured = measure_baseline(plan_, engine_, session_, control_.signals());
+  if (!measured) return;  // the first step of training finds the same request
+  const ScalingResult& result = *measured;
+  for (const std::string& line : told(result, session_.size())) output_.note(line);
+  output_.baseline(result);
+  efficiency_.keep(result);
+  const bool enough =
+      !options().require_efficiency || result.efficiency >= *options().require_efficiency;
+  if (!enough)
+    session_.fail_together(fmt::format("the efficiency is {:.3f}, --require-efficiency asks for {}",
+                                       result.efficiency, *options().require_efficiency),
+                           Exit::inefficient);
+}
+
+int TrainingRun::evaluate_only() {
+  log_.emplace(output_, plan_, start_.position, session_.rank(), RankLedger());
+  LogHook logger({.plan = plan_, .session = session_, .progress = progress_, .log = *log_});
+  Evaluator evaluator({plan_, engine_, session_, progress_, control_}, {&control_, &logger});
+  evaluator.evaluate_at(start_.position);
+  if (control_.stopping()) output_.note(ending(control_.signal(), start_.position));
+  return control_.exit_code();
+}
+
+bool TrainingRun::done(const Position& position) const {
+  return plan_.done(position) ||
+         (most_steps_ > 0 && position.step >= start_.position.step + most_steps_);
+}
+
+// Counted as done() does, as last_step() rounds in another way.
+std::uint64_t TrainingRun::steps_left() const {
+  const std::uint64_t first = start_.position.step;
+  Position position = start_.position;
+  if (!done(position)) {
+    std::uint64_t most = plan_.last_step(position) - first;
+    if (most_steps_ > 0) most = std::min(most, most_steps_);
+    position.step += most;
+    position.samples += most * static_cast<std::uint64_t>(plan_.global_batch);
+  }
+  for (; !done(position); ++position.step)
+    position.samples += static_cast<std::uint64_t>(plan_.global_batch);
+  return position.step - first;
+}
+
+LoaderOptions TrainingRun::loader_options() {
+  LoaderOptions loader = plan_.loader(Split::training);
+  loader.start = start_.position.samples;
+  loader.most_batches = steps_left() * static_cast<std::uint64_t>(options().accumulate);
+  loader.on_retry = [this] { progress_.enter(Activity::data); };
+  loader.report = session_.reporter();
+  if (Timeline* const timeline = progress_.timeline())
+    loader.on_batch = [timeline](int thread, const TimeSpan& batch) {
+      timeline->add(Doing::batch, batch, Row::loader, thread);
+    };
+  return loader;
+}
+
+int TrainingRun::train() {
+  progress_.enter(Activity::plan);
+  progress_.forget_steps();
+  log_.emplace(output_, plan_, start_.position, session_.rank(),
+               RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
+  control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
+  CheckpointManager checkpoints = make_checkpoints();
+  const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);
+  // mpirun kills the ranks a second after their SIGTERM, and a step may take longer.
+  const auto at_stop =
+      session_.rank() == 0
+          ? control_.signals().call_at_stop([&] { return checkpoints.save_if_killed(); })
+          : nullptr;
+  Loader loader(*plan_.training, loader_options());
+  try {
+    return train_to_the_end(*stepper, loader, checkpoints);
+  } catch (const std::exception& failure) {
+    // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
+    // thread may be stuck in a read.
+    keep_timeline();
+    session_.abort(failure);
+  }
+}
+
+int TrainingRun::train_to_the_end(Stepper& stepper, Loader& loader,
+                                  CheckpointManager& checkpoints) {
+  const Position start = start_.position;
+  NonFiniteGuard guard(plan_, engine_, session_, *log_, [this] { keep_timeline(); });
+  ReplicaCheck check(engine_.state(), session_, *options().check_every, start.step);
+  ReplicaCheckHook replicas(check, checkpoints);
+  CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);
+  LogHook logger({plan_, session_, progress_, *log_, &watchdog_, &loader, &checkpoints});
+  progress_.enter(Activity::open, cache_folder());
+  SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
+                  most_steps_ == 0);
+  progress_.enter(Activity::plan);
+  const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &saves, &logger, &speed};
+  Evaluator evaluator({plan_, engine_, session_, progress_, control_}, hooks);
+
+  if (!plan_.evaluation)
+    output_.note(
+        "training without evaluation: the data has no directory val/ or test/, and no "
+        "shards for evaluation");
+  const bool nothing_left = plan_.done(start);
+  if (nothing_left) output_.note("that is the end of training already: nothing to do");
+  if (session_.size() > 1 && most_steps_ == 0 && !nothing_left) speed.measure_links(start);
+  // The run before may have ended amid this evaluation, or before it.
+  if (start.step > 0 && !nothing_left && plan_.evaluation_due(start)) evaluator.evaluate_at(start);
+  Trainer trainer({stepper, loader, engine_.communicator(), progress_, hooks,
+                   [this](const Position& p) { return done(p); },
+                   [this] { return control_.stopping(); },
+                   [this](const Position& p) { return plan_.evaluation_due(p); },
+                   [&](const Position& p) { evaluator.evaluate_at(p); }});
+  trainer.train();
+  end_ = trainer.position();
+  replicas.compare(end_, true);
+  return finish(checkpoints, evaluator, speed);
+}
+
+int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed) {
+  progress_.enter(Activity::save);
+  // Handed over before the last evaluation, so that a kill during that loses nothing.
+  checkpoints.save(end_);
+  if (!control_.stopping()) checkpoints.settle(Deadline(options().final_save_timeout_s));
+  if (plan_.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
+    evaluator.evaluate_at(end_);
+  if (control_.stopping()) output_.note(ending(control_.signal(), end_));
+  progress_.enter(Activity::save);
+  const auto failure = checkpoints.finish(end_, Deadline(options().final_save_timeout_s));
+  session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
+  progress_.enter(Activity::output);
+  log_->finish(end_, checkpoints.counts(), session_, speed.expected());
+  speed.keep();
+  if (failure) throw log_->with_last_good(*failure);
+  return control_.exit_code();
+}
+
+// Of any step: what does not change in a run.
+CheckpointMetadata TrainingRun::metadata() const {
+  CheckpointMetadata constant;
+  constant.seed = options().seed;
+  constant.world_size = session_.size();
+  constant.global_batch = plan_.global_batch;
+  constant.model = plan_.model.name;
+  constant.model_hash = plan_.model.graph.structure_hash();
+  constant.config = config_;
+  constant.plans = plans_;
+  constant.buckets = engine_.bucket_bounds();
+  constant.optimizer = fmt::format(
+      R"({{"momentum":{},"mean_square_decay":{},"beta1":{},"beta2":{},"epsilon":{},"trust_coefficient":{}}})",
+      plan_.optimizer.momentum, plan_.optimizer.mean_square_decay, plan_.optimizer.beta1,
+      plan_.optimizer.beta2, plan_.optimizer.epsilon, plan_.optimizer.trust_coefficient);
+  return constant;
+}
+
+CheckpointManager TrainingRun::make_checkpoints() {
+  return {std::move(checkpoint_writer_),
+          engine_.state_copy(),
+          metadata(),
+          options().checkpoint_every,
+          plan_.training->size(),
+          [this](const SaveEvent& event, double stall) {
+            if (event.kind == SaveEvent::Kind::saved) note_saved(event);
+            log_->save(event, stall);
+          },
+          {[this](bool mine) {
+             session_.barrier_asleep();  // rank 0 may wait for a slot
+             return !session_.broadcast(mine ? "save" : "").empty();
+           },
+           options().final_save_timeout_s}};
+}
+
+// The writer tells how long it took, and is heard after a step.
+void TrainingRun::note_saved(const SaveEvent& event) {
+  progress_.saved(event.step);
+  std::error_code failure;
+  session_.fault_context().resume_from(
+      std::filesystem::absolute(std::filesystem::path(options().checkpoint_dir) / event.file,
+                                failure)
+          .string());
+  if (Timeline* const timeline = progress_.timeline())
+    timeline->add(Doing::save, Timeline::Clock::now() - Timeline::length(event.seconds),
+                  event.seconds, event.step, Row::writer);
+}
+
+void TrainingRun::keep_timeline() {
+  if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
+    output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
+}
+
+void TrainingRun::require_efficiency() const {
+  if (control_.exit_code() == 0) efficiency_.require(log_->times());
+}
+
+LegEnd TrainingRun::end() const {
+  LegEnd end{.start = start_.position,
+             .end = end_,
+             .resumed_from = start_.resumed_from,
+             .exit_code = control_.exit_code()};
+  std::vector<TensorInfo> tensors;
+  for (const TensorPlace& place : engine_.state().layout().tensors) {
+    tensors.push_back(place.info);
+    end.tensors.push_back(place.info.name);
+  }
+  end.hashes = engine_.state().hashes(engine_.communicator());
+  end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
+  return end;
+}
+
+}  // namespace ringtrain

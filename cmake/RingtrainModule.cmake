@@ -29,7 +29,7 @@ if(NOT CMAKE_CXX_FLAGS MATCHES sanitize)
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>)
 endif()
 
-# One static library per src/ folder; DEPENDS is the folder's row in docs/architecture.md.
+# One static library per src/ folder; DEPENDS is the folder's row in docs/internals/architecture.md.
 function(ringtrain_module name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPENDS;PRIVATE")
   add_library(ringtrain_${name} STATIC ${arg_SOURCES})

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a folder that runs train on machines without packages: the program, its libraries, mpirun, glibc and its loader.
-#   scripts/bundle.sh OUT [--no-cuda] [--program FILE]     OUT must not exist; docs/bundle.md
+#   scripts/bundle.sh OUT [--no-cuda] [--program FILE]     OUT must not exist; docs/guide/bundle.md
 #     --no-cuda         a program without CUDA (preset cpu), 60 MB instead of 1.5 GB
 #     --program FILE    bundle this train instead of building one
 set -euo pipefail

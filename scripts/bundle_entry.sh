@@ -1,4 +1,4 @@
-# Runs a program of this folder with the libraries of this folder, wherever that lies (docs/bundle.md). Needs no other program.
+# Runs a program of this folder with the libraries of this folder, wherever that lies (docs/guide/bundle.md). Needs no other program.
 self=$0
 [ ! -h "$self" ] || self=$(readlink -f "$self")
 case $self in */*) ;; *) self=./$self ;; esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Holds the rooms of src/ and include/ to docs/architecture.md: what a room may include, by which door, how many files a folder has,
+# Holds the rooms of src/ and include/ to docs/internals/architecture.md: what a room may include, by which door, how many files a folder has,
 # where a vendor's header is included, and that no two types of one namespace have one name. Says each violation; then ends with 1.
 #   check_layers.sh [ROOT]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lets mpirun notice within 9 s that a host is gone, also where no rank runs beside it (docs/reliability.md): puts the lines of
+# Lets mpirun notice within 9 s that a host is gone, also where no rank runs beside it (docs/internals/watchdog.md): puts the lines of
 # containers/openmpi-mca-params.conf into ~/.openmpi/mca-params.conf (Open MPI 4) and ~/.prte/mca-params.conf (Open MPI 5, which
 # reads these times nowhere else), unless Open MPI is told of such times already.
 #   setup_openmpi.sh [--dry-run]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python package of this checkout: dist/ringtrain-VERSION-py3-none-manylinux_2_34_x86_64.whl.
-#   scripts/wheel.sh [--no-cuda] [OUT]     OUT: the folder for it (default: dist); docs/install.md
+#   scripts/wheel.sh [--no-cuda] [OUT]     OUT: the folder for it (default: dist); docs/guide/install.md
 #     --no-cuda   a program for CPUs alone
 # Wants Debian 12, whose glibc's symbols are old enough, scripts/setup.sh --build --cuda 13 (or a toolkit), and python3-venv. What
 # builds packages comes from PyPI into build/wheel-venv.

@@ -1,4 +1,4 @@
-"""Reads checkpoints and writes new ones, as docs/checkpoint_format.md describes them. Needs numpy and xxhash
+"""Reads checkpoints and writes new ones, as docs/reference/checkpoint-format.md describes them. Needs numpy and xxhash
 from PyPI, and to write also h5py."""
 import collections
 import json

@@ -1,4 +1,4 @@
-"""Reads what `train` writes as --metrics: one JSON object a line (docs/performance.md names them)."""
+"""Reads what `train` writes as --metrics: one JSON object a line (docs/reference/metrics.md names them)."""
 import json
 import math
 import statistics

@@ -59,7 +59,7 @@ void add_model_and_data(Table& t, Request& r) {
   t.add(o.model, {"model", "NAME", "network to train; \"list\" shows all", "the file's"},
         any_text());
   t.add(o.model_file,
-        {"model-file", "FILE", "instead: a network of your own (docs/model_file.md)", "none"},
+        {"model-file", "FILE", "instead: a network of your own (docs/guide/models.md)", "none"},
         any_text());
   t.add(o.classes, {"classes", "N", "classes to tell apart", "from the data"}, whole(1, million));
   t.add(
@@ -200,7 +200,7 @@ void add_communication(Table& t, Request& r) {
         {.name = "emit-sbatch",
          .argument = "[SPEC]",
          .description = "print a Slurm script that does this run: "
-                        "nodes=4,tasks=2,gpus=2,time=2h ... (docs/slurm.md)",
+                        "nodes=4,tasks=2,gpus=2,time=2h ... (docs/guide/slurm.md)",
          .unset = "none",
          .alone = "nodes=1",
          .in_files = false},

@@ -38,7 +38,7 @@ std::string sbatch_script(const SlurmResources& job, const Options& options,
                           const std::vector<std::string>& words, const std::string& program);
 
 /// The full path that starts this program on another host, too: of a bundle, its entry script
-/// (docs/bundle.md), of a Python package the command, which RINGTRAIN_ENTRY names.
+/// (docs/guide/bundle.md), of a Python package the command, which RINGTRAIN_ENTRY names.
 std::string program_to_start();
 
 /// scripts/slurm/train.sbatch, as it was when this program was built.

@@ -12,7 +12,7 @@ trap 'for HOSTS_RUN in "$work"/*/; do "$hosts" down; done; rm -rf "$work"' EXIT
 why_not=$("$hosts" check) || { echo "skipped: $why_not"; exit 77; }
 last=$((count - 1))
 supervise=
-# That of Open MPI 5 returns 0 when it has noticed a lost host by itself; what docs/reliability.md recommends then does not.
+# That of Open MPI 5 returns 0 when it has noticed a lost host by itself; what docs/guide/resume.md recommends then does not.
 [[ $(mpirun --version) != *" 5."* ]] || supervise=$here/../../scripts/supervise
 
 wrong() { # WHAT

@@ -5,7 +5,7 @@
 
 namespace ringtrain::test {
 
-// Where the fields of a checkpoint's header are: docs/checkpoint_format.md.
+// Where the fields of a checkpoint's header are: docs/reference/checkpoint-format.md.
 inline constexpr std::size_t header_bytes = 128, at_version = 8, at_user_block = 12,
                              at_file_bytes = 16, at_index_bytes = 24, at_outside_hash = 32,
                              at_index_hash = 40, at_run_hash = 48, at_run_id = 56, at_lineage = 96;

@@ -1,5 +1,5 @@
 // What a file of at most 1 KB says of itself costs its reader no more memory than such a file may:
-// docs/reliability.md has the table.
+// docs/evidence/faults.md has the table.
 #include <fmt/core.h>
 
 #include <cstring>

@@ -17,7 +17,7 @@ job() {
 }
 file() { echo "$1/step-0000000012.h5"; }
 state() { "$train" --inspect "$(file "$1")" | tail -n 1; }
-# The run id and the hash over it, bytes 48 to 95, are another in each run (docs/checkpoint_format.md).
+# The run id and the hash over it, bytes 48 to 95, are another in each run (docs/reference/checkpoint-format.md).
 same_bytes() { cmp -s -n 48 "$1" "$2" && cmp -s -i 128 "$1" "$2"; }
 
 same() { # OPTION...: as the run before it, `first`

@@ -19,7 +19,7 @@ job() {
   check "$*: exit code $?" test $? -eq 0
 }
 state() { "$train" --inspect "$1/step-$(printf %010d "$2").h5" 2>&1 | tail -n 1; }
-# The run id and the hash over it, bytes 48 to 95, are another in each run (docs/checkpoint_format.md).
+# The run id and the hash over it, bytes 48 to 95, are another in each run (docs/reference/checkpoint-format.md).
 same_bytes() { cmp -s -n 48 "$1" "$2" && cmp -s -i 128 "$1" "$2"; }
 shard=--shard-optimizer
 

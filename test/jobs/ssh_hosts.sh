@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ssh_hosts.sh MPIRUN TRAIN: docs/ssh.md on two hosts (network namespaces) that run ssh servers: mpirun as typed there starts ranks on both, and ends
+# ssh_hosts.sh MPIRUN TRAIN: docs/guide/multi-node.md on two hosts (network namespaces) that run ssh servers: mpirun as typed there starts ranks on both, and ends
 # when one loses power, of which its ssh hears nothing.
 set -u
 mpirun=$1 train=$(realpath "$2")

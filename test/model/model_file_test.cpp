@@ -147,7 +147,7 @@ loss
 }
 
 TEST_CASE("model file: the documentation names every operation and option, and its examples work") {
-  const std::string page = text_of(RINGTRAIN_MODELS "/../docs/model_file.md");
+  const std::string page = text_of(RINGTRAIN_MODELS "/../docs/reference/model-file.md");
   std::vector<std::string> words = operation_words();
   for (const std::string& word : operation_words())
     for (const std::string& option : split(find_operation(word)->options, ' '))

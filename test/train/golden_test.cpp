@@ -137,8 +137,8 @@ TEST_CASE("golden: on oneDNN the networks are torchvision's, in evaluation and t
   CHECK(check(run, probes, "step1/statistics/", 2e-3) == golden.statistics);
 }
 
-// `test_train "[.measure]"` prints what gradient_tolerance comes from (docs/parity.md). Seed 0 has
-// the values of the golden files. Other CPUs and builds come to somewhat other numbers.
+// `test_train "[.measure]"` prints what gradient_tolerance comes from (docs/evidence/parity.md).
+// Seed 0 has the values of the golden files. Other CPUs and builds come to somewhat other numbers.
 TEST_CASE("golden: oneDNN's gradients over 20 seeds", "[.measure]") {
   const Golden golden = GENERATE(resnet18, resnet50, inception_v3);
   double largest = 0;

@@ -1,5 +1,5 @@
 // What texts and messages of at most 1 KB from outside say costs their readers no more memory than
-// such a text may: docs/reliability.md has the table.
+// such a text may: docs/evidence/faults.md has the table.
 #include <fmt/core.h>
 #include <sys/socket.h>
 

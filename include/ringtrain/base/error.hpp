@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
-// One line for programs, whichever fault ends a job: docs/reliability.md.
+// One line for programs, whichever fault ends a job: docs/reference/exit-codes.md.
 
 namespace ringtrain {
 
-/// How the job ends, as the exit code of every rank. Documented in docs/reliability.md.
+/// How the job ends, as the exit code of every rank. Documented in docs/reference/exit-codes.md.
 enum class Exit : int {
   usage = 64,                    ///< bad option, or the ranks were started with different ones
   incompatible_checkpoint = 65,  ///< valid, but of another model or training

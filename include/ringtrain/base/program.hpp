@@ -7,7 +7,7 @@ namespace ringtrain {
 
 /// A path that opens the program which runs this code. It is /proc/self/exe, also where the file
 /// was removed, unless the program was started through a loader, which is /proc/self/exe then
-/// (docs/bundle.md).
+/// (docs/guide/bundle.md).
 std::string own_program();
 
 /// The words this process was started with, as execv("/proc/self/exe") wants them to start it once

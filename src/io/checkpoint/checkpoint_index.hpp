@@ -25,7 +25,7 @@ struct StoredTensor {
   std::uint64_t hash = 0;  ///< XXH64 of the bytes
 };
 
-/// The content of the user block: all that a reader needs. See docs/checkpoint_format.md.
+/// The content of the user block: all that a reader needs. See docs/reference/checkpoint-format.md.
 struct CheckpointIndex {
   CheckpointMetadata metadata;
   std::string run_id;

@@ -35,13 +35,13 @@ struct RecordTable {
 /// More make no data set; a name takes eight times the four bytes that it may have in a table.
 inline constexpr std::size_t most_classes = 1'000'001;
 
-/// As bytes, with a checksum: docs/records_format.md.
+/// As bytes, with a checksum: docs/reference/records-format.md.
 std::vector<std::uint8_t> encode_table(const RecordTable& table);
 /// Throws Undecodable for bytes that encode_table() did not make. What records say is not looked
 /// at.
 RecordTable decode_table(std::span<const std::uint8_t> bytes);
 
-// One file of packed images; its format is in docs/records_format.md.
+// One file of packed images; its format is in docs/reference/records-format.md.
 
 inline constexpr std::size_t records_head_bytes = 64;
 inline constexpr std::size_t record_hash_bytes = 8;  ///< before each image

@@ -21,7 +21,7 @@ struct LeaseHolder {
 /// This process, as the holder for run `run`.
 LeaseHolder this_process(const std::string& run);
 
-/// What the file `lock` of a checkpoint directory says, as docs/checkpoint_format.md has it.
+/// What the file `lock` of a checkpoint directory says: docs/reference/checkpoint-format.md.
 struct Lease {
   enum class State { held, finishing, released };
   State state = State::held;

@@ -7,7 +7,7 @@
 namespace ringtrain {
 
 // How the two ends of a connection to rank 0 prove to one another that they know the job's token,
-// which itself is never sent (docs/reliability.md). All is sent as it lies in memory:
+// which itself is never sent (docs/internals/watchdog.md). All is sent as it lies in memory:
 //   a rank: Call;   rank 0: Challenge, with its proof;   the rank: its proof.
 // A proof is an HMAC-SHA256 under the token, over who proves, the Call, and rank 0's nonce: it
 // holds for this connection alone, and that of one end is not that of the other.

@@ -1,4 +1,4 @@
-"""What docs/scaling.md predicts of GPUs that are not here: steps of ResNet-50, and what failures cost. See model.py."""
+"""What docs/evidence/scaling.md predicts of GPUs that are not here: steps of ResNet-50, and what failures cost. See model.py."""
 import math
 
 import numpy as np
@@ -8,7 +8,7 @@ from steps import Computing, exposed_s
 GPUS_A_HOST = 8
 GRADIENTS = 25.6e6  # of ResNet-50
 IMAGES = 256
-PLANNED_S = IMAGES / 10480  # docs/performance.md, "Planned for GPUs": a bound, fp16 on an H100
+PLANNED_S = IMAGES / 10480  # docs/evidence/performance.md, "Planned for GPUs": a bound, fp16 on an H100
 BACKWARD = 2 / 3
 DEVIATION = 0.01  # of a rank's step: assumed
 UPDATE_S = 0.3e-3
@@ -76,7 +76,7 @@ def predict():
 
 
 GPU_MTBF_S = 16384 * 54 * 86400 / 419  # 419 interruptions in 54 days of 16,384 H100 (The Llama 3 Herd of Models, 2024)
-STALL_S = 0.014      # of a save of ResNet-50's 205 MB: docs/performance.md, "Checkpoints"
+STALL_S = 0.014      # of a save of ResNet-50's 205 MB: docs/evidence/performance.md, "Checkpoints"
 DURABLE_S = 0.6      # until such a save is durable, there
 RESTART_S = 120.0    # to notice, start again and load: assumed
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""model.py [RUNS.jsonl [PLOT.svg]]: the model of docs/scaling.md. Fits it to the runs of measure.sh on 2, 4 and 8 hosts, holds
+"""model.py [RUNS.jsonl [PLOT.svg]]: the model of docs/evidence/scaling.md. Fits it to the runs of measure.sh on 2, 4 and 8 hosts, holds
 it against those on 3 and 16, and prints the tables of that page; with matplotlib, draws its plot. Needs numpy."""
 import json
 import os

@@ -1,4 +1,4 @@
-"""The model of a step in docs/scaling.md: what sums take, what of them backward hides, and the slowest of many ranks."""
+"""The model of a step in docs/evidence/scaling.md: what sums take, what of them backward hides, and the slowest of many ranks."""
 import math
 from dataclasses import dataclass
 

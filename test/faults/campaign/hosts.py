@@ -11,7 +11,7 @@ from job import kill, processes_of
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "support/hosts/hosts.sh"
 # Without these, mpirun may wait for ever for a host that lost its power; with fewer probes, it gives up a link that is cut for
-# 3 s (docs/reliability.md).
+# 3 s (docs/internals/watchdog.md).
 KEEPALIVE = "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 9"
 
 

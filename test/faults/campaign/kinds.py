@@ -1,4 +1,4 @@
-"""The kinds of faults, and what each must lead to, as docs/reliability.md promises it. Seconds are
+"""The kinds of faults, and what each must lead to, as docs/internals/watchdog.md promises it. Seconds are
 its goals, and three more for an mpirun on a busy machine to end."""
 from dataclasses import dataclass
 

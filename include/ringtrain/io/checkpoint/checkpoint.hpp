@@ -9,7 +9,7 @@ namespace ringtrain {
 
 /// A named fp32 array, row-major. The name is the path of its dataset in the file, by convention
 /// `weights/conv1.weight`, `optimizer/momentum/conv1.weight`, `ema/...`, `statistics/...`; no name
-/// may be the folder of another. The format is in docs/checkpoint_format.md.
+/// may be the folder of another. The format is in docs/reference/checkpoint-format.md.
 struct TensorInfo {
   std::string name;
   std::vector<std::uint64_t> shape;

@@ -24,8 +24,7 @@ struct Heartbeat {
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end
   ProcessName process{};
 };
-static_assert(sizeof(Heartbeat) == 304,
-              "docs/reliability.md and docs/speed.md say how many bytes it has");
+static_assert(sizeof(Heartbeat) == 304, "docs/internals/watchdog.md says how many bytes it has");
 
 struct HeartbeatReply {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over

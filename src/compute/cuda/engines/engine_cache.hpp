@@ -26,9 +26,9 @@ struct EngineScope {
   bool deterministic = false;
 };
 
-/// Choices that were timed, here and by earlier runs: one JSON file for each scope (docs/gpu.md).
-/// Nothing that is wrong with files is an error. Not for several threads; any number of processes
-/// may use one folder.
+/// Choices that were timed, here and by earlier runs: one JSON file for each scope
+/// (docs/internals/gpu.md). Nothing that is wrong with files is an error. Not for several threads;
+/// any number of processes may use one folder.
 class EngineCache {
  public:
   /// Reads what is known. `folder` may be missing; empty: nothing is known or kept.

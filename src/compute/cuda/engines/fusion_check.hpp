@@ -14,7 +14,8 @@
 namespace ringtrain::cuda {
 
 /// Runs fused steps before training, beside the same steps in parts, on random numbers. cuDNN makes
-/// plans that end without an error and with wrong results: docs/gpu.md lists those that were seen.
+/// plans that end without an error and with wrong results: docs/internals/gpu.md lists those that
+/// were seen.
 class FusionCheck {
  public:
   /// All outlive this object.

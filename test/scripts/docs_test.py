@@ -3,6 +3,7 @@
 
 links     every relative link and anchor of every page leads somewhere
 mentions  every docs/PAGE.md that a source, script, test or message names is there
+paths     every path of a file of ours that a page of docs/ names in code marks is there (docs/decisions excepted)
 words     docs/ has at most 25,000 words, as `wc -w` counts them
 cells     no cell of a table has more than 80 characters (docs/decisions excepted)
 metrics   reference/metrics.md has the keys that the metrics sink writes, record by record, and no others
@@ -79,6 +80,16 @@ def check_mentions(source, _):
             for page in re.findall(r"(?<![\w/])docs/[\w/-]+\.(?:md|svg)\b", line):
                 if not (source / page).exists():
                     yield f"{file.relative_to(source)}:{number}: {page}: there is no such page"
+
+
+def check_paths(source, _):
+    for page in [source / "README.md", source / "CONTRIBUTING.md", *sorted((source / "docs").rglob("*.md"))]:
+        if "decisions" in page.parts:
+            continue
+        for number, line in enumerate(without_code(page.read_text()), 1):
+            for path in re.findall(r"`((?:src|include|test|scripts|cmake|python|models)/[\w./-]+)", line):
+                if not (source / path).exists() and not re.match(r"test/[\w-]*$", path):
+                    yield f"{page.relative_to(source)}:{number}: {path}: there is no such file"
 
 
 def check_words(source, _):

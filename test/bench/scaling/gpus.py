@@ -8,7 +8,7 @@ from steps import Computing, exposed_s
 GPUS_A_HOST = 8
 GRADIENTS = 25.6e6  # of ResNet-50
 IMAGES = 256
-PLANNED_S = IMAGES / 10480  # docs/evidence/performance.md, "Planned for GPUs": a bound, fp16 on an H100
+PLANNED_S = IMAGES / 10480  # docs/evidence/gpu.md, "Planned cards": a bound, fp16 on an H100
 BACKWARD = 2 / 3
 DEVIATION = 0.01  # of a rank's step: assumed
 UPDATE_S = 0.3e-3

@@ -180,13 +180,13 @@ def check_exits(source, _):
     enum = re.search(r"enum class Exit : int \{(.*?)\};", (source / "include/ringtrain/base/error.hpp").read_text(), re.S)[1]
     written = set(re.findall(r"^\s*\w+ = (\d+)", enum, re.M))
     page = (source / "docs/reference/exit-codes.md").read_text()
-    named = set(re.findall(r"^\| (\d+) \|", page, re.M)) - {"0"}
+    named = set(re.findall(r"^- (\d+)[ :]", page, re.M)) - {"0"}
     yield from compare("exit code", "reference/exit-codes.md", written, named)
     code = (source / "src/base/error.cpp").read_text()
     kinds = set(re.findall(r'return "(\w+)"', re.search(r"fault_kind\(Exit code\) \{(.*?)^\}", code, re.S | re.M)[1]))
     for file in (source / "src").rglob("*.cpp"):
         kinds.update(re.findall(r'of_kind\("(\w+)"', file.read_text()))
-    named = set(re.findall(r"^\| \d+ \| `(\w+)` \|", page, re.M)) | listed(sections(page).get("Kinds with a code of another", ""))
+    named = set(re.findall(r"^- \d+ `(\w+)`:", page, re.M)) | listed(sections(page).get("Kinds with a code of another", ""))
     yield from compare("kind of fault", "reference/exit-codes.md", kinds, named)
 
 

@@ -48,6 +48,18 @@ Agreement claims(const RunPlan& plan) {
           {"evaluation data", plan.evaluation ? hex(plan.evaluation->manifest_hash()) : "none"}};
 }
 
+/// What set-up works with, on every rank.
+struct Setup {
+  const Options& options;  ///< as the user gave them
+  const ThreadPlan& threads;
+  const MpiSession& session;
+  Progress& progress;
+  Reporter& output;
+  bool doctor = false;  ///< on all ranks; it ends before training
+
+  void note(const std::string& line) const { output.note(line); }
+};
+
 // What --device auto and --precision auto mean where there are GPUs.
 void choose_gpu_defaults(Options& o, int hosts) {
   o.device = Device::cuda;
@@ -57,12 +69,31 @@ void choose_gpu_defaults(Options& o, int hosts) {
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
 }
 
+// The same device on all ranks, and what follows from it.
+Options with_device(const Setup& setup) {
+  Options chosen = setup.options;
+  const DeviceChoice device = choose_device(chosen.device, chosen.precision, setup.session);
+  if (device.gpu) choose_gpu_defaults(chosen, setup.session.hosts());
+  if (!device.why_not.empty()) setup.note("training on CPUs: " + device.why_not);
+  return chosen;
+}
+
+// This rank's plan.
+RunPlan own_plan(const Options& chosen, const Setup& setup) {
+  const auto note = [&](const std::string& line) { setup.note(line); };
+  const MpiSession& session = setup.session;
+  RunPlan plan = make_run_plan(chosen, static_cast<int>(setup.threads.cpus.size()), session.rank(),
+                               session.size(), note, &setup.progress);
+  plan.hosts = session.hosts();
+  take_given_shares(plan, session, note);
+  return plan;
+}
+
 // What the doctor knows when there may be no plan.
-HostFacts facts_of_trial(const std::function<RunPlan()>& make, const Options& options,
-                         const ThreadPlan& threads, const MpiSession& session, Progress& progress) {
-  HostFacts facts = collect_host_facts(options, threads, session);
+HostFacts facts_of_trial(const Options& chosen, const Setup& setup) {
+  HostFacts facts = collect_host_facts(chosen, setup.threads, setup.session);
   try {
-    add_plan(facts, make(), session, progress);
+    add_plan(facts, own_plan(chosen, setup), setup.session, setup.progress);
   } catch (const Error& failure) {
     facts.failure = failure.what();
     facts.failure_code = static_cast<int>(failure.code());
@@ -71,15 +102,57 @@ HostFacts facts_of_trial(const std::function<RunPlan()>& make, const Options& op
 }
 
 // The table of --doctor, where training would begin.
-void show(const Diagnosis& diagnosis, const MpiSession& session, Reporter& output) {
-  output.note(diagnosis.table);
+void show(const Diagnosis& diagnosis, const Setup& setup) {
+  setup.note(diagnosis.table);
   if (diagnosis.code != 0)
-    session.fail_together("--doctor: training would not begin: " + diagnosis.stop,
-                          static_cast<Exit>(diagnosis.code));
+    setup.session.fail_together("--doctor: training would not begin: " + diagnosis.stop,
+                                static_cast<Exit>(diagnosis.code));
 }
 
-void warn(const Diagnosis& diagnosis, Reporter& output) {
-  for (const std::string& line : diagnosis.warnings) output.event({"doctor", 0, line});
+// The plan that all ranks agree on; what hosts lack is told before.
+RunPlan agreed_plan(const Options& chosen, const Setup& setup) {
+  const MpiSession& session = setup.session;
+  if (setup.doctor) show(diagnose(facts_of_trial(chosen, setup), session), setup);
+  RunPlan plan = all_or_none([&] { return own_plan(chosen, setup); }, session);
+  require_agreement(claims(plan), session);  // before anything else that ranks do together
+  if (!setup.doctor) {
+    HostFacts facts = collect_host_facts(chosen, setup.threads, session);
+    add_plan(facts, plan, session, setup.progress);
+    for (const std::string& line : diagnose(facts, session).warnings)
+      setup.output.event({"doctor", 0, line});
+  }
+  for (const std::string& line : plan.hints()) setup.note(line);
+  return plan;
+}
+
+// Of the plan as it is when this is called.
+std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& setup) {
+  const bool gpu = plan.options.device == Device::cuda;
+  setup.progress.enter(gpu ? Activity::init : Activity::plan);
+  setup.progress.forget_steps();
+  return gpu ? make_gpu_engine(plan, setup.session, setup.progress)
+             : make_cpu_engine(plan, setup.threads, setup.session, setup.progress);
+}
+
+// Whether the checkpoint that rank 0 would go on from counts steps that were left out.
+bool finds_skipped(const RunPlan& plan, const Setup& setup) {
+  if (!plan.counts_updates() || plan.options.eval_only) return false;
+  setup.progress.enter(Activity::resume);
+  const bool mine =
+      setup.session.rank() == 0 &&
+      saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
+  return !setup.session.broadcast(mine ? "yes" : "").empty();
+}
+
+// What the first steps, or a checkpoint, decide: how gradients travel and how ranks divide a step.
+void settle(RunPlan& plan, const Setup& setup) {
+  const auto note = [&](const std::string& line) { setup.note(line); };
+  std::function<std::unique_ptr<TrainingEngine>()> trial;  // none for the doctor
+  if (!setup.doctor) trial = [&] { return make_engine(plan, setup); };
+  settle_gradient_format(plan, trial, setup.session, note, setup.progress);
+  settle_shares(plan, trial, setup.session, note, setup.progress);
+  plan.keeps_skipped = finds_skipped(plan, setup);
+  setup.progress.enter(Activity::init);
 }
 
 // Null where none is asked for. What cannot be written is better known before training.
@@ -93,48 +166,44 @@ std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& pr
 
 // With its timeline, where there is one.
 int run_recorded(TrainingRun& training, WriterProcess& writer, const Timeline* timeline,
-                 const std::string& path, const MpiSession& session, Progress& progress,
-                 Reporter& output) {
+                 const Setup& setup) {
   if (timeline == nullptr) return training.run(writer);
-  const ClockOffset before = measure_clock_offset(session);
+  const std::string& path = setup.options.timeline;
+  const ClockOffset before = measure_clock_offset(setup.session);
   const int code = training.run(writer);
-  const ClockOffset after = measure_clock_offset(session);
-  progress.at(Work::open, path);
-  const SavedTimeline saved = save_timeline(*timeline, path, before, after, session);
-  progress.enter(Activity::exit);
+  const ClockOffset after = measure_clock_offset(setup.session);
+  setup.progress.at(Work::open, path);
+  const SavedTimeline saved = save_timeline(*timeline, path, before, after, setup.session);
+  setup.progress.enter(Activity::exit);
   if (saved.there)
-    output.note(saved.text);
+    setup.note(saved.text);
   else
-    output.event({"timeline", 0, saved.text});
+    setup.output.event({"timeline", 0, saved.text});
   return code;
 }
 
 // Evaluations and limits of time are not for legs: they take the time they take.
-LegEnd train_leg(const Leg& leg, RunPlan& plan,
-                 const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-                 const MpiSession& session, Watchdog& watchdog, const Stopwatch& since_start,
-                 WriterProcess& writer) {
-  watchdog.progress().enter(Activity::init);
+LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, Watchdog& watchdog,
+                 const Stopwatch& since_start, WriterProcess& writer) {
+  setup.progress.enter(Activity::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
   plan.evaluation.reset();
-  const std::unique_ptr<TrainingEngine> engine = make_engine();
+  const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
   const std::unique_ptr<Reporter> silent = make_silent_reporter();
   WriterProcess none;
-  TrainingRun training(plan, *engine, session, watchdog, *silent, since_start, leg.steps);
+  TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, leg.steps);
   training.run(leg.saves ? writer : none);
-  watchdog.progress().enter(Activity::init);
+  setup.progress.enter(Activity::init);
   return training.end();
 }
 
-// Whether the checkpoint that rank 0 would go on from counts steps that were left out.
-bool finds_skipped(const RunPlan& plan, const MpiSession& session, Progress& progress) {
-  if (!plan.counts_updates() || plan.options.eval_only) return false;
-  progress.enter(Activity::resume);
-  const bool mine = session.rank() == 0 &&
-                    saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &progress);
-  return !session.broadcast(mine ? "yes" : "").empty();
+std::unique_ptr<Reporter> make_watched_reporter(const Options& options, const MpiSession& session,
+                                                Progress& progress) {
+  auto reporter = session.rank() == 0 ? make_reporter(options, standard_sinks(options), &progress)
+                                      : make_silent_reporter();
+  return std::make_unique<WatchedReporter>(std::move(reporter), progress);
 }
 
 }  // namespace
@@ -144,10 +213,7 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   std::unique_ptr<Timeline> timeline;   // the watchdog's thread may read it: it goes after that one
   Watchdog watchdog(session, options);  // before any path of the user's, which may not answer
   Progress& progress = watchdog.progress();
-  const auto output = std::make_unique<WatchedReporter>(
-      session.rank() == 0 ? make_reporter(options, standard_sinks(options), &progress)
-                          : make_silent_reporter(),
-      progress);
+  const auto output = make_watched_reporter(options, session, progress);
   output->note(threads.text);
   if (std::error_code failure; !options.checkpoint_dir.empty())
     session.fault_context().resume_from(
@@ -155,57 +221,23 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   timeline = make_timeline(options, session.rank(), progress);
   progress.record_in(timeline.get());
   progress.enter(Activity::init);
-  Options chosen = options;
-  const DeviceChoice device = choose_device(options.device, options.precision, session);
-  if (device.gpu) choose_gpu_defaults(chosen, session.hosts());
-  if (!device.why_not.empty()) output->note("training on CPUs: " + device.why_not);
-  const auto make = [&] {
-    const auto note = [&](const std::string& line) { output->note(line); };
-    RunPlan plan = make_run_plan(chosen, static_cast<int>(threads.cpus.size()), session.rank(),
-                                 session.size(), note, &progress);
-    plan.hosts = session.hosts();
-    take_given_shares(plan, session, [&](const std::string& line) { output->note(line); });
-    return plan;
-  };
-  const bool doctor = !session.broadcast(options.doctor ? "on" : "").empty();
-  if (doctor)
-    show(diagnose(facts_of_trial(make, chosen, threads, session, progress), session), session,
-         *output);
-  RunPlan plan = all_or_none(make, session);
-  require_agreement(claims(plan), session);  // before anything else that ranks do together
-  if (!doctor) {
-    HostFacts facts = collect_host_facts(chosen, threads, session);
-    add_plan(facts, plan, session, progress);
-    warn(diagnose(facts, session), *output);
-  }
-  for (const std::string& line : plan.hints()) output->note(line);
-  const auto make_engine = [&] {
-    progress.enter(plan.options.device == Device::cuda ? Activity::init : Activity::plan);
-    progress.forget_steps();
-    return plan.options.device == Device::cuda ? make_gpu_engine(plan, session, progress)
-                                               : make_cpu_engine(plan, threads, session, progress);
-  };
-  const auto tell = [&](const std::string& line) { output->note(line); };
-  // The doctor ends before training: it tries nothing.
-  const std::function<std::unique_ptr<TrainingEngine>()> trial_site =
-      doctor ? nullptr : std::function(make_engine);
-  settle_gradient_format(plan, trial_site, session, tell, progress);
-  settle_shares(plan, trial_site, session, tell, progress);
-  plan.keeps_skipped = finds_skipped(plan, session, progress);
-  progress.enter(Activity::init);
-  if (plan.options.verify_resume && !doctor)
+
+  Setup setup{options, threads, session, progress, *output};
+  const Options chosen = with_device(setup);
+  setup.doctor = !session.broadcast(options.doctor ? "on" : "").empty();
+  RunPlan plan = agreed_plan(chosen, setup);
+  settle(plan, setup);
+  if (plan.options.verify_resume && !setup.doctor)
     return verify_resume(
-        Options(plan.options), session, [&](const std::string& line) { output->note(line); },
-        [&](const Leg& leg) {
-          return train_leg(leg, plan, make_engine, session, watchdog, since_start, writer);
-        });
-  const std::unique_ptr<TrainingEngine> engine = make_engine();
-  for (const std::string& line : engine->notes()) output->note(line);
+        Options(plan.options), session, [&](const std::string& line) { setup.note(line); },
+        [&](const Leg& leg) { return train_leg(leg, plan, setup, watchdog, since_start, writer); });
+
+  const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
+  for (const std::string& line : engine->notes()) setup.note(line);
   watchdog.watch_gpu(engine->gpu_bus_id());
   TrainingRun training(plan, *engine, session, watchdog, *output, since_start);
-  if (doctor) return training.dry_run(writer);
-  const int code =
-      run_recorded(training, writer, timeline.get(), options.timeline, session, progress, *output);
+  if (setup.doctor) return training.dry_run(writer);
+  const int code = run_recorded(training, writer, timeline.get(), setup);
   training.require_efficiency();
   return code;
 }

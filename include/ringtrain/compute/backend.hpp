@@ -1,4 +1,13 @@
 #pragma once
+// Room `compute`: executes a Schedule of steps on one device of this process. A Backend compiles it
+// into a Program for CPUs (`onednn`), for GPUs (`cuda`), or as the oracle of tests (`reference`).
+// Vendor libraries are private to those folders.
+//
+// Threads: a program belongs to the thread that runs it; backends start threads of their own.
+//
+// Collective: only Program::SumOverRanks, which the caller gives. Images are NHWC.
+//
+// Memory: the backend's; all of a program's is taken before its first run.
 #include <functional>
 #include <memory>
 #include <string>

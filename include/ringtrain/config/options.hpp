@@ -1,4 +1,11 @@
 #pragma once
+// Room `config`: the command line. One table (option_table.cpp) has each option's name, text,
+// default and reader; --help, the manual page, completion, configuration files and what checkpoints
+// keep come from it.
+//
+// Threads: the main thread, before MPI starts. Nothing is collective.
+//
+// A value that cannot be is Error(Exit::usage), with the nearest that can.
 #include <cstdint>
 #include <optional>
 #include <string>

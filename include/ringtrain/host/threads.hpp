@@ -1,4 +1,10 @@
 #pragma once
+// Room `host`: what the machine under this process offers - processors and control groups, network
+// interfaces, the launcher, the terminal, signals, stack traces. Linux only.
+//
+// Threads: the main thread, where a contract says nothing else. Nothing here is collective.
+//
+// What a host does not show counts as not limited: looking never fails.
 #include <limits>
 #include <optional>
 #include <string>

@@ -1,4 +1,11 @@
 #pragma once
+// Room `metrics`: what a run reports and where it goes. Records are plain structs; `reporter`
+// writes them to the terminal and to `sinks` (JSON lines, TensorBoard, HTML); `trace` keeps spans
+// of threads for --timeline; `scaling` has the arithmetic of speed-up and links.
+//
+// Threads: the main thread, but for Timeline::add(), which any thread may call.
+//
+// Collective: only what gathers timelines. Rank 0 speaks; the others show events only.
 #include <array>
 #include <cstdint>
 #include <optional>

@@ -1,4 +1,11 @@
 #pragma once
+// Room `model`: networks as data. The zoo or a model file makes a Graph; passes, which are pure
+// functions, make a Schedule of it: lowered, fused, differentiated, with memory reused in place.
+//
+// Threads: none; nothing is shared.
+//
+// Collective: nothing. Equal inputs give equal schedules on all ranks; structure_hash() says
+// whether two graphs are equal.
 #include <cstdint>
 #include <optional>
 #include <string>

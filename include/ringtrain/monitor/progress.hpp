@@ -1,4 +1,11 @@
 #pragma once
+// Room `monitor`: how the ranks fare. Progress says where this rank's main thread is; `telemetry`
+// samples the system; slow-downs are detected and explained from both; `watchdog` ends a job that
+// cannot go on, over the authenticated connections of `channel`.
+//
+// Threads: the main thread writes Progress, the watchdog's thread reads it; neither waits.
+//
+// Collective: nothing, as a rank that hangs must not hang this.
 #include <array>
 #include <atomic>
 #include <cstdint>

@@ -1,4 +1,10 @@
 #pragma once
+// Room `optim`: optimizers and learning-rate schedules, on flat views of parameters and gradients
+// in host memory. GPUs update in `compute/cuda` by the same rules, which tests hold to these.
+//
+// Threads: the caller's, with OpenMP inside; results do not depend on their number.
+//
+// Collective: nothing. With a sharded optimizer each rank updates its own range.
 #include <cstdint>
 #include <optional>
 #include <string>

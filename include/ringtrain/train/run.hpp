@@ -1,4 +1,12 @@
 #pragma once
+// Room `train`: the training loop and what is set up for it. run() makes a plan (`plan`), checks it
+// with the other ranks (`preflight`), makes an engine for this rank's device (`engine`, `state`),
+// and trains: `loop` has the loop, `hooks` what hangs on it, `checkpoint` when state is saved and
+// resumed, `performance` what a run's speed is compared with.
+//
+// Threads: the main thread.
+//
+// Collective: all of it, unless a contract says otherwise.
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/config/options.hpp"

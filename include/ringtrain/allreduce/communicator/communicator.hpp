@@ -1,4 +1,12 @@
 #pragma once
+// Room `allreduce`: sums gradients over the ranks of a job. make_communicator() chooses shared
+// memory in a host with our ring between hosts (`hierarchical`), NCCL (`nccl`), or MPI_Allreduce
+// for comparison (`mpi`). GradientReducer cuts gradients into buckets and starts a sum for each
+// while backward still runs. `mpi` also has the session: start, broadcast, abort, end.
+//
+// Threads: the main thread calls; sums between hosts run on threads of their own.
+//
+// Collective: everything, in the same order on all ranks, unless a contract says "not collective".
 #include <functional>
 #include <span>
 #include <vector>

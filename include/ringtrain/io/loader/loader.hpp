@@ -1,4 +1,13 @@
 #pragma once
+// Room `io`: images in, checkpoints out. `dataset` opens labelled images by index, `image` decodes
+// and crops, `loader` fills batches ahead of training; `checkpoint` reads, `checkpoint_writer` is
+// the helper process that writes, `lease` makes a folder one run's own.
+//
+// Threads: loader threads read and decode; the main thread takes batches.
+//
+// Collective: nothing. Which samples a batch holds depends on seed and position alone.
+//
+// Files are hostile: every size is checked before memory is taken for it.
 #include <cstdint>
 #include <functional>
 #include <limits>

@@ -78,7 +78,7 @@ part() { # COMMAND...: that has no results of CTest's
 if [ $what = all ]; then
   for preset in cpu tsan tidy; do run $preset unit_tests -L '^unit$'; done
   run release all -L '^long$'
-  part test/faults/mutants.sh all build/release
+  part test/fault_injection/mutants.sh all build/release
   for fuzz in image tfrecord records checkpoint model config cifar10 messages; do
     part build/asan/test/fuzz/fuzz_$fuzz -max_total_time=300 -timeout=10 -rss_limit_mb=1024 build/asan/test/fuzz/$fuzz.{found,seeds}
   done

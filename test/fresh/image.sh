@@ -12,7 +12,7 @@ cuda=no
 [ "$(id -u)" -eq 0 ] || { echo "skipped: building an image in a chroot wants root"; exit 77; }
 command -v buildah >/dev/null || { echo "skipped: wants buildah (apt-get install buildah)"; exit 77; }
 root=$(realpath "${1:-/}")
-. "$source/test/jobs/checks.sh"
+. "$source/test/integration/checks.sh"
 dir=$(mktemp -d /var/tmp/freshimage.XXXXXX)
 trap 'umount "$dir"/mounted/* 2>/dev/null; rm -rf --one-file-system "$dir"' EXIT
 cd "$dir" || exit 1

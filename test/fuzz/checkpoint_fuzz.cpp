@@ -6,12 +6,12 @@
 
 #include <array>
 
-#include "io/checkpoint_bytes.hpp"
-#include "io/checkpoint_mutants.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
+#include "unit/io/checkpoint/checkpoint_bytes.hpp"
+#include "unit/io/checkpoint/checkpoint_mutants.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

@@ -1,8 +1,8 @@
 // Writes checkpoints for a fuzzer to start from. Usage: checkpoint_seeds DIR
 #include <nlohmann/json.hpp>
 
-#include "io/checkpoint_bytes.hpp"
-#include "io/checkpoint_fixture.hpp"
+#include "unit/io/checkpoint/checkpoint_bytes.hpp"
+#include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

@@ -2,7 +2,7 @@
 // Usage: image_seeds DIR
 #include <fmt/core.h>
 
-#include "io/data_support.hpp"
+#include "unit/io/dataset/data_support.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

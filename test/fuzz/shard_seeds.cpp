@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "io/files/records_file.hpp"
-#include "io/tfrecord_support.hpp"
+#include "unit/io/files/tfrecord_support.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::test;

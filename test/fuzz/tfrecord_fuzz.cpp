@@ -1,7 +1,7 @@
 // Any bytes as a TFRecord file, and as the data of records whose checksums are right.
 #include "io/files/tfrecord.hpp"
 #include "io/image/decoder.hpp"
-#include "io/tfrecord_support.hpp"
+#include "unit/io/files/tfrecord_support.hpp"
 
 using namespace ringtrain;
 

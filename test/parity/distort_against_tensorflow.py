@@ -1,5 +1,5 @@
 """Prints what TensorFlow makes of one image under a few colour distortions, in the order of the Inception recipe (brightness,
-saturation, hue, contrast, clip to [0, 1]), in grey levels: the numbers of test/compute/distort_test.cpp. A development script: it
+saturation, hue, contrast, clip to [0, 1]), in grey levels: the numbers of test/unit/compute/distort_test.cpp. A development script: it
 needs tensorflow-cpu from PyPI."""
 import tensorflow as tf
 

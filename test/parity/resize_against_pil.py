@@ -1,7 +1,7 @@
 """resize_against_pil.py DIR [PROGRAM]: compares what the loader makes of the images of DIR (any depth) with what Pillow does: decode,
 resize with BILINEAR and a box, first across, then down (as Pillow 11 does itself; 13 does tall images the other way round, which differs
 by up to one level, 0.24 on average of an image); where images are reduced while decoding, as Pillow's thumbnails are (draft). PROGRAM: the build
-folder's test/io/render_image. Prints the differences in grey levels, and fails where one is above 1 or a mean above 0.1. A
+folder's test/unit/io/render_image. Prints the differences in grey levels, and fails where one is above 1 or a mean above 0.1. A
 development script: it needs pillow and numpy from PyPI."""
 import glob
 import os
@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 directory = sys.argv[1]
-program = sys.argv[2] if len(sys.argv) > 2 else "build/release/test/io/render_image"
+program = sys.argv[2] if len(sys.argv) > 2 else "build/release/test/unit/io/render_image"
 files = sorted(f for f in glob.glob(os.path.join(directory, "**"), recursive=True) if os.path.isfile(f))
 random.seed(1)
 

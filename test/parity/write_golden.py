@@ -1,4 +1,4 @@
-"""write_golden.py DIR: writes what torchvision's networks make, in fp64, of weights and images that test/train/golden_test.cpp makes anew.
+"""write_golden.py DIR: writes what torchvision's networks make, in fp64, of weights and images that test/unit/train/golden_test.cpp makes anew.
 A line `name norm product` for each result: its norm, and its product with a vector made from its name, which finds values in wrong
 places. Development only: torch, torchvision, h5py, numpy and xxhash."""
 import os

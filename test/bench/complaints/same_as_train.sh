@@ -3,7 +3,7 @@
 # together, make the same weights as `train`, to the bit; asynchronously they learn.
 set -u
 mpirun=$1 train=$(realpath "$2") server=$(realpath "$3") same=$(realpath "$4")
-. "$(dirname "$0")/../../jobs/checks.sh"
+. "$(dirname "$0")/../../integration/checks.sh"
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
 

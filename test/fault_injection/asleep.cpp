@@ -1,0 +1,111 @@
+// The whole program, in which a rank falls asleep for ever, or takes all memory there is; the
+// linker puts these functions in the place of the program's (--wrap, see CMakeLists.txt).
+//   ASLEEP="RANK WHERE CALL"  at its CALLth time in init, data, all-reduce or save; when, is in
+//                             $FOLDER/fault
+//   START_LIMIT_S="SECONDS"   without progress at the start are too long
+//   HUNGRY="RANK CALL"        from its CALLth batch on, 16 MiB a batch
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
+#include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
+#include "train/checkpoint/checkpoint_manager.hpp"
+#include "train/engine/engine.hpp"
+
+namespace ringtrain {
+
+std::unique_ptr<TrainingEngine>
+cpu_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__real__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
+std::unique_ptr<TrainingEngine>
+sleepy_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
+    "__wrap__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
+    "8ProgressE");
+const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
+const Batch* sleepy_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
+void finish_sums(GradientReducer*) asm("__real__ZN9ringtrain15GradientReducer6finishEv");
+void sleepy_sums(GradientReducer*) asm("__wrap__ZN9ringtrain15GradientReducer6finishEv");
+bool settle(CheckpointManager*,
+            const Deadline&) asm("__real__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
+bool sleepy_settle(CheckpointManager*, const Deadline&) asm(
+    "__wrap__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
+double usual_limit_s(Activity, double, double) asm("__real__ZN9ringtrain7limit_sENS_8ActivityEdd");
+double shorter_limit_s(Activity, double,
+                       double) asm("__wrap__ZN9ringtrain7limit_sENS_8ActivityEdd");
+
+namespace {
+
+// As `date +%s.%N` writes it, where lost_ranks.sh looks for it.
+void tell_when() {
+  const char* folder = std::getenv("FOLDER");
+  if (folder == nullptr) return;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::ofstream(std::string(folder) + "/fault")
+      << std::fixed << std::chrono::duration<double>(now).count() << "\n";
+}
+
+void maybe_sleep(const std::string& here) {
+  static int calls = 0;
+  const char* text = std::getenv("ASLEEP");
+  std::istringstream words(text == nullptr ? "" : text);
+  int rank = -1, call = 0;
+  std::string where;
+  words >> rank >> where >> call;
+  if (where != here || rank != launch_from_environment().rank) return;
+  if (calls + 1 == call) tell_when();
+  while (calls + 1 == call) ::pause();
+  ++calls;
+}
+
+void maybe_eat() {
+  static int calls = 0;
+  const char* text = std::getenv("HUNGRY");
+  std::istringstream words(text == nullptr ? "" : text);
+  int rank = -1, call = 0;
+  words >> rank >> call;
+  if (rank != launch_from_environment().rank || ++calls < call) return;
+  static std::vector<std::vector<char>> eaten;
+  eaten.emplace_back(std::size_t{16} << 20, 'x');
+}
+
+}  // namespace
+
+std::unique_ptr<TrainingEngine> sleepy_site(const RunPlan& plan, const ThreadPlan& threads,
+                                            const MpiSession& session, Progress& progress) {
+  maybe_sleep("init");
+  return cpu_site(plan, threads, session, progress);
+}
+
+const Batch* sleepy_batch(Loader* loader) {
+  maybe_sleep("data");
+  maybe_eat();
+  return next_batch(loader);
+}
+
+void sleepy_sums(GradientReducer* reducer) {
+  maybe_sleep("all-reduce");
+  finish_sums(reducer);
+}
+
+double shorter_limit_s(Activity activity, double median_step_s, double last_save_s) {
+  const double usual_s = usual_limit_s(activity, median_step_s, last_save_s);
+  const char* text = std::getenv("START_LIMIT_S");
+  const bool starts = activity > Activity::init && activity < Activity::data;
+  return text != nullptr && starts ? std::min(usual_s, std::atof(text)) : usual_s;
+}
+
+bool sleepy_settle(CheckpointManager* checkpoints, const Deadline& deadline) {
+  maybe_sleep("save");
+  return settle(checkpoints, deadline);
+}
+
+}  // namespace ringtrain

@@ -1,0 +1,297 @@
+// The optimizer's kernels against the optimizer on the host.
+#include "ringtrain/optim/optimizer.hpp"
+
+#include <limits>
+
+#include "compute/cuda/kernels/device/optimizer_work.hpp"
+#include "support/kernel_case.hpp"
+#include "unit/compute/cuda/kernel_inputs.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::cuda::kernels;
+
+namespace {
+
+constexpr std::size_t size = 2500;  // several blocks, the last in part
+constexpr float loss_scale = 1024;
+constexpr double gradient_scale = 0.5;
+constexpr std::size_t most_blocks = work::most_update_blocks;
+
+// On the heap, where a GPU sees it.
+std::unique_ptr<UpdateState> fresh_state(float scale) {
+  auto state = std::make_unique<UpdateState>();
+  state->loss_scale = scale;
+  return state;
+}
+
+/// Everything that the kernels keep on the device.
+struct Device {
+  RuleSettings settings;
+  std::vector<float> parameters, slot0, slot1, average;
+  DeviceTensor gradients, copy;
+  std::vector<DecaySegment> segments{
+      {3, 0}, {1001, 0.01, true}, {1003, 0}, {2000, 0.005, true}, {size, 0}};
+  std::vector<double> workspace =
+      std::vector<double>(most_blocks + 5 * (1 + 2 * work::tensor_parts), NAN);
+  std::unique_ptr<UpdateState> state = fresh_state(loss_scale);
+  std::unique_ptr<StepScalars> scalars = std::make_unique<StepScalars>();
+  UpdateBuffers buffers{};
+
+  Device(const RuleSettings& rule, Element gradient, Element copied,
+         const std::vector<float>& start)
+      : settings(rule),
+        parameters(start),
+        slot0(size, rule.rule == Rule::rmsprop ? 1.f : 0.f),
+        slot1(size),
+        average(start),
+        gradients(gradient, size),
+        copy(copied, size) {
+    const bool one = rule.rule != Rule::sgd;
+    const bool two =
+        rule.rule == Rule::rmsprop || rule.rule == Rule::adam || rule.rule == Rule::adamw;
+    buffers = {parameters.data(),
+               gradients.data(),
+               gradient,
+               one ? slot0.data() : nullptr,
+               two ? slot1.data() : nullptr,
+               average.data(),
+               copied == Element::fp32 ? nullptr : copy.data(),
+               copied,
+               segments.data(),
+               std::uint32_t(segments.size()),
+               workspace.data()};
+  }
+
+  /// One step whose gradients arrive in ranges, from the back as they do.
+  void step(std::int64_t number, double learning_rate) {
+    *scalars = {number, learning_rate, gradient_scale};
+    run_twice({bytes_of_values(parameters), bytes_of_values(slot0), bytes_of_values(slot1),
+               bytes_of_values(average), copy.bytes(), bytes_of_values(*state)},
+              [&](auto& queue) {
+                work::begin_update(state.get(), queue);
+                work::mark_not_finite(buffers.gradient_element, size, gradients.data(), state.get(),
+                                      queue);
+                work::prepare_update(settings, scalars.get(), state.get(), queue);
+                work::measure_tensors(settings, buffers, state.get(), queue);
+                for (const Range range : {Range{1027, size - 1027}, Range{1026, 1}, Range{6, 1020},
+                                          Range{2, 4}, Range{1, 1}, Range{0, 1}, Range{7, 0}})
+                  work::update(settings, buffers, range, scalars.get(), state.get(), queue);
+              });
+  }
+};
+
+RuleSettings rule_settings(const OptimizerSettings& s, Rule rule) {
+  return {rule,      s.momentum, s.mean_square_decay, s.beta1, s.beta2,
+          s.epsilon, s.ema,      s.trust_coefficient};
+}
+
+RuleSettings plain(Rule rule) { return rule_settings({}, rule); }
+
+void write_gradients(Device& device, int step, std::vector<float>& host) {
+  std::vector<double> values;
+  for (const float v : random_floats(size, 100 + step)) values.push_back(v * loss_scale);
+  device.gradients.write(values);
+  const auto rounded = device.gradients.read();
+  for (std::size_t i = 0; i < size; ++i) host[i] = static_cast<float>(rounded[i] / loss_scale);
+}
+
+}  // namespace
+
+TEST_CASE("cuda kernels: every optimizer does what the host's does") {
+  const auto [kind, rule] =
+      GENERATE(table<OptimizerKind, Rule>({{OptimizerKind::sgd, Rule::sgd},
+                                           {OptimizerKind::momentum, Rule::momentum},
+                                           {OptimizerKind::nesterov, Rule::nesterov},
+                                           {OptimizerKind::rmsprop, Rule::rmsprop},
+                                           {OptimizerKind::adam, Rule::adam},
+                                           {OptimizerKind::adamw, Rule::adamw},
+                                           {OptimizerKind::lars, Rule::lars}}));
+  const auto [gradient, copied] =
+      GENERATE(table<Element, Element>({{Element::fp32, Element::fp32},
+                                        {Element::fp32, Element::fp16},
+                                        {Element::fp32, Element::bf16},
+                                        {Element::fp16, Element::fp16},
+                                        {Element::bf16, Element::bf16}}));
+  CAPTURE(kind, gradient, copied);
+  OptimizerSettings settings;
+  settings.kind = kind;
+  settings.weight_decay = 0.01;
+  settings.decays = {{{3, 998}, 1}, {{1003, 997}, 0.5}};
+  settings.ema = 0.4;
+  settings.epsilon = 0.1;  // so large that its place in the formula shows
+  HostMemory memory;
+  std::vector<float> w = random_floats(size, 1), g(size);
+  Device device(rule_settings(settings, rule), gradient, copied, w);
+  Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
+
+  for (int step = 0; step < 5; ++step) {
+    write_gradients(device, step, g);
+    host.begin({step, 0.05, gradient_scale});
+    host.update({0, size});
+    device.step(step, 0.05);
+    CHECK(device.state->squares / 2 == Approx(host.l2_loss()).epsilon(1e-9));
+  }
+
+  CHECK(relative_norm(device.parameters, w) < 1e-6);
+  const auto& slots = host.slots();
+  if (slots.size() > 1) CHECK(relative_norm(device.slot0, slots[0].values.host()) < 1e-6);
+  if (slots.size() > 2) CHECK(relative_norm(device.slot1, slots[1].values.host()) < 1e-6);
+  CHECK(relative_norm(device.average, host.average()->host()) < 1e-6);
+  if (copied != Element::fp32) {
+    DeviceTensor rounded(copied, size);
+    rounded.write(std::vector<double>(device.parameters.begin(), device.parameters.end()));
+    CHECK(device.copy.read() == rounded.read());
+  }
+}
+
+TEST_CASE("cuda kernels: an update of more parameters than blocks take at once reaches all") {
+  const std::size_t count = 1024 * most_blocks + 2500;
+  const std::vector<float> start = random_floats(count, 1), gradients(count, 1);
+  std::vector<float> parameters = start;
+  std::vector<DecaySegment> segments{{count, 0.25}};
+  std::vector<double> workspace(most_blocks, NAN);
+  const auto state = fresh_state(1);
+  const auto scalars = std::make_unique<StepScalars>(StepScalars{0, 0.5, 1});
+  const UpdateBuffers buffers{
+      parameters.data(), gradients.data(), Element::fp32,   nullptr, nullptr,         nullptr,
+      nullptr,           Element::fp32,    segments.data(), 1,       workspace.data()};
+
+  run_twice({bytes_of_values(parameters), bytes_of_values(*state)}, [&](auto& queue) {
+    work::prepare_update(plain(Rule::sgd), scalars.get(), state.get(), queue);
+    work::update(plain(Rule::sgd), buffers, {0, count}, scalars.get(), state.get(), queue);
+  });
+
+  double squares = 0;
+  std::vector<float> expected;
+  for (const float w : start) {
+    squares += 0.25 * w * w;
+    expected.push_back(w - 0.5f * (1 + 0.25f * w));
+  }
+  CHECK(state->squares == Approx(squares).epsilon(1e-9));
+  CHECK(relative_norm(parameters, expected) < 1e-6);
+}
+
+TEST_CASE("cuda kernels: 16-bit gradients with a copy of another type are refused") {
+  Device device(plain(Rule::sgd), Element::fp16, Element::bf16, random_floats(size, 1));
+  KernelQueue queue = KernelQueue::one_way();
+
+  CHECK_THROWS_AS(work::update(device.settings, device.buffers, {0, size}, device.scalars.get(),
+                               device.state.get(), queue),
+                  Error);
+}
+
+TEST_CASE("cuda kernels: a gradient that is not finite keeps everything as it was") {
+  const double bad = GENERATE(INFINITY, -INFINITY, NAN);
+  const auto [element, at] = GENERATE(table<Element, std::size_t>(
+      {{Element::fp32, 0}, {Element::fp16, size - 1}, {Element::bf16, 1234}}));
+  CAPTURE(bad, element, at);
+  const auto start = random_floats(size, 1);
+  Device device(plain(Rule::adam), element, Element::fp32, start);
+  std::vector<double> values(size, 1);
+  values[at] = bad;
+  device.gradients.write(values);
+
+  device.step(0, 0.05);
+  std::vector<float> running{1};
+  KernelQueue queue = KernelQueue::one_way();
+  const std::vector<float> batch{3};
+  work::move_average(1, batch.data(), running.data(), 0.5f, device.state.get(), queue);
+
+  CHECK(device.state->not_finite == 1);
+  CHECK(device.parameters == start);
+  CHECK(device.slot1 == std::vector<float>(size));
+  CHECK(device.average == start);
+  CHECK(running[0] == 1);
+  work::move_average(1, batch.data(), running.data(), device.state.get(), queue);
+  CHECK(running[0] == 1);
+
+  values[at] = 1;
+  device.gradients.write(values);
+  device.step(1, 0.05);
+  work::move_average(1, batch.data(), running.data(), 0.5f, device.state.get(), queue);
+  CHECK(device.state->not_finite == 0);
+  CHECK(device.parameters != start);
+  CHECK(running[0] == 2);
+}
+
+TEST_CASE("cuda kernels: the largest finite gradients are finite") {
+  Device device(plain(Rule::sgd), Element::fp32, Element::fp32, random_floats(size, 1));
+  device.gradients.write(std::vector<double>(size, std::numeric_limits<float>::max()));
+
+  device.step(0, 0);
+
+  CHECK(device.state->not_finite == 0);
+}
+
+TEST_CASE("cuda kernels: gradients of micro-steps add up") {
+  const std::size_t count = GENERATE(0, 1, 4, 7, 64, 2500), first = GENERATE(0, 1);
+  CAPTURE(count, first);
+  DeviceTensor values(Element::fp32, first + count), sum(Element::fp32, first + count + 1);
+  const auto v = random_floats(first + count, 1), s = random_floats(first + count + 1, 2);
+  values.write(std::vector<double>(v.begin(), v.end()));
+  sum.write(std::vector<double>(s.begin(), s.end()));
+
+  run_twice({sum.bytes()}, [&](auto& queue) {
+    work::accumulate(count, static_cast<float*>(values.data()) + first,
+                     static_cast<float*>(sum.data()) + first, queue);
+  });
+
+  std::vector<double> expected(s.begin(), s.end());
+  for (std::size_t i = first; i < first + count; ++i) expected[i] = v[i] + s[i];
+  CHECK(sum.read() == expected);
+}
+
+TEST_CASE("cuda kernels: the loss scale halves after a bad step and doubles after good ones") {
+  const LossScaleSettings settings{
+      .growth = 2, .backoff = 0.5f, .least = 256, .most = 4096, .interval = 3};
+  const auto state = fresh_state(1024);
+  KernelQueue queue = KernelQueue::one_way();
+  const auto finish = [&](bool bad) {
+    work::begin_update(state.get(), queue);
+    state->not_finite = bad;
+    work::finish_update(settings, state.get(), queue);
+    return state->loss_scale;
+  };
+
+  CHECK(finish(false) == 1024);
+  CHECK(finish(false) == 1024);
+  CHECK(finish(true) == 512);  // two good steps are forgotten
+  CHECK(finish(false) == 512);
+  CHECK(finish(false) == 512);
+  CHECK(finish(false) == 1024);
+  CHECK(finish(true) == 512);
+  CHECK(finish(true) == 256);
+  CHECK(finish(true) == 256);  // the least
+  for (int step = 0; step < 30; ++step) finish(false);
+  CHECK(state->loss_scale == 4096);  // the most
+  CHECK(state->skipped == 4);
+}
+
+TEST_CASE("cuda kernels: a fixed loss scale stays") {
+  const auto state = fresh_state(1);
+  state->not_finite = 1;
+  KernelQueue queue = KernelQueue::one_way();
+
+  work::finish_update({.interval = 0}, state.get(), queue);
+
+  CHECK(state->loss_scale == 1);
+  CHECK(state->hopeless == 1);
+  CHECK(state->skipped == 1);  // it was no update
+}
+
+TEST_CASE("update: young averages count the updates that were made, not the steps") {
+  RuleSettings settings = plain(Rule::adam);
+  settings.ema = 0.999;
+  UpdateState three{}, five{};
+  three.loss_scale = five.loss_scale = 1;
+  five.skipped = 2;
+  const StepScalars after_three{3, 0.1, 1}, after_five{5, 0.1, 1};
+  KernelQueue queue = KernelQueue::one_way();
+
+  work::prepare_update(settings, &after_three, &three, queue);
+  work::prepare_update(settings, &after_five, &five, queue);
+
+  CHECK(three.factors.lr == five.factors.lr);
+  CHECK(three.factors.root_scale == five.factors.root_scale);
+  CHECK(three.factors.average_rate == five.factors.average_rate);
+}

@@ -1,0 +1,140 @@
+#include "ringtrain/host/signals.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+bool equal(StepRequest a, StepRequest b) { return a.stop == b.stop && a.signal == b.signal; }
+
+// What `run` returns in a process of its own, or 128 and the signal that ended that.
+int in_child(const std::function<int()>& run) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(run());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool soon(const std::function<bool()>& happens) {
+  for (int i = 0; i < 60'000; ++i) {
+    if (happens()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("Wishes: what the ranks agree on") {
+  CHECK(equal(agreed_request(0, 0, 0), {}));
+  CHECK(equal(agreed_request(1, 0, 0), {true, 0}));
+  CHECK(equal(agreed_request(2, 2, 2 * SIGINT), {true, SIGINT}));
+  CHECK(equal(agreed_request(1, 1, SIGTERM), {true, SIGTERM}));
+  CHECK(equal(agreed_request(2, 2, SIGTERM + SIGINT), {true, SIGTERM}));
+  CHECK(equal(agreed_request(0, 3, 3 * SIGUSR1), {false, SIGUSR1}));
+}
+
+TEST_CASE("Wishes: to save beside to stop does not change how the job ends") {
+  CHECK(equal(agreed_request(1, 1, SIGUSR1), {true, 0}));
+  CHECK(equal(agreed_request(1, 2, SIGUSR1 + SIGTERM), {true, SIGTERM}));
+}
+
+TEST_CASE("Stop request: SIGUSR1 is held until there is one, and several are one") {
+  const int code = in_child([] {
+    hold_save_signals();
+    ::kill(::getpid(), SIGUSR1);
+    ::kill(::getpid(), SIGUSR1);
+    const SignalThread thread;
+    StopSignals request;
+    if (!soon([&] { return request.take_save(); })) return 1;
+    if (request.take_save()) return 2;
+    ::kill(::getpid(), SIGUSR1);
+    if (!soon([&] { return request.take_save(); })) return 3;
+    return request.signal() == 0 ? 0 : 4;
+  });
+
+  CHECK(code == 0);
+}
+
+TEST_CASE("Signal thread: it alone takes signals, whatever other threads do") {
+  const int code = in_child([] {
+    const SignalThread thread;
+    bool blocked = true;
+    std::thread other([&] {
+      sigset_t mask;
+      ::pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+      for (const int signal : {SIGTERM, SIGINT, SIGUSR1})
+        blocked = blocked && sigismember(&mask, signal) == 1;
+    });
+    other.join();
+    if (!blocked) return 1;
+    const StopSignals request;
+    ::kill(::getpid(), SIGTERM);
+    return soon([&] { return request.signal() == SIGTERM; }) ? 0 : 2;
+  });
+
+  CHECK(code == 0);
+}
+
+TEST_CASE("Signal thread: behind it, the thread that made it takes signals again") {
+  const int code = in_child([] {
+    std::signal(SIGTERM, SIG_DFL);
+    { const SignalThread thread; }
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    return 0;
+  });
+
+  CHECK(code == 128 + SIGTERM);
+}
+
+TEST_CASE("Signal thread: before there is a stop request, SIGTERM ends the process") {
+  const int code = in_child([] {
+    std::signal(SIGTERM, SIG_DFL);
+    const SignalThread thread;
+    ::kill(::getpid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::seconds(60));
+    return 0;
+  });
+
+  CHECK(code == 128 + SIGTERM);
+}
+
+TEST_CASE(
+    "Stop request: a second signal within three seconds is the same wish, a later one ends the "
+    "process") {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const StopSignals request;
+    std::raise(SIGTERM);
+    std::raise(SIGTERM);
+    std::raise(SIGINT);
+    if (request.signal() != SIGTERM) ::_exit(1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(4100));
+    std::raise(SIGTERM);
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("Stop request: a signal between two ends nobody and is the next one's") {
+  { const StopSignals first; }
+  std::raise(SIGTERM);
+  const StopSignals next;
+
+  CHECK(next.signal() == SIGTERM);
+}

@@ -1,0 +1,195 @@
+#include <sys/stat.h>
+
+#include "support/catch.hpp"
+#include "unit/io/dataset/data_support.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::test;
+using Catch::Contains;
+
+namespace {
+
+std::unique_ptr<Dataset> open(const TempDirectory& home, Split split = Split::training) {
+  return open_dataset("images:" + home.path().native(), split);
+}
+
+std::string folder_complaint(const TempDirectory& home, Split split = Split::training) {
+  const auto error = error_of([&] { open(home, split); });
+  REQUIRE(error);
+  CHECK(error->code() == Exit::data);
+  return error->what();
+}
+
+const Image small_picture = gradient_image({8, 9});
+
+}  // namespace
+
+TEST_CASE("images: sorted class directories are labels, formats go by content") {
+  const TempDirectory home;
+  write_file(home.path() / "train/b/2.jpg", encode_jpeg(small_picture));
+  write_file(home.path() / "train/b/1.JPEG", encode_png(small_picture));  // misnamed
+  write_file(home.path() / "train/B/x", encode_png(small_picture, PngKind::palette));
+  write_file(home.path() / "train/a-c/y.png", encode_png(small_picture));
+  write_text(home.path() / "train/b/.hidden", "x");
+  write_text(home.path() / "train/README", "x");
+  std::filesystem::create_symlink("1.JPEG", home.path() / "train/b/3-link");
+
+  const auto images = open(home);
+
+  CHECK(images->class_names() == std::vector<std::string>{"B", "a-c", "b"});
+  REQUIRE(images->size() == 5);
+  CHECK(images->label(0) == 0);
+  CHECK(images->label(1) == 1);
+  CHECK(images->label(2) == 2);
+  CHECK(images->label(3) == 2);
+  CHECK(images->read(2).pixels == small_picture.pixels);
+  CHECK(largest_difference(images->read(3).view(), small_picture.view()) < 12);
+  CHECK(images->read(4).pixels == small_picture.pixels);
+}
+
+TEST_CASE("images: evaluation reads val, else test, with training's labels") {
+  const TempDirectory home;
+  for (const char* name : {"train/a/1", "train/b/1", "train/c/1", "test/c/1", "test/c/2"})
+    write_file(home.path() / name, encode_png(small_picture));
+
+  const auto from_test = open(home, Split::evaluation);
+  write_file(home.path() / "val/b/1", encode_png(small_picture));
+  const auto from_val = open(home, Split::evaluation);
+
+  CHECK(from_test->size() == 2);
+  CHECK(from_test->label(0) == 2);
+  CHECK(from_val->size() == 1);
+  CHECK(from_val->label(0) == 1);
+  CHECK(from_val->classes() == 3);
+}
+
+TEST_CASE("images: without val and test there is nothing to evaluate on") {
+  const TempDirectory home;
+  write_file(home.path() / "train/a/1", encode_png(small_picture));
+
+  CHECK(open(home, Split::evaluation) == nullptr);
+  CHECK(open(home)->size() == 1);
+}
+
+TEST_CASE("images: what cannot be trained on is found when opened") {
+  const TempDirectory home;
+
+  CHECK_THAT(folder_complaint(home), Contains("no directory train/"));
+  std::filesystem::create_directories(home.path() / "train");
+  CHECK_THAT(folder_complaint(home), Contains("no class directories"));
+  write_file(home.path() / "train/cat/1.png", encode_png(small_picture));
+  std::filesystem::create_directories(home.path() / "train/dog/inner");
+  CHECK_THAT(folder_complaint(home), Contains("train/dog") && Contains("the class has no files"));
+  write_file(home.path() / "train/dog/1.png", encode_png(small_picture));
+  write_file(home.path() / "val/bird/1.png", encode_png(small_picture));
+  CHECK_THAT(folder_complaint(home, Split::evaluation),
+             Contains("val/bird") && Contains("training has no such class"));
+}
+
+TEST_CASE("images: a directory that may not be read is named") {
+  const TempDirectory home;
+  const auto secret = home.path() / "train/cat";
+  write_file(secret / "1.png", encode_png(small_picture));
+  std::filesystem::permissions(secret, std::filesystem::perms::none);
+  const OrdinaryUser user(home.path());
+
+  CHECK_THAT(folder_complaint(home), Contains("train/cat") && Contains("Permission denied"));
+}
+
+TEST_CASE("images: names that are no UTF-8 work and are escaped in messages") {
+  const TempDirectory home;
+  write_file(home.path() / "train/caf\xe9/n\n1", encode_png(small_picture));
+  write_text(home.path() / "train/caf\xe9/n\n2", "text");
+  const auto images = open(home);
+
+  CHECK(images->class_names()[0] == "caf\xe9");
+  CHECK(images->read(0).pixels == small_picture.pixels);
+  const auto error = error_of([&] { images->read(1); });
+  REQUIRE(error);
+  CHECK_THAT(error->what(), Contains("caf\\xe9/n\\x0a2") && Contains("neither JPEG nor PNG"));
+}
+
+TEST_CASE("images: an unreadable file is an error of its sample alone, with path and reason") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  write_file(directory / "0-empty.jpg", {});
+  write_text(directory / "1-text.jpg", "hello");
+  Bytes cut = encode_jpeg(small_picture);
+  cut.resize(cut.size() - 20);
+  write_file(directory / "2-cut.jpg", cut);
+  write_file(directory / "3-replaced.jpg", encode_jpeg(small_picture));
+  write_file(directory / "4-good.jpg", encode_jpeg(small_picture));
+  const auto images = open(home);
+  std::filesystem::remove(directory / "3-replaced.jpg");
+  REQUIRE(::mkfifo((directory / "3-replaced.jpg").c_str(), 0600) == 0);
+
+  const auto reader = images->reader();
+  const auto why = [&](std::uint64_t sample) -> std::string {
+    try {
+      reader->pixels({.extent = reader->open(sample)});
+    } catch (const UnreadableSample& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+
+  CHECK_THAT(why(0), Contains("0-empty.jpg") && Contains("0 bytes"));
+  CHECK_THAT(why(1), Contains("1-text.jpg") && Contains("neither JPEG nor PNG"));
+  CHECK_THAT(why(2), Contains("2-cut.jpg") && Contains("JPEG, near byte"));
+  CHECK_THAT(why(3), Contains("3-replaced.jpg") && Contains("not a regular file"));
+  CHECK(why(4) == "");
+}
+
+TEST_CASE("images: a file that is gone ends the job, and nothing takes its place") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  for (const char* name : {"1.jpg", "2.jpg"})
+    write_file(directory / name, encode_jpeg(small_picture));
+  const auto images = open(home);
+  std::filesystem::remove(directory / "2.jpg");
+
+  const auto error = error_of([&] { images->read(1); });
+
+  REQUIRE(error);
+  CHECK(error->code() == Exit::data);
+  CHECK_THAT(error->what(), Contains("2.jpg: No such file or directory") && Contains("mend that"));
+  CHECK_THROWS_MATCHES(images->read(1), Error, !Catch::Predicate<Error>([](const Error& failure) {
+                         return dynamic_cast<const UnreadableSample*>(&failure) != nullptr;
+                       }));
+}
+
+TEST_CASE("images: a file that is a link to nowhere is refused before training") {
+  const TempDirectory home;
+  write_file(home.path() / "train/a/1.jpg", encode_jpeg(small_picture));
+  std::filesystem::create_symlink("nowhere", home.path() / "train/a/2.jpg");
+
+  CHECK_THAT(folder_complaint(home), Contains("train/a/2.jpg") && Contains("No such file"));
+}
+
+TEST_CASE("images: a class that is a link to nowhere would shift labels, and is refused") {
+  const TempDirectory home;
+  write_file(home.path() / "train/b/1", encode_png(small_picture));
+  std::filesystem::create_directory_symlink(home.path() / "moved", home.path() / "train/a");
+
+  const auto error = error_of([&] { open(home); });
+
+  REQUIRE(error);
+  CHECK(error->code() == Exit::data);
+  CHECK_THAT(error->what(), Contains("train/a") && Contains("the link leads nowhere"));
+  write_file(home.path() / "moved/1", encode_png(small_picture));
+  CHECK(open(home)->class_names() == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("images: the manifest follows names, sizes and labels, not the place") {
+  const TempDirectory one, two;
+  for (const auto* home : {&one, &two}) write_text(home->path() / "train/a/1", "12345");
+  const auto before = open(two)->manifest_hash();
+  REQUIRE(open(one)->manifest_hash() == before);
+
+  write_text(two.path() / "train/a/1", "123456");
+  const auto longer = open(two)->manifest_hash();
+  write_text(one.path() / "train/a/2", "1");
+
+  CHECK(longer != before);
+  CHECK(open(one)->manifest_hash() != before);
+}

@@ -1,0 +1,233 @@
+#include "io/image/crop.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "support/catch.hpp"
+#include "unit/io/dataset/data_support.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::test;
+
+namespace {
+
+Image rendered(const Image& image, const CropTransform& framing, Extent output) {
+  Image result;
+  result.reshape(output);
+  std::ranges::fill(result.pixels, std::uint8_t{171});  // a recycled batch is not black
+  Renderer().run({image.view()}, framing, output, result.pixels.data());
+  return result;
+}
+
+/// The value of the first channel of an output pixel.
+int at(const Image& image, int y, int x) {
+  return image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels];
+}
+
+Philox random_of(std::uint64_t sample) { return Philox(1, Purpose::augment, 0, sample); }
+
+const Augmentation cifar_tutorial{.output = {24, 24},
+                                  .cover = {32, 32},
+                                  .crop = Crop::random,
+                                  .mirror = true,
+                                  .brightness = {-63, 63},
+                                  .contrast = {0.2f, 1.8f}};
+const Augmentation cifar_resnet{.crop = Crop::random, .padding = 4, .mirror = true};
+
+}  // namespace
+
+TEST_CASE("framing: evaluation cuts the centre of an image that needs no scaling") {
+  const Image image = CountingDataset(1, {32, 32}).image(0);
+
+  const Image seen = rendered(image, evaluation_framing(cifar_tutorial, image.extent), {24, 24});
+
+  CHECK(at(seen, 0, 0) == at(image, 4, 4));
+  CHECK(at(seen, 23, 23) == at(image, 27, 27));
+}
+
+TEST_CASE("framing: evaluation scales the short side and cuts the long one") {
+  const Augmentation recipe{.output = {224, 224}, .cover = {256, 256}};
+
+  const CropTransform wide = evaluation_framing(recipe, {375, 500});
+  const CropTransform tiny = evaluation_framing(recipe, {32, 32});
+
+  CHECK(wide.scaled == Extent{256, 341});
+  CHECK(wide.top == 16);
+  CHECK(wide.left == 58);
+  CHECK(tiny.scaled == Extent{256, 256});
+}
+
+TEST_CASE("framing: evaluation can stretch a central fraction") {
+  const Augmentation recipe{.output = {299, 299}, .central_fraction = 0.875f};
+
+  const CropTransform framing = evaluation_framing(recipe, {400, 800});
+
+  CHECK(framing.box.width == 700);
+  CHECK(framing.box.height == 350);
+  CHECK(framing.box.left == 50);
+  CHECK(framing.box.top == 25);
+  CHECK(framing.scaled == Extent{299, 299});
+}
+
+TEST_CASE("framing: a random window reaches every offset and both directions") {
+  std::set<int> tops, lefts;
+  std::set<bool> mirrored;
+  for (std::uint64_t sample = 0; sample < 500; ++sample) {
+    Philox random = random_of(sample);
+    const CropTransform framing = training_framing(cifar_resnet, {32, 32}, random);
+    tops.insert(framing.top);
+    lefts.insert(framing.left);
+    mirrored.insert(framing.mirrored);
+  }
+
+  const std::set<int> all{-4, -3, -2, -1, 0, 1, 2, 3, 4};
+  CHECK(tops == all);
+  CHECK(lefts == all);
+  CHECK(mirrored.size() == 2);
+}
+
+TEST_CASE("framing: pixels shift, mirror and turn black outside as the framing says") {
+  const Image image = CountingDataset(1, {32, 32}).image(0);
+  const int top = GENERATE(-4, -1, 0, 3), left = GENERATE(-4, 0, 2);
+  const bool mirrored = GENERATE(false, true);
+  const CropTransform framing{{0, 0, 32, 32}, {32, 32}, top, left, mirrored};
+
+  const Image seen = rendered(image, framing, {32, 32});
+
+  for (int y = 0; y < 32; ++y)
+    for (int x = 0; x < 32; ++x) {
+      const int source_y = y + top, source_x = (mirrored ? 31 - x : x) + left;
+      const bool inside = source_y >= 0 && source_y < 32 && source_x >= 0 && source_x < 32;
+      REQUIRE(at(seen, y, x) == (inside ? at(image, source_y, source_x) : 0));
+    }
+}
+
+TEST_CASE("framing: scaling and padding together leave black only outside") {
+  const Image image = [] {
+    Image white;
+    white.reshape({10, 10});
+    std::ranges::fill(white.pixels, std::uint8_t{255});
+    return white;
+  }();
+  const CropTransform framing{{0, 0, 10, 10}, {32, 32}, -3, 2, true};
+
+  const Image seen = rendered(image, framing, {32, 32});
+
+  for (int y = 0; y < 32; ++y)
+    for (int x = 0; x < 32; ++x) REQUIRE(at(seen, y, x) == (y >= 3 && x >= 2 ? 255 : 0));
+}
+
+TEST_CASE("framing: random parts have the area and aspect asked for and lie in the image") {
+  const Augmentation recipe{.output = {64, 64}, .crop = Crop::random_resized};
+  const Extent image = GENERATE(Extent{375, 500}, Extent{500, 375}, Extent{333, 333});
+  double least = 1, most = 0;
+  for (std::uint64_t sample = 0; sample < 1000; ++sample) {
+    Philox random = random_of(sample);
+    const CropTransform framing = training_framing(recipe, image, random);
+    const Box& box = framing.box;
+    const double area = box.width * box.height / static_cast<double>(image.pixels());
+    least = std::min(least, area);
+    most = std::max(most, area);
+    REQUIRE((box.left >= 0 && box.left + box.width <= image.width));
+    REQUIRE((box.top >= 0 && box.top + box.height <= image.height));
+    REQUIRE((area > 0.079 && area < 1.001));
+    REQUIRE((box.width / box.height > 0.74 && box.width / box.height < 1.35));
+    REQUIRE(framing.scaled == Extent{64, 64});
+  }
+
+  CHECK(least < 0.1);
+  CHECK(most > 0.9);
+}
+
+TEST_CASE("framing: a random part of a very long image falls back to its centre") {
+  const Augmentation recipe{.output = {8, 8}, .crop = Crop::random_resized, .area = {0.9f, 1}};
+  Philox random = random_of(0);
+
+  const CropTransform framing = training_framing(recipe, {10, 1000}, random);
+
+  CHECK(framing.box.height == 10);
+  CHECK(framing.box.width == Approx(40. / 3));
+  CHECK(framing.box.left == Approx((1000 - 40. / 3) / 2));
+}
+
+TEST_CASE("framing: distortions fill their ranges and are neutral where there are none") {
+  float darkest = 0, brightest = 0;
+  for (std::uint64_t sample = 0; sample < 1000; ++sample) {
+    Philox random = random_of(sample);
+    const ColorJitter drawn = draw_distortion(cifar_tutorial, random);
+    darkest = std::min(darkest, drawn.brightness);
+    brightest = std::max(brightest, drawn.brightness);
+    REQUIRE((drawn.brightness >= -63 && drawn.brightness < 63));
+    REQUIRE((drawn.contrast >= 0.2f && drawn.contrast < 1.8f));
+    REQUIRE(drawn.saturation == 1);
+    REQUIRE(drawn.hue == 0);
+  }
+
+  CHECK(darkest < -60);
+  CHECK(brightest > 60);
+}
+
+TEST_CASE("framing: what is needed of an image lies around what is shown") {
+  // 200 x 400 pixels at half their size, of which 20 x 30 outputs from (10, 50) on are shown.
+  const CropRequest need = need_of({{0, 0, 400, 200}, {100, 200}, 10, 50}, {200, 400}, {20, 30});
+
+  CHECK(need.top == 20 - 3);
+  CHECK(need.left == 100 - 3);
+  CHECK(need.extent == Extent{40 + 6, 60 + 6});
+  CHECK(need.reduction == 1);
+}
+
+TEST_CASE("framing: what is needed ends with the image, and has a pixel where nothing is shown") {
+  const CropRequest all = need_of({{0, 0, 5, 5}, {5, 5}, -3, -3}, {5, 5}, {20, 20});
+  const CropRequest none = need_of({{0, 0, 5, 5}, {5, 5}, 9, -30}, {5, 5}, {20, 20});
+
+  CHECK(all.extent == Extent{5, 5});
+  CHECK((none.extent.height >= 1 && none.extent.width >= 1));
+}
+
+TEST_CASE("framing: a reduced image is still twice as large as what is made of it") {
+  const auto reduction = [](Extent scaled) {
+    return need_of({{50, 50, 800, 400}, scaled}, {500, 900}, scaled).reduction;
+  };
+
+  CHECK(reduction({400, 800}) == 1);
+  CHECK(reduction({101, 100}) == 1);
+  CHECK(reduction({100, 100}) == 2);
+  CHECK(reduction({1000, 10}) == 1);
+  CHECK(reduction({20, 40}) == 10);
+}
+
+TEST_CASE("framing: a part renders to the picture that the whole gives") {
+  const Image full = gradient_image({60, 90});
+  const Augmentation recipe{.output = {24, 20}, .crop = Crop::random_resized, .mirror = true};
+  for (std::uint64_t sample = 0; sample < 100; ++sample) {
+    Philox random = random_of(sample);
+    const CropTransform framing = training_framing(recipe, full.extent, random);
+    const CropRequest need = need_of(framing, full.extent, recipe.output);
+    Image part, seen;
+    part.reshape(need.extent);
+    seen.reshape(recipe.output);
+    for (int y = 0; y < need.extent.height; ++y)
+      std::copy_n(&full.pixels[((need.top + y) * 90 + need.left) * 3], need.extent.width * 3,
+                  &part.pixels[y * need.extent.width * 3]);
+
+    Renderer().run({part.view(), need.top, need.left}, framing, recipe.output, seen.pixels.data());
+
+    REQUIRE(seen.pixels == rendered(full, framing, recipe.output).pixels);
+  }
+}
+
+TEST_CASE("framing: a reduction renders to nearly the same picture") {
+  const Image full = gradient_image({160, 240});
+  const CropTransform framing{{24, 16, 96, 128}, {32, 24}, 0, 0, true};
+  Image reduced;
+  reduced.reshape({80, 120});
+  Resizer().run(full.view(), {0, 0, 240, 160}, {80, 120}, {0, 0, {80, 120}}, false,
+                reduced.pixels.data(), 360);
+  Image from_reduced;
+  from_reduced.reshape({32, 24});
+
+  Renderer().run({reduced.view(), 0, 0, 2}, framing, {32, 24}, from_reduced.pixels.data());
+
+  CHECK(largest_difference(rendered(full, framing, {32, 24}).view(), from_reduced.view()) <= 2);
+}

@@ -1,0 +1,426 @@
+#include "ringtrain/io/loader/loader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "support/catch.hpp"
+#include "unit/io/dataset/data_support.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::test;
+using Catch::Contains;
+
+namespace {
+
+/// One place of a batch, images as a hash.
+struct CpuAffinity {
+  std::uint64_t sample, image;
+  std::uint32_t epoch;
+  std::int32_t label;
+  float brightness, contrast, saturation, hue;
+  friend bool operator==(const CpuAffinity&, const CpuAffinity&) = default;
+};
+
+std::vector<CpuAffinity> places_of(const Batch& batch) {
+  const std::size_t bytes = std::size_t(batch.height) * batch.width * batch.channels;
+  std::vector<CpuAffinity> places;
+  for (int i = 0; i < batch.size(); ++i) {
+    const auto image = std::span(batch.images).subspan(i * bytes, bytes);
+    const ColorJitter& d = batch.distortions[i];
+    places.push_back({batch.samples[i], hash_of(image), batch.epochs[i], batch.labels[i],
+                      d.brightness, d.contrast, d.saturation, d.hue});
+  }
+  return places;
+}
+
+/// The first `batches` global batches as `ranks` loaders make them, in global order.
+std::vector<CpuAffinity> first_places(const Dataset& data, LoaderOptions options, int ranks,
+                                      std::uint64_t batches) {
+  std::vector<std::unique_ptr<Loader>> loaders;
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.share = share_of(options.global_batch, rank, ranks);
+    loaders.push_back(std::make_unique<Loader>(data, options));
+  }
+  std::vector<CpuAffinity> all;
+  for (std::uint64_t b = 0; b < batches; ++b)
+    for (const auto& loader : loaders) {
+      const Batch* batch = loader->next();
+      REQUIRE(batch != nullptr);
+      std::ranges::copy(places_of(*batch), std::back_inserter(all));
+    }
+  return all;
+}
+
+LoaderOptions everything_random(int global_batch) {
+  return {.seed = 5,
+          .global_batch = global_batch,
+          .recipe = {.output = {8, 8},
+                     .crop = Crop::random_resized,
+                     .mirror = true,
+                     .brightness = {-63, 63},
+                     .contrast = {0.2f, 1.8f},
+                     .saturation = {0.5f, 1.5f},
+                     .hue = {-0.2f, 0.2f}}};
+}
+
+LoaderOptions one_rank(LoaderOptions options) {
+  options.share = {0, options.global_batch};
+  return options;
+}
+
+LoaderOptions plain(Split mode, int global_batch, Extent extent) {
+  return one_rank({.mode = mode, .global_batch = global_batch, .recipe = {.output = extent}});
+}
+
+}  // namespace
+
+TEST_CASE("loader: shares follow each other and the first ranks get one more") {
+  const int global = GENERATE(1, 7, 8, 9, 128), ranks = GENERATE(1, 2, 3, 8);
+  int next = 0, least = global, most = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const BatchShard share = share_of(global, rank, ranks);
+    CHECK(share.first == next);
+    CHECK((rank == 0 || share.count <= share_of(global, rank - 1, ranks).count));
+    next += share.count;
+    least = std::min(least, share.count);
+    most = std::max(most, share.count);
+  }
+
+  CHECK(next == global);
+  CHECK(most - least <= 1);
+}
+
+TEST_CASE("loader: batches depend neither on threads nor on slots nor on ranks") {
+  const CountingDataset data(53, {11, 13}, {4});
+  const LoaderOptions options = everything_random(12);
+  const auto expected = first_places(data, options, 1, 12);
+  const int threads = GENERATE(1, 2, 3), slots = GENERATE(0, 1, 5), ranks = GENERATE(1, 2, 3, 4, 5);
+  CAPTURE(threads, slots, ranks);
+
+  LoaderOptions other = options;
+  other.threads = threads;
+  other.slots = slots;
+
+  CHECK(first_places(data, other, ranks, 12) == expected);
+}
+
+TEST_CASE("loader: another seed or epoch gives another order and other crops") {
+  const CountingDataset data(10, {11, 13});
+  LoaderOptions options = everything_random(10);
+  const auto both_epochs = first_places(data, options, 1, 2);
+  options.seed = 6;
+
+  CHECK(first_places(data, options, 1, 1) !=
+        std::vector(both_epochs.begin(), both_epochs.begin() + 10));
+  std::map<std::uint64_t, std::set<std::uint64_t>> images;
+  for (const CpuAffinity& place : both_epochs) images[place.sample].insert(place.image);
+  for (const auto& [sample, seen] : images) CHECK(seen.size() == 2);
+}
+
+TEST_CASE("loader: every sample once an epoch, batches straddle epochs") {
+  const std::uint64_t size = 23;
+  const CountingDataset data(size, {3, 4});
+  const LoaderOptions options = plain(Split::training, 7, {3, 4});
+
+  const auto places = first_places(data, options, 1, size);
+
+  std::map<std::pair<std::uint32_t, std::uint64_t>, int> seen;
+  for (const CpuAffinity& place : places) ++seen[{place.epoch, place.sample}];
+  CHECK(seen.size() == 7 * size);
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    CHECK(places[p].epoch == p / size);
+    CHECK(places[p].label == data.label(places[p].sample));
+    CHECK(places[p].image == hash_of(data.image(places[p].sample).pixels));
+  }
+}
+
+TEST_CASE("loader: starting at a position continues the stream") {
+  const CountingDataset data(23, {11, 13});
+  LoaderOptions options = everything_random(6);
+  const auto all = first_places(data, options, 1, 10);
+  options.start = 5 * 6;
+
+  const auto rest = first_places(data, options, 2, 5);
+
+  CHECK(rest == std::vector(all.begin() + 30, all.end()));
+}
+
+TEST_CASE("loader: evaluation sees each sample once, in order, and pads the last batches") {
+  const std::uint64_t size = GENERATE(1u, 11u, 12u, 13u);
+  const int ranks = GENERATE(1, 2, 3);
+  CAPTURE(size, ranks);
+  const CountingDataset data(size, {5, 5});
+  LoaderOptions options = everything_random(6);
+  options.mode = Split::evaluation;
+  options.threads = 2;
+  const std::uint64_t batches = (size + 5) / 6;
+
+  const auto places = first_places(data, options, ranks, batches);
+
+  REQUIRE(places.size() == batches * 6);
+  for (std::uint64_t p = 0; p < places.size(); ++p) {
+    CHECK(places[p].sample == p);
+    CHECK(places[p].label == (p < size ? data.label(p) : -1));
+    CHECK(places[p].brightness == 0);
+    CHECK(places[p].contrast == 1);
+  }
+}
+
+TEST_CASE("loader: an evaluation ends with null on every rank after equally many batches") {
+  const CountingDataset data(13, {5, 5});
+  for (int rank = 0; rank < 4; ++rank) {
+    Loader loader(data, {.mode = Split::evaluation,
+                         .global_batch = 6,
+                         .share = share_of(6, rank, 4),
+                         .recipe = {.output = {5, 5}}});
+    CHECK(loader.evaluation_batches() == 3);
+    for (int b = 0; b < 3; ++b) {
+      const Batch* batch = loader.next();
+      REQUIRE(batch != nullptr);
+      CHECK(batch->size() == share_of(6, rank, 4).count);
+    }
+    CHECK(loader.next() == nullptr);
+    CHECK(loader.next() == nullptr);
+  }
+}
+
+TEST_CASE("loader: a batch's memory is recycled") {
+  const CountingDataset data(100, {5, 5});
+  LoaderOptions options = plain(Split::training, 4, {5, 5});
+  options.threads = 2;
+  options.slots = 3;
+  Loader loader(data, options);
+  std::set<const std::uint8_t*> memory;
+
+  for (int b = 0; b < 50; ++b) memory.insert(loader.next()->images.data());
+
+  CHECK(memory.size() == 3);
+}
+
+TEST_CASE("loader: an unreadable sample is replaced by the next readable one, in training") {
+  const CountingDataset data(20, {3, 3}, {4, 5, 19});
+  Loader loader(data, plain(Split::training, 20, {3, 3}));
+
+  const auto places = places_of(*loader.next());
+
+  for (const CpuAffinity& place : places) {
+    const std::uint64_t source = place.sample == 4 || place.sample == 5 ? 6
+                                 : place.sample == 19                   ? 0
+                                                                        : place.sample;
+    CHECK(place.image == hash_of(data.image(source).pixels));
+    CHECK(place.label == data.label(source));
+  }
+  CHECK(loader.unreadable() == 4);  // 5 twice, the second time in place of 4
+  const auto events = loader.take_events();
+  REQUIRE(events.size() == 4);
+  CHECK_THAT(events[0], Contains("planted") && Contains("the next one takes its place"));
+  CHECK(loader.take_events().empty());
+}
+
+TEST_CASE("loader: a damaged file of an image folder is named, whatever its size and neighbours") {
+  const TempDirectory home;
+  const auto directory = home.path() / "train/a";
+  for (const char* name : {"0.jpg", "1.jpg", "3.jpg", "4.jpg"})
+    write_file(directory / name, encode_jpeg(gradient_image({40 + name[0] % 5, 61})));
+  Bytes cut = encode_jpeg(gradient_image({400, 300}));
+  cut.resize(cut.size() / 2);
+  write_file(directory / "2.jpg", cut);
+  const auto data = open_dataset("images:" + home.path().native(), Split::training);
+  Loader loader(*data, plain(Split::training, 5, {16, 16}));
+
+  const Batch* batch = loader.next();
+
+  CHECK(std::ranges::count(batch->labels, 0) == 5);
+  const auto events = loader.take_events();
+  REQUIRE(events.size() == 1);
+  CHECK_THAT(events[0], Contains("unreadable sample 2") && Contains("train/a/2.jpg") &&
+                            Contains("JPEG, near byte"));
+}
+
+TEST_CASE("loader: an unreadable sample counts for nothing in evaluation") {
+  const CountingDataset data(6, {3, 3}, {4});
+  Loader loader(data, plain(Split::evaluation, 6, {3, 3}));
+
+  const Batch* batch = loader.next();
+
+  CHECK(batch->labels == std::vector<std::int32_t>{0, 1, 2, 0, -1, 2});
+  CHECK(loader.unreadable() == 1);
+}
+
+TEST_CASE("loader: more than 0.1 % unreadable samples end the job, at the same batch every time") {
+  std::vector<std::uint64_t> damaged;
+  for (std::uint64_t i = 0; i < 100; ++i) damaged.push_back(i * 50);
+  const CountingDataset data(5000, {2, 2}, damaged);
+  LoaderOptions options = plain(Split::training, 10, {2, 2});
+  std::set<int> ends;
+  for (const int threads : {1, 2, 3}) {
+    options.threads = threads;
+    Loader loader(data, options);
+    int batches = 0;
+    const auto error = error_of([&] {
+      for (; batches < 500; ++batches) loader.next();
+    });
+    REQUIRE(error);
+    CHECK(error->code() == Exit::data);
+    CHECK_THAT(error->what(),
+               Contains("11 of") && Contains("more than 0.1 %") && Contains("planted"));
+    ends.insert(batches);
+  }
+  CHECK(ends.size() == 1);
+}
+
+TEST_CASE("loader: ten unreadable samples are borne, however few there are") {
+  std::vector<std::uint64_t> damaged{0, 2, 4, 6, 8, 10, 12, 14, 16, 18};
+  const CountingDataset data(20, {2, 2}, damaged);
+  Loader loader(data, plain(Split::evaluation, 5, {2, 2}));
+
+  while (loader.next() != nullptr) {
+  }
+
+  CHECK(loader.unreadable() == 10);
+}
+
+TEST_CASE("loader: when nothing can be read that is said, not searched for ever") {
+  std::vector<std::uint64_t> all(30);
+  std::iota(all.begin(), all.end(), 0u);
+  const CountingDataset data(30, {2, 2}, all);
+  Loader loader(data, plain(Split::training, 4, {2, 2}));
+
+  for (int again = 0; again < 2; ++again) {
+    const auto error = error_of([&] { loader.next(); });
+    REQUIRE(error);
+    CHECK(error->code() == Exit::data);
+    CHECK_THAT(error->what(), Contains("counting") && Contains("planted"));
+  }
+}
+
+namespace {
+
+/// Fails or waits as a file system might.
+class TroubledDataset final : public Dataset {
+ public:
+  explicit TroubledDataset(std::function<void()> trouble) : trouble_(std::move(trouble)) {}
+  std::uint64_t size() const override { return 100; }
+  const std::vector<std::string>& class_names() const override { return names_; }
+  int label(std::uint64_t) const override { return 0; }
+  std::unique_ptr<SampleReader> reader() const override;
+  std::string description() const override { return "troubled"; }
+  std::uint64_t manifest_hash() const override { return 0; }
+
+  void trouble() const { trouble_(); }
+
+ private:
+  std::function<void()> trouble_;
+  std::vector<std::string> names_{"a"};
+};
+
+class TroubledReader final : public SampleReader {
+ public:
+  explicit TroubledReader(const TroubledDataset& data) : data_(data) {}
+  Extent open(std::uint64_t) override {
+    data_.trouble();
+    image_.reshape({2, 2});
+    return image_.extent;
+  }
+  PixelView pixels(const CropRequest&) override { return {image_.view()}; }
+
+ private:
+  const TroubledDataset& data_;
+  Image image_;
+};
+
+std::unique_ptr<SampleReader> TroubledDataset::reader() const {
+  return std::make_unique<TroubledReader>(*this);
+}
+
+}  // namespace
+
+TEST_CASE("loader: a failure in a loader thread comes out of next(), after the batches before it") {
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] {
+    if (++opened > 10) throw std::runtime_error("out of luck");
+  });
+  Loader loader(data, plain(Split::training, 5, {2, 2}));
+
+  CHECK(loader.next() != nullptr);
+  CHECK(loader.next() != nullptr);
+  CHECK_THROWS_WITH(loader.next(), "out of luck");
+  CHECK_THROWS_WITH(loader.next(), "out of luck");
+}
+
+TEST_CASE("loader: the wait for data is measured") {
+  const TroubledDataset data([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
+  Loader loader(data, plain(Split::training, 2, {2, 2}));
+
+  loader.next();
+
+  CHECK(loader.waited_s() > 0.015);
+}
+
+TEST_CASE("loader: it can be dropped at any moment") {
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] {
+    ++opened;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  {
+    LoaderOptions options = plain(Split::training, 1000, {2, 2});
+    options.threads = 3;
+    const Loader loader(data, options);
+    while (opened == 0) std::this_thread::yield();
+  }
+
+  CHECK(opened < 1000);  // as many as a batch has
+}
+
+TEST_CASE("loader: what nobody will ask for is not read") {
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] { ++opened; });
+  LoaderOptions options = plain(Split::training, 5, {2, 2});
+  options.most_batches = 2;
+  {
+    Loader loader(data, options);
+    CHECK(loader.next() != nullptr);
+    CHECK(loader.next() != nullptr);
+    CHECK(loader.next() == nullptr);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+
+  CHECK(opened == 10);
+}
+
+TEST_CASE("loader: dropped, its threads stop together and not one after the other") {
+  constexpr int threads = 8;
+  std::atomic<int> opened = 0;
+  const TroubledDataset data([&] {
+    ++opened;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  });
+  {
+    LoaderOptions options = plain(Split::training, 1000, {2, 2});
+    options.threads = threads;
+    const Loader loader(data, options);
+    while (opened < threads) std::this_thread::yield();
+  }
+
+  CHECK(opened <= 2 * threads);  // stopped in turn, they would open about 36
+}
+
+TEST_CASE("loader: refuses a share outside the batch and a recipe that leaves gaps") {
+  const CountingDataset data(10, {5, 5});
+  const auto with = [&](const LoaderOptions& options) { Loader(data, options); };
+
+  CHECK_THROWS_AS(with({.global_batch = 4, .share = {0, 0}}), Error);
+  CHECK_THROWS_AS(with({.global_batch = 4, .share = {3, 2}}), Error);
+  CHECK_THROWS_AS(with({.threads = 0}), Error);
+  CHECK_THROWS_AS(with({.recipe = {.output = {32, 32}, .cover = {24, 24}}}), Error);
+  CHECK_NOTHROW(with(
+      {.recipe = {.output = {32, 32}, .cover = {24, 24}, .crop = Crop::random, .padding = 4}}));
+}

@@ -1,0 +1,188 @@
+#include "metrics/sinks/jsonl.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "support/catch.hpp"
+#include "unit/train/no_warning.hpp"
+#include "unit/train/temporary_file.hpp"
+
+using namespace ringtrain;
+using nlohmann::json;
+
+namespace {
+
+std::vector<json> records_in(const TemporaryFile& file) {
+  std::vector<json> records;
+  std::istringstream lines(file.text());
+  for (std::string line; std::getline(lines, line);) records.push_back(json::parse(line));
+  return records;
+}
+
+StepRecord written_step() {
+  StepRecord record{.step = 240,
+                    .epoch = 1.5,
+                    .loss = 1.0 / 3,
+                    .learning_rate = 0.1,
+                    .examples_per_second = 225.6,
+                    .seconds_per_batch = 0.071,
+                    .phases = {}};
+  record.phases[Phase::comm_exposed] = 0.0011;
+  return record;
+}
+
+}  // namespace
+
+TEST_CASE("metrics: every record is one JSON object a line, with its kind and values") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(StartRecord{
+      .configuration = R"({"lr":0.1})", .build = "0.1", .ranks = 2, .hosts = {"a", "b"}});
+  metrics.write(written_step());
+  metrics.write(EvalRecord{.step = 240, .top1 = 0.75, .top5 = 1, .loss = 0.5, .examples = 2000});
+  metrics.write(CheckpointRecord{
+      .step = 200, .file = "d/s.h5", .bytes = 5, .seconds = 0.5, .stall_seconds = 0.25});
+  metrics.write(EventRecord{.what = "save_failed", .rank = 3, .text = "disk \"full\"\n"});
+  metrics.write(EndRecord{.steps = 300, .examples = 600, .seconds = 2, .examples_per_second = 300});
+
+  const auto r = records_in(file);
+  REQUIRE(r.size() == 6);
+  CHECK(
+      r[0] ==
+      json::parse(
+          R"({"kind":"start","configuration":{"lr":0.1},"build":"0.1","ranks":2,"hosts":["a","b"]})"));
+  CHECK(r[1] == json::parse(R"({"kind":"step","step":240,"epoch":1.5,"loss":0.333333333,"lr":0.1,
+      "examples_per_second":225.6,"seconds_per_batch":0.071,"phases":{"data_wait":0.0,"copy":0.0,
+      "forward":0.0,"backward":0.0,"comm_exposed":0.0011,"update":0.0,"checkpoint":0.0,"other":0.0}})"));
+  CHECK(r[2] ==
+        json::parse(
+            R"({"kind":"eval","step":240,"top1":0.75,"top5":1.0,"loss":0.5,"examples":2000})"));
+  CHECK(
+      r[3] ==
+      json::parse(
+          R"({"kind":"checkpoint","step":200,"file":"d/s.h5","bytes":5,"seconds":0.5,"stall_seconds":0.25})"));
+  CHECK(r[4] ==
+        json::parse(R"({"kind":"event","what":"save_failed","rank":3,"text":"disk \"full\"\n"})"));
+  CHECK(
+      r[5] ==
+      json::parse(
+          R"({"kind":"end","steps":300,"examples":600,"seconds":2.0,"examples_per_second":300.0,"top1":null,"phases_of_ranks":[]})"));
+}
+
+TEST_CASE("metrics: how the ranks differ is told where it is known") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord record = written_step();
+  record.ranks.emplace();
+  record.ranks->phases[0] = {.min = 0.1, .median = 0.2, .max = 0.4, .max_rank = 3};
+  metrics.write(record);
+
+  const json ranks = records_in(file).at(0)["phases_of_ranks"];
+  CHECK(ranks["data_wait"] == json::parse(R"({"min":0.1,"median":0.2,"max":0.4,"max_rank":3})"));
+  CHECK(ranks.size() == phase_names.size() + 1);
+  CHECK(ranks.contains("own_work"));
+}
+
+TEST_CASE("metrics: what sums reach is there where ranks are several") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord step = written_step();
+  step.sums = SumsReached{1.5e8, 0.25};
+  metrics.write(step);
+  metrics.write(EndRecord{
+      .steps = 1, .sums = SumsReached{1e8, 0.5}, .expected_step_s = 0.1, .efficiency = 0.75});
+  metrics.write(ScalingForecast{.ranks = 2,
+                                .buckets = 3,
+                                .bytes = 4e6,
+                                .link = {0.001, 1e-8},
+                                .step = {.compute_s = 0.1, .exposed_s = 0.025, .sums_s = 0.04},
+                                .target = 0.9,
+                                .batch = 96});
+
+  const auto r = records_in(file);
+  REQUIRE(r.size() == 3);
+  CHECK(r[0]["sums"] == json::parse(R"({"bus_bandwidth":1.5e8,"exposed_share":0.25})"));
+  CHECK(r[1]["sums"]["bus_bandwidth"] == 1e8);
+  CHECK(r[1]["expected_seconds_per_batch"] == 0.1);
+  CHECK(r[1]["efficiency"] == 0.75);
+  CHECK(r[2] == json::parse(R"({"kind":"links","bytes":4e6,"buckets":3,"latency_seconds":0.001,
+      "bus_bandwidth":1e8,"sums_seconds":0.04,"compute_seconds":0.1,"exposed_seconds":0.025,
+      "expected_seconds_per_batch":0.125,"efficiency":0.8,"target":0.9,"batch_for_target":96})"));
+}
+
+TEST_CASE("metrics: how sums travel between hosts is there where it was measured") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  const RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
+  metrics.write(ScalingForecast{
+      .ring = RingChoice{{fixed, 3, true},
+                         0.01,
+                         {4, 0.001, 1e8, 524288, {{RingTuning(), 0.02}, {fixed, 0.01}}},
+                         {{{fixed, 3, true}, 0.25}}}});
+
+  const auto r = records_in(file);
+  REQUIRE(r.size() == 1);
+  CHECK(r[0]["ring"] == json::parse(R"({"hosts":4,"hop_seconds":0.001,"bytes_per_second":1e8,
+      "block_bytes":8192,"sums_at_once":3,"sums_start":"late",
+      "tried":[{"block_bytes":8192,"sums_at_once":3,"sums_start":"late","seconds_per_batch":0.25}],"trial_bytes":524288,"trials":[
+      {"block_bytes":31744,"adapts":true,"seconds":0.02},
+      {"block_bytes":8192,"adapts":false,"seconds":0.01}]})"));
+}
+
+TEST_CASE("metrics: a loss has nine digits and may be no number") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+  StepRecord record = written_step();
+  record.loss = 2.0 / 3;
+  metrics.write(record);
+  record.loss = std::nan("");
+  metrics.write(record);
+
+  CHECK_THAT(file.text(), Catch::Contains("\"loss\":0.666666667,"));
+  CHECK(records_in(file)[1]["loss"].is_null());
+}
+
+TEST_CASE("metrics: a name that is not UTF-8 does not end the run") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(EventRecord{.what = "save_failed", .rank = 0, .text = "caf\xe9"});
+
+  CHECK(records_in(file).size() == 1);
+}
+
+TEST_CASE("metrics: a line is in the file when write returns") {
+  const TemporaryFile file;
+  Metrics metrics(file.path(), no_warning);
+
+  metrics.write(written_step());
+
+  CHECK(file.text().back() == '\n');
+}
+
+TEST_CASE("metrics: a resumed run appends, and starts a new line after a torn one") {
+  const TemporaryFile whole("{\"kind\":\"step\"}\n"), torn("{\"kind\":\"st");
+  Metrics(whole.path(), no_warning).write(written_step());
+  Metrics(torn.path(), no_warning).write(written_step());
+
+  CHECK(records_in(whole).size() == 2);
+  CHECK_THAT(torn.text(), Catch::StartsWith("{\"kind\":\"st\n{\"kind\":\"step\""));
+}
+
+TEST_CASE("metrics: a file that cannot be opened is an error before training") {
+  CHECK_THROWS_WITH(Metrics("/nowhere/at/all.jsonl", no_warning),
+                    Catch::Contains("--metrics /nowhere/at/all.jsonl: No such file"));
+}
+
+TEST_CASE("metrics: a full disk is reported once and training goes on") {
+  std::vector<std::string> warnings;
+  Metrics metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
+
+  for (int i = 0; i < 3; ++i) metrics.write(written_step());
+
+  REQUIRE(warnings.size() == 1);
+  CHECK_THAT(warnings[0], Catch::Contains("/dev/full: No space left on device") &&
+                              Catch::Contains("training goes on"));
+}

@@ -1,0 +1,211 @@
+#include <unistd.h>
+
+#include <thread>
+
+#include "monitor/channel/asio.hpp"
+#include "monitor/watchdog/heartbeat_client.hpp"
+#include "monitor/watchdog/heartbeat_server.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/monitor/watchdog/process_state.hpp"
+#include "support/catch.hpp"
+#include "unit/monitor/job_token.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+HeartbeatClient client(const HeartbeatServer& server, int rank, JobToken with = job_token) {
+  return {with, rank, server.doors()};
+}
+
+const std::vector<std::string> loopback{"127.0.0.1"};
+
+// Both ends in turn, until `done` or for two seconds.
+template <class Done>
+bool run_until(HeartbeatServer& server, std::span<HeartbeatClient> clients, Done done) {
+  for (int i = 0; i < 200 && !done(); ++i) {
+    server.run_for(5ms);
+    for (HeartbeatClient& one : clients) one.run_for(5ms);
+  }
+  return done();
+}
+
+bool run_until(HeartbeatServer& server, HeartbeatClient& one, auto done) {
+  return run_until(server, std::span(&one, 1), done);
+}
+
+}  // namespace
+
+TEST_CASE("side channel: rank 0 learns where each rank is") {
+  HeartbeatServer server(job_token, 3, loopback);
+  std::vector<HeartbeatClient> ranks;
+  for (const int r : {1, 2}) ranks.push_back(client(server, r));
+  const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
+
+  for (std::size_t i = 0; i < 2; ++i)
+    ranks[i].send(
+        {.step = 10 + i,
+         .in_phase_s = 2.5,
+         .limit_s = 30,
+         .activity = static_cast<std::uint32_t>(i == 0 ? Activity::data : Activity::update)},
+        i == 0 ? "/mnt/a" : "");
+  REQUIRE(run_until(server, ranks, [&] {
+    return activity(1) == Activity::data && activity(2) == Activity::update;
+  }));
+  CHECK(server.ranks()[2].status.step == 11);
+  CHECK(server.ranks()[2].status.in_phase_s == 2.5);
+  CHECK(server.ranks()[1].status.item == "/mnt/a");
+  CHECK(server.ranks()[2].status.item.empty());
+  CHECK(server.ranks()[2].connected);
+  CHECK_FALSE(server.ranks()[0].connected);
+  CHECK(ranks[0].connected());
+  CHECK(ranks[0].silent_s() < 1);
+}
+
+TEST_CASE(
+    "side channel: both ends know each other before the first beat, and silence counts from then") {
+  HeartbeatServer server(job_token, 2, loopback);
+  server.run_for(100ms);
+  HeartbeatClient rank = client(server, 1);
+
+  REQUIRE(run_until(server, rank, [&] { return rank.connected() && server.ranks()[1].connected; }));
+
+  CHECK(server.ranks()[1].silent_s < 0.1);
+}
+
+TEST_CASE("side channel: both ends hear how late the other's ticks were") {
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
+  server.set_late(2.5);
+  rank.send({.late_s = 1.25});
+  CHECK(run_until(server, rank,
+                  [&] { return server.ranks()[1].late_s == 1.25 && rank.rank_0_late_s() == 2.5; }));
+  CHECK(server.process(1).id == ::getpid());
+  CHECK(server.process(1).of == own_process().of);
+}
+
+TEST_CASE("side channel: the host of a rank that says nothing still answers") {
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected; }));
+  for (int i = 0; i < 60; ++i) server.run_for(100ms);
+  CHECK(server.ranks()[1].silent_s > 5);
+  CHECK(server.ranks()[1].acknowledged);
+  rank.run_for(50ms);  // which has heard the questions, and takes them for answers
+  CHECK(rank.silent_s() < 1);
+}
+
+TEST_CASE("side channel: who does not know the token is nobody") {
+  HeartbeatServer server(job_token, 2, loopback);
+  JobToken wrong = job_token;
+  wrong.back() = std::byte{1};
+  HeartbeatClient stranger = client(server, 1, wrong), beyond = client(server, 2);
+  stranger.send({.step = 99});
+  beyond.send({.step = 99});
+  CHECK_FALSE(run_until(server, stranger, [&] { return server.ranks()[1].connected; }));
+  CHECK_FALSE(run_until(server, beyond,
+                        [&] { return beyond.rank_0_ended() && server.ranks()[1].connected; }));
+  CHECK(server.ranks()[1].status.step == 0);
+}
+
+TEST_CASE("side channel: an end without goodbye is told from a goodbye") {
+  HeartbeatServer server(job_token, 3, loopback);
+  std::vector<HeartbeatClient> ranks;
+  for (const int r : {1, 2}) ranks.push_back(client(server, r));
+  for (HeartbeatClient& one : ranks) one.send({.step = 1});
+  REQUIRE(run_until(server, ranks,
+                    [&] { return server.ranks()[1].connected && server.ranks()[2].connected; }));
+  ranks[1].send({.step = 2, .leaving = 1});
+  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[2].left; }));
+  ranks.clear();
+  REQUIRE(run_until(server, ranks, [&] { return server.ranks()[1].ended; }));
+  CHECK_FALSE(server.ranks()[2].ended);
+}
+
+TEST_CASE("side channel: a rank whose connection ended and that connects anew has not ended") {
+  HeartbeatServer server(job_token, 2, loopback);
+  {
+    HeartbeatClient first = client(server, 1);
+    REQUIRE(run_until(server, first, [&] { return server.ranks()[1].connected; }));
+  }
+  for (int i = 0; i < 200 && !server.ranks()[1].ended; ++i) server.run_for(5ms);
+  REQUIRE(server.ranks()[1].ended);
+
+  HeartbeatClient second = client(server, 1);
+  REQUIRE(run_until(server, second, [&] { return !server.ranks()[1].ended; }));
+
+  CHECK(server.ranks()[1].connected);
+  CHECK(server.ranks()[1].ended_s == 0);
+}
+
+TEST_CASE("side channel: silence is counted on both ends until something is heard") {
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
+  rank.send({});
+  REQUIRE(run_until(server, rank, [&] { return server.ranks()[1].connected && rank.connected(); }));
+  for (int i = 0; i < 5; ++i) server.run_for(20ms);
+  CHECK(server.ranks()[1].silent_s >= 0.1);
+  rank.run_for(20ms);
+  const double before = rank.silent_s();
+  rank.run_for(50ms);
+  CHECK(rank.silent_s() >= before + 0.05);
+  rank.send({});
+  CHECK(run_until(server, rank,
+                  [&] { return server.ranks()[1].silent_s < 0.05 && rank.silent_s() < 0.05; }));
+}
+
+TEST_CASE("side channel: rank 0 ends all, leaves, or is lost") {
+  std::optional<HeartbeatServer> server(std::in_place, job_token, 2, loopback);
+  HeartbeatClient rank = client(*server, 1);
+  rank.send({});
+  REQUIRE(run_until(*server, rank, [&] { return rank.connected(); }));
+  SECTION("ends all") {
+    server->end_job(72, "rank 1 is stuck");
+    REQUIRE(run_until(*server, rank, [&] { return rank.ending().has_value(); }));
+    CHECK(rank.ending()->exit_code == 72);
+    CHECK(rank.ending()->why == "rank 1 is stuck");
+  }
+  SECTION("leaves") {
+    server->say_goodbye();
+    REQUIRE(run_until(*server, rank, [&] { return rank.rank_0_left(); }));
+    server.reset();
+    rank.run_for(50ms);
+    CHECK_FALSE(rank.rank_0_ended());
+    CHECK_FALSE(rank.ending());
+  }
+  SECTION("is lost") {
+    server.reset();
+    for (int i = 0; i < 100 && !rank.rank_0_ended(); ++i) rank.run_for(10ms);
+    CHECK(rank.rank_0_ended());
+    Stopwatch watch;
+    rank.run_for(50ms);
+    CHECK(watch.elapsed() >= 0.05);
+  }
+}
+
+TEST_CASE("side channel: noise on the port disturbs nobody") {
+  HeartbeatServer server(job_token, 2, loopback);
+  HeartbeatClient rank = client(server, 1);
+  asio::io_context context;
+  std::vector<asio::ip::tcp::socket> strangers;
+  for (int i = 0; i < 30; ++i) {
+    auto& socket = strangers.emplace_back(context);
+    socket.connect({asio::ip::make_address("127.0.0.1"), server.doors().front().port});
+    asio::write(socket, asio::buffer(std::string(static_cast<std::size_t>(i) * 7, 'x')));
+  }
+  rank.send({.step = 5});
+  CHECK(run_until(server, rank, [&] { return server.ranks()[1].status.step == 5; }));
+}
+
+TEST_CASE("side channel: who listens but is not rank 0 is neither rank 0 nor its end") {
+  asio::io_context context;
+  asio::ip::tcp::acceptor other(context, {asio::ip::address_v4::loopback(), 0});
+  HeartbeatClient rank(job_token, 1, {{"127.0.0.1", other.local_endpoint().port()}});
+  std::thread accepting([&] { other.accept().close(); });
+  rank.send({});
+  for (int i = 0; i < 10; ++i) rank.run_for(20ms);
+  accepting.join();
+  CHECK_FALSE(rank.connected());
+  CHECK_FALSE(rank.rank_0_ended());
+}

@@ -1,0 +1,121 @@
+#include "train/checkpoint/checkpoint_manager.hpp"
+
+#include <thread>
+
+#include "support/catch.hpp"
+#include "unit/io/checkpoint/checkpoint_fixture.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+// A state that ranks share: complete when the test says so.
+class Shared final : public Snapshotter {
+ public:
+  void start(std::span<const std::span<float>> targets) override {
+    (targets.empty() ? without_targets : with_targets) += 1;
+    for (const std::span<float> target : targets) std::ranges::fill(target, 1.0f);
+  }
+  bool done() override { return complete; }
+  void release() override { ++released; }
+  bool together() const override { return true; }
+  std::string lateness() override { return "rank 1 is late"; }
+
+  bool complete = true;
+  int with_targets = 0, without_targets = 0, released = 0;
+};
+
+// Rank 0's, or another rank's, which hears what rank 0 says.
+struct SavingRank {
+  explicit SavingRank(bool first, bool heard = false)
+      : process(first ? WriterProcess::start() : WriterProcess()),
+        checkpoints(CheckpointWriter(process, directory, State(7).layout, {.run_id = "test"}), copy,
+                    State(7).metadata, {.steps = 10}, 1000,
+                    [this](const SaveEvent& event, double) { events.push_back(event); },
+                    {[this, first, heard](bool mine) {
+                       said.push_back(mine);
+                       return first ? mine : heard;
+                     },
+                     0.2}) {}
+  // Of the kind, and waited for.
+  bool told(SaveEvent::Kind kind, std::uint64_t step) {
+    for (int i = 0; i < 400; ++i, std::this_thread::sleep_for(5ms)) {
+      checkpoints.offer({999});
+      for (const SaveEvent& event : events)
+        if (event.kind == kind && event.step == step) return true;
+    }
+    return false;
+  }
+
+  TemporaryDirectory directory;
+  WriterProcess process;
+  Shared copy;
+  std::vector<SaveEvent> events;
+  std::vector<bool> said;
+  CheckpointManager checkpoints;
+};
+
+}  // namespace
+
+TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they are there") {
+  SavingRank rank(true);
+
+  CHECK_FALSE(rank.checkpoints.wants({9}));
+  CHECK(rank.checkpoints.wants({10}));
+  rank.checkpoints.offer({10});
+  CHECK(rank.copy.with_targets == 0);  // not by itself
+  rank.copy.complete = false;
+  rank.checkpoints.save_together({10});
+  rank.checkpoints.offer({11});
+  CHECK(rank.checkpoints.saving());
+  CHECK_FALSE(rank.checkpoints.wants({20}));  // while that is under way
+  rank.copy.complete = true;
+
+  CHECK(rank.told(SaveEvent::Kind::saved, 10));
+  CHECK(rank.checkpoints.wants({20}));
+}
+
+TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
+  SavingRank rank(true);
+  rank.copy.complete = false;
+  rank.checkpoints.save_together({10});
+
+  REQUIRE(rank.told(SaveEvent::Kind::failed, 10));
+  CHECK_THAT(rank.events.back().text, Catch::Contains("step 10 not saved: rank 1 is late"));
+  CHECK(rank.copy.released == 1);
+  CHECK(rank.checkpoints.counts().failed == 1);
+  rank.copy.complete = true;
+  CHECK(rank.checkpoints.wants({20}));
+  rank.checkpoints.save_together({20});
+
+  CHECK(rank.told(SaveEvent::Kind::saved, 20));
+}
+
+TEST_CASE("checkpoints: at the end rank 0 says once whether it saves") {
+  SavingRank rank(true);
+  const bool saved_before = GENERATE(true, false), late = GENERATE(true, false);
+  if (saved_before) rank.checkpoints.save({5});
+  rank.copy.complete = !late;
+  rank.said.clear();
+
+  const auto failure = rank.checkpoints.finish({5}, Deadline(late && !saved_before ? 0.2 : 60));
+
+  CHECK(rank.said == std::vector<bool>{!saved_before});
+  CHECK(rank.copy.with_targets == 1);
+  CHECK(failure.has_value() == (late && !saved_before));
+  CHECK(rank.copy.released == 1);
+}
+
+TEST_CASE("checkpoints: the other ranks start their copies when rank 0 does") {
+  SavingRank rank(false, true);
+
+  CHECK_FALSE(rank.checkpoints.wants({10}));
+  rank.checkpoints.save_together({10});
+  rank.checkpoints.offer({10});
+  rank.checkpoints.save({11});
+  CHECK_FALSE(rank.checkpoints.finish({11}, Deadline(1)));
+
+  CHECK(rank.copy.without_targets == 3);
+  CHECK(rank.said == std::vector<bool>{false, false});
+}

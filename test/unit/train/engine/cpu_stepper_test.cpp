@@ -1,0 +1,236 @@
+#include "train/engine/cpu_stepper.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "ringtrain/model/passes.hpp"
+#include "ringtrain/model/zoo.hpp"
+#include "support/catch.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+// A small convolutional network with BatchNorm, dropout and colour distortions.
+Graph small_convnet() {
+  GraphBuilder g;
+  const Initialiser initial{Initialiser::Kind::normal, 0.2};
+  TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
+  x = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3, .initial = initial});
+  x = g.relu(g.batch_norm("bn", x, {}));
+  x = g.dropout(g.global_pool(x), 0.8f);
+  g.loss(g.matrix_product("fc", x, 10, initial, 0.0, true));
+  return std::move(g).finish();
+}
+
+struct Alone final : Communicator {
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Memory& memory() override { return host; }
+  void broadcast(View, int) override {}
+  void start_sum(View) override {}
+  void finish() override {}
+  void accept() override { ++accepted; }
+
+  HostMemory host;
+  int accepted = 0;
+};
+
+// One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
+struct HostTraining {
+  HostTraining(int micro_batch, int accumulate, const OptimizerSettings& settings = {},
+               bool leaves_out = false)
+      : graph(small_convnet()),
+        data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
+        parameters(memory.allocate(graph.parameter_count())),
+        statistics(memory.allocate(graph.statistic_count())),
+        averaged_statistics(memory.allocate(settings.ema > 0 ? graph.statistic_count() : 0)),
+        batch_statistics(memory.allocate(graph.statistic_count())),
+        sums(memory, graph.parameter_count(), graph.statistic_count()),
+        reducer(communicator, sums.all(), 64) {
+    initialise(graph, 1, parameters.view().host(), statistics.view().host());
+    optimizer.emplace(settings, parameters, sums.gradients(), memory);
+    const auto backend = make_reference_backend();
+    program = backend->compile(make_schedule(graph, micro_batch, Mode::training, 0.1f,
+                                             [](const Schedule&, const Step&) { return true; }),
+                               {parameters, sums.gradients(), statistics, batch_statistics}, 5);
+    trainer.emplace(
+        CpuStepper::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
+                          graph.statistics, reducer, *optimizer, progress, last_step},
+        StepSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
+        Position{});
+    LoaderOptions options;
+    options.global_batch = micro_batch;
+    options.share = {0, micro_batch};
+    options.recipe.output = {8, 8};
+    options.recipe.brightness = {-9, 9};
+    loader.emplace(*data, options);
+  }
+  std::vector<float> values() const {
+    const auto host = parameters.view().host();
+    return {host.begin(), host.end()};
+  }
+
+  HostMemory memory;
+  Graph graph;
+  std::unique_ptr<Dataset> data;
+  Alone communicator;
+  Buffer parameters, statistics, averaged_statistics, batch_statistics;
+  ReductionBuffer sums;
+  GradientReducer reducer;
+  std::optional<Optimizer> optimizer;
+  std::unique_ptr<Program> program;
+  Progress progress;
+  LastStep last_step;
+  std::optional<CpuStepper> trainer;
+  std::optional<Loader> loader;
+};
+
+}  // namespace
+
+TEST_CASE("Trainer: a step moves the parameters against the gradient and counts") {
+  HostTraining rig(4, 1, {.kind = OptimizerKind::sgd});
+  const auto before = rig.values();
+
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
+
+  CHECK(outcome.loss > 0);
+  CHECK(rig.communicator.accepted == 1);
+  CHECK_FALSE(outcome.stop);
+  CHECK(rig.trainer->position().step == 1);
+  CHECK(rig.trainer->position().samples == 4);
+  const auto after = rig.values();
+  for (std::size_t i = 0; i < before.size(); ++i)
+    REQUIRE(after[i] == Approx(before[i] - 0.1f * rig.sums.gradients().data()[i]).margin(1e-6));
+}
+
+TEST_CASE("Trainer: the state that another thread reads amid a step is that of the last one") {
+  HostTraining rig(4, 1, {.ema = 0.5});
+  constexpr std::uint64_t steps = 60;
+  std::vector<std::vector<float>> after = {rig.values()};
+  std::vector<std::pair<std::uint64_t, std::vector<float>>> seen;
+  std::atomic<bool> over = false;
+  std::thread reader([&] {
+    while (!over) {
+      const std::lock_guard held(rig.last_step.mutex);
+      if (seen.empty() || seen.back().first != rig.last_step.position.step || seen.size() < 1000)
+        seen.emplace_back(rig.last_step.position.step, rig.values());
+    }
+  });
+  for (std::uint64_t step = 1; step <= steps; ++step) {
+    rig.trainer->step(*rig.loader, {});
+    after.push_back(rig.values());
+  }
+  over = true;
+  reader.join();
+
+  REQUIRE_FALSE(seen.empty());
+  for (const auto& [step, values] : seen) REQUIRE(values == after.at(step));
+}
+
+TEST_CASE("Trainer: a step that is left out leaves the state that of the step before") {
+  HostTraining rig(4, 1);
+  rig.trainer->step(*rig.loader, {});
+  rig.parameters.view().host()[0] = std::numeric_limits<float>::quiet_NaN();
+
+  REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.trainer->position().step == 2);
+  CHECK(rig.last_step.position.step == 1);
+}
+
+TEST_CASE("Trainer: a step that is left out is counted with the state, where training goes on") {
+  HostTraining rig(4, 1, {.kind = OptimizerKind::adam, .ema = 0.5}, true);
+  rig.trainer->step(*rig.loader, {});
+  float& parameter = rig.parameters.view().host()[0];
+  const float before = std::exchange(parameter, std::numeric_limits<float>::quiet_NaN());
+
+  REQUIRE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.last_step.position.step == 2);
+  CHECK(*rig.optimizer->skipped().data() == 1);
+  parameter = before;
+  CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
+  CHECK(rig.optimizer->average_decay() == ema_decay(0.5, 1));
+  CHECK(rig.trainer->position().step == 3);
+}
+
+TEST_CASE("Trainer: running statistics move towards the batch's by the momentum") {
+  HostTraining rig(4, 1);
+
+  rig.trainer->step(*rig.loader, {});
+
+  const float* running = rig.statistics.view().data();
+  const float* batch = rig.batch_statistics.view().data();
+  CHECK(running[0] == Approx(0.1 * batch[0]));
+  CHECK(running[4] == Approx(0.9 + 0.1 * batch[4]));
+}
+
+TEST_CASE("Trainer: the moving average covers running statistics") {
+  HostTraining rig(4, 1, {.ema = 0.5});
+  float* averaged = rig.averaged_statistics.view().data();
+  const float* running = rig.statistics.view().data();
+
+  rig.trainer->step(*rig.loader, {});  // keeps 1/10 of the average
+  const float first = averaged[4];
+  const float expected = 0.9f * running[4];
+  rig.trainer->step(*rig.loader, {});  // keeps 2/11
+
+  CHECK(first == Approx(expected));
+  CHECK(averaged[4] == Approx(first + 9. / 11 * (running[4] - first)));
+}
+
+TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {
+  const int count = GENERATE(2, 3);
+  HostTraining all(3, count, {.kind = OptimizerKind::sgd});
+  HostTraining one(3, 1, {.kind = OptimizerKind::sgd});
+  for (int step = 0; step < 2; ++step) {
+    const auto start = all.values();
+
+    const StepOutcome together = all.trainer->step(*all.loader, {})->outcome;
+
+    // The same batches one by one, from the same parameters.
+    std::vector<double> mean(start.size());
+    double loss = 0, statistic = 0;
+    for (int batch = 0; batch < count; ++batch) {
+      std::ranges::copy(start, one.parameters.view().data());
+      loss += one.trainer->step(*one.loader, {})->outcome.loss / count;
+      statistic += double(one.batch_statistics.view().data()[1]) / count;
+      for (std::size_t i = 0; i < mean.size(); ++i)
+        mean[i] += double(one.sums.gradients().data()[i]) / count;
+    }
+    CHECK(together.loss == Approx(loss).epsilon(1e-5));
+    CHECK(all.sums.statistics().data()[1] == Approx(statistic).epsilon(1e-5));
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      REQUIRE(all.sums.gradients().data()[i] == Approx(mean[i]).epsilon(1e-4).margin(1e-6));
+  }
+}
+
+TEST_CASE("Trainer: a step that is not finite updates nothing but goes on counting") {
+  HostTraining rig(4, 1);
+  rig.parameters.view().data()[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto before = rig.values();
+
+  const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
+
+  CHECK(outcome.not_finite);
+  CHECK(rig.communicator.accepted == 0);
+  CHECK(rig.trainer->position().step == 1);
+  const auto after = rig.values();
+  CHECK(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)) == 0);
+  CHECK(rig.statistics.view().data()[4] == 1.0f);
+}
+
+TEST_CASE("Trainer: a wish comes back with the sums") {
+  HostTraining rig(4, 1);
+
+  const StepOutcome asked = rig.trainer->step(*rig.loader, {true, 15})->outcome;
+  CHECK(asked.stop);
+  CHECK(asked.signal == 15);
+  const StepOutcome save = rig.trainer->step(*rig.loader, {false, SIGUSR1})->outcome;
+  CHECK_FALSE(save.stop);
+  CHECK(save.signal == SIGUSR1);
+  CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.stop);
+}

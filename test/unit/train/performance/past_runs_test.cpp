@@ -1,0 +1,88 @@
+#include "train/performance/past_runs.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/catch.hpp"
+#include "support/temporary_folder.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+constexpr const char* ours = R"({"batch":64,"model":"mlp"})";
+
+PastRun speed() {
+  PastRun speed{{123.5, 2.25}, {}, 1'790'000'000};
+  speed.phases[Phase::backward] = 0.25;
+  return speed;
+}
+
+}  // namespace
+
+TEST_CASE("kept speed: what is kept is found again") {
+  const TemporaryFolder folder;
+  REQUIRE(KeptSpeeds(folder.path() / "new", "one-rank", ours).keep(speed()) == "");
+
+  const auto found = KeptSpeeds(folder.path() / "new", "one-rank", ours).find();
+
+  REQUIRE(found);
+  CHECK(found->examples_per_second.median == 123.5);
+  CHECK(found->examples_per_second.deviation == 2.25);
+  CHECK(found->phases[Phase::backward] == 0.25);
+  CHECK(found->measured == 1'790'000'000);
+}
+
+TEST_CASE("kept speed: another configuration's is not found, also under the same name") {
+  const TemporaryFolder folder;
+  const KeptSpeeds here(folder.path(), "one-rank", ours);
+  const KeptSpeeds other(folder.path(), "one-rank", R"({"batch":32,"model":"mlp"})");
+  REQUIRE(here.keep(speed()) == "");
+
+  CHECK_FALSE(other.find());
+  std::filesystem::copy_file(here.file(), other.file());
+  CHECK_FALSE(other.find());
+}
+
+TEST_CASE("kept speed: damaged files are passed over and replaced") {
+  const TemporaryFolder folder;
+  const KeptSpeeds speeds(folder.path(), "one-rank", ours);
+  CHECK_FALSE(speeds.find());
+  for (const char* text : {"", "damaged", "[1]", R"({"format":1})",
+                           R"({"format":1,"configuration":{"batch":64,"model":"mlp"},"deviation":0,
+                               "examples_per_second":-5,"measured":1,"phases":{}})"}) {
+    std::ofstream(speeds.file()) << text;
+    CHECK_FALSE(speeds.find());
+  }
+
+  CHECK(speeds.keep(speed()) == "");
+  CHECK(speeds.find());
+}
+
+TEST_CASE("kept speed: without a folder nothing is kept, and a folder that cannot be is told") {
+  CHECK(KeptSpeeds("", "run", ours).keep(speed()) == "");
+  CHECK_FALSE(KeptSpeeds("", "run", ours).find());
+  CHECK(KeptSpeeds("/proc/nowhere", "run", ours).keep(speed()) != "");
+}
+
+TEST_CASE("kept speed: of many configurations, the oldest are forgotten") {
+  const TemporaryFolder folder;
+  const auto of = [&](std::string_view kind, std::size_t i) {
+    return KeptSpeeds(folder.path(), kind, "{\"model\":" + std::to_string(i) + "}");
+  };
+  const auto now = std::filesystem::file_time_type::clock::now();
+  REQUIRE(of("one-rank", 0).keep(speed()) == "");
+  for (std::size_t i = 0; i < KeptSpeeds::most_files; ++i) {
+    REQUIRE(of("run", i).keep(speed()) == "");
+    std::filesystem::last_write_time(of("run", i).file(),
+                                     now - std::chrono::hours(KeptSpeeds::most_files - i));
+  }
+  REQUIRE(of("run", KeptSpeeds::most_files).keep(speed()) == "");
+
+  CHECK_FALSE(of("run", 0).find());
+  CHECK(of("run", 1).find());
+  CHECK(of("run", KeptSpeeds::most_files).find());
+  CHECK(of("one-rank", 0).find());
+}

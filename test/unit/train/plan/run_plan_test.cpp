@@ -1,0 +1,295 @@
+#include "train/plan/run_plan.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "support/catch.hpp"
+#include "unit/train/temporary_file.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+Options options_for(const std::string& model) {
+  Options o;
+  o.model = model;
+  return o;
+}
+
+/// Images to train on, and none to evaluate on.
+class TrainingOnly {
+ public:
+  TrainingOnly() {
+    std::filesystem::create_directories(home_ / "train/cat");
+    std::ofstream(home_ / "train/cat/1.jpg") << "no pixels are read";
+  }
+  TrainingOnly(const TrainingOnly&) = delete;
+  TrainingOnly& operator=(const TrainingOnly&) = delete;
+  ~TrainingOnly() {
+    std::error_code ignored;
+    std::filesystem::remove_all(home_, ignored);
+  }
+  std::string data() const { return "images:" + home_.native(); }
+
+ private:
+  const std::filesystem::path home_ =
+      std::filesystem::temp_directory_path() / ("ringtrain-plan-" + std::to_string(::getpid()));
+};
+
+}  // namespace
+
+TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
+  const Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).input;
+  const Augmentation inception = make_run_plan(options_for("inception_v3"), 1, 0, 1).input;
+
+  CHECK(resnet.cover == Extent{256, 256});
+  CHECK(resnet.central_fraction == 0);
+  CHECK(resnet.natural() == Extent{224, 224});  // of training, which stretches parts
+  CHECK(inception.central_fraction == 0.875f);
+  CHECK(inception.cover == Extent{});
+  CHECK(inception.saturation.low == 0.5f);
+  CHECK(inception.hue.high == 0.2f);
+}
+
+TEST_CASE("plan: the recipe fills in what the user left open") {
+  const RunPlan plan = make_run_plan(options_for("cifar10_cnn"), 1, 0, 2);
+
+  CHECK(*plan.options.optimizer == OptimizerKind::sgd);
+  CHECK(*plan.options.lr == 0.1);
+  CHECK(*plan.options.ema == 0.9999);
+  CHECK(plan.global_batch == 256);
+  CHECK(plan.share.count == 128);
+  CHECK(plan.optimizer.decays.size() == 2);
+  CHECK(plan.model.classes == 10);
+}
+
+TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
+  Options o = options_for("resnet20");
+  const std::size_t parameters = make_run_plan(o, 1, 0, 2).model.graph.parameter_count();
+  o.compress = {.kind = Compression::Kind::powersgd, .rank = 1};
+  RunPlan plan = make_run_plan(o, 1, 0, 2);
+
+  CHECK(plan.gradient_bytes({0, parameters}) == 4.0 * double(parameters));  // on one host
+  plan.hosts = 2;
+  const double bytes = plan.gradient_bytes({0, parameters});
+  CHECK(bytes < 0.1 * 4 * double(parameters));
+  CHECK(plan.gradient_bytes({0, 432}) == 4 * (16 + 27));  // the first convolution
+  CHECK(plan.gradient_bytes({0, 432}) + plan.gradient_bytes({432, parameters - 432}) == bytes);
+}
+
+TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
+  Options o = options_for("mlp");
+  o.gradient_dtype = Element::bf16;
+  RunPlan plan = make_run_plan(o, 1, 0, 2);
+
+  CHECK(plan.gradient_bytes({0, 100}) == 400);  // on one host
+  plan.hosts = 2;
+  CHECK(plan.gradient_bytes({0, 100}) == 200);
+}
+
+TEST_CASE("plan: gradients between GPUs are not compressed") {
+  Options o = options_for("mlp");
+  o.device = Device::cuda;
+  o.compress = {.kind = Compression::Kind::topk, .ratio = 0.1};
+
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
+                    Catch::Contains("--compress: is for sums between hosts of CPUs"));
+}
+
+TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that repeat") {
+  Options o = options_for("mlp");
+  o.device = Device::cuda;
+  o.nccl_register = true;
+  CHECK_NOTHROW(make_run_plan(o, 1, 0, 2));
+  o.deterministic = true;
+
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
+                    Catch::Contains("--nccl-register with --deterministic"));
+}
+
+TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
+  Options o = options_for("cifar10_cnn");
+  o.optimizer = OptimizerKind::lars;
+
+  const auto decays = make_run_plan(o, 1, 0, 1).optimizer.decays;
+
+  std::vector<double> factors;
+  for (const WeightDecay& decay : decays) factors.push_back(decay.factor);
+  CHECK(factors == std::vector<double>{0, 0, 1, 1, 0});  // local3 and local4 decay
+  CHECK(decays[0].range.count == 64 * 5 * 5 * 3);
+}
+
+TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is taken") {
+  Options o = options_for("mlp");
+  o.data = "synthetic";
+  const auto hints = [&](int batch, OptimizerKind kind) {
+    o.global_batch = batch;
+    o.optimizer = kind;
+    return make_run_plan(o, 1, 0, 1).hints();
+  };
+
+  CHECK(hints(8192, OptimizerKind::momentum).empty());
+  REQUIRE(hints(8193, OptimizerKind::momentum).size() == 1);
+  CHECK(hints(8193, OptimizerKind::momentum)[0].find("8193 images") != std::string::npos);
+  CHECK(hints(8193, OptimizerKind::lars).empty());
+}
+
+TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
+  const auto rate = [](const std::string& model, int ranks) {
+    return *make_run_plan(options_for(model), 1, 0, ranks).options.lr;
+  };
+
+  CHECK(rate("resnet20", 1) == Approx(0.1));
+  CHECK(rate("resnet20", 4) == Approx(0.4));
+  CHECK(rate("cifar10_cnn", 4) == Approx(0.1));
+}
+
+TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
+  Options o = options_for("mlp");
+  o.global_batch = 10;
+
+  CHECK(make_run_plan(o, 1, 0, 3).share.count == 4);
+  CHECK(make_run_plan(o, 1, 2, 3).share.count == 3);
+  CHECK(make_run_plan(o, 1, 2, 3).share.first == 7);
+}
+
+TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at a time") {
+  struct Case {
+    int batch, accumulate, as, ranks, global, micro_steps, most;
+  };
+  const auto c = GENERATE(Case{32, 1, 4, 3, 128, 2, 22}, Case{32, 2, 4, 3, 256, 4, 22},
+                          Case{32, 1, 4, 1, 128, 4, 32}, Case{32, 2, 2, 4, 128, 2, 16},
+                          Case{1, 1, 4, 3, 4, 1, 2}, Case{127, 1, 1, 1, 127, 1, 127});
+  CAPTURE(c.batch, c.accumulate, c.as, c.ranks);
+  Options o = options_for("mlp");
+  o.batch = c.batch;
+  o.accumulate = c.accumulate;
+  o.as_ranks = c.as;
+  std::string told;
+
+  const RunPlan plan =
+      make_run_plan(o, 1, 0, c.ranks, [&](const std::string& line) { told += line; });
+
+  CHECK(plan.global_batch == c.global);
+  CHECK(plan.options.accumulate == c.micro_steps);
+  CHECK(plan.share.count == c.most);
+  const std::string division = std::to_string(c.micro_steps) + " times " + std::to_string(c.most);
+  CHECK((told.find(division) != std::string::npos) == (c.as != c.ranks));
+  CHECK((told.find("no division") != std::string::npos) == (c.batch < c.most));
+}
+
+TEST_CASE("plan: as other ranks, a global batch stays what it is") {
+  Options o = options_for("mlp");
+  o.global_batch = 126;
+  o.as_ranks = 2;
+
+  CHECK(make_run_plan(o, 1, 0, 1).options.accumulate == 2);
+  o.global_batch = 127;  // a prime number
+  CHECK(make_run_plan(o, 1, 0, 1).options.accumulate == 127);
+}
+
+TEST_CASE("plan: epochs and steps are two ways to say the same length") {
+  Options o = options_for("mlp");
+  o.global_batch = 300;
+  o.epochs = 3;
+  CHECK(make_run_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
+  o.epochs.reset();
+  o.steps = 50;
+  CHECK(make_run_plan(o, 1, 0, 1).epochs == Approx(1.5));
+}
+
+TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
+  Options o = options_for("mlp");
+  o.global_batch = 100;
+  o.epochs = 4;
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
+  const Position half_way{200, 10'000};  // 200 steps of 50 images
+
+  CHECK_FALSE(plan.done(half_way));
+  CHECK(plan.last_step(half_way) == 500);
+  CHECK(plan.done({500, 40'000}));
+  CHECK(plan.evaluation_due({300, 20'000}));
+  CHECK_FALSE(plan.evaluation_due({301, 20'100}));
+}
+
+TEST_CASE("plan: what cannot work is refused with a reason") {
+  Options o = options_for("mlp");
+  o.global_batch = 2;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
+  o.global_batch = 10;
+  o.accumulate = 4;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("--accumulate 4"));
+  o = options_for("mlp");
+  o.classes = 7;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
+  o = options_for("mlp");
+  o.device = Device::cuda;
+  o.allreduce = Allreduce::ring;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
+                    Catch::Contains("--allreduce ring: sums between CPUs"));
+  o = options_for("mlp");
+  o.precision = Precision::fp16;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
+  o = options_for("mlp");
+  o.allreduce = Allreduce::nccl;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
+                    Catch::Contains("--allreduce nccl: sums between GPUs"));
+  o = options_for("mlp");
+  o.batch = 20'000;
+  CHECK_THROWS(make_run_plan(o, 1, 0, 1));
+}
+
+TEST_CASE("plan: a model file brings network and recipe, and its text is part of what runs") {
+  const std::string layers = "input size=32\nfc = matrix_product outputs=$classes\nloss\n";
+  const TemporaryFile file("model own classes=7\nrecipe optimizer=adam lr=0.01 batch=6\n" + layers);
+  const TemporaryFile other("model own classes=7 # of another kind\n" + layers);
+  Options o = options_for("");
+  o.model_file = file.path();
+
+  const RunPlan plan = make_run_plan(o, 1, 0, 2);
+  CHECK(plan.model.name == "own");
+  CHECK(plan.model.classes == 10);  // those of the data
+  CHECK(*plan.options.optimizer == OptimizerKind::adam);
+  CHECK(*plan.options.lr == 0.01);
+  CHECK(plan.global_batch == 12);
+  CHECK(plan.options.model.starts_with("own (file "));
+  o.data = "synthetic";
+  CHECK(make_run_plan(o, 1, 0, 2).model.classes == 7);
+  o.model_file = other.path();
+  CHECK(make_run_plan(o, 1, 0, 2).options.model != plan.options.model);
+}
+
+TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
+  const auto refused = [](const std::string& recipe) {
+    const TemporaryFile file("model own classes=10\n" + recipe + "\n");
+    Options o = options_for("");
+    o.model_file = file.path();
+    try {
+      make_run_plan(o, 1, 0, 1);
+    } catch (const Error& failure) {
+      CHECK(failure.code() == Exit::usage);
+      return std::string(failure.what()).substr(file.path().size());
+    }
+    return std::string("accepted");
+  };
+
+  CHECK_THAT(refused("recipe optimizer=sdg"),
+             Catch::StartsWith(":2: optimizer=sdg: must be one of sgd, momentum"));
+  CHECK_THAT(refused("recipe lr-schedule=cosin"),
+             Catch::StartsWith(":2: lr-schedule=cosin: must be constant, cosine"));
+  CHECK_THAT(refused(std::string((1 << 20) + 1, '#')), Catch::EndsWith("has at most 1 MiB"));
+}
+
+TEST_CASE("plan: images without val and test are trained on without evaluation") {
+  const TrainingOnly images;
+  Options o = options_for("resnet20");
+  o.data = images.data();
+  o.batch = 1;
+
+  const RunPlan plan = make_run_plan(o, 1, 0, 1);
+  CHECK_FALSE(plan.evaluation_due({1, 1}));
+  o.eval_only = true;
+  CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("no directory val/ or test/"));
+}

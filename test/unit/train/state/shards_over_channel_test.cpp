@@ -1,0 +1,147 @@
+#include <numeric>
+#include <thread>
+
+#include "monitor/channel/asio.hpp"
+#include "monitor/channel/proof.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "support/catch.hpp"
+#include "train/state/shard_messages.hpp"
+#include "train/state/shard_receiver.hpp"
+#include "train/state/shard_sender.hpp"
+#include "unit/monitor/job_token.hpp"
+
+using namespace ringtrain;
+using namespace std::chrono_literals;
+
+namespace {
+
+ShardSender sender(const ShardReceiver& server, int rank, JobToken with = job_token) {
+  return {with, rank, server.doors()};
+}
+
+// More than what sockets hold: a sender waits for its reader.
+std::vector<float> numbers(float first, std::size_t count = 3'000'000) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+bool complete_soon(const ShardReceiver& server) {
+  for (int i = 0; i < 1000 && !server.complete(); ++i) std::this_thread::sleep_for(5ms);
+  return server.complete();
+}
+
+// In two ranges, the second one first.
+SlicePlaces halves(std::vector<float>& target) {
+  const std::span<float> all = target;
+  return {all.subspan(all.size() / 2), all.first(all.size() / 2)};
+}
+
+}  // namespace
+
+TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  std::vector<float> one(3'000'000), two(10);
+  const std::vector<float> sent = numbers(7), small = numbers(1, 10);
+  ShardSender first = sender(server, 1), second = sender(server, 2);
+
+  first.send(1, sent);
+  std::this_thread::sleep_for(30ms);
+  server.expect(1, {{}, halves(one), halves(two)});
+  CHECK_FALSE(server.complete());
+  CHECK(server.missing() == std::vector<int>{1, 2});
+  second.send(1, small);
+
+  REQUIRE(complete_soon(server));
+  CHECK(server.missing().empty());
+  CHECK(one[1'500'000] == 7);
+  CHECK(one[1'499'999] == sent.back());
+  CHECK(two == std::vector<float>{6, 7, 8, 9, 10, 1, 2, 3, 4, 5});
+}
+
+TEST_CASE("slices: save after save comes over") {
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardSender rank = sender(server, 1);
+
+  for (std::uint64_t save = 1; save <= 5; ++save) {
+    const std::vector<float> sent = numbers(static_cast<float>(save), 1000);
+    std::vector<float> target(1000);
+    server.expect(save, {{}, {target}});
+    rank.send(save, sent);
+    REQUIRE(complete_soon(server));
+    CHECK(target == sent);
+    rank.drop();
+  }
+}
+
+TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardSender rank = sender(server, 1);
+  std::vector<float> old(3'000'000), target(3'000'000);
+  std::vector<float> sent = numbers(1);
+  server.expect(1, {{}, {old}});
+  rank.send(1, sent);
+  if (GENERATE(true, false)) std::this_thread::sleep_for(2ms);
+
+  rank.drop();
+  std::ranges::fill(sent, -1.0f);
+  server.forget();
+  CHECK(server.complete());
+  const std::vector<float> left = old;
+  const std::vector<float> next = numbers(2);
+  rank.send(2, next);
+  server.expect(2, {{}, {target}});
+
+  REQUIRE(complete_soon(server));
+  CHECK(target == next);
+  CHECK(old == left);
+  CHECK(std::ranges::find(old, -1.0f) == old.end());
+}
+
+TEST_CASE("slices: who does not know the token, or brings something else, changes nothing") {
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  std::vector<float> target(100, 5.0f);
+  const std::vector<float> sent = numbers(1, 100), longer = numbers(1, 101);
+  server.expect(2, {{}, {target}});
+
+  JobToken wrong = job_token;
+  wrong[15] = std::byte{1};
+  ShardSender stranger = sender(server, 1, wrong), other = sender(server, 7),
+              wide = sender(server, 1), late = sender(server, 1);
+  stranger.send(2, sent);
+  other.send(2, sent);
+  wide.send(2, longer);
+  late.send(1, sent);
+  std::this_thread::sleep_for(100ms);
+
+  CHECK_FALSE(server.complete());
+  CHECK(target == std::vector<float>(100, 5.0f));
+}
+
+TEST_CASE("slices: a connection that breaks off is made anew") {
+  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  std::vector<float> target(1000);
+  const std::vector<float> sent = numbers(1, 1000);
+  server.expect(1, {{}, {target}});
+  {
+    asio::io_context context;
+    asio::ip::tcp::socket socket(context);
+    socket.connect({asio::ip::address_v4::loopback(), server.doors().front().port});
+    const Call call = make_call(Service::slices, 1);
+    asio::write(socket, asio::buffer(&call, sizeof call));
+    Challenge challenge;
+    asio::read(socket, asio::buffer(&challenge, sizeof challenge));
+    asio::write(socket, asio::buffer(prove_rank(job_token, call, challenge)));
+    const SliceHello hello{.save = 1, .count = 1000};
+    asio::write(socket, asio::buffer(&hello, sizeof hello));
+    asio::write(socket, asio::buffer(sent.data(), 100));
+  }
+  std::this_thread::sleep_for(20ms);
+  CHECK_FALSE(server.complete());
+
+  ShardSender rank = sender(server, 1);
+  rank.send(1, sent);
+
+  REQUIRE(complete_soon(server));
+  CHECK(target == sent);
+}

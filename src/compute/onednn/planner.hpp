@@ -91,9 +91,9 @@ class Planner {
   float* kept(Kept what, TensorId of) const;
 
   const dnnl::engine& engine() const { return engine_; }
-  /// A tensor as oneDNN sees it, in its blocked layout.
+  /// A tensor as oneDNN sees it.
   dnnl::memory memory(const Tensor& tensor) const;
-  dnnl::memory memory(const dnnl::memory::desc& desc, float* data) const;
+  dnnl::memory memory(const dnnl::memory::desc& desc, void* data) const;
   /// Memory in scratch; its address is set by finish().
   dnnl::memory memory(const dnnl::memory::desc& desc, Scratch place);
   /// `primitive` with its arguments, and the scratch memory it asks for.
@@ -134,6 +134,10 @@ class Planner {
 
 /// The attributes of all primitives: scratch memory comes from the planner.
 dnnl::primitive_attr attributes();
+constexpr dnnl::memory::data_type data_type_of(Element element) {
+  return element == Element::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+/// As oneDNN sees it; where channels are last, with their padding.
 dnnl::memory::desc desc_of(const Tensor& tensor);
 
 }  // namespace ringtrain::onednn

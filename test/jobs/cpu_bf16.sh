@@ -39,6 +39,8 @@ for model in mlp resnet20; do
     check "$name: in two parts it has the same bits" is "$(state "$name.parts")" "$(state "$name")"
   done
 done
+for name in two two.again; do job $name 1 12 --model resnet20 --precision bf16 --threads 2; done
+check "two threads: the same command has the same bits" is "$(state two.again)" "$(state two)"
 job mlp.1.parts 1 14 --model mlp
 check "another precision goes on, and is told" has "precision: bf16 -> auto"
 

@@ -124,7 +124,8 @@ void add_run_and_device(Table& t, Options& o) {
   t.add(o.device, {"device", choice<Device>(), "auto: on a GPU if there is one"},
         enumerator<Device>());
   t.add(o.precision,
-        {"precision", choice<Precision>(), "of activations; auto: fp16 on a GPU, else fp32"},
+        {"precision", choice<Precision>(),
+         "of activations; auto: fp16 on a GPU, else fp32; CPUs: no fp16"},
         enumerator<Precision>());
   t.add(o.threads, {"threads", "N", "compute threads a rank", "cpus / ranks"}, whole(1, 4096));
   t.flag(o.deterministic, "deterministic", "on a GPU: the same bits every time (CPUs: always)");

@@ -189,4 +189,8 @@ Element element_of(Precision precision) {
   return precision == Precision::bf16 ? Element::bf16 : Element::fp16;
 }
 
+Element cpu_element_of(Precision precision) {
+  return precision == Precision::bf16 ? Element::bf16 : Element::fp32;
+}
+
 }  // namespace ringtrain

@@ -275,11 +275,10 @@ void Parser::check_contradictions() const {
     throw usage("--verify-resume with --timeline",
                 "it proves bits and times nothing; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
-  const bool narrow = o.precision == Precision::bf16 || o.precision == Precision::fp16;
   const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);
-  if (narrow && on_cpus)
-    throw usage("--precision",
-                "CPUs train in auto, fp32; bf16 and fp16 are for GPUs, here or --plan-device GPU");
+  if (o.precision == Precision::fp16 && on_cpus)
+    throw usage("--precision fp16",
+                "CPUs train in auto, fp32, bf16; fp16 is for GPUs, here or --plan-device GPU");
   if (o.gradient_dtype != Element::fp32 && o.allreduce == Allreduce::mpi)
     throw usage("--gradient-dtype with --allreduce mpi",
                 "MPI sums in fp32; --allreduce ring rounds what travels between hosts");

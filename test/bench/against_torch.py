@@ -1,6 +1,7 @@
-"""against_torch.py STEPS_ON_DEMAND [PYTHON [MODEL:BATCH...]]: our training step against PyTorch's on this host's CPUs,
-in windows that alternate between living processes; prints the ratio of examples per second, its median and spread.
-PYTHON is an interpreter with torch, and torchvision for ImageNet's networks."""
+"""against_torch.py STEPS_ON_DEMAND [PYTHON [MODEL:BATCH[:bf16]...]]: our training step against PyTorch's on this host's
+CPUs, in windows that alternate between living processes; prints the ratio of examples per second, its median and
+spread. PYTHON is an interpreter with torch, and torchvision for ImageNet's networks. Its malloc keeps freed memory."""
+import os
 import statistics
 import subprocess
 import sys
@@ -10,7 +11,9 @@ ours, python = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else sys.executable
 peer = str(Path(__file__).with_name("torch_on_demand.py"))
 networks = sys.argv[3:] or ["cifar10_cnn:128", "resnet20:128"]
 window_s, rounds = 0.7, 9
-modes = ["eager", "eager-channels_last", "compile", "compile-channels_last"]
+modes = {"fp32": ["eager", "eager-channels_last", "compile", "compile-channels_last"],
+         "bf16": ["eager-bf16-channels_last", "compile-bf16-channels_last"]}
+os.environ.update(MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="-1")
 
 
 class Worker:
@@ -40,11 +43,11 @@ def spread(values):
 
 
 print(f"{rounds} pairs of windows of {window_s} s; ratio = our examples/s over PyTorch's")
-for name, batch in (network.split(":") for network in networks):
+for name, batch, precision in ((network + ":fp32").split(":")[:3] for network in networks):
     for threads in ("1", "2"):
-        us = Worker(int(batch), ours, name, batch, threads)
+        us = Worker(int(batch), ours, name, batch, threads, precision)
         us.warm()
-        for mode in modes:
+        for mode in modes[precision]:
             them = Worker(int(batch), python, peer, name, batch, threads, mode)
             them.warm()
             pairs = [(us.rate(), them.rate()) for _ in range(rounds)]

@@ -1,5 +1,5 @@
 // Where the time of a training step goes on this host's CPUs, by kind of step.
-// usage: step_bench [MODEL [BATCH [RUNS [each]]]]; `each` lists every step.
+// usage: step_bench [MODEL [BATCH [RUNS [fp32|bf16 [each]]]]]; `each` lists every step.
 // OMP_NUM_THREADS sets the threads.
 #include <fmt/core.h>
 
@@ -42,7 +42,8 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "cifar10_cnn";
   const int batch = argc > 2 ? std::stoi(argv[2]) : 128, steps = argc > 3 ? std::stoi(argv[3]) : 20;
   const Graph graph = make_model(name, default_classes(name)).graph;
-  const auto backend = make_onednn_backend();
+  const bool bf16 = argc > 4 && std::string(argv[4]) == "bf16";
+  const auto backend = make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
   const auto supports = [&](const Schedule& at, const Step& step) {
     return backend->supports(at, step);
   };
@@ -74,7 +75,7 @@ int main(int argc, char** argv) {
       name, batch, 1e3 * median(whole), 1e3 * *std::ranges::min_element(whole), 1e3 * median(cpu),
       batch / median(whole), double(program->bytes()) / (1 << 20));
   print_kinds(schedule, seconds);
-  if (argc > 4)
+  if (argc > 5)
     for (std::size_t i = 0; i < seconds.size(); ++i)
       fmt::print("{:4} {:28} {:9.3f} ms\n", i, name_of(schedule.steps[i]),
                  1e3 * median(seconds[i]));

@@ -1,10 +1,11 @@
-// steps_on_demand MODEL BATCH THREADS: our side of against_torch.py. For every number on standard
-// input, trains so many steps on a batch in memory and prints the seconds they took.
+// steps_on_demand MODEL BATCH THREADS [fp32|bf16]: our side of against_torch.py. For every number
+// on standard input, trains so many steps on a batch in memory and prints the seconds they took.
 #include <fmt/core.h>
 #include <omp.h>
 
 #include <cstdio>
 #include <iostream>
+#include <string_view>
 
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/philox.hpp"
@@ -17,11 +18,12 @@
 using namespace ringtrain;
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 64;
+  if (argc != 4 && argc != 5) return 64;
   const Model model = make_model(argv[1], 10);
   const int batch_size = std::stoi(argv[2]);
   omp_set_num_threads(std::stoi(argv[3]));
-  const auto backend = make_onednn_backend();
+  const bool bf16 = argc == 5 && std::string_view(argv[4]) == "bf16";
+  const auto backend = make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
   const Graph& graph = model.graph;
   const Buffer parameters = backend->memory().allocate(graph.parameter_count());
   const Buffer gradients = backend->memory().allocate(graph.parameter_count());

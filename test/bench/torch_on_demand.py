@@ -1,5 +1,6 @@
-"""torch_on_demand.py MODEL BATCH THREADS MODE: PyTorch's side of against_torch.py. MODE is eager or compile, with
--channels_last for that layout. For every number on standard input, trains so many steps and prints the seconds."""
+"""torch_on_demand.py MODEL BATCH THREADS MODE: PyTorch's side of against_torch.py. MODE is eager or compile, with -bf16
+for autocast and -channels_last for that layout. For every number on standard input, trains so many steps and prints
+the seconds."""
 import os
 import sys
 import time
@@ -29,10 +30,11 @@ def make():
 
 
 def loss_function(a, b):
-    logits = model(a)
+    with torch.autocast("cpu", torch.bfloat16, enabled="-bf16" in mode):
+        logits = model(a)
     if name != "inception_v3":
-        return F.cross_entropy(logits, b)
-    return F.cross_entropy(logits.logits, b) + 0.4 * F.cross_entropy(logits.aux_logits, b)
+        return F.cross_entropy(logits.float(), b)
+    return F.cross_entropy(logits.logits.float(), b) + 0.4 * F.cross_entropy(logits.aux_logits.float(), b)
 
 
 model, extent = make()
@@ -40,7 +42,7 @@ layout = torch.channels_last if mode.endswith("channels_last") else torch.contig
 model = model.train().to(memory_format=layout)
 x = torch.randn(batch, 3, extent, extent).to(memory_format=layout)
 y = torch.randint(0, 10, (batch,))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0 if name == "cifar10_cnn" else 0.9)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0 if name == "cifar10_cnn" else 0.9, fused=True)
 loss_of = torch.compile(loss_function) if mode.startswith("compile") else loss_function
 for line in sys.stdin:
     start = time.perf_counter()

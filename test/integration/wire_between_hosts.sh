@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# wire_between_hosts.sh TRAIN: gradients that travel between hosts in 16 bits: they are rounded, the run repeats and goes on to
-# the bit, and learns as in fp32.
+# wire_between_hosts.sh TRAIN PRECISION: gradients that travel between hosts in 16 bits: they are rounded, the run repeats and
+# goes on to the bit, and learns as in fp32. PRECISION is that of the activations.
 set -u
-train=$(realpath "$1")
+train=$(realpath "$1") precision=$2
+if [ "$precision" = bf16 ] && ! grep -qE '\<(avx512_bf16|amx_bf16)\>' /proc/cpuinfo; then
+  echo "skipped: this CPU has neither AVX512_BF16 nor AMX"
+  exit 77
+fi
 . "$(dirname "$0")/checks.sh"
 . "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
 "$hosts" up 2 || exit 1
@@ -11,7 +15,7 @@ cd "$HOSTS_RUN" || exit 1
 run() { # NAME STEPS OPTION...
   local name=$1 steps=$2
   shift 2
-  timeout 100 "$hosts" mpirun 1 "$train" --model resnet20 --data shapes --global-batch 15 --threads 1 --bucket-mb 0.2 --eval-every 0 \
+  timeout 100 "$hosts" mpirun 1 "$train" --model resnet20 --precision "$precision" --data shapes --global-batch 15 --threads 1 --bucket-mb 0.2 --eval-every 0 \
     --log-every 1 --steps "$steps" --checkpoint-dir "$HOSTS_RUN/$name" "$@" >log 2>&1 || { echo "$name failed:"; cat log; exit 1; }
 }
 state() { "$train" --inspect "$HOSTS_RUN/$1/step-0000000012.h5" | tail -n 1; }

@@ -1,12 +1,15 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "compute/onednn/program.hpp"
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "ringtrain/compute/bf16.hpp"
 #include "support/catch.hpp"
 
 namespace ringtrain {
@@ -21,6 +24,18 @@ double relative_error(const A& actual, const B& expected) {
     largest = std::max(largest, std::abs(double(expected[i])));
   }
   return difference / largest;
+}
+
+/// The element of activations that this run of the tests is of: RINGTRAIN_TEST_ELEMENT, or fp32.
+inline Element tested_element() {
+  const char* name = std::getenv("RINGTRAIN_TEST_ELEMENT");
+  if (name == nullptr || std::string_view(name) != "bf16") return Element::fp32;
+  if (!cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  return Element::bf16;
+}
+/// A tolerance of fp32, or what the rounding of each result to bf16 takes.
+inline double tolerance_of(Element element, double of_fp32) {
+  return element == Element::bf16 ? 1e-2 : of_fp32;
 }
 
 /// Some steps, run by oneDNN and by the reference on the same random tensors and parameters.
@@ -54,6 +69,8 @@ class BackendComparison {
 
   /// Runs both and checks every result, and that oneDNN's padding is zero.
   void check(double tolerance = 1e-5) {
+    const Element element = tested_element();
+    tolerance = tolerance_of(element, tolerance);
     keep_all();
     HostMemory memory;
     Buffer parameters = memory.allocate(schedule_.parameters),
@@ -64,15 +81,18 @@ class BackendComparison {
     state.batch = &batch_;
     state.sample_weight = 0.5;
     fill(parameters.view().host(), state.parameters, 1000);
+    if (element == Element::bf16) round(parameters.view().host(), state.parameters);
     fill(statistics.view().host(), state.statistics, 2000);
     for (std::size_t i = 0; i < state.statistics.size(); ++i)  // variances are positive
       state.statistics[i] = statistics.view().data()[i] = std::abs(statistics.view().data()[i]) + 1;
-    const auto program = make_onednn_backend()->compile(
-        schedule_, {parameters, gradients, statistics, batch_statistics}, seed);
+    const auto program =
+        make_onednn_backend(nullptr, element)
+            ->compile(schedule_, {parameters, gradients, statistics, batch_statistics}, seed);
     auto& onednn = dynamic_cast<onednn::OnednnProgram&>(*program);
     for (TensorId id = 0; id < first_written_; ++id) {
       std::vector<float> values(schedule_.tensors[id].elements());
       fill(values, state[id], id);
+      if (element == Element::bf16) round(values, state[id]);
       if (!schedule_.is_slice(id)) onednn.write(id, values);
     }
 
@@ -119,6 +139,10 @@ class BackendComparison {
     Philox random(stream, Purpose::initialise);
     for (std::size_t i = 0; i < single.size(); ++i)
       exact[i] = single[i] = map_(static_cast<float>(random.normal()));
+  }
+
+  static void round(std::span<float> single, std::span<double> exact) {
+    for (std::size_t i = 0; i < single.size(); ++i) exact[i] = single[i] = Bf16(single[i]);
   }
 
   Schedule schedule_;

@@ -16,6 +16,7 @@
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/late_library.hpp"
 #include "ringtrain/base/work_progress.hpp"
+#include "ringtrain/compute/view.hpp"
 #include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/step.hpp"
 
@@ -79,9 +80,14 @@ class Backend {
 
 /// Plain loops in double precision: the oracle.
 std::unique_ptr<Backend> make_reference_backend();
-/// oneDNN on this host's CPUs, with as many threads as OpenMP has. compile() tells `progress` of
-/// each step planned; null: nobody.
-std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress = nullptr);
+/// Whether this host's CPU has instructions for activations of `element`: for fp32 always, for bf16
+/// where it has AVX512_BF16 or AMX.
+bool cpu_trains_in(Element element);
+/// oneDNN on this host's CPUs, with as many threads as OpenMP has; activations are of `element`.
+/// compile() tells `progress` of each step planned; null: nobody. Throws Error unless
+/// cpu_trains_in(element).
+std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress = nullptr,
+                                             Element element = Element::fp32);
 
 /// Bytes that a program of oneDNN's takes besides the flat buffers.
 struct HostNeeds {
@@ -90,7 +96,8 @@ struct HostNeeds {
 };
 /// Plans `schedule` for this host's CPUs as make_onednn_backend()->compile() does, without taking
 /// the memory.
-HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress = nullptr);
+HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress = nullptr,
+                     Element element = Element::fp32);
 
 /// The backends that can run here, by name: "reference", "onednn".
 std::vector<std::string> available_backends();

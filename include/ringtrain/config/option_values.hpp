@@ -36,6 +36,8 @@ Codec<Shares> shares_value();
 
 /// How activations are stored on a GPU; auto is fp16.
 Element element_of(Precision precision);
+/// And on CPUs, which have no fp16; auto is fp32.
+Element cpu_element_of(Precision precision);
 
 /// What users call the enumerators, in their order.
 template <class E>

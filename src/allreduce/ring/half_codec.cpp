@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "allreduce/ring/wide_target.hpp"
+#include "ringtrain/compute/bf16.hpp"
 
 // As in add.cpp, the loops are written once and compiled for each instruction set. They have no
 // branches, so that they become vectors.
@@ -37,16 +38,6 @@ constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
   return number(wide | (static_cast<std::uint32_t>(h & 0x8000) << 16));
 }
 
-[[gnu::always_inline]] inline std::uint16_t bf16_of(float x) {
-  const std::uint32_t a = bits(x);
-  const std::uint32_t nearest = (a + 0x7fff + (a >> 16 & 1)) >> 16;
-  return static_cast<std::uint16_t>((a & ~sign) > infinity ? (a >> 16 | 0x40) : nearest);
-}
-
-[[gnu::always_inline]] inline float number_of_bf16(std::uint16_t h) {
-  return number(static_cast<std::uint32_t>(h) << 16);
-}
-
 [[gnu::always_inline]] inline std::uint32_t largest_loop(const float* __restrict values,
                                                          std::size_t count) {
   std::uint32_t largest = 0;
@@ -67,7 +58,7 @@ constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
     for (std::size_t i = 0; i < count; ++i) rounded[i] = fp16_of(scale * values[i]);
   } else {
 #pragma omp simd
-    for (std::size_t i = 0; i < count; ++i) rounded[i] = bf16_of(scale * values[i]);
+    for (std::size_t i = 0; i < count; ++i) rounded[i] = bf16_bits(scale * values[i]);
   }
 }
 
@@ -79,7 +70,7 @@ constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
     for (std::size_t i = 0; i < count; ++i) values[i] = factor * number_of_fp16(rounded[i]);
   } else {
 #pragma omp simd
-    for (std::size_t i = 0; i < count; ++i) values[i] = factor * number_of_bf16(rounded[i]);
+    for (std::size_t i = 0; i < count; ++i) values[i] = factor * float_of_bf16(rounded[i]);
   }
 }
 

@@ -7,7 +7,6 @@
 #include <type_traits>
 #include <variant>
 
-#include "compute/onednn/layout.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/program.hpp"
 #include "compute/onednn/slices.hpp"
@@ -72,11 +71,11 @@ class PlannedProgram final : public OnednnProgram {
  public:
   /// `memory` gives activations and workspace.
   PlannedProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed, Isa isa,
-                 Memory& memory, WorkProgress* progress)
+                 Element element, Memory& memory, WorkProgress* progress)
       : memory_(memory),
         progress_(progress),
         schedule_(schedule),
-        tensors_(choose_layouts(schedule, block_of(isa))),
+        tensors_(choose_layouts(schedule, block_of(isa), element)),
         final_from_(finality(schedule)),
         step_seconds_(schedule.steps.size()) {
     place_tensors();
@@ -118,16 +117,17 @@ Buffer allocate(Memory& memory, std::size_t bytes) {
 
 void PlannedProgram::place_tensors() {
   std::vector<std::size_t> sizes;
-  for (const Tensor& tensor : tensors_) sizes.push_back(tensor.elements() * sizeof(float));
+  for (const Tensor& tensor : tensors_) sizes.push_back(tensor.bytes());
   const MemoryPlan places = plan_memory(schedule_, sizes);
   needs_.activations = places.bytes;
   arena_ = allocate(memory_, places.bytes);
   for (std::size_t id = 0; id < tensors_.size(); ++id)
-    tensors_[id].data = arena_.view().data() + places.offset[id] / sizeof(float);
+    tensors_[id].data = reinterpret_cast<std::byte*>(arena_.view().data()) + places.offset[id];
   for (const auto& [id, place] : schedule_.slices) {
     Tensor& part = tensors_[id];
     part.held_blocks = tensors_[place.of].blocks();
-    part.data += place.first / part.block * part.plane();
+    part.data = static_cast<std::byte*>(part.data) +
+                place.first / part.block * part.block_step() * bytes_of(part.element);
   }
 }
 
@@ -191,14 +191,18 @@ void PlannedProgram::write(TensorId id, std::span<const float> values) {
   const Tensor& t = tensors_[id];
   expects(values.size() == t.shape.elements(), "OnednnProgram::write: a value an element");
   expects(!schedule_.is_slice(id), "OnednnProgram::write: no slice");
-  std::fill_n(t.data, t.elements(), 0.f);
-  for (std::size_t i = 0; i < values.size(); ++i) t.data[t.place(i)] = values[i];
+  with_type(t.element, [&]<class T>(T) {
+    std::fill_n(t.as<T>(), t.elements(), T(0));
+    for (std::size_t i = 0; i < values.size(); ++i) t.as<T>()[t.place(i)] = values[i];
+  });
 }
 
 std::vector<float> PlannedProgram::read(TensorId id) const {
   const Tensor& t = tensors_[id];
   std::vector<float> values(t.shape.elements());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = t.data[t.place(i)];
+  with_type(t.element, [&]<class T>(T) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = t.as<T>()[t.place(i)];
+  });
   return values;
 }
 
@@ -206,15 +210,24 @@ bool PlannedProgram::padding_is_zero(TensorId id) const {
   const Tensor& t = tensors_[id];
   const int used = t.shape.channels % t.block;
   if (used == 0) return true;
-  for (std::size_t n = 0; n < std::size_t(t.shape.batch); ++n)
-    for (std::size_t i = (t.blocks() - 1) * t.plane(); i < t.blocks() * t.plane(); ++i)
-      if (i % t.block >= std::size_t(used) && t.data[n * t.image() + i] != 0) return false;
-  return true;
+  return with_type(t.element, [&]<class T>(T) {
+    for (int n = 0; n < t.shape.batch; ++n)
+      for (std::size_t pixel = 0; pixel < t.pixels(); ++pixel) {
+        const T* lanes = t.run<T>(n, t.blocks() - 1, pixel).first;
+        if (std::any_of(lanes + used, lanes + t.block, [](float v) { return v != 0; }))
+          return false;
+      }
+    return true;
+  });
 }
 
 class OnednnBackend final : public Backend {
  public:
-  explicit OnednnBackend(WorkProgress* progress) : progress_(progress) {}
+  OnednnBackend(WorkProgress* progress, Element element) : progress_(progress), element_(element) {
+    if (!cpu_trains_in(element))
+      throw Error(fmt::format("compute in {} with oneDNN", name_of(element)),
+                  "this CPU does not multiply such numbers");
+  }
   std::string name() const override { return "onednn"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
     return takes_slices(schedule, step, block_of(effective_isa())) &&
@@ -222,13 +235,14 @@ class OnednnBackend final : public Backend {
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
-    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa(), memory_,
-                                            progress_);
+    return std::make_unique<PlannedProgram>(schedule, buffers, seed, effective_isa(), element_,
+                                            memory_, progress_);
   }
   Memory& memory() override { return memory_; }
 
  private:
   WorkProgress* const progress_;
+  const Element element_;
   HostMemory memory_;
 };
 
@@ -237,16 +251,21 @@ class OnednnBackend final : public Backend {
 
 namespace ringtrain {
 
-std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress) {
-  return std::make_unique<onednn::OnednnBackend>(progress);
+bool cpu_trains_in(Element element) {
+  return element == Element::fp32 || (element == Element::bf16 && onednn::multiplies_bf16());
 }
 
-HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress) {
+std::unique_ptr<Backend> make_onednn_backend(WorkProgress* progress, Element element) {
+  return std::make_unique<onednn::OnednnBackend>(progress, element);
+}
+
+HostNeeds host_needs(const Schedule& schedule, WorkProgress* progress, Element element) {
   ReservedMemory memory;
   const Buffer parameters = memory.allocate(schedule.parameters),
                statistics = memory.allocate(schedule.statistics);
   const Buffers buffers{parameters, parameters, statistics, statistics};
-  return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), memory, progress)
+  return onednn::PlannedProgram(schedule, buffers, 0, onednn::effective_isa(), element, memory,
+                                progress)
       .needs();
 }
 

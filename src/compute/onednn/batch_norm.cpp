@@ -8,33 +8,69 @@
 namespace ringtrain::onednn {
 namespace {
 
-// One BatchNorm's sizes, and the walk over its planes.
+// What one call of a kernel goes over.
+struct Piece {
+  std::size_t image, block, first;  // block and pixel
+  Extent extent;
+  double* sums;  // two for each channel
+
+  template <class T>
+  Pixels<T> of(const Tensor& t) const {
+    return t.run<T>(image, block, first);
+  }
+};
+
+// One BatchNorm's sizes, and the walk over its pieces: all channels of some pixels where they are
+// last, else all pixels of one block.
 struct Geometry {
   Geometry(const Tensor& x, Planner& planner)
       : x(x),
         channels(x.shape.channels),
         threads(planner.threads()),
-        sums(planner.scratch(x.planes() * 2 * x.block * sizeof(double))) {}
+        pixels(x.channels_last
+                   ? std::max<std::size_t>(chunk_pixels, most_elements / x.padded_channels())
+                   : x.pixels()),
+        runs((x.pixels() + pixels - 1) / pixels),
+        tile(x.channels_last ? std::max<std::size_t>(4, 64 / x.blocks()) : chunk_pixels),
+        sums(planner.scratch(x.shape.batch * runs * 2 * x.padded_channels() * sizeof(double))),
+        work(planner.scratch(threads * work_of_thread() * sizeof(float))) {}
 
-  // Calls f(plane, first channel, the plane's sums) for every plane.
+  // Calls f for every piece.
   template <class F>
-  void for_each_plane(const Frame& frame, const F& f) const {
-    double* all = sums.in<double>(frame);
-    for_each_item(threads, x.planes(), [&](std::size_t plane) {
-      f(plane, plane % x.blocks() * x.block, all + plane * 2 * x.block);
+  void for_each_piece(const Frame& frame, const F& f) const {
+    const std::size_t all = x.blocks(), together = x.channels_last ? all : 1;
+    for_each_item(threads, x.shape.batch * runs * all / together, [&](std::size_t item) {
+      const std::size_t first_block = item * together, run = first_block / all,
+                        block = first_block % all, first = run % runs * pixels;
+      const Extent extent{std::min(pixels, x.pixels() - first), together, block * x.block, tile,
+                          work.in(frame) + this_thread() * work_of_thread()};
+      f(Piece{run / runs, block, first, extent,
+              sums.in<double>(frame) + first_block * 2 * x.block});
     });
   }
-  // The two sums of one channel over the images: f(first, second) for each image in turn.
+  // The two sums of one channel: f(pixels, first, second) for each of its pieces in turn.
   template <class F>
-  void for_each_image(const Frame& frame, std::size_t channel, const F& f) const {
-    const double* plane = sums.in<double>(frame) + channel / x.block * 2 * x.block;
-    for (int n = 0; n < x.shape.batch; ++n, plane += std::size_t(x.blocks()) * 2 * x.block)
-      f(plane[channel % x.block], plane[x.block + channel % x.block]);
+  void for_each_sum(const Frame& frame, std::size_t channel, const F& f) const {
+    const double* piece = sums.in<double>(frame) + channel / x.block * 2 * x.block;
+    for (int n = 0; n < x.shape.batch; ++n)
+      for (std::size_t first = 0; first < x.pixels(); first += pixels) {
+        f(std::min(pixels, x.pixels() - first), piece[channel % x.block],
+          piece[x.block + channel % x.block]);
+        piece += std::size_t(2) * x.padded_channels();
+      }
   }
 
   Tensor x;
   int channels, threads;
-  Scratch sums;
+  std::size_t pixels, runs;  // of a piece, and pieces of a block of an image
+  std::size_t tile;          // see Extent
+  Scratch sums, work;
+
+ private:
+  static constexpr std::size_t most_elements = 1 << 18;  // of a piece, for which it is worth it
+  std::size_t work_of_thread() const {
+    return std::size_t(2) * x.block * (x.channels_last ? x.blocks() : 1);
+  }
 };
 
 // Without data where there is none.
@@ -45,6 +81,7 @@ Tensor tensor_or_none(TensorId id, const Planner& planner) {
 // Two BatchNorms may read one tensor; each has a beta of its own.
 TensorId name_of_norm(const auto& step) { return static_cast<TensorId>(step.beta.first); }
 
+template <class T>
 class Forward {
  public:
   Forward(const BatchNormForward& step, Planner& planner)
@@ -64,14 +101,14 @@ class Forward {
                                : nullptr),
         count_(planner.keep(Kept::count, name_of_norm(step), 1)),
         ranks_(planner.scratch((2 * geometry_.channels + 1) * sizeof(float))),
-        plane_moments_(pick<PlaneMoments>(planner.isa())),
-        apply_(pick<Apply>(planner.isa())) {}
+        pixel_moments_(pick<PixelMoments, T>(planner.isa())),
+        apply_(pick<Apply, T>(planner.isa())) {}
 
   void operator()(const Frame& frame) const {
     const Tensor& x = geometry_.x;
     if (step_.training)
-      geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t, double* sums) {
-        plane_moments_(x.plane_at(plane), x.pixels(), sums);
+      geometry_.for_each_piece(frame, [&](const Piece& piece) {
+        pixel_moments_(piece.of<T>(x), piece.extent, piece.sums);
       });
     if (step_.all_ranks) sum_moments(frame);
     for_each_item(geometry_.threads, geometry_.channels, [&](std::size_t c) {
@@ -80,9 +117,9 @@ class Forward {
       else
         publish(c, step_.all_ranks ? of_ranks(frame, c) : of_batch(frame, c));
     });
-    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double*) {
-      apply_(x.plane_at(plane), residual_.plane_at(plane), y_.plane_at(plane), x.pixels(), moments_,
-             channel, step_.relu);
+    geometry_.for_each_piece(frame, [&](const Piece& piece) {
+      apply_(piece.of<T>(x), piece.of<T>(residual_), piece.of<T>(y_), moments_, piece.extent,
+             step_.relu);
     });
   }
 
@@ -92,13 +129,12 @@ class Forward {
     double count = 0, mean = 0, squares = 0;
   };
 
-  // The batch's from those of its images.
+  // The batch's from those of its pieces.
   Sample of_batch(const Frame& frame, std::size_t c) const {
-    const double n = static_cast<double>(geometry_.x.pixels());
     Sample s;
-    geometry_.for_each_image(frame, c, [&](double image_mean, double image_squares) {
-      const double delta = image_mean - s.mean;
-      s.squares += image_squares + delta * delta * s.count * n / (s.count + n);
+    geometry_.for_each_sum(frame, c, [&](std::size_t pixels, double mean, double squares) {
+      const double n = static_cast<double>(pixels), delta = mean - s.mean;
+      s.squares += squares + delta * delta * s.count * n / (s.count + n);
       s.mean += delta * n / (s.count + n);
       s.count += n;
     });
@@ -155,10 +191,11 @@ class Forward {
   const float* origin_;  // for sums over ranks
   float* count_;
   Scratch ranks_;
-  decltype(pick<PlaneMoments>(Isa{})) plane_moments_;
-  decltype(pick<Apply>(Isa{})) apply_;
+  decltype(pick<PixelMoments, T>(Isa{})) pixel_moments_;
+  decltype(pick<Apply, T>(Isa{})) apply_;
 };
 
+template <class T>
 class Backward {
  public:
   Backward(const BatchNormBackward& step, Planner& planner)
@@ -172,14 +209,13 @@ class Backward {
         dbeta_(planner.gradients(step.beta)),
         ranks_count_(step.all_ranks ? planner.kept(Kept::count, name_of_norm(step)) : nullptr),
         averages_(planner.scratch(2 * moments_.channels * sizeof(float))),
-        plane_sums_(pick<PlaneSums>(planner.isa())),
-        input_gradient_(pick<InputGradient>(planner.isa())) {}
+        pixel_sums_(pick<PixelSums, T>(planner.isa())),
+        input_gradient_(pick<InputGradient, T>(planner.isa())) {}
 
   void operator()(const Frame& frame) const {
-    const std::size_t pixels = geometry_.x.pixels();
     float *mean_g = averages_.in(frame), *slope = mean_g + moments_.channels;
-    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double* sums) {
-      plane_sums_(upstream_.at(plane), dresidual_.plane_at(plane), pixels, moments_, channel, sums);
+    geometry_.for_each_piece(frame, [&](const Piece& piece) {
+      pixel_sums_(upstream_.of(piece), piece.of<T>(dresidual_), moments_, piece.extent, piece.sums);
     });
     std::fill_n(mean_g, 2 * moments_.channels, 0.f);
     for_each_item(geometry_.threads, geometry_.channels,
@@ -188,25 +224,24 @@ class Backward {
     // Where g was written, it is read back: one tensor instead of up to three.
     const UpstreamTensors u =
         dresidual_.data ? UpstreamTensors{upstream_.x, {}, dresidual_, {}, false} : upstream_;
-    geometry_.for_each_plane(frame, [&](std::size_t plane, std::size_t channel, double*) {
-      input_gradient_(u.at(plane), dx_.plane_at(plane), pixels, moments_, channel, mean_g, slope);
+    geometry_.for_each_piece(frame, [&](const Piece& piece) {
+      input_gradient_(u.of(piece), piece.of<T>(dx_), moments_, piece.extent, mean_g, slope);
     });
   }
 
  private:
-  // Upstream, of all planes.
+  // Upstream, of all pieces.
   struct UpstreamTensors {
     Tensor x, y, dy, dy2;
     bool masked;
-    Upstream at(std::size_t plane) const {
-      return {x.plane_at(plane), y.plane_at(plane), dy.plane_at(plane), dy2.plane_at(plane),
-              masked};
+    Upstream<T> of(const Piece& piece) const {
+      return {piece.of<T>(x), piece.of<T>(y), piece.of<T>(dy), piece.of<T>(dy2), masked};
     }
   };
 
   void combine(const Frame& frame, std::size_t c, float* mean_g, float* slope) const {
     double sum = 0, dot = 0;
-    geometry_.for_each_image(frame, c, [&](double g, double product) {
+    geometry_.for_each_sum(frame, c, [&](std::size_t, double g, double product) {
       sum += g;
       dot += product;
     });
@@ -231,14 +266,20 @@ class Backward {
   float *dgamma_, *dbeta_;
   const float* ranks_count_;  // pixels of all ranks; null: this rank's batch is all there is
   Scratch averages_;
-  decltype(pick<PlaneSums>(Isa{})) plane_sums_;
-  decltype(pick<InputGradient>(Isa{})) input_gradient_;
+  decltype(pick<PixelSums, T>(Isa{})) pixel_sums_;
+  decltype(pick<InputGradient, T>(Isa{})) input_gradient_;
 };
 
 }  // namespace
 
-Action plan(const BatchNormForward& step, Planner& planner) { return Forward(step, planner); }
+Action plan(const BatchNormForward& step, Planner& planner) {
+  return with_type(planner.tensor(step.x).element,
+                   [&]<class T>(T) -> Action { return Forward<T>(step, planner); });
+}
 
-Action plan(const BatchNormBackward& step, Planner& planner) { return Backward(step, planner); }
+Action plan(const BatchNormBackward& step, Planner& planner) {
+  return with_type(planner.tensor(step.x).element,
+                   [&]<class T>(T) -> Action { return Backward<T>(step, planner); });
+}
 
 }  // namespace ringtrain::onednn

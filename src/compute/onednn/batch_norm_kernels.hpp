@@ -7,10 +7,18 @@
 
 namespace ringtrain::onednn {
 
-// The kernels of BatchNorm over one plane: one block of channels of one image.
+// The kernels of BatchNorm over some pixels of one image: of one block of channels, or of several
+// that lie beside each other, as where channels are last.
 
 // Pixels whose block of channels fits the first-level cache, so that the second look at it is free.
 inline constexpr std::size_t chunk_pixels = 256;
+// What a kernel goes over. It takes `tile` pixels of one block and then of the next: few where a
+// pixel's blocks lie beside each other, so that memory is read in its order. `work` holds two
+// floats for each channel of the blocks.
+struct Extent {
+  std::size_t pixels, blocks, first_channel, tile;
+  float* work;
+};
 
 // What the backward step needs of its forward step, by padded channel. Zero in the padding, which
 // keeps it zero in every result.
@@ -28,115 +36,191 @@ struct Moments {
   float *scale, *shift;  // y = (x - mean) * scale + shift; scale is gamma / deviation
 };
 
-// Mean and sum of squared distances to it of each lane of one plane. Chunks are combined as in
-// Chan, Golub and LeVeque 1979, which loses nothing when the mean is far from zero.
+// Of one block of channels.
 template <int B>
-struct PlaneMoments {
-  [[gnu::always_inline]] static inline void run(const float* x, std::size_t pixels,
-                                                double* result) {
+struct Lines {
+  [[gnu::always_inline]] Lines(const Moments& m, std::size_t channel)
+      : mean(load<B>(m.mean + channel)),
+        scale(load<B>(m.scale + channel)),
+        shift(load<B>(m.shift + channel)) {}
+  Vec<B> mean, scale, shift;
+};
+
+// What both kernels of moments end with: that of `n` more pixels joins the mean and the sum of
+// squared distances to it of those before, as in Chan, Golub and LeVeque 1979.
+inline void join_moments(double n, double n_before, double joining_mean, double joining_squares,
+                         double& mean, double& squares) {
+  const double delta = joining_mean - mean;
+  squares += joining_squares + delta * delta * n_before * n / (n_before + n);
+  mean += delta * n / (n_before + n);
+}
+
+// Mean and sum of squared distances to it of each lane of one block. Looks at each chunk twice,
+// which loses nothing when the mean is far from zero.
+template <int B, class T>
+struct PixelMoments {
+  [[gnu::always_inline]] static inline void run(Pixels<T> x, const Extent& e, double* result) {
     double *mean = result, *squares = result + B;
     std::fill_n(result, 2 * B, 0.0);
-    for (std::size_t first = 0; first < pixels; first += chunk_pixels) {
-      const std::size_t count = std::min(chunk_pixels, pixels - first);
-      const float* chunk = x + first * B;
+    for (std::size_t first = 0; first < e.pixels; first += chunk_pixels) {
+      const std::size_t end = std::min(first + chunk_pixels, e.pixels);
       Vec<B> a{}, b{};
-      std::size_t p = 0;
-      for (; p + 1 < count; p += 2) {
-        a += load<B>(chunk + p * B);
-        b += load<B>(chunk + (p + 1) * B);
+      std::size_t p = first;
+      for (; p + 1 < end; p += 2) {
+        a += load<B>(x.at(p));
+        b += load<B>(x.at(p + 1));
       }
-      if (p < count) a += load<B>(chunk + p * B);
-      const Vec<B> centre = (a + b) / static_cast<float>(count);
+      if (p < end) a += load<B>(x.at(p));
+      const Vec<B> centre = (a + b) / static_cast<float>(end - first);
       Vec<B> rest{}, distances{};
-      for (p = 0; p < count; ++p) {
-        const Vec<B> d = load<B>(chunk + p * B) - centre;
+      for (p = first; p < end; ++p) {
+        const Vec<B> d = load<B>(x.at(p)) - centre;
         rest += d;
         distances += d * d;
       }
-      const double n = static_cast<double>(count), before = static_cast<double>(first);
+      const double n = static_cast<double>(end - first), before = static_cast<double>(first);
       for (int lane = 0; lane < B; ++lane) {
-        const double off = rest[lane] / n, chunk_mean = centre[lane] + off;
-        const double delta = chunk_mean - mean[lane];
-        squares[lane] +=
-            distances[lane] - off * rest[lane] + delta * delta * before * n / (before + n);
-        mean[lane] += delta * n / (before + n);
+        const double off = rest[lane] / n;
+        join_moments(n, before, centre[lane] + off, distances[lane] - off * rest[lane], mean[lane],
+                     squares[lane]);
       }
     }
   }
 };
 
+// The same of bf16, which is short enough for one look: distances to the first pixel of a chunk are
+// exact but for fp32's rounding, and the mean is no farther from it than the numbers are from it.
 template <int B>
+struct PixelMoments<B, Bf16> {
+  [[gnu::always_inline]] static inline void run(Pixels<Bf16> x, const Extent& e, double* result) {
+    std::fill_n(result, 2 * B * e.blocks, 0.0);
+    for (std::size_t first = 0; first < e.pixels; first += chunk_pixels) {
+      const std::size_t end = std::min(first + chunk_pixels, e.pixels);
+      std::fill_n(e.work, 2 * B * e.blocks, 0.f);
+      for (std::size_t tile = first; tile < end; tile += e.tile)
+        add_tile(x, x.at(first), tile, std::min(tile + e.tile, end), e);
+      join(x.at(first), end - first, first, e, result);
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] static inline void add_tile(Pixels<Bf16> x, const Bf16* origins,
+                                                     std::size_t first, std::size_t end,
+                                                     const Extent& e) {
+    for (std::size_t c = 0; c < e.blocks * B; c += B) {
+      const Vec<B> origin = load<B>(origins + c);
+      Vec<B> sum = load<B>(e.work + 2 * c), squares = load<B>(e.work + 2 * c + B);
+      for (std::size_t p = first; p < end; ++p) {
+        const Vec<B> d = load<B>(x.at(p) + c) - origin;
+        sum += d;
+        squares += d * d;
+      }
+      store<B>(e.work + 2 * c, sum);
+      store<B>(e.work + 2 * c + B, squares);
+    }
+  }
+  [[gnu::always_inline]] static inline void join(const Bf16* origins, std::size_t pixels,
+                                                 std::size_t before, const Extent& e,
+                                                 double* result) {
+    const double n = static_cast<double>(pixels), n_before = static_cast<double>(before);
+    for (std::size_t c = 0; c < e.blocks * B; c += B)
+      for (int lane = 0; lane < B; ++lane) {
+        const double sum = e.work[2 * c + lane], squares = e.work[2 * c + B + lane];
+        join_moments(n, n_before, origins[c + lane] + sum / n, squares - sum * sum / n,
+                     result[2 * c + lane], result[2 * c + B + lane]);
+      }
+  }
+};
+
+template <int B, class T>
 struct Apply {
-  [[gnu::always_inline]] static inline void run(const float* x, const float* residual, float* y,
-                                                std::size_t pixels, const Moments& m,
-                                                std::size_t channel, bool rectify) {
-    const Vec<B> mean = load<B>(m.mean + channel), scale = load<B>(m.scale + channel),
-                 shift = load<B>(m.shift + channel);
-    for (std::size_t p = 0; p < pixels * B; p += B) {
-      Vec<B> v = (load<B>(x + p) - mean) * scale + shift;
-      if (residual) v += load<B>(residual + p);
-      store<B>(y + p, rectify ? relu<B>(v) : v);
+  [[gnu::always_inline]] static inline void run(Pixels<T> x, Pixels<T> residual, Pixels<T> y,
+                                                const Moments& m, const Extent& e, bool rectify) {
+    for (std::size_t first = 0; first < e.pixels; first += e.tile) {
+      const std::size_t end = std::min(first + e.tile, e.pixels);
+      for (std::size_t c = 0; c < e.blocks * B; c += B) {
+        const Lines<B> line(m, e.first_channel + c);
+        for (std::size_t p = first; p < end; ++p) {
+          Vec<B> v = (load<B>(x.at(p) + c) - line.mean) * line.scale + line.shift;
+          if (residual) v += load<B>(residual.at(p) + c);
+          store<B>(y.at(p) + c, rectify ? relu<B>(v) : v);
+        }
+      }
     }
   }
 };
 
-// What the backward kernels read of one plane.
+// What the backward kernels read.
+template <class T>
 struct Upstream {
-  const float *x, *y, *dy, *dy2;
+  Pixels<T> x, y, dy, dy2;
   bool masked;
 };
 
 // The gradient of what the forward step added up: dy + dy2, zero where ReLU was.
-template <int B>
-[[gnu::always_inline]] inline Vec<B> upstream(const Upstream& u, std::size_t p, Vec<B> distance,
-                                              Vec<B> scale, Vec<B> shift) {
-  Vec<B> g = load<B>(u.dy + p);
-  if (u.dy2) g += load<B>(u.dy2 + p);
+template <int B, class T>
+[[gnu::always_inline]] inline Vec<B> upstream(const Upstream<T>& u, std::size_t p, std::size_t c,
+                                              Vec<B> distance, const Lines<B>& line) {
+  Vec<B> g = load<B>(u.dy.at(p) + c);
+  if (u.dy2) g += load<B>(u.dy2.at(p) + c);
   if (!u.masked) return g;
-  const Vec<B> y = u.y ? load<B>(u.y + p) : distance * scale + shift;
+  const Vec<B> y = u.y ? load<B>(u.y.at(p) + c) : distance * line.scale + line.shift;
   return y > 0 ? g : Vec<B>{};
 }
 
-// Sums of g and of g * (x - mean) over one plane; writes g where it is asked for.
-template <int B>
-struct PlaneSums {
-  [[gnu::always_inline]] static inline void run(const Upstream& u, float* dresidual,
-                                                std::size_t pixels, const Moments& m,
-                                                std::size_t channel, double* result) {
-    const Vec<B> mean = load<B>(m.mean + channel), scale = load<B>(m.scale + channel),
-                 shift = load<B>(m.shift + channel);
-    std::fill_n(result, 2 * B, 0.0);
-    for (std::size_t first = 0; first < pixels; first += chunk_pixels) {
-      const std::size_t end = std::min(first + chunk_pixels, pixels);
-      Vec<B> sum{}, dot{};
-      for (std::size_t p = first * B; p < end * B; p += B) {
-        const Vec<B> distance = load<B>(u.x + p) - mean;
-        const Vec<B> g = upstream<B>(u, p, distance, scale, shift);
-        if (dresidual) store<B>(dresidual + p, g);
+// Sums of g and of g * (x - mean); writes g where it is asked for.
+template <int B, class T>
+struct PixelSums {
+  [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dresidual,
+                                                const Moments& m, const Extent& e, double* result) {
+    std::fill_n(result, 2 * B * e.blocks, 0.0);
+    for (std::size_t first = 0; first < e.pixels; first += chunk_pixels) {
+      const std::size_t end = std::min(first + chunk_pixels, e.pixels);
+      std::fill_n(e.work, 2 * B * e.blocks, 0.f);
+      for (std::size_t tile = first; tile < end; tile += e.tile)
+        add_tile(u, dresidual, m, tile, std::min(tile + e.tile, end), e);
+      for (std::size_t i = 0; i < 2 * B * e.blocks; ++i) result[i] += e.work[i];
+    }
+  }
+
+ private:
+  [[gnu::always_inline]] static inline void add_tile(const Upstream<T>& u, Pixels<T> dresidual,
+                                                     const Moments& m, std::size_t first,
+                                                     std::size_t end, const Extent& e) {
+    for (std::size_t c = 0; c < e.blocks * B; c += B) {
+      const Lines<B> line(m, e.first_channel + c);
+      Vec<B> sum = load<B>(e.work + 2 * c), dot = load<B>(e.work + 2 * c + B);
+      for (std::size_t p = first; p < end; ++p) {
+        const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
+        const Vec<B> g = upstream<B>(u, p, c, distance, line);
+        if (dresidual) store<B>(dresidual.at(p) + c, g);
         sum += g;
         dot += g * distance;
       }
-      for (int lane = 0; lane < B; ++lane) {
-        result[lane] += sum[lane];
-        result[B + lane] += dot[lane];
-      }
+      store<B>(e.work + 2 * c, sum);
+      store<B>(e.work + 2 * c + B, dot);
     }
   }
 };
 
 // dx = scale * (g - mean of g - (x - mean) * slope)
-template <int B>
+template <int B, class T>
 struct InputGradient {
-  [[gnu::always_inline]] static inline void run(const Upstream& u, float* dx, std::size_t pixels,
-                                                const Moments& m, std::size_t channel,
+  [[gnu::always_inline]] static inline void run(const Upstream<T>& u, Pixels<T> dx,
+                                                const Moments& m, const Extent& e,
                                                 const float* mean_g, const float* slope) {
-    const Vec<B> mean = load<B>(m.mean + channel), scale = load<B>(m.scale + channel),
-                 shift = load<B>(m.shift + channel), level = load<B>(mean_g + channel),
-                 tilt = load<B>(slope + channel);
-    for (std::size_t p = 0; p < pixels * B; p += B) {
-      const Vec<B> distance = load<B>(u.x + p) - mean;
-      const Vec<B> g = upstream<B>(u, p, distance, scale, shift);
-      store<B>(dx + p, (g - level - distance * tilt) * scale);
+    for (std::size_t first = 0; first < e.pixels; first += e.tile) {
+      const std::size_t end = std::min(first + e.tile, e.pixels);
+      for (std::size_t c = 0; c < e.blocks * B; c += B) {
+        const Lines<B> line(m, e.first_channel + c);
+        const Vec<B> level = load<B>(mean_g + e.first_channel + c),
+                     tilt = load<B>(slope + e.first_channel + c);
+        for (std::size_t p = first; p < end; ++p) {
+          const Vec<B> distance = load<B>(u.x.at(p) + c) - line.mean;
+          const Vec<B> g = upstream<B>(u, p, c, distance, line);
+          store<B>(dx.at(p) + c, (g - level - distance * tilt) * line.scale);
+        }
+      }
     }
   }
 };

@@ -9,37 +9,56 @@ namespace {
 
 // Copies `count` channels of image n, from channel `from` of x to channel `to` of y. Whole blocks
 // move as one piece where both begin a block; other channels move one by one.
-void copy_channels(const Tensor& x, int from, const Tensor& y, int to, int count, std::size_t n) {
+template <class T>
+void copy_channels_of_blocks(const Tensor& x, int from, const Tensor& y, int to, int count,
+                             std::size_t n) {
   const int block = x.block;
-  const std::size_t plane = x.plane();
-  const float* source = x.data + n * x.image();
-  float* target = y.data + n * y.image();
+  const std::size_t plane = x.block_step();
+  const T* source = x.image_at<T>(n);
+  T* target = y.image_at<T>(n);
   const int whole = from % block == 0 && to % block == 0 ? count / block : 0;
   std::memcpy(target + to / block * plane, source + from / block * plane,
-              whole * plane * sizeof(float));
+              whole * plane * sizeof(T));
   for (int c = whole * block; c < count; ++c) {
-    const float* in = source + (from + c) / block * plane + (from + c) % block;
-    float* out = target + (to + c) / block * plane + (to + c) % block;
+    const T* in = source + (from + c) / block * plane + (from + c) % block;
+    T* out = target + (to + c) / block * plane + (to + c) % block;
     for (std::size_t i = 0; i < plane; i += block) out[i] = in[i];
   }
 }
 
+template <class T>
+void copy_channels(const Tensor& x, int from, const Tensor& y, int to, int count, std::size_t n) {
+  if (!x.channels_last) return copy_channels_of_blocks<T>(x, from, y, to, count, n);
+  const Pixels<T> source = x.run<T>(n, 0), target = y.run<T>(n, 0);
+  for (std::size_t pixel = 0; pixel < x.pixels(); ++pixel)
+    std::copy_n(source.at(pixel) + from, count, target.at(pixel) + to);
+}
+
 // Zeroes the lanes of image n past the last channel.
+template <class T>
 void clear_padding(const Tensor& t, std::size_t n) {
   const int used = t.shape.channels % t.block;
   if (used == 0) return;
-  float* last = t.data + n * t.image() + (t.blocks() - 1) * t.plane();
-  for (std::size_t i = 0; i < t.plane(); i += t.block)
-    std::fill(last + i + used, last + i + t.block, 0.f);
+  const Pixels<T> last = t.run<T>(n, t.blocks() - 1);
+  for (std::size_t pixel = 0; pixel < t.pixels(); ++pixel)
+    std::fill(last.at(pixel) + used, last.at(pixel) + t.block, T(0));
 }
 
-// Copies the pixels (y * stride, x * stride) of `large` to (y, x) of `small`, or back.
+// Calls f(pixel of `large`, pixel of `small`) for (y * stride, x * stride) and (y, x).
 template <class F>
 void for_each_carried_pixel(const Tensor& large, const Tensor& small, int stride, const F& f) {
   for (int y = 0; y < small.shape.height; ++y)
     for (int x = 0; x < small.shape.width; ++x)
-      f((std::size_t(y) * stride * large.shape.width + x * stride) * large.block,
-        (std::size_t(y) * small.shape.width + x) * small.block);
+      f(std::size_t(y) * stride * large.shape.width + x * stride,
+        std::size_t(y) * small.shape.width + x);
+}
+
+// Calls f(image) on the planner's threads for each image of `t`.
+template <class F>
+Action for_each_image(const Tensor& t, const Planner& planner, F f) {
+  return [f = std::move(f), threads = planner.threads(), images = t.shape.batch](const Frame&) {
+    for_each_item(threads, images, f);
+  };
 }
 
 }  // namespace
@@ -47,58 +66,57 @@ void for_each_carried_pixel(const Tensor& large, const Tensor& small, int stride
 Action plan(const Concat& step, Planner& planner) {
   std::vector<Tensor> inputs;
   for (const TensorId id : step.x) inputs.push_back(planner.tensor(id));
-  return [inputs = std::move(inputs), y = planner.tensor(step.y),
-          threads = planner.threads()](const Frame&) {
-    for_each_item(threads, y.shape.batch, [&](std::size_t n) {
+  const Tensor y = planner.tensor(step.y);
+  return with_type(y.element, [&]<class T>(T) {
+    return for_each_image(y, planner, [inputs = std::move(inputs), y](std::size_t n) {
       int first = 0;
       for (const Tensor& x : inputs) {
-        copy_channels(x, 0, y, first, x.shape.channels, n);
+        copy_channels<T>(x, 0, y, first, x.shape.channels, n);
         first += x.shape.channels;
       }
-      clear_padding(y, n);
+      clear_padding<T>(y, n);
     });
-  };
+  });
 }
 
 Action plan(const ChannelSlice& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  return [=, first = step.first, threads = planner.threads()](const Frame&) {
-    for_each_item(threads, y.shape.batch, [&](std::size_t n) {
-      copy_channels(x, first, y, 0, y.shape.channels, n);
-      clear_padding(y, n);
+  return with_type(y.element, [&]<class T>(T) {
+    return for_each_image(y, planner, [x, y, first = step.first](std::size_t n) {
+      copy_channels<T>(x, first, y, 0, y.shape.channels, n);
+      clear_padding<T>(y, n);
     });
-  };
+  });
 }
 
 Action plan(const ShortcutForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  return [=, stride = step.stride, threads = planner.threads()](const Frame&) {
-    for_each_item(threads, y.shape.batch, [&](std::size_t n) {
-      const float* in = x.data + n * x.image();
-      float* out = y.data + n * y.image();
-      for (int b = 0; b < x.blocks(); ++b, in += x.plane(), out += y.plane())
+  return with_type(y.element, [&]<class T>(T) {
+    return for_each_image(y, planner, [x, y, stride = step.stride](std::size_t n) {
+      for (int b = 0; b < y.blocks(); ++b)
         for_each_carried_pixel(x, y, stride, [&](std::size_t large, std::size_t small) {
-          std::memcpy(out + small, in + large, x.block * sizeof(float));
+          T* out = y.run<T>(n, b, small).first;
+          if (b < x.blocks())
+            std::copy_n(x.run<T>(n, b, large).first, x.block, out);
+          else
+            std::fill_n(out, y.block, T(0));
         });
-      std::fill(out, y.data + (n + 1) * y.image(), 0.f);
     });
-  };
+  });
 }
 
 Action plan(const ShortcutBackward& step, Planner& planner) {
   const Tensor dx = planner.tensor(step.dx), dy = planner.tensor(step.dy);
-  return [=, stride = step.stride, threads = planner.threads()](const Frame&) {
-    for_each_item(threads, dx.shape.batch, [&](std::size_t n) {
-      float* out = dx.data + n * dx.image();
-      const float* in = dy.data + n * dy.image();
-      std::fill_n(out, dx.image(), 0.f);
-      for (int b = 0; b < dx.blocks(); ++b, in += dy.plane(), out += dx.plane())
+  return with_type(dx.element, [&]<class T>(T) {
+    return for_each_image(dx, planner, [dx, dy, stride = step.stride](std::size_t n) {
+      std::fill_n(dx.image_at<T>(n), dx.image(), T(0));
+      for (int b = 0; b < dx.blocks(); ++b)
         for_each_carried_pixel(dx, dy, stride, [&](std::size_t large, std::size_t small) {
-          std::memcpy(out + large, in + small, dx.block * sizeof(float));
+          std::copy_n(dy.run<T>(n, b, small).first, dx.block, dx.run<T>(n, b, large).first);
         });
-      clear_padding(dx, n);
+      clear_padding<T>(dx, n);
     });
-  };
+  });
 }
 
 }  // namespace ringtrain::onednn

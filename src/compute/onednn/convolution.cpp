@@ -1,34 +1,67 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/plan.hpp"
+#include "compute/onednn/taken_pixels.hpp"
 
 namespace ringtrain::onednn {
 namespace {
 
 using dnnl::memory;
 
+// oneDNN's kernels with channels last handle a row of pixels at a time. To a 1x1 convolution all
+// pixels of a batch are alike, and with long rows AMX is up to four times as fast. Weight gradients
+// want each row to be an image, other passes all rows to be one.
+constexpr memory::dim longest_row = 256;
+enum class Rows { as_they_are, in_one_image, in_images };
+
+memory::desc desc_of(const Tensor& t, Rows rows) {
+  const auto pixels = static_cast<memory::dim>(t.shape.batch * t.pixels());
+  memory::dim row = std::min(longest_row, pixels);
+  while (pixels % row != 0) --row;
+  if (rows == Rows::as_they_are || row <= t.shape.width) return desc_of(t);
+  const memory::dim channels = t.padded_channels(), count = pixels / row;
+  const bool one = rows == Rows::in_one_image;
+  return {one ? memory::dims{1, channels, count, row} : memory::dims{count, channels, 1, row},
+          data_type_of(t.element), memory::format_tag::nhwc};
+}
+
+// oneDNN 2.6's AMX kernel of 3x3 weight gradients writes in front of them, and wrong ones, where
+// rows of results are longer than this.
+constexpr int longest_amx_row = 224;
+
 // One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
 // each step reorders from or into the flat buffer, through scratch memory that is still in cache.
 struct ConvolutionGeometry {
-  ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y)
+  ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y,
+                      Rows long_rows = Rows::in_one_image)
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
-        destination(desc_of(y)),
-        bias({y.shape.channels}, memory::data_type::f32, memory::format_tag::x),
+        fp32(x.element == Element::fp32),
+        rows_break_amx(window.width > 1 && window.stride_x == 1 && y.shape.width > longest_amx_row),
         sliding(sliding_of(window)) {
-    // A blocked source of less than a block has only a reference kernel. Its padding is zero, so it
-    // may as well be called channels.
     Tensor padded = x;
-    if (x.block > 1) padded.shape.channels = std::max(x.shape.channels, x.block);
-    source = desc_of(padded);
-    seen[1] = padded.shape.channels;
-    any = {seen, memory::data_type::f32, memory::format_tag::any};
+    if (x.channels_last) {
+      seen[0] = y.padded_channels();
+      seen[1] = x.padded_channels();
+    } else if (x.block > 1) {
+      // A blocked source of less than a block has only a reference kernel. Its padding is zero, so
+      // it may as well be called channels.
+      seen[1] = padded.shape.channels = std::max(x.shape.channels, x.block);
+    }
+    const bool each = is_of_one_pixel(window) && window.stride_y == 1 && window.stride_x == 1;
+    const Rows rows = x.channels_last && each ? long_rows : Rows::as_they_are;
+    source = desc_of(padded, rows);
+    destination = desc_of(y, rows);
+    any = {seen, data_type_of(x.element), memory::format_tag::any};
+    any_gradient = {seen, memory::data_type::f32, memory::format_tag::any};
+    bias = {{seen[0]}, memory::data_type::f32, memory::format_tag::x};
   }
 
   memory::dims held, seen;  // of the weights: in the flat buffer, and as oneDNN sees them
-  memory::desc source, destination, any, bias;
+  bool fp32;
+  bool rows_break_amx;  // in weight gradients
+  memory::desc source, destination, any, any_gradient, bias;
   Sliding sliding;
 };
 
@@ -43,7 +76,7 @@ constexpr std::size_t most_winograd_scratch = std::size_t{256} << 20;
 
 bool suits_winograd(const ConvolutionGeometry& g, const Window& w, int fewest_channels) {
   const auto channels = std::min(g.held[0], g.held[1]);
-  return w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 &&
+  return g.fp32 && w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 &&
          channels >= fewest_channels;
 }
 
@@ -76,20 +109,30 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry
                                               g.any, g.destination);
 }
 
-// A backward step's descriptor; oneDNN wants that of the forward step as a hint.
-template <class Primitive>
-typename Primitive::primitive_desc backward_desc(const ConvolutionGeometry& g, Algorithm algorithm,
-                                                 bool bias, const dnnl::engine& engine) {
-  const auto forward = forward_desc(g, algorithm, bias, false, engine);
+// Backward steps' descriptors; oneDNN wants that of the forward step as a hint.
+dnnl::convolution_backward_data::primitive_desc input_gradient_desc(const ConvolutionGeometry& g,
+                                                                    Algorithm algorithm,
+                                                                    const dnnl::engine& engine) {
+  const auto forward = forward_desc(g, algorithm, false, false, engine);
   if (!forward) return {};
   const dnnl::primitive_attr attr = attributes();
   const Making making{engine, attr, algorithm == winograd};
-  if constexpr (std::is_same_v<Primitive, dnnl::convolution_backward_weights>)
-    if (bias)
-      return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source, g.any,
-                                            g.bias, g.destination);
-  return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source, g.any,
-                                        g.destination);
+  return backward_descriptor<dnnl::convolution_backward_data>(making, g.sliding, forward, algorithm,
+                                                              g.source, g.any, g.destination);
+}
+
+dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
+    const ConvolutionGeometry& g, Algorithm algorithm, bool bias, const dnnl::engine& engine) {
+  using Primitive = dnnl::convolution_backward_weights;
+  const auto forward = forward_desc(g, algorithm, bias, false, engine);
+  if (!forward) return {};
+  const dnnl::primitive_attr attr = attributes();
+  const Making making{engine, attr, algorithm == winograd, g.rows_break_amx};
+  if (bias)
+    return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source,
+                                          g.any_gradient, g.bias, g.destination);
+  return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source,
+                                        g.any_gradient, g.destination);
 }
 
 // A step's weights, in the format that oneDNN chose for it, in scratch memory. Where oneDNN sees
@@ -101,27 +144,29 @@ class Weights {
         flat_(flat),
         held_(static_cast<std::size_t>(g.held[1])),
         seen_(static_cast<std::size_t>(g.seen[1])),
-        rows_(static_cast<std::size_t>(g.held[0] * g.held[2] * g.held[3])) {
+        rows_(static_cast<std::size_t>(g.held[0] * g.held[2] * g.held[3])),
+        rows_seen_(static_cast<std::size_t>(g.seen[0] * g.seen[2] * g.seen[3])) {
     const memory::desc plain(g.seen, memory::data_type::f32, memory::format_tag::ohwi);
-    if (seen_ != held_) copy_ = planner.scratch(plain.get_size());
-    plain_ = seen_ != held_ ? planner.memory(plain, copy_) : planner.memory(plain, flat);
+    if (padded()) copy_ = planner.scratch(plain.get_size());
+    plain_ = padded() ? planner.memory(plain, copy_) : planner.memory(plain, flat);
     chosen_ = planner.memory(chosen, planner.scratch(chosen.get_size()));
   }
   const memory& chosen() const { return chosen_; }
   Action from_flat() const {
-    if (seen_ == held_) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
+    if (!padded()) return [format = reorder(plain_, chosen_)](const Frame&) { format(); };
     return [format = reorder(plain_, chosen_), flat = flat_, copy = copy_, held = held_,
-            seen = seen_, rows = rows_](const Frame& frame) {
+            seen = seen_, rows = rows_, rows_seen = rows_seen_](const Frame& frame) {
       float* padded = copy.in(frame);
       for (std::size_t row = 0; row < rows; ++row, padded += seen) {
         std::copy_n(flat + row * held, held, padded);
         std::fill(padded + held, padded + seen, 0.f);
       }
+      std::fill_n(padded, (rows_seen - rows) * seen, 0.f);
       format();
     };
   }
   Action to_flat() const {
-    if (seen_ == held_) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
+    if (!padded()) return [format = reorder(chosen_, plain_)](const Frame&) { format(); };
     return [format = reorder(chosen_, plain_), flat = flat_, copy = copy_, held = held_,
             seen = seen_, rows = rows_](const Frame& frame) {
       format();
@@ -132,6 +177,7 @@ class Weights {
   }
 
  private:
+  bool padded() const { return seen_ != held_ || rows_seen_ != rows_; }
   BoundPrimitive reorder(const memory& from, const memory& to) const {
     const dnnl::reorder::primitive_desc desc(from, to, attributes());
     return planner_.bind<dnnl::reorder>(desc, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
@@ -139,73 +185,155 @@ class Weights {
 
   Planner& planner_;
   float* flat_;
-  std::size_t held_, seen_, rows_;  // channels of a filter's pixel, and the pixels of all filters
+  std::size_t held_, seen_;       // channels of a filter's pixel
+  std::size_t rows_, rows_seen_;  // the pixels of all filters
   Scratch copy_;
   memory plain_, chosen_;
 };
 
+// A bias or its gradient, a copy of it where oneDNN sees more channels than the flat buffer holds.
+class Bias {
+ public:
+  Bias(const ConvolutionGeometry& g, float* flat, Planner& planner)
+      : flat_(flat),
+        held_(static_cast<std::size_t>(g.held[0])),
+        seen_(static_cast<std::size_t>(g.seen[0])) {
+    if (flat == nullptr) return;
+    if (padded()) copy_ = planner.scratch(g.bias.get_size());
+    memory_ = padded() ? planner.memory(g.bias, copy_) : planner.memory(g.bias, flat);
+  }
+  void add_to(std::vector<std::pair<int, memory>>& arguments, int name) const {
+    if (flat_) arguments.emplace_back(name, memory_);
+  }
+  void from_flat(const Frame& frame) const {
+    if (flat_ == nullptr || !padded()) return;
+    std::fill_n(std::copy_n(flat_, held_, copy_.in(frame)), seen_ - held_, 0.f);
+  }
+  void to_flat(const Frame& frame) const {
+    if (flat_ && padded()) std::copy_n(copy_.in(frame), held_, flat_);
+  }
+
+ private:
+  bool padded() const { return seen_ != held_; }
+
+  float* flat_;
+  std::size_t held_, seen_;
+  Scratch copy_;
+  memory memory_;
+};
+
+memory memory_of(const memory::desc& desc, const Operand& operand, Planner& planner) {
+  return operand.scratch ? planner.memory(desc, *operand.scratch)
+                         : planner.memory(desc, operand.tensor.data);
+}
+
 }  // namespace
 
-Action plan(const ConvolutionForward& step, Planner& planner) {
-  const Tensor &x = planner.tensor(step.x), &y = planner.tensor(step.y);
-  const ConvolutionGeometry g(step.window, x, y);
+Action plan_forward(const ConvolutionForward& step, const Operand& x, const Operand& y,
+                    Planner& planner) {
+  const ConvolutionGeometry g(step.window, x.tensor, y.tensor);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
         return forward_desc(g, algorithm, step.b.has_value(), step.relu, planner.engine());
       });
   const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
-  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(g.source, x.data)},
-                                                {DNNL_ARG_WEIGHTS, weights.chosen()},
-                                                {DNNL_ARG_DST, planner.memory(y)}};
-  if (step.b)
-    arguments.emplace_back(DNNL_ARG_BIAS, planner.memory(g.bias, planner.parameters(*step.b)));
+  const Bias bias(g, planner.parameters(step.b), planner);
+  std::vector<std::pair<int, memory>> arguments{
+      {DNNL_ARG_SRC, memory_of(g.source, x, planner)},
+      {DNNL_ARG_WEIGHTS, weights.chosen()},
+      {DNNL_ARG_DST, memory_of(g.destination, y, planner)}};
+  bias.add_to(arguments, DNNL_ARG_BIAS);
 
-  return [format = weights.from_flat(), convolve = planner.bind<dnnl::convolution_forward>(
-                                            desc, std::move(arguments))](const Frame& frame) {
+  return [format = weights.from_flat(), bias,
+          convolve = planner.bind<dnnl::convolution_forward>(desc, std::move(arguments))](
+             const Frame& frame) {
     format(frame);
+    bias.from_flat(frame);
     convolve();
   };
 }
 
-Action plan(const ConvolutionInputGradient& step, Planner& planner) {
+Action plan_input_gradient(const ConvolutionInputGradient& step, const Operand& dy,
+                           const Operand& dx, Planner& planner) {
   using Primitive = dnnl::convolution_backward_data;
-  const Tensor &dx = planner.tensor(step.dx), &dy = planner.tensor(step.dy);
-  const ConvolutionGeometry g(step.window, dx, dy);
-  const auto desc =
-      fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
-        return backward_desc<Primitive>(g, algorithm, false, planner.engine());
-      });
+  const ConvolutionGeometry g(step.window, dx.tensor, dy.tensor);
+  const auto desc = fastest(
+      suits_winograd(g, step.window, fewest_for_activations),
+      [&](Algorithm algorithm) { return input_gradient_desc(g, algorithm, planner.engine()); });
   const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
 
   return [format = weights.from_flat(),
           convolve = planner.bind<Primitive>(
-              desc, {{DNNL_ARG_DIFF_DST, planner.memory(dy)},
+              desc, {{DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
                      {DNNL_ARG_WEIGHTS, weights.chosen()},
-                     {DNNL_ARG_DIFF_SRC, planner.memory(g.source, dx.data)}})](const Frame& frame) {
+                     {DNNL_ARG_DIFF_SRC, memory_of(g.source, dx, planner)}})](const Frame& frame) {
     format(frame);
     convolve();
   };
 }
 
-Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
+Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand& x,
+                            const Operand& dy, Planner& planner) {
   using Primitive = dnnl::convolution_backward_weights;
-  const Tensor &x = planner.tensor(step.x), &dy = planner.tensor(step.dy);
-  const ConvolutionGeometry g(step.window, x, dy);
+  const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, Rows::in_images);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_weights), [&](Algorithm algorithm) {
-        return backward_desc<Primitive>(g, algorithm, step.b.has_value(), planner.engine());
+        return weight_gradient_desc(g, algorithm, step.b.has_value(), planner.engine());
       });
   const Weights weights(desc.diff_weights_desc(), g, planner.gradients(step.w), planner);
-  std::vector<std::pair<int, memory>> arguments{{DNNL_ARG_SRC, planner.memory(g.source, x.data)},
-                                                {DNNL_ARG_DIFF_DST, planner.memory(dy)},
-                                                {DNNL_ARG_DIFF_WEIGHTS, weights.chosen()}};
-  if (step.b)
-    arguments.emplace_back(DNNL_ARG_DIFF_BIAS, planner.memory(g.bias, planner.gradients(*step.b)));
+  const Bias bias(g, planner.gradients(step.b), planner);
+  std::vector<std::pair<int, memory>> arguments{
+      {DNNL_ARG_SRC, memory_of(g.source, x, planner)},
+      {DNNL_ARG_DIFF_DST, memory_of(g.destination, dy, planner)},
+      {DNNL_ARG_DIFF_WEIGHTS, weights.chosen()}};
+  bias.add_to(arguments, DNNL_ARG_DIFF_BIAS);
 
   return [correlate = planner.bind<Primitive>(desc, std::move(arguments)),
-          format = weights.to_flat()](const Frame& frame) {
+          format = weights.to_flat(), bias](const Frame& frame) {
     correlate();
     format(frame);
+    bias.to_flat(frame);
+  };
+}
+
+Action plan(const ConvolutionForward& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  if (!TakenPixels::are_there(step.window, x)) return plan_forward(step, {x}, {y}, planner);
+  const TakenPixels taken(step.window, x, y, planner);
+  ConvolutionForward dense = step;
+  dense.window = {};
+  return
+      [taken, convolve = plan_forward(dense, taken.operand(), {y}, planner)](const Frame& frame) {
+        taken.read(frame);
+        convolve(frame);
+      };
+}
+
+Action plan(const ConvolutionInputGradient& step, Planner& planner) {
+  const Tensor dy = planner.tensor(step.dy), dx = planner.tensor(step.dx);
+  if (!TakenPixels::are_there(step.window, dx))
+    return plan_input_gradient(step, {dy}, {dx}, planner);
+  const TakenPixels taken(step.window, dx, dy, planner);
+  ConvolutionInputGradient dense = step;
+  dense.window = {};
+  return [taken, convolve = plan_input_gradient(dense, {dy}, taken.operand(), planner)](
+             const Frame& frame) {
+    convolve(frame);
+    taken.written(frame);
+  };
+}
+
+Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
+  const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
+  if (!TakenPixels::are_there(step.window, x))
+    return plan_weight_gradient(step, {x}, {dy}, planner);
+  const TakenPixels taken(step.window, x, dy, planner);
+  ConvolutionWeightGradient dense = step;
+  dense.window = {};
+  return [taken, correlate = plan_weight_gradient(dense, taken.operand(), {dy}, planner)](
+             const Frame& frame) {
+    taken.read(frame);
+    correlate(frame);
   };
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 #include <dnnl.hpp>
+#include <string_view>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/step.hpp"
 
 // What oneDNN 2 (Debian 12) and oneDNN 3 (Debian 13) write differently. No other file asks which of
@@ -16,11 +18,11 @@ inline Sliding sliding_of(const Window& w) {
 }
 
 /// What every primitive descriptor is made with. `or_empty`: it is empty where oneDNN has no such
-/// kernel; else that throws.
+/// kernel; else that throws. `without_amx`: a backward primitive's kernel is none of AMX's.
 struct Making {
   const dnnl::engine& engine;
   const dnnl::primitive_attr& attributes;
-  bool or_empty = false;
+  bool or_empty = false, without_amx = false;
 };
 
 /// ReLU as a primitive's epilogue.
@@ -54,12 +56,21 @@ typename Primitive::primitive_desc backward_descriptor(const Making& making, con
                                                        const Forward& hint,
                                                        const Operation&... operation) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {making.engine, operation..., s.strides,         s.before,
-          s.after,       hint,         making.attributes, making.or_empty};
+  typename Primitive::primitive_desc result(making.engine, operation..., s.strides, s.before,
+                                            s.after, hint, making.attributes, making.or_empty);
 #else
-  return {typename Primitive::desc(operation..., s.strides, s.before, s.after), making.attributes,
-          making.engine, hint, making.or_empty};
+  // next_impl() looks at it once more, and at the hint.
+  const typename Primitive::desc described(operation..., s.strides, s.before, s.after);
+  typename Primitive::primitive_desc result(described, making.attributes, making.engine, hint,
+                                            making.or_empty);
 #endif
+  const auto is_amx = [&] {
+    return std::string_view(result.impl_info_str()).find("amx") != std::string_view::npos;
+  };
+  while (making.without_amx && result && is_amx())
+    if (!result.next_impl())
+      throw Error("plan a backward step with oneDNN", "it has no other kernel than AMX's");
+  return result;
 }
 
 inline dnnl::pooling_forward::primitive_desc pooling_forward_descriptor(

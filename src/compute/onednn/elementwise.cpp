@@ -8,26 +8,25 @@ namespace {
 
 constexpr std::size_t chunk = 8192;  // elements: three operands fit the second-level cache
 
-template <int B>
+template <int B, class T>
 struct Rectify {
-  [[gnu::always_inline]] static inline void run(const float* x, float* y, std::size_t count) {
+  [[gnu::always_inline]] static inline void run(const T* x, T* y, std::size_t count) {
     for (std::size_t i = 0; i < count; i += B) store<B>(y + i, relu<B>(load<B>(x + i)));
   }
 };
 
-template <int B>
+template <int B, class T>
 struct Mask {
-  [[gnu::always_inline]] static inline void run(const float* y, const float* dy, float* dx,
-                                                std::size_t count) {
+  [[gnu::always_inline]] static inline void run(const T* y, const T* dy, T* dx, std::size_t count) {
     for (std::size_t i = 0; i < count; i += B)
       store<B>(dx + i, load<B>(y + i) > 0 ? load<B>(dy + i) : Vec<B>{});
   }
 };
 
-template <int B>
+template <int B, class T>
 struct Sum {
-  [[gnu::always_inline]] static inline void run(const float* a, const float* b, float* y,
-                                                std::size_t count, bool rectify) {
+  [[gnu::always_inline]] static inline void run(const T* a, const T* b, T* y, std::size_t count,
+                                                bool rectify) {
     for (std::size_t i = 0; i < count; i += B) {
       const Vec<B> sum = load<B>(a + i) + load<B>(b + i);
       store<B>(y + i, rectify ? relu<B>(sum) : sum);
@@ -47,31 +46,38 @@ void for_each_chunk(int threads, std::size_t elements, const F& f) {
 
 Action plan(const ReluForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
-  return [=, threads = planner.threads(), rectify = pick<Rectify>(planner.isa())](const Frame&) {
-    for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
-      rectify(x.data + first, y.data + first, count);
-    });
-  };
+  return with_type(x.element, [&]<class T>(T) -> Action {
+    return
+        [=, threads = planner.threads(), rectify = pick<Rectify, T>(planner.isa())](const Frame&) {
+          for_each_chunk(threads, x.elements(), [&](std::size_t first, std::size_t count) {
+            rectify(x.as<T>() + first, y.as<T>() + first, count);
+          });
+        };
+  });
 }
 
 Action plan(const ReluBackward& step, Planner& planner) {
   const Tensor y = planner.tensor(step.y), dy = planner.tensor(step.dy),
                dx = planner.tensor(step.dx);
-  return [=, threads = planner.threads(), mask = pick<Mask>(planner.isa())](const Frame&) {
-    for_each_chunk(threads, y.elements(), [&](std::size_t first, std::size_t count) {
-      mask(y.data + first, dy.data + first, dx.data + first, count);
-    });
-  };
+  return with_type(y.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads(), mask = pick<Mask, T>(planner.isa())](const Frame&) {
+      for_each_chunk(threads, y.elements(), [&](std::size_t first, std::size_t count) {
+        mask(y.as<T>() + first, dy.as<T>() + first, dx.as<T>() + first, count);
+      });
+    };
+  });
 }
 
 Action plan(const Add& step, Planner& planner) {
   const Tensor a = planner.tensor(step.a), b = planner.tensor(step.b), y = planner.tensor(step.y);
-  return [=, threads = planner.threads(), rectify = step.relu,
-          sum = pick<Sum>(planner.isa())](const Frame&) {
-    for_each_chunk(threads, a.elements(), [&](std::size_t first, std::size_t count) {
-      sum(a.data + first, b.data + first, y.data + first, count, rectify);
-    });
-  };
+  return with_type(a.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads(), rectify = step.relu,
+            sum = pick<Sum, T>(planner.isa())](const Frame&) {
+      for_each_chunk(threads, a.elements(), [&](std::size_t first, std::size_t count) {
+        sum(a.as<T>() + first, b.as<T>() + first, y.as<T>() + first, count, rectify);
+      });
+    };
+  });
 }
 
 }  // namespace ringtrain::onednn

@@ -25,11 +25,12 @@ Line standardising(std::span<const float> image) {
 }
 
 // Interleaved channels into the tensor's layout, one channel at a time.
+template <class T>
 void write_channel(std::span<const float> image, const Tensor& y, std::size_t n, int c,
                    const Line& line) {
-  float* out = y.data + n * y.image() + c / y.block * y.plane() + c % y.block;
+  const Pixels<T> out = y.run<T>(n, c / y.block);
   for (std::size_t pixel = 0; pixel < y.pixels(); ++pixel)
-    out[pixel * y.block] = (image[pixel * y.shape.channels + c] - line.offset) * line.factor;
+    out.at(pixel)[c % y.block] = (image[pixel * y.shape.channels + c] - line.offset) * line.factor;
 }
 
 }  // namespace
@@ -42,20 +43,22 @@ Action plan(const Input& step, Planner& planner) {
                           std::ssize(step.deviation) == y.shape.channels),
           "Input: one mean and deviation a channel");
   const Scratch images = planner.scratch(planner.threads() * features * sizeof(float));
-  return [=, threads = planner.threads()](const Frame& frame) {
-    for_each_item(threads, y.shape.batch, [&](std::size_t n) {
-      const std::span image(images.in(frame) + this_thread() * features, features);
-      std::copy_n(frame.batch.images.data() + n * features, features, image.data());
-      if (step.distort) distort(frame.batch.distortions[n], image, y.shape.channels);
-      if (step.clip) std::ranges::transform(image, image.begin(), clipped<float>);
-      if (y.block > 1) std::fill_n(y.data + n * y.image(), y.image(), 0.f);
-      const Line whole = standardise ? standardising(image) : Line{};
-      for (int c = 0; c < y.shape.channels; ++c)
-        write_channel(
-            image, y, n, c,
-            standardise ? whole : Line{255 * step.mean[c], 1 / (255 * step.deviation[c])});
-    });
-  };
+  return with_type(y.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads()](const Frame& frame) {
+      for_each_item(threads, y.shape.batch, [&](std::size_t n) {
+        const std::span image(images.in(frame) + this_thread() * features, features);
+        std::copy_n(frame.batch.images.data() + n * features, features, image.data());
+        if (step.distort) distort(frame.batch.distortions[n], image, y.shape.channels);
+        if (step.clip) std::ranges::transform(image, image.begin(), clipped<float>);
+        if (y.block > 1) std::fill_n(y.image_at<T>(n), y.image(), T(0));
+        const Line whole = standardise ? standardising(image) : Line{};
+        for (int c = 0; c < y.shape.channels; ++c)
+          write_channel<T>(
+              image, y, n, c,
+              standardise ? whole : Line{255 * step.mean[c], 1 / (255 * step.deviation[c])});
+      });
+    };
+  });
 }
 
 }  // namespace ringtrain::onednn

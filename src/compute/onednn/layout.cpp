@@ -1,6 +1,6 @@
-#include "compute/onednn/layout.hpp"
-
 #include <variant>
+
+#include "compute/onednn/tensor.hpp"
 
 namespace ringtrain::onednn {
 namespace {
@@ -16,7 +16,7 @@ bool reads_images(const Step& step) {
 
 }  // namespace
 
-std::vector<Tensor> choose_layouts(const Schedule& schedule, int block) {
+std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element element) {
   std::vector<bool> image(schedule.tensors.size(), false), other(schedule.tensors.size(), false);
   for (const Step& step : schedule.steps) {
     const bool convolution = reads_images(step), input = std::holds_alternative<Input>(step);
@@ -29,7 +29,7 @@ std::vector<Tensor> choose_layouts(const Schedule& schedule, int block) {
   for (std::size_t id = 0; id < schedule.tensors.size(); ++id) {
     const Shape& shape = schedule.tensors[id];
     const bool plain = image[id] && !other[id] && shape.channels <= most_image_channels;
-    result.push_back({shape, plain ? 1 : block, nullptr});
+    result.push_back({shape, plain ? 1 : block, element, element == Element::bf16});
   }
   return result;
 }

@@ -19,8 +19,11 @@ struct Lrn {
   int radius, margin, padded_channels;
   float bias, alpha, beta;
   bool mask;
-  std::size_t plane;  // distance between blocks of channels
+  std::size_t block_step, pixel_step;
 
+  std::size_t at(int channel, int block, int pixel) const {
+    return channel / block * block_step + pixel * pixel_step;
+  }
   std::size_t row() const { return padded_channels + 2 * margin; }
 };
 
@@ -64,25 +67,25 @@ template <int B>
 }
 
 // Squares of `pixels` pixels into rows, from the first channel block of the first pixel at x.
-template <int B>
-[[gnu::always_inline]] inline void store_squares(const Lrn& l, const float* x, int pixels,
+template <int B, class T>
+[[gnu::always_inline]] inline void store_squares(const Lrn& l, const T* x, int pixels,
                                                  float* rows) {
   clear_margins(l, pixels, rows);
   for (int c = 0; c < l.padded_channels; c += B)
     for (int p = 0; p < pixels; ++p) {
-      const Vec<B> v = load<B>(x + c / B * l.plane + p * B);
+      const Vec<B> v = load<B>(x + l.at(c, B, p));
       store<B>(rows + p * l.row() + l.margin + c, v * v);
     }
 }
 
-template <int B>
+template <int B, class T>
 struct Forward {
-  [[gnu::always_inline]] static inline void run(const Lrn& l, const float* x, float* y, int pixels,
+  [[gnu::always_inline]] static inline void run(const Lrn& l, const T* x, T* y, int pixels,
                                                 float* rows) {
     store_squares<B>(l, x, pixels, rows);
     for (int c = 0; c < l.padded_channels; c += B)
       for (int p = 0; p < pixels; ++p) {
-        const std::size_t at = c / B * l.plane + p * B;
+        const std::size_t at = l.at(c, B, p);
         const Vec<B> s = l.bias + l.alpha * window<B>(rows + p * l.row() + l.margin + c, l.radius);
         store<B>(y + at, load<B>(x + at) * negative_power<B>(s, l.beta));
       }
@@ -90,27 +93,28 @@ struct Forward {
 };
 
 // dx = dy s^-b - 2 a b x * sum of (dy x s^-(b+1)) over the window
-template <int B>
+template <int B, class T>
 struct Backward {
-  [[gnu::always_inline]] static inline void run(const Lrn& l, const float* x, const float* dy,
-                                                float* dx, int pixels, float* rows) {
-    float *squares = rows, *products = rows + tile_pixels * l.row();
+  [[gnu::always_inline]] static inline void run(const Lrn& l, const T* x, const T* dy, T* dx,
+                                                int pixels, float* rows) {
+    float *squares = rows, *products = squares + tile_pixels * l.row(),
+          *directs = products + tile_pixels * l.row();
     store_squares<B>(l, x, pixels, squares);
     clear_margins(l, pixels, products);
     for (int c = 0; c < l.padded_channels; c += B)
       for (int p = 0; p < pixels; ++p) {
-        const std::size_t at = c / B * l.plane + p * B, lane = p * l.row() + l.margin + c;
+        const std::size_t at = l.at(c, B, p), lane = p * l.row() + l.margin + c;
         const Vec<B> s = l.bias + l.alpha * window<B>(squares + lane, l.radius);
         const Vec<B> direct = load<B>(dy + at) * negative_power<B>(s, l.beta);
-        store<B>(dx + at, direct);
+        store<B>(directs + lane, direct);
         store<B>(products + lane, direct * load<B>(x + at) / s);
       }
     for (int c = 0; c < l.padded_channels; c += B)
       for (int p = 0; p < pixels; ++p) {
-        const std::size_t at = c / B * l.plane + p * B;
-        const Vec<B> spread = window<B>(products + p * l.row() + l.margin + c, l.radius);
+        const std::size_t at = l.at(c, B, p), lane = p * l.row() + l.margin + c;
         const Vec<B> v = load<B>(x + at);
-        const Vec<B> result = load<B>(dx + at) - (2 * l.alpha * l.beta) * v * spread;
+        const Vec<B> result = load<B>(directs + lane) -
+                              (2 * l.alpha * l.beta) * v * window<B>(products + lane, l.radius);
         store<B>(dx + at, l.mask ? (v > 0 ? result : Vec<B>{}) : result);
       }
   }
@@ -119,8 +123,8 @@ struct Backward {
 template <class Step>
 Lrn constants(const Step& step, const Tensor& x, bool mask) {
   const int margin = (step.radius + x.block - 1) / x.block * x.block;
-  return {step.radius, margin,   x.blocks() * x.block, step.bias, step.alpha, step.beta,
-          mask,        x.plane()};
+  return {step.radius, margin, x.padded_channels(), step.bias,     step.alpha,
+          step.beta,   mask,   x.block_step(),      x.pixel_step()};
 }
 
 // Calls f(first element, pixels, the thread's rows) for every tile of every image.
@@ -129,7 +133,7 @@ void for_each_tile(const Tensor& x, int threads, const F& f) {
   const std::size_t tiles = (x.pixels() + tile_pixels - 1) / tile_pixels;
   for_each_item(threads, x.shape.batch * tiles, [&](std::size_t item) {
     const std::size_t first = item % tiles * tile_pixels;
-    f(item / tiles * x.image() + first * x.block,
+    f(item / tiles * x.image() + first * x.pixel_step(),
       static_cast<int>(std::min<std::size_t>(tile_pixels, x.pixels() - first)));
   });
 }
@@ -137,32 +141,35 @@ void for_each_tile(const Tensor& x, int threads, const F& f) {
 }  // namespace
 
 Action plan(const LrnForward& step, Planner& planner) {
-  const Tensor x = planner.tensor(step.x);
-  float* y = planner.tensor(step.y).data;
+  const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
   const Lrn lrn = constants(step, x, false);
   const std::size_t need = tile_pixels * lrn.row();
   const Scratch rows = planner.scratch(planner.threads() * need * sizeof(float));
-  const auto forward = pick<Forward>(planner.isa());
-  return [=, threads = planner.threads()](const Frame& frame) {
-    for_each_tile(x, threads, [&](std::size_t at, int pixels) {
-      forward(lrn, x.data + at, y + at, pixels, rows.in(frame) + this_thread() * need);
-    });
-  };
+  return with_type(x.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads(),
+            forward = pick<Forward, T>(planner.isa())](const Frame& frame) {
+      for_each_tile(x, threads, [&](std::size_t at, int pixels) {
+        forward(lrn, x.as<T>() + at, y.as<T>() + at, pixels, rows.in(frame) + this_thread() * need);
+      });
+    };
+  });
 }
 
 Action plan(const LrnBackward& step, Planner& planner) {
-  const Tensor x = planner.tensor(step.x);
-  const float* dy = planner.tensor(step.dy).data;
-  float* dx = planner.tensor(step.dx).data;
+  const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy),
+               dx = planner.tensor(step.dx);
   const Lrn lrn = constants(step, x, step.mask);
-  const std::size_t need = 2 * tile_pixels * lrn.row();
+  const std::size_t need = 3 * tile_pixels * lrn.row();
   const Scratch rows = planner.scratch(planner.threads() * need * sizeof(float));
-  const auto backward = pick<Backward>(planner.isa());
-  return [=, threads = planner.threads()](const Frame& frame) {
-    for_each_tile(x, threads, [&](std::size_t at, int pixels) {
-      backward(lrn, x.data + at, dy + at, dx + at, pixels, rows.in(frame) + this_thread() * need);
-    });
-  };
+  return with_type(x.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads(),
+            backward = pick<Backward, T>(planner.isa())](const Frame& frame) {
+      for_each_tile(x, threads, [&](std::size_t at, int pixels) {
+        backward(lrn, x.as<T>() + at, dy.as<T>() + at, dx.as<T>() + at, pixels,
+                 rows.in(frame) + this_thread() * need);
+      });
+    };
+  });
 }
 
 }  // namespace ringtrain::onednn

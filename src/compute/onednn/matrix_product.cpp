@@ -8,35 +8,51 @@ namespace ringtrain::onednn {
 namespace {
 
 // Most runs are whole blocks: copies of a known length are one or two instructions.
-void copy_run(float* to, const float* from, int channels) {
+template <class T>
+void copy_run(T* to, const T* from, int channels) {
   if (channels == 16)
-    std::memcpy(to, from, 16 * sizeof(float));
+    std::memcpy(to, from, 16 * sizeof(T));
   else
     std::copy_n(from, channels, to);
 }
 
-// A tensor as rows of features in the order height, width, channels. A tensor of one pixel an image
-// is such a matrix already, with room between its rows; others are copied through scratch memory.
+// A tensor as rows of features in the order height, width, channels, padded to whole blocks where
+// channels are last. A tensor of one pixel an image is such a matrix already, and so is one with
+// channels last that need no padding; others are copied through scratch memory.
+template <class T>
 class Rows {
  public:
   Rows(const Tensor& tensor, Planner& planner)
       : tensor_(tensor),
         threads_(planner.threads()),
-        in_place_(tensor.pixels() == 1),
-        copy_(in_place_ ? Scratch() : planner.scratch(tensor.shape.elements() * sizeof(float))) {}
+        in_place_(tensor.pixels() == 1 ||
+                  (tensor.channels_last && tensor.padded_channels() == tensor.shape.channels)),
+        copy_(in_place_ ? Scratch() : planner.scratch(count() * std::size_t(pitch()) * sizeof(T))) {
+  }
 
   int count() const { return tensor_.shape.batch; }
   int features() const { return static_cast<int>(tensor_.shape.features()); }
   /// Distance between rows.
-  int pitch() const { return in_place_ ? static_cast<int>(tensor_.image()) : features(); }
-  float* in(const Frame& frame) const { return in_place_ ? tensor_.data : copy_.in(frame); }
+  int pitch() const {
+    if (in_place_) return static_cast<int>(tensor_.image());
+    const int block = tensor_.channels_last ? tensor_.block : 1;
+    return (features() + block - 1) / block * block;
+  }
+  T* in(const Frame& frame) const { return in_place_ ? tensor_.as<T>() : copy_.in<T>(frame); }
+  /// The rows as images of one pixel.
+  Operand operand() const {
+    Tensor rows = tensor_;
+    rows.shape = {count(), 1, 1, features()};
+    return {rows, in_place_ ? std::nullopt : std::optional(copy_)};
+  }
 
   /// The tensor's rows, up to date.
-  const float* read(const Frame& frame) const {
-    float* rows = in(frame);
-    if (!in_place_)
-      for_each_run(rows,
-                   [](float* row, float* block, int channels) { copy_run(row, block, channels); });
+  const T* read(const Frame& frame) const {
+    T* rows = in(frame);
+    if (in_place_) return rows;
+    for_each_run(rows, [](T* row, T* block, int channels) { copy_run(row, block, channels); });
+    for (int n = 0; n < count(); ++n)
+      std::fill_n(rows + std::size_t(n) * pitch() + features(), pitch() - features(), T(0));
     return rows;
   }
   /// Makes the tensor what its rows are, lanes past the last channel zero.
@@ -44,27 +60,26 @@ class Rows {
     if (in_place_) {
       const int padded = static_cast<int>(tensor_.image());
       for (int n = 0; n < count(); ++n)
-        std::fill_n(tensor_.data + n * tensor_.image() + features(), padded - features(), 0.f);
+        std::fill_n(tensor_.image_at<T>(n) + features(), padded - features(), T(0));
       return;
     }
-    for_each_run(in(frame), [&](const float* row, float* block, int channels) {
+    for_each_run(in(frame), [&](const T* row, T* block, int channels) {
       copy_run(block, row, channels);
-      std::fill(block + channels, block + tensor_.block, 0.f);
+      std::fill(block + channels, block + tensor_.block, T(0));
     });
   }
 
  private:
   // Calls f(place in the row, place in the tensor, channels) for every pixel's block of channels.
   template <class F>
-  void for_each_run(float* rows, const F& f) const {
+  void for_each_run(T* rows, const F& f) const {
     const Tensor& t = tensor_;
     for_each_item(threads_, t.shape.batch, [&](std::size_t n) {
-      float* row = rows + n * t.shape.features();
+      T* row = rows + n * pitch();
       for (std::size_t pixel = 0; pixel < t.pixels(); ++pixel)
-        for (int c = 0; c < t.shape.channels; c += t.block)
-          f(row + pixel * t.shape.channels + c,
-            t.data + n * t.image() + c * t.pixels() + pixel * t.block,
-            std::min(t.block, t.shape.channels - c));
+        for (int b = 0; b < t.blocks(); ++b)
+          f(row + pixel * t.shape.channels + b * t.block, t.run<T>(n, b, pixel).first,
+            std::min(t.block, t.shape.channels - b * t.block));
     });
   }
 
@@ -97,7 +112,7 @@ void multiply(int m, int n, int k, Matrix a, Matrix b, float* c, int pitch) {
                           "could not multiply matrices");
 }
 
-void sum_rows(const float* rows, const Rows& shape, float* sums) {
+void sum_rows(const float* rows, const Rows<float>& shape, float* sums) {
   std::copy_n(rows, shape.features(), sums);
   for (int n = 1; n < shape.count(); ++n) {
     const float* row = rows + std::size_t(n) * shape.pitch();
@@ -105,10 +120,10 @@ void sum_rows(const float* rows, const Rows& shape, float* sums) {
   }
 }
 
-}  // namespace
+// In fp32, by products of bands.
 
-Action plan(const MatrixProductForward& step, Planner& planner) {
-  const Rows x(planner.tensor(step.x), planner), y(planner.tensor(step.y), planner);
+Action plan_bands(const MatrixProductForward& step, Planner& planner) {
+  const Rows<float> x(planner.tensor(step.x), planner), y(planner.tensor(step.y), planner);
   const float *w = planner.parameters(step.w), *bias = planner.parameters(step.b);
   return [=, relu = step.relu, threads = planner.threads()](const Frame& frame) {
     const float* in = x.read(frame);
@@ -130,8 +145,8 @@ Action plan(const MatrixProductForward& step, Planner& planner) {
   };
 }
 
-Action plan(const MatrixProductInputGradient& step, Planner& planner) {
-  const Rows dy(planner.tensor(step.dy), planner), dx(planner.tensor(step.dx), planner);
+Action plan_bands(const MatrixProductInputGradient& step, Planner& planner) {
+  const Rows<float> dy(planner.tensor(step.dy), planner), dx(planner.tensor(step.dx), planner);
   const float* w = planner.parameters(step.w);
   return [=, threads = planner.threads()](const Frame& frame) {
     const float* in = dy.read(frame);
@@ -146,8 +161,8 @@ Action plan(const MatrixProductInputGradient& step, Planner& planner) {
   };
 }
 
-Action plan(const MatrixProductWeightGradient& step, Planner& planner) {
-  const Rows x(planner.tensor(step.x), planner), dy(planner.tensor(step.dy), planner);
+Action plan_bands(const MatrixProductWeightGradient& step, Planner& planner) {
+  const Rows<float> x(planner.tensor(step.x), planner), dy(planner.tensor(step.dy), planner);
   float *dw = planner.gradients(step.w), *db = planner.gradients(step.b);
   return [=, threads = planner.threads()](const Frame& frame) {
     const float *in = x.read(frame), *out = dy.read(frame);
@@ -159,6 +174,59 @@ Action plan(const MatrixProductWeightGradient& step, Planner& planner) {
     });
     if (db) sum_rows(out, dy, db);
   };
+}
+
+// In bf16, as 1x1 convolutions of rows: oneDNN's fastest products of such numbers.
+
+Action plan_convolution(const MatrixProductForward& step, Planner& planner) {
+  const Rows<Bf16> x(planner.tensor(step.x), planner), y(planner.tensor(step.y), planner);
+  const ConvolutionForward same{{}, step.x, step.y, step.w, step.b, step.relu};
+  return [=, multiply = plan_forward(same, x.operand(), y.operand(), planner)](const Frame& frame) {
+    x.read(frame);
+    multiply(frame);
+    y.written(frame);
+  };
+}
+
+Action plan_convolution(const MatrixProductInputGradient& step, Planner& planner) {
+  const Rows<Bf16> dy(planner.tensor(step.dy), planner), dx(planner.tensor(step.dx), planner);
+  const ConvolutionInputGradient same{{}, step.dy, step.dx, step.w};
+  return [=, multiply = plan_input_gradient(same, dy.operand(), dx.operand(), planner)](
+             const Frame& frame) {
+    dy.read(frame);
+    multiply(frame);
+    dx.written(frame);
+  };
+}
+
+Action plan_convolution(const MatrixProductWeightGradient& step, Planner& planner) {
+  const Rows<Bf16> x(planner.tensor(step.x), planner), dy(planner.tensor(step.dy), planner);
+  const ConvolutionWeightGradient same{{}, step.x, step.dy, step.w, step.b};
+  return [=, multiply = plan_weight_gradient(same, x.operand(), dy.operand(), planner)](
+             const Frame& frame) {
+    x.read(frame);
+    dy.read(frame);
+    multiply(frame);
+  };
+}
+
+template <class Step>
+Action plan_product(const Step& step, Element element, Planner& planner) {
+  return element == Element::bf16 ? plan_convolution(step, planner) : plan_bands(step, planner);
+}
+
+}  // namespace
+
+Action plan(const MatrixProductForward& step, Planner& planner) {
+  return plan_product(step, planner.tensor(step.x).element, planner);
+}
+
+Action plan(const MatrixProductInputGradient& step, Planner& planner) {
+  return plan_product(step, planner.tensor(step.dy).element, planner);
+}
+
+Action plan(const MatrixProductWeightGradient& step, Planner& planner) {
+  return plan_product(step, planner.tensor(step.x).element, planner);
 }
 
 }  // namespace ringtrain::onednn

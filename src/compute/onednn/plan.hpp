@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+
 #include "compute/onednn/planner.hpp"
 
 namespace ringtrain::onednn {
@@ -28,5 +30,18 @@ Action plan(const LrnForward&, Planner&);
 Action plan(const LrnBackward&, Planner&);
 Action plan(const Dropout&, Planner&);
 Action plan(const SoftmaxCrossEntropy&, Planner&);
+
+/// A tensor at its place in memory, or in the scratch memory of the step that is planned.
+struct Operand {
+  Tensor tensor;
+  std::optional<Scratch> scratch = std::nullopt;
+};
+
+// Convolutions of operands that need not be tensors of the schedule: matrix products are some.
+Action plan_forward(const ConvolutionForward&, const Operand& x, const Operand& y, Planner&);
+Action plan_input_gradient(const ConvolutionInputGradient&, const Operand& dy, const Operand& dx,
+                           Planner&);
+Action plan_weight_gradient(const ConvolutionWeightGradient&, const Operand& x, const Operand& dy,
+                            Planner&);
 
 }  // namespace ringtrain::onednn

@@ -61,7 +61,7 @@ std::vector<Buffer> Planner::take_kept() {
 
 memory Planner::memory(const Tensor& tensor) const { return memory(desc_of(tensor), tensor.data); }
 
-memory Planner::memory(const memory::desc& desc, float* data) const {
+memory Planner::memory(const memory::desc& desc, void* data) const {
   return dnnl::memory(desc, engine_, data);
 }
 
@@ -84,8 +84,12 @@ dnnl::primitive_attr attributes() {
 memory::desc desc_of(const Tensor& tensor) {
   using tag = memory::format_tag;
   const Shape& s = tensor.shape;
+  if (tensor.channels_last)
+    return {{s.batch, tensor.padded_channels(), s.height, s.width},
+            data_type_of(tensor.element),
+            tag::nhwc};
   return {{s.batch, s.channels, s.height, s.width},
-          memory::data_type::f32,
+          data_type_of(tensor.element),
           tensor.block == 16  ? tag::nChw16c
           : tensor.block == 8 ? tag::nChw8c
                               : tag::nchw};

@@ -1,4 +1,13 @@
 #pragma once
+// In bf16 (--precision bf16) the tensors of a schedule are bf16, and each convolution and matrix
+// product rounds its weights to bf16 before it runs. Parameters, their gradients, BatchNorm's
+// statistics and the loss are fp32, and kernels compute in fp32: they load and store bf16. There is
+// no loss scale, as bf16 has the range of fp32.
+//
+// Tensors then lie with channels last, padded to whole blocks of 16, because oneDNN uses AMX in no
+// other layout; matrix products are 1x1 convolutions there. A 1x1 convolution sees all pixels of
+// the batch as one image with long rows, its weight gradient as images of one long row each: AMX's
+// kernels are up to four times as fast with those.
 #include <dnnl.hpp>
 #include <functional>
 #include <map>
@@ -91,9 +100,9 @@ class Planner {
   float* kept(Kept what, TensorId of) const;
 
   const dnnl::engine& engine() const { return engine_; }
-  /// A tensor as oneDNN sees it, in its blocked layout.
+  /// A tensor as oneDNN sees it.
   dnnl::memory memory(const Tensor& tensor) const;
-  dnnl::memory memory(const dnnl::memory::desc& desc, float* data) const;
+  dnnl::memory memory(const dnnl::memory::desc& desc, void* data) const;
   /// Memory in scratch; its address is set by finish().
   dnnl::memory memory(const dnnl::memory::desc& desc, Scratch place);
   /// `primitive` with its arguments, and the scratch memory it asks for.
@@ -134,6 +143,10 @@ class Planner {
 
 /// The attributes of all primitives: scratch memory comes from the planner.
 dnnl::primitive_attr attributes();
+constexpr dnnl::memory::data_type data_type_of(Element element) {
+  return element == Element::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+/// As oneDNN sees it; where channels are last, with their padding.
 dnnl::memory::desc desc_of(const Tensor& tensor);
 
 }  // namespace ringtrain::onednn

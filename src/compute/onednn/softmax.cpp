@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <span>
 
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
@@ -14,9 +16,10 @@ struct Sample {
 };
 
 // Writes the unscaled gradient where `dlogit` is not null.
-Sample cross_entropy(const float* logit, float* dlogit, int classes, int label, double smoothing,
+template <class T>
+Sample cross_entropy(const T* logit, T* dlogit, int classes, int label, double smoothing,
                      double scale) {
-  const double highest = *std::max_element(logit, logit + classes);
+  const double highest = *std::max_element(logit, logit + classes, std::less<float>());
   double sum = 0, logits = 0;
   Sample result{0, 0};
   for (int c = 0; c < classes; ++c) {
@@ -35,33 +38,39 @@ Sample cross_entropy(const float* logit, float* dlogit, int classes, int label, 
   return result;
 }
 
+// In the order of the samples.
+void add_up(std::span<const Sample> samples, const SoftmaxCrossEntropy& step, StepResult& result) {
+  for (const Sample& sample : samples) {
+    if (sample.better < 0) continue;
+    result.loss += step.weight * sample.loss;
+    if (!step.counts) continue;
+    ++result.samples;
+    result.top1 += sample.better < 1;
+    result.top5 += sample.better < 5;
+  }
+}
+
 }  // namespace
 
 Action plan(const SoftmaxCrossEntropy& step, Planner& planner) {
   const Tensor logits = planner.tensor(step.logits);
-  float* dlogits = step.dlogits == no_tensor ? nullptr : planner.tensor(step.dlogits).data;
+  const Tensor dlogits = step.dlogits == no_tensor ? Tensor{} : planner.tensor(step.dlogits);
   const Scratch samples = planner.scratch(logits.shape.batch * sizeof(Sample));
-  return [=, threads = planner.threads()](const Frame& frame) {
-    const int classes = logits.shape.channels;
-    auto* sample = samples.in<Sample>(frame);
-    for_each_item(threads, logits.shape.batch, [&](std::size_t n) {
-      const std::size_t first = n * logits.image();
-      float* dlogit = dlogits ? dlogits + first : nullptr;
-      const int label = frame.batch.labels[n];
-      if (dlogit) std::fill_n(dlogit, logits.image(), 0.f);
-      sample[n] = label < 0 ? Sample{0, -1}
-                            : cross_entropy(logits.data + first, dlogit, classes, label,
-                                            step.smoothing, step.weight * frame.sample_weight);
-    });
-    for (int n = 0; n < logits.shape.batch; ++n) {
-      if (sample[n].better < 0) continue;
-      frame.result.loss += step.weight * sample[n].loss;
-      if (!step.counts) continue;
-      ++frame.result.samples;
-      frame.result.top1 += sample[n].better < 1;
-      frame.result.top5 += sample[n].better < 5;
-    }
-  };
+  return with_type(logits.element, [&]<class T>(T) -> Action {
+    return [=, threads = planner.threads()](const Frame& frame) {
+      auto* sample = samples.in<Sample>(frame);
+      for_each_item(threads, logits.shape.batch, [&](std::size_t n) {
+        T* dlogit = dlogits.data ? dlogits.image_at<T>(n) : nullptr;
+        const int label = frame.batch.labels[n];
+        if (dlogit) std::fill_n(dlogit, dlogits.image(), T(0));
+        sample[n] = label < 0
+                        ? Sample{0, -1}
+                        : cross_entropy(logits.image_at<T>(n), dlogit, logits.shape.channels, label,
+                                        step.smoothing, step.weight * frame.sample_weight);
+      });
+      add_up(std::span(sample, logits.shape.batch), step, frame.result);
+    };
+  });
 }
 
 }  // namespace ringtrain::onednn

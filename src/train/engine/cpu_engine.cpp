@@ -172,7 +172,10 @@ std::string plans_of(const RunPlan& plan, const MpiSession& session, const Threa
   const bool plain =
       session.hosts() == 1 || (session.hosts() == session.size() && !plan.options.compress);
   const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
-  return fmt::format(R"({{{}"threads":{}}})", hosts, threads.threads);
+  const Element element = cpu_element_of(plan.options.precision);
+  const std::string precision =
+      element == Element::fp32 ? "" : fmt::format(R"("precision":"{}",)", name_of(element));
+  return fmt::format(R"({{{}{}"threads":{}}})", hosts, precision, threads.threads);
 }
 
 bool sums_overlap(const RunPlan& plan, const MpiSession& session) {
@@ -307,7 +310,7 @@ CpuEngine::CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSe
       alone_(make_solo_communicator()),
       statistics_sums_(statistics_sums_of(
           plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
-      backend_(make_onednn_backend(&progress)),
+      backend_(make_onednn_backend(&progress, cpu_element_of(plan.options.precision))),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(memory_.allocate(averaged_statistics(plan))),

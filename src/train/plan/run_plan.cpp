@@ -8,6 +8,7 @@
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
+#include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
@@ -260,6 +261,15 @@ LoaderOptions RunPlan::lone_loader() const {
   return o;
 }
 
+void check_cpu_precision(Precision precision) {
+  if (precision == Precision::fp16)
+    throw Error(Exit::usage, "--precision fp16",
+                "is for GPUs, but this run computes on CPUs; leave it out, or say bf16 or fp32");
+  if (precision == Precision::bf16 && !cpu_trains_in(Element::bf16))
+    throw Error(Exit::usage, "--precision bf16",
+                "this CPU has neither AVX512_BF16 nor AMX; leave it out or say fp32");
+}
+
 namespace {
 
 void check_device(const Options& o) {
@@ -278,9 +288,7 @@ void check_device(const Options& o) {
     throw Error(Exit::usage, "--nccl-register with --deterministic",
                 "registered buffers let NCCL sum inside switches, in another order each time; "
                 "leave one of them out");
-  if (!gpu && (o.precision == Precision::fp16 || o.precision == Precision::bf16))
-    throw Error(Exit::usage, "--precision " + enumerator<Precision>().write(o.precision),
-                "is for GPUs, but this run computes on CPUs; leave it out or say fp32");
+  if (!gpu) check_cpu_precision(o.precision);
 }
 
 void check_sharding(const Options& o) {

@@ -78,6 +78,8 @@ struct RunPlan {
 /// Takes lines for the user.
 using Tell = std::function<void(const std::string&)>;
 
+/// Throws Error (Exit::usage) when this CPU does not train in `precision`.
+void check_cpu_precision(Precision precision);
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
 /// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
 /// read, and may be null.

@@ -220,12 +220,13 @@ double loader_bytes(const Subject& s, const Options& o) {
 }
 
 RankMemory rank_memory(const Subject& s, const Options& o, WorkProgress* progress = nullptr) {
-  const auto backend = make_onednn_backend();
+  const Element element = cpu_element_of(o.precision);
+  const auto backend = make_onednn_backend(nullptr, element);
   const auto needs = [&](Mode mode) {
     const auto supports = [&](const Schedule& at, const Step& step) {
       return backend->supports(at, step);
     };
-    return host_needs(s.schedule(supports, mode), progress);
+    return host_needs(s.schedule(supports, mode), progress, element);
   };
   const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
   return {.activations = double(training.activations),
@@ -253,10 +254,11 @@ std::string shards_text(const Subject& s) {
 }
 
 std::string cpu_report(const Options& o) {
+  check_cpu_precision(o.precision);
   const Subject s = subject_of(o, std::nullopt, 2);
   const RankMemory memory = rank_memory(s, o);
-  return fmt::format("{} on this CPU: a rank's training, fp32, {} images a step\n", s.model.name,
-                     s.batch) +
+  return fmt::format("{} on this CPU: a rank's training, {}, {} images a step\n", s.model.name,
+                     name_of(cpu_element_of(o.precision)), s.batch) +
          "memory\n" + memory_line("activations", memory.activations) +
          memory_line("workspace of oneDNN", memory.workspace) +
          memory_line("evaluation's activations and workspace", memory.evaluation) +

@@ -316,7 +316,7 @@ TEST_CASE("options: how sums travel is measured, left alone or given") {
 
 TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK_THAT(refusal("--device tpu"), Contains("--device tpu") && Contains("auto, cpu, cuda"));
-  CHECK_THAT(refusal("--device cpu --precision bf16"), Contains("auto, fp32"));
+  CHECK_THAT(refusal("--device cpu --precision fp16"), Contains("auto, fp32, bf16"));
   CHECK_THAT(refusal("--gradient-dtype fp8"), Contains("fp32, fp16, bf16"));
   CHECK(refusal("--device cpu --gradient-dtype fp16") == "accepted");
   CHECK_THAT(refusal("--allreduce mpi --gradient-dtype bf16"), Contains("--allreduce ring"));

@@ -46,8 +46,8 @@ struct Lines {
   Vec<B> mean, scale, shift;
 };
 
-// What both kernels of moments end with: that of `n` more pixels joins the mean and the sum of
-// squared distances to it of those before, as in Chan, Golub and LeVeque 1979.
+// Adds `n` pixels with these moments to the moments of `n_before` pixels, as in Chan, Golub and
+// LeVeque 1979. Squares are of distances to the mean.
 inline void join_moments(double n, double n_before, double joining_mean, double joining_squares,
                          double& mean, double& squares) {
   const double delta = joining_mean - mean;

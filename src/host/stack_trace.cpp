@@ -36,12 +36,12 @@ constexpr long patience_ns = 200'000'000;
 constexpr double most_stacks_s = 2;  // for all threads
 
 // What a thread that is asked answers with. A signal handler can reach nothing but a global.
-struct HeartbeatReply {
+struct Answer {
   std::array<void*, 48> frames{};
   std::atomic<int> count{0};  // written behind the frames
   sem_t given{};
 };
-HeartbeatReply answer;
+Answer answer;
 std::atomic<pid_t> asked{0};  // which thread; 0: none, one that comes too late writes nothing
 
 int stack_signal() { return SIGRTMIN + 5; }

@@ -216,7 +216,7 @@ int TrainingRun::train_to_the_end(Stepper& stepper, Loader& loader,
   SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
                   most_steps_ == 0);
   progress_.enter(Activity::plan);
-  const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &saves, &logger, &speed};
+  const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &logger, &saves, &speed};
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, hooks);
 
   if (!plan_.evaluation)

@@ -8,16 +8,16 @@
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/engine/engine.hpp"
-#include "train/loop/evaluator.hpp"
 #include "train/hooks/replica_check_hook.hpp"
 #include "train/hooks/speed_hook.hpp"
-#include "train/loop/stop_control.hpp"
 #include "train/load_state.hpp"
+#include "train/loop/evaluator.hpp"
+#include "train/loop/step_logger.hpp"
+#include "train/loop/stop_control.hpp"
+#include "train/loop/trainer.hpp"
 #include "train/performance/efficiency.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/resume_verification.hpp"
-#include "train/loop/step_logger.hpp"
-#include "train/loop/trainer.hpp"
 
 namespace ringtrain {
 

@@ -21,11 +21,11 @@ namespace {
 
 constexpr int most_descriptors = 4096;
 
-struct RunPlan {
+struct Plan {
   char folder[PATH_MAX] = "";
   long first = 0, times = 0;
   int error = 0;
-  RunPlan() {
+  Plan() {
     const char* text = std::getenv("FAILING_READS");
     if (text == nullptr ||
         std::sscanf(text, "%4000s %ld %ld %d", folder, &first, &times, &error) != 4)
@@ -36,8 +36,8 @@ struct RunPlan {
 std::atomic<long> reads{0}, went_stale{0};
 std::array<std::atomic<bool>, most_descriptors> stale;
 
-const RunPlan& plan() {
-  static const RunPlan once;
+const Plan& plan() {
+  static const Plan once;
   return once;
 }
 

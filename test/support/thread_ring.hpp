@@ -59,9 +59,9 @@ class ThreadRing {
  public:
   explicit ThreadRing(int size) : channels_(static_cast<std::size_t>(size)) {}
 
-  class LinkModel final : public RingLink {
+  class Link final : public RingLink {
    public:
-    LinkModel(ThreadRing& ring, int rank) : ring_(ring), rank_(rank) {}
+    Link(ThreadRing& ring, int rank) : ring_(ring), rank_(rank) {}
     int rank() const override { return rank_; }
     int size() const override { return static_cast<int>(ring_.channels_.size()); }
     Ticket receive(std::span<float> in) override { return from_left().receive(in); }

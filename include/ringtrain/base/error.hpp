@@ -47,7 +47,7 @@ class Error : public std::runtime_error {
 
   Exit code() const noexcept { return code_; }
 
-  /// The same failure, with more for the line that programs read (base/fault.hpp): a kind that is
+  /// The same failure, with more for the line that programs read (fault_line()): a kind that is
   /// not its code's, empty: it is; and `details`, made by key_value().
   Error of_kind(std::string kind, std::string details = "") const;
   std::string_view kind() const { return kind_.empty() ? fault_kind(code_) : kind_; }

@@ -10,12 +10,12 @@ namespace ringtrain {
 /// What a rank, or all of them, want after the step under way.
 struct StepRequest {
   bool stop = false;
-  int signal = 0;     ///< that made it wish so; SIGUSR1 without `stop`: save and go on
+  int signal = 0;     ///< that made it ask; SIGUSR1 without `stop`: save and go on
   bool save = false;  ///< rank 0: that all ranks save their shards of the state
 };
 
-/// What the wishes of all ranks come to: how many want to stop, how many have a signal, and the sum
-/// of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
+/// What the requests of all ranks come to: how many want to stop, how many have a signal, and the
+/// sum of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
 StepRequest agreed_request(double stops, double signalled, double signals);
 
 /// From now on SIGUSR1 does not end the process but waits for a SignalThread. Before any thread
@@ -40,10 +40,10 @@ class SignalThread {
 /// The signal to stop that came since the StopSignals was made, or 0. From any thread.
 int stop_signal();
 
-/// Turns the first SIGTERM or SIGINT into a wish to stop after the current step, and SIGUSR1 into
-/// one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within three
-/// seconds: then it is the same wish, from mpirun. One lives, in run(), on the
-/// main thread.
+/// Turns the first SIGTERM or SIGINT into a request to stop after the current step, and SIGUSR1
+/// into one to save. A second SIGTERM or SIGINT ends the process at once, unless it comes within
+/// three seconds: then it is the same request, from mpirun. One lives, in run(), on the main
+/// thread.
 class StopSignals {
  public:
   StopSignals();

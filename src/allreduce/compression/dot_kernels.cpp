@@ -2,8 +2,8 @@
 
 #include <array>
 
-// As in add.cpp, the loops are written once and compiled for each instruction set; without fused
-// multiply-add, which would round otherwise (CMakeLists.txt).
+// As in sum_kernels.cpp, the loops are written once and compiled for each instruction set; without
+// fused multiply-add, which would round otherwise (CMakeLists.txt).
 namespace ringtrain {
 namespace {
 

@@ -7,8 +7,8 @@
 #include "allreduce/ring/wide_target.hpp"
 #include "ringtrain/compute/bf16.hpp"
 
-// As in add.cpp, the loops are written once and compiled for each instruction set. They have no
-// branches, so that they become vectors.
+// As in sum_kernels.cpp, the loops are written once and compiled for each instruction set. They
+// have no branches, so that they become vectors.
 namespace ringtrain {
 namespace {
 

@@ -56,7 +56,7 @@ class CudaBackend final : public GpuBackend {
   }
   std::unique_ptr<Program> compile(const Schedule& schedule, const Buffers& buffers,
                                    std::uint64_t seed) override {
-    return std::make_unique<CudaProgram>(schedule, buffers, seed, site());
+    return std::make_unique<CudaProgram>(schedule, buffers, seed, parts());
   }
   Memory& memory() override { return memory_; }
 
@@ -74,7 +74,7 @@ class CudaBackend final : public GpuBackend {
   std::unique_ptr<GpuTraining> make_training(const Schedule& schedule, const Buffers& buffers,
                                              std::uint64_t seed, const GpuStepSums& sums,
                                              const GpuTrainingSettings& settings) override {
-    return std::make_unique<CudaTraining>(schedule, buffers, seed, site(), sums, settings);
+    return std::make_unique<CudaTraining>(schedule, buffers, seed, parts(), sums, settings);
   }
   std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) override {
     return std::make_unique<CudaSnapshot>(state, stream_.get());
@@ -89,7 +89,7 @@ class CudaBackend final : public GpuBackend {
   }
 
  private:
-  CudaProgram::TrainingEngine site() {
+  CudaProgram::Parts parts() {
     return {element(), engines_, *runner_, stream_.get(), settings_.autotune ? &tuner_ : nullptr};
   }
 
@@ -116,7 +116,7 @@ std::string CudaBackend::title() const {
 
 GpuEngines CudaBackend::engines() const {
   const Autotuner::Report& report = tuner_.report();
-  const auto known = std::ranges::count(engines_.answers(), HeartbeatReply::Source::cache,
+  const auto known = std::ranges::count(engines_.answers(), Answer::Source::cache,
                                         [](const auto& entry) { return entry.second.source; });
   return {.timed = report.requests,
           .known = static_cast<std::size_t>(known),

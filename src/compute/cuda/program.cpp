@@ -22,22 +22,21 @@ std::size_t image_bytes(const Schedule& schedule) {
 }  // namespace
 
 CudaProgram::CudaProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-                         const TrainingEngine& site, const void* narrow_parameters,
-                         const float* loss_scale)
+                         const Parts& parts, const void* narrow_parameters, const float* loss_scale)
     : schedule_(schedule),
-      site_(site),
+      parts_(parts),
       parameters_(buffers.parameters),
       block_(schedule.batch, image_bytes(schedule)),
       final_from_(finality(schedule)),
       small_(block_.small_bytes()),
       totals_(sizeof(kernels::LossTotals)),
-      rounded_(narrow_parameters == nullptr && site.element != Element::fp32
-                   ? schedule.parameters * bytes_of(site.element)
+      rounded_(narrow_parameters == nullptr && parts.element != Element::fp32
+                   ? schedule.parameters * bytes_of(parts.element)
                    : 0),
       narrow_parameters_(narrow_parameters != nullptr ? narrow_parameters
                          : rounded_.size() > 0        ? static_cast<void*>(rounded_.data())
                                                       : buffers.parameters.data()),
-      binder_(schedule_, site.element, seed, site.engines, site.runner, site.stream,
+      binder_(schedule_, parts.element, seed, parts.engines, parts.runner, parts.stream,
               places(buffers, loss_scale)) {
   bind_steps();
 }
@@ -58,26 +57,26 @@ void CudaProgram::bind_steps() {
       if (failure.code() == Exit::internal) throw Error(step, failure.what());
       throw Error(failure.code(), step, failure.what());
     }
-  if (site_.tuner != nullptr) site_.tuner->tune(binder_.engine_uses());
+  if (parts_.tuner != nullptr) parts_.tuner->tune(binder_.engine_uses());
   binder_.complete();
 }
 
 void CudaProgram::round_parameters() {
   if (rounded_.size() == 0) return;
-  kernels::convert(Element::fp32, site_.element, parameters_.size(), parameters_.data(),
-                   rounded_.data(), site_.stream);
+  kernels::convert(Element::fp32, parts_.element, parameters_.size(), parameters_.data(),
+                   rounded_.data(), parts_.stream);
 }
 
 void CudaProgram::queue_batch(const std::byte* block) {
   batch_ = block;
   check(cudaMemcpyAsync(small_.data(), block, block_.small_bytes(), cudaMemcpyDeviceToDevice,
-                        site_.stream),
+                        parts_.stream),
         "cudaMemcpyAsync");
   for (const Action& input : inputs_) input();
 }
 
 void CudaProgram::queue_forward() {
-  check(cudaMemsetAsync(totals_.data(), 0, totals_.size(), site_.stream), "cudaMemsetAsync");
+  check(cudaMemsetAsync(totals_.data(), 0, totals_.size(), parts_.stream), "cudaMemsetAsync");
   queue(0, schedule_.backward, {});
 }
 
@@ -107,16 +106,16 @@ StepResult CudaProgram::run(const Batch& batch, double sample_weight, const Fina
   numbers.sample_weight = static_cast<float>(sample_weight);
   block_.fill(pinned_.data(), batch, numbers);
   check(cudaMemcpyAsync(staged_.data(), pinned_.data(), block_.bytes(), cudaMemcpyHostToDevice,
-                        site_.stream),
+                        parts_.stream),
         "cudaMemcpyAsync");
   round_parameters();
   queue_batch(staged_.data());
   queue_forward();
   queue_backward(final);
   check(cudaMemcpyAsync(result_.data(), totals_.data(), result_.size(), cudaMemcpyDeviceToHost,
-                        site_.stream),
+                        parts_.stream),
         "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(site_.stream), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(parts_.stream), "cudaStreamSynchronize");
   kernels::LossTotals totals;
   std::memcpy(&totals, result_.data(), sizeof totals);
   return {totals.loss, totals.samples, totals.top1, totals.top5};

@@ -10,7 +10,7 @@ namespace ringtrain::cuda {
 class CudaProgram final : public Program {
  public:
   /// What a program of one backend shares with the others. Outlives it.
-  struct TrainingEngine {
+  struct Parts {
     Element element;
     Engines& engines;
     CudnnRunner& runner;
@@ -20,7 +20,7 @@ class CudaProgram final : public Program {
   /// `narrow_parameters`: the rounded copy of the parameters that the steps read, kept up to date
   /// by the caller; null: run() rounds them anew. `loss_scale`: on the GPU; null: 1.
   CudaProgram(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-              const TrainingEngine& site, const void* narrow_parameters = nullptr,
+              const Parts& parts, const void* narrow_parameters = nullptr,
               const float* loss_scale = nullptr);
 
   StepResult run(const Batch& batch, double sample_weight, const Final& final,
@@ -54,7 +54,7 @@ class CudaProgram final : public Program {
   void queue(std::size_t first, std::size_t end, const Final& final);
 
   const Schedule schedule_;
-  const TrainingEngine site_;
+  const Parts parts_;
   const View parameters_;
   const BatchBlock block_;
   const std::vector<std::size_t> final_from_;

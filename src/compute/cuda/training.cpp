@@ -41,20 +41,20 @@ double seconds(std::uint64_t from, std::uint64_t to) {
 }  // namespace
 
 CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-                           const CudaProgram::TrainingEngine& site, const GpuStepSums& sums,
+                           const CudaProgram::Parts& parts, const GpuStepSums& sums,
                            const GpuTrainingSettings& settings)
-    : site_(site),
+    : parts_(parts),
       buffers_(buffers),
       sums_(sums),
       settings_(settings),
-      narrow_parameters_(narrow_copy(buffers.parameters, site.element)),
+      narrow_parameters_(narrow_copy(buffers.parameters, parts.element)),
       record_(sizeof(Record)),
       decays_(settings.decays.size() * sizeof(DecaySegment)),
       workspace_(kernels::update_workspace(settings.decays.size())),
-      program_(schedule, buffers, seed, site,
-               site.element == Element::fp32 ? buffers.parameters.data()
-                                             : static_cast<void*>(narrow_parameters_.data()),
-               scale_of(record_, offsetof(Record, update.loss_scale), site.element)),
+      program_(schedule, buffers, seed, parts,
+               parts.element == Element::fp32 ? buffers.parameters.data()
+                                              : static_cast<void*>(narrow_parameters_.data()),
+               scale_of(record_, offsetof(Record, update.loss_scale), parts.element)),
       copies_(make_stream()) {
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
@@ -73,7 +73,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
 CudaTraining::~CudaTraining() {
   // What is queued uses memory that goes now.
   static_cast<void>(cudaStreamSynchronize(copies_.get()));
-  static_cast<void>(cudaStreamSynchronize(site_.stream));
+  static_cast<void>(cudaStreamSynchronize(parts_.stream));
 }
 
 View CudaTraining::gradients() const {
@@ -116,16 +116,16 @@ void CudaTraining::reset() {
     memory_.write(values, view);
   }
   Record start{};
-  start.update.loss_scale = site_.element == Element::fp16 ? settings_.first_loss_scale : 1;
+  start.update.loss_scale = parts_.element == Element::fp16 ? settings_.first_loss_scale : 1;
   write_and_wait(record_.data(), &start, sizeof start);
   refresh();
 }
 
 void CudaTraining::refresh() {
   if (narrow_parameters_.size() > 0)
-    kernels::convert(Element::fp32, site_.element, buffers_.parameters.size(),
-                     buffers_.parameters.data(), narrow_parameters_.data(), site_.stream);
-  check(cudaStreamSynchronize(site_.stream), "cudaStreamSynchronize");
+    kernels::convert(Element::fp32, parts_.element, buffers_.parameters.size(),
+                     buffers_.parameters.data(), narrow_parameters_.data(), parts_.stream);
+  check(cudaStreamSynchronize(parts_.stream), "cudaStreamSynchronize");
 }
 
 void CudaTraining::queue(const Batch& batch, const GpuBatchNumbers& numbers) {
@@ -148,9 +148,9 @@ void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
   check(cudaMemcpyAsync(slot.device.data(), slot.pinned.data(), slot.pinned.size(),
                         cudaMemcpyHostToDevice, copies_.get()),
         "cudaMemcpyAsync");
-  follow(site_.stream, slot.copied, copies_.get());
+  follow(parts_.stream, slot.copied, copies_.get());
   program_.queue_batch(slot.device.data());
-  check(cudaEventRecord(slot.taken.get(), site_.stream), "cudaEventRecord");
+  check(cudaEventRecord(slot.taken.get(), parts_.stream), "cudaEventRecord");
 }
 
 // First kernel by kernel: libraries load what they need, and NCCL connects the ranks.
@@ -160,13 +160,13 @@ void CudaTraining::launch(bool first, bool last) {
     queue_steps(first, last);
   } else {
     if (graphs_[which].get() == nullptr) graphs_[which] = capture_steps(first, last);
-    check(cudaGraphLaunch(graphs_[which].get(), site_.stream), "cudaGraphLaunch");
+    check(cudaGraphLaunch(graphs_[which].get(), parts_.stream), "cudaGraphLaunch");
   }
   launched_[which] = true;
 }
 
 Graph CudaTraining::capture_steps(bool first, bool last) try {
-  return capture(site_.stream, [&] { queue_steps(first, last); });
+  return capture(parts_.stream, [&] { queue_steps(first, last); });
 } catch (const Error& failure) {
   if (failure.code() != Exit::internal) throw;  // that of another rank, say
   throw Error("capture the step as a CUDA graph",
@@ -176,8 +176,8 @@ Graph CudaTraining::capture_steps(bool first, bool last) try {
 void CudaTraining::queue_steps(bool first, bool last) {
   if (first) {
     mark(begin);
-    kernels::begin_head(sums_.all.data(), sums_.head, &program_.numbers()->flags, site_.stream);
-    kernels::begin_update(update_state(), site_.stream);
+    kernels::begin_head(sums_.all.data(), sums_.head, &program_.numbers()->flags, parts_.stream);
+    kernels::begin_update(update_state(), parts_.stream);
   }
   program_.queue_forward();
   mark(forward_done);
@@ -187,13 +187,13 @@ void CudaTraining::queue_steps(bool first, bool last) {
   });
   kernels::add_to_head(sums_.all.data(), buffers_.batch_statistics.size(), program_.totals(),
                        buffers_.batch_statistics.data(), &program_.numbers()->sample_weight,
-                       &program_.numbers()->share, site_.stream);
+                       &program_.numbers()->share, parts_.stream);
   mark(backward_done);
   if (last)
     queue_update();
   else
     kernels::accumulate(gradients().size(), gradients().data(), accumulated_.view().data(),
-                        site_.stream);
+                        parts_.stream);
 }
 
 // Gradients from `first` on are final: adds those of earlier batches, and lets their sum start. The
@@ -203,8 +203,8 @@ void CudaTraining::queue_sums(std::size_t first) {
   if (accumulated_.view().size() > 0) {
     const View earlier = accumulated_.view().slice(first, count);
     kernels::accumulate(count, earlier.data(), gradients().slice(first, count).data(),
-                        site_.stream);
-    check(cudaMemsetAsync(earlier.data(), 0, count * sizeof(float), site_.stream),
+                        parts_.stream);
+    check(cudaMemsetAsync(earlier.data(), 0, count * sizeof(float), parts_.stream),
           "cudaMemsetAsync");
   }
   handed_over_ = first;
@@ -221,7 +221,7 @@ kernels::UpdateBuffers CudaTraining::update_buffers() const {
           .slot1 = rule_slots > 1 ? slots_[1].second.data() : nullptr,
           .average = averages ? slots_.back().second.data() : nullptr,
           .copy = narrow_parameters_.data(),
-          .copy_element = site_.element == Element::fp32 ? Element::fp16 : site_.element,
+          .copy_element = parts_.element == Element::fp32 ? Element::fp16 : parts_.element,
           .segments = reinterpret_cast<const DecaySegment*>(decays_.data()),
           .segment_count = static_cast<std::uint32_t>(settings_.decays.size()),
           .workspace = reinterpret_cast<double*>(workspace_.data())};
@@ -233,40 +233,40 @@ void CudaTraining::queue_update() {
   kernels::UpdateState* state = update_state();
   const kernels::StepScalars* scalars = &program_.numbers()->update;
   // The loss and BatchNorm's statistics, too.
-  kernels::mark_not_finite(Element::fp32, sums_.all.size(), sums_.all.data(), state, site_.stream);
-  kernels::prepare_update(settings_.rule, scalars, state, site_.stream);
-  kernels::measure_tensors(settings_.rule, update_buffers(), state, site_.stream);
+  kernels::mark_not_finite(Element::fp32, sums_.all.size(), sums_.all.data(), state, parts_.stream);
+  kernels::prepare_update(settings_.rule, scalars, state, parts_.stream);
+  kernels::measure_tensors(settings_.rule, update_buffers(), state, parts_.stream);
   kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars, state,
-                  site_.stream);
+                  parts_.stream);
   std::size_t first = 0;
   for (const auto& [end, momentum] : settings_.momenta) {
     kernels::move_average(end - first, sums_.all.data() + kernels::step_results + first,
-                          buffers_.statistics.data() + first, momentum, state, site_.stream);
+                          buffers_.statistics.data() + first, momentum, state, parts_.stream);
     first = end;
   }
   const View averaged = settings_.averaged_statistics;
   kernels::move_average(averaged.size(), buffers_.statistics.data(), averaged.data(), state,
-                        site_.stream);
+                        parts_.stream);
   LossScaleSettings scale = settings_.loss_scale;
-  if (site_.element != Element::fp16) scale.interval = 0;
-  kernels::finish_update(scale, state, site_.stream);
+  if (parts_.element != Element::fp16) scale.interval = 0;
+  kernels::finish_update(scale, state, parts_.stream);
   check(cudaMemcpyAsync(record_at()->results, sums_.all.data(), sizeof(Record::results),
-                        cudaMemcpyDeviceToDevice, site_.stream),
+                        cudaMemcpyDeviceToDevice, parts_.stream),
         "cudaMemcpyAsync");
   mark(done);
 }
 
 void CudaTraining::mark(Mark which) {
-  kernels::mark_time(&record_at()->times[which], site_.stream);
+  kernels::mark_time(&record_at()->times[which], parts_.stream);
 }
 
 void CudaTraining::send_record(std::int64_t step) {
   expects(pending_.size() < records_.size(), "GpuTraining: outcomes are taken");
   const int at = static_cast<int>(steps_queued_++ % records_.size());
   check(cudaMemcpyAsync(records_[at].data(), record_.data(), sizeof(Record), cudaMemcpyDeviceToHost,
-                        site_.stream),
+                        parts_.stream),
         "cudaMemcpyAsync");
-  check(cudaEventRecord(recorded_[at].get(), site_.stream), "cudaEventRecord");
+  check(cudaEventRecord(recorded_[at].get(), parts_.stream), "cudaEventRecord");
   pending_.push_back({step, at});
 }
 
@@ -324,7 +324,7 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
 }
 
 void CudaTraining::close() {
-  check(cudaStreamSynchronize(site_.stream), "cudaStreamSynchronize");
+  check(cudaStreamSynchronize(parts_.stream), "cudaStreamSynchronize");
   for (Graph& graph : graphs_) graph = Graph();
 }
 

@@ -13,7 +13,7 @@ namespace ringtrain::cuda {
 class CudaTraining final : public GpuTraining {
  public:
   CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
-               const CudaProgram::TrainingEngine& site, const GpuStepSums& sums,
+               const CudaProgram::Parts& parts, const GpuStepSums& sums,
                const GpuTrainingSettings& settings);
   ~CudaTraining() override;
 
@@ -66,7 +66,7 @@ class CudaTraining final : public GpuTraining {
   GpuOutcome outcome_of(const Pending& pending, const Record& record,
                         std::uint64_t done_before) const;
 
-  const CudaProgram::TrainingEngine site_;
+  const CudaProgram::Parts parts_;
   const Buffers buffers_;
   const GpuStepSums sums_;
   const GpuTrainingSettings settings_;

@@ -27,7 +27,7 @@ memory::desc desc_of(const Tensor& t, Rows rows) {
 }
 
 // oneDNN 2.6's AMX kernel of 3x3 weight gradients writes in front of them, and wrong ones, where
-// rows of results are longer than this.
+// rows of results are longer than this. Seen with steps of 1; others are not trusted either.
 constexpr int longest_amx_row = 224;
 
 // One convolution's layouts. Activations are given; the weights' format is oneDNN's choice, and
@@ -38,7 +38,7 @@ struct ConvolutionGeometry {
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
         fp32(x.element == Element::fp32),
-        rows_break_amx(window.width > 1 && window.stride_x == 1 && y.shape.width > longest_amx_row),
+        rows_break_amx(!is_of_one_pixel(window) && y.shape.width > longest_amx_row),
         sliding(sliding_of(window)) {
     Tensor padded = x;
     if (x.channels_last) {

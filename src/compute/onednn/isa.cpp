@@ -13,16 +13,20 @@ bool holds(dnnl::cpu_isa set) {
   return (bits_of(dnnl::get_effective_cpu_isa()) & bits_of(set)) == bits_of(set);
 }
 
+// What the CPU has counts then. It is cpu_isa::all in oneDNN 2, isa_default in oneDNN 3.
+bool is_unlimited() { return bits_of(dnnl::get_effective_cpu_isa()) == 0; }
+
 }  // namespace
 
 Isa effective_isa() {
-  constexpr unsigned no_limit = 0;  // cpu_isa::all in oneDNN 2, isa_default in oneDNN 3
-  if (bits_of(dnnl::get_effective_cpu_isa()) == no_limit || holds(dnnl::cpu_isa::avx512_core))
-    return Isa::avx512;
+  if (is_unlimited() || holds(dnnl::cpu_isa::avx512_core)) return Isa::avx512;
   return holds(dnnl::cpu_isa::avx2) ? Isa::avx2 : Isa::baseline;
 }
 
 // AMX comes with AVX512_BF16.
-bool multiplies_bf16() { return holds(dnnl::cpu_isa::avx512_core_bf16); }
+bool multiplies_bf16() {
+  return is_unlimited() ? __builtin_cpu_supports("avx512bf16")
+                        : holds(dnnl::cpu_isa::avx512_core_bf16);
+}
 
 }  // namespace ringtrain::onednn

@@ -178,7 +178,7 @@ bool Hdf5Layout::fits(const CheckpointMetadata& metadata, std::uint64_t user_blo
   return user_block == user_block_ &&
          std::ranges::equal(
              scalars_of(metadata), scalars_, {},
-             [](const Scalar& scalar) { return scalar.bytes.size(); }, &CpuAffinity::bytes);
+             [](const Scalar& scalar) { return scalar.bytes.size(); }, &Place::bytes);
 }
 
 void Hdf5Layout::fill(const CheckpointMetadata& metadata) {

@@ -31,7 +31,7 @@ class Hdf5Layout {
   std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
 
  private:
-  struct CpuAffinity {
+  struct Place {
     std::uint64_t offset, bytes;
   };
 
@@ -39,7 +39,7 @@ class Hdf5Layout {
   FileDescriptor image_;
   std::uint64_t bytes_ = 0;
   std::vector<std::uint64_t> offsets_;
-  std::vector<CpuAffinity> scalars_;
+  std::vector<Place> scalars_;
 };
 
 }  // namespace ringtrain

@@ -25,7 +25,7 @@ std::string_view number_name_of(Doing doing) {
 
 void Timeline::add(Doing doing, const TimeSpan& span, Row row, int thread) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
-  CpuAffinity& place = places_[added_.fetch_add(1, std::memory_order_acq_rel) % places_.size()];
+  Place& place = places_[added_.fetch_add(1, std::memory_order_acq_rel) % places_.size()];
   const std::uint64_t shown_in =
       static_cast<std::uint64_t>(row) + static_cast<std::uint64_t>(thread);
   place[0].store(static_cast<std::uint64_t>(nanoseconds(span.begin)), relaxed);

@@ -73,8 +73,8 @@ struct Found {
 asio::awaitable<Found> authenticate_rank_0(asio::ip::tcp::socket& socket, JobToken token,
                                            Service service, std::uint32_t rank);
 
-/// Reads a Beat or an Answer and the `text` behind it. Returns why that failed: message_size where
-/// there are more than `most` bytes of text. All outlive the call.
+/// Reads a Heartbeat or a HeartbeatReply and the `text` behind it. Returns why that failed:
+/// message_size where there are more than `most` bytes of text. All outlive the call.
 template <class Message>
 asio::awaitable<asio::error_code> read_message(asio::ip::tcp::socket& socket, Message& message,
                                                std::string& text, std::size_t most) {

@@ -135,11 +135,13 @@ class CpuEngine final : public TrainingEngine {
             reducer,
             optimizer,
             progress_,
-            last_step_};
+            last_step_,
+            never_sleeps_};
   }
 
   const RunPlan& plan_;
   Progress& progress_;
+  const bool never_sleeps_;  // compute threads that wait for each other
   const std::string plans_, device_;
   std::optional<RingChoice> ring_;
   const std::vector<SumPlan> sum_plans_;  // to try; none: there is no choice
@@ -295,6 +297,7 @@ CpuEngine::CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSe
                      Progress& progress)
     : plan_(plan),
       progress_(progress),
+      never_sleeps_(threads.threads == 1 || threads.active_wait),
       plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
       ring_(ring_of(plan, session)),

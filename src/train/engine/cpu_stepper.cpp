@@ -98,8 +98,9 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const double cpu_before_s = cpu_s();
   const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
   const double took_s = watch.lap();
-  parts_.progress.add_no_cpu(
-      std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
+  if (parts_.never_sleeps)
+    parts_.progress.add_no_cpu(
+        std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
   record(Doing::forward, begin, result.backward_at_s);
   record(Doing::backward, begin + Timeline::length(result.backward_at_s),
          took_s - result.backward_at_s);

@@ -24,6 +24,9 @@ class CpuStepper : public Stepper {
     Optimizer& optimizer;
     Progress& progress;
     LastStep& last_step;
+    /// Compute threads never sleep while they wait for each other: then the time in which the main
+    /// thread had no CPU is what others took.
+    bool never_sleeps = true;
     Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
   };
   CpuStepper(const Parts& parts, const StepSettings& settings, Position start);

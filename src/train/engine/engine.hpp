@@ -30,7 +30,7 @@ class TrainingEngine {
   virtual const TrainingState& state() = 0;
   virtual Snapshotter& state_copy() = 0;
 
-  /// From `start`, with all ranks. What the trainer before had under way is over.
+  /// From `start`, with all ranks. What the stepper before had under way is over.
   virtual std::unique_ptr<Stepper> make_stepper(Position start) = 0;
   /// Without the others, whatever they do. Not collective.
   virtual std::unique_ptr<Stepper> make_solo_stepper() = 0;

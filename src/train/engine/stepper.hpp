@@ -39,7 +39,7 @@ class Stepper {
 
   /// One step on the loader's next batches. Collective. Returns the oldest step that is over and
   /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
-  /// yet. The outcome tells all ranks of the wishes of any. The gradient of a step that is not
+  /// yet. The outcome tells all ranks what any asks for. The gradient of a step that is not
   /// finite updates nothing.
   virtual std::optional<StepReport> step(Loader& loader, const StepRequest& request) = 0;
   /// Waits for the oldest step that was not reported; nullopt when all were.

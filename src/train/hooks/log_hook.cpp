@@ -6,8 +6,12 @@
 
 namespace ringtrain {
 
-void LogHook::between_steps(Trainer&) {
-  parts_.progress.enter(Activity::output);
+// What saves cost an evaluation is no part of a step.
+void LogHook::before_step(const Position&, StepRequest&) {
+  if (parts_.checkpoints) stalled_s_ = parts_.checkpoints->stalled_s();
+}
+
+void LogHook::after_step(const Position&) {
   if (parts_.watchdog)
     for (const std::string& text : parts_.watchdog->take_notices())
       parts_.log.event("watchdog", text);
@@ -17,6 +21,7 @@ void LogHook::between_steps(Trainer&) {
 }
 
 void LogHook::step_timed(const StepReport& report, double wall_s) {
+  parts_.progress.enter(Activity::output);
   const double stalled_s = parts_.checkpoints ? parts_.checkpoints->stalled_s() : 0;
   const bool saving = parts_.checkpoints && parts_.checkpoints->saving();
   parts_.session.fault_context().at_step(report.position.step);
@@ -25,7 +30,6 @@ void LogHook::step_timed(const StepReport& report, double wall_s) {
 }
 
 void LogHook::evaluated(const Position& position, const Evaluation& result) {
-  if (parts_.checkpoints) stalled_s_ = parts_.checkpoints->stalled_s();  // no part of a step
   parts_.progress.enter(Activity::output);
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);

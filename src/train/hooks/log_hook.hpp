@@ -4,8 +4,8 @@
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/loop/hook.hpp"
-#include "train/plan/run_plan.hpp"
 #include "train/loop/step_logger.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 
@@ -25,8 +25,9 @@ class LogHook final : public Hook {
   /// All of it outlives the hook.
   explicit LogHook(const Parts& parts) : parts_(parts) {}
 
-  void between_steps(Trainer& trainer) override;
+  void before_step(const Position&, StepRequest&) override;
   void step_timed(const StepReport& report, double wall_s) override;
+  void after_step(const Position&) override;
   void evaluated(const Position& position, const Evaluation& result) override;
 
  private:

@@ -5,8 +5,8 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "train/engine/engine.hpp"
 #include "train/loop/hook.hpp"
-#include "train/plan/run_plan.hpp"
 #include "train/loop/step_logger.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/loop/hook.hpp"
-#include "train/state/replica_check.hpp"
 #include "train/loop/trainer.hpp"
+#include "train/state/replica_check.hpp"
 
 namespace ringtrain {
 

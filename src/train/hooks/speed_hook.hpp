@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "train/loop/hook.hpp"
+#include "train/loop/step_logger.hpp"
 #include "train/performance/efficiency.hpp"
 #include "train/performance/link_probe.hpp"
 #include "train/performance/past_runs.hpp"
-#include "train/loop/step_logger.hpp"
 
 namespace ringtrain {
 

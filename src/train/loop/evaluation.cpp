@@ -17,12 +17,12 @@ namespace {
 /// do so in rounds: each says its word once in a round, and all hear of all. A round is under way
 /// while batches are evaluated, and whether another follows depends only on what was said in it. So
 /// all ranks take part in the same ones, however many batches each has.
-class WishRounds {
+class RequestRounds {
  public:
-  explicit WishRounds(const MpiSession& session) : session_(session) {}
+  explicit RequestRounds(const MpiSession& session) : session_(session) {}
 
   /// Between batches: hears whether a round is over, and says this rank's word in the next. Returns
-  /// what all ranks wish, where a round has just told of any. Never waits.
+  /// what all ranks ask for, where a round has just told of any. Never waits.
   StepRequest look(const StepRequest& mine, bool done) {
     if (mine.stop || mine.signal != 0) mine_ = mine;
     if (!round_ && !over_ && (done || mine_.stop || since_round_.elapsed() > between_s)) say(done);
@@ -32,7 +32,7 @@ class WishRounds {
     over_ = all.stop || heard[3] == session_.size();
     return all;
   }
-  /// A wish that came too late for the last round.
+  /// A request that came too late for the last round.
   const StepRequest& unsaid() const { return mine_; }
   /// All are done, or all stop.
   bool over() const { return over_; }
@@ -66,7 +66,7 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   told.on_retry = [&] { progress.enter(Activity::evaluation); };
   told.report = session.reporter();
   Loader loader(dataset, told);
-  WishRounds rounds(session);
+  RequestRounds rounds(session);
   bool stop = false;
   const auto look = [&](bool done) {
     const StepRequest all = rounds.look(ask(), done);

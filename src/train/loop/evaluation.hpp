@@ -21,7 +21,7 @@ struct Evaluation {
 };
 
 /// Runs the evaluation program once over the whole data set, each rank on its share, or until a
-/// rank wishes to stop. Each is asked before every batch, and what all of them wish is granted on
+/// rank asks to stop. Each is asked before every batch, and what all of them ask for is granted on
 /// all, two batches and half a second later at most. Collective; all ranks return the same but for
 /// `events`.
 Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,

@@ -22,15 +22,16 @@ class Hook {
   virtual void step_done(const StepReport& /*report*/) {}
   /// Between two steps. May call trainer.drain().
   virtual void between_steps(Trainer& /*trainer*/) {}
-  /// The step that step_done() reported took `wall_s` seconds, counted from the step before to the
-  /// end of between_steps().
+  /// The step that step_done() reported took `wall_s` seconds, counted from the step timed before:
+  /// to the end of between_steps(), or to when the next one is reported.
   virtual void step_timed(const StepReport& /*report*/, double /*wall_s*/) {}
   /// All else of a step is over.
   virtual void after_step(const Position& /*position*/) {}
 
-  /// An evaluation of the weights of `position` begins.
+  /// Between two steps, an evaluation of the weights of `position` is due. It may still be called
+  /// off.
   virtual void before_evaluation(const Position& /*position*/) {}
-  /// Before each of its batches.
+  /// Before each batch of an evaluation. The Evaluator calls this and the next.
   virtual void between_batches(const Position& /*position*/) {}
   /// It is over, or was cut short (Evaluation::whole).
   virtual void evaluated(const Position& /*position*/, const Evaluation& /*result*/) {}

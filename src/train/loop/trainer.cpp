@@ -39,9 +39,9 @@ void Trainer::drain() {
 }
 
 void Trainer::report(const std::optional<StepReport>& done) {
+  parts_.communicator.check();
   if (!done) return;
   time_step();
-  parts_.communicator.check();
   for (Hook* const hook : parts_.hooks) hook->step_done(*done);
   untimed_ = done;
 }

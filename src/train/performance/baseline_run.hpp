@@ -9,8 +9,8 @@ namespace ringtrain {
 
 /// Measures what the ranks gain over one: rank 0 trains alone, with its own threads and batch, then
 /// all train together, in windows that alternate within this job. Puts the
-/// site's state back as it was: the training that follows is the same with and without. Every rank
-/// gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
+/// engine's state back as it was: the training that follows is the same with and without. Every
+/// rank gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
 std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
                                               const MpiSession& session, const StopSignals& stop);
 

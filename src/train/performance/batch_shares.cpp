@@ -39,7 +39,7 @@ bool fits(const std::vector<int>& counts, int samples) {
   return std::accumulate(counts.begin(), counts.end(), 0.0) <= samples;
 }
 
-// Trains this rank's share alone, as baseline does: what it changes goes with the site.
+// Trains this rank's share alone, as baseline does: what it changes goes with the engine.
 RankSpeed measure_speed(const RunPlan& plan, TrainingEngine& engine) {
   const std::unique_ptr<Stepper> trainer = engine.make_solo_stepper();
   Loader loader(*plan.training, plan.lone_loader());

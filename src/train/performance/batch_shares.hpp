@@ -52,7 +52,7 @@ bool settles_otherwise(std::string_view plans, const RunPlan& plan);
 
 /// Decides how the ranks divide the samples of a step where the user left that open: as in the
 /// checkpoint that training goes on from; else, with --shares auto, as a trial on all ranks at once
-/// shows to be fastest, which trains a throw-away site of `make_engine`; no trial without that.
+/// shows to be fastest, which trains a throw-away engine of `make_engine`; no trial without that.
 /// `progress` hears which file is read. Collective.
 void settle_shares(RunPlan& plan,
                    const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,

@@ -39,8 +39,8 @@ std::optional<GradientFormat> format_in(std::string_view config);
 
 /// With --tuning all: decides in which format gradients travel, at the same global batch: as in the
 /// checkpoint that training goes on from; else as trials show to be fastest, each of which trains a
-/// throw-away site of `make_engine`; without that nothing is tried. Sets the plan's options. Tells
-/// the user, and `progress` which file is read. Collective.
+/// throw-away engine of `make_engine`; without that nothing is tried. Sets the plan's options.
+/// Tells the user, and `progress` which file is read. Collective.
 void settle_gradient_format(RunPlan& plan,
                             const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
                             const MpiSession& session, const Tell& tell, Progress& progress);

@@ -18,7 +18,7 @@ struct PastRun {
 };
 
 /// What a rank's speed depends on, as JSON: model, batch, optimizer, precision, data kind, build
-/// and the device, which is the site's text.
+/// and the device, which is the engine's text.
 std::string speed_configuration(const RunPlan& plan, const std::string& device);
 /// What the speed of all ranks together depends on: that, and the hosts, threads and sums.
 std::string run_configuration(const RunPlan& plan, const std::string& device,

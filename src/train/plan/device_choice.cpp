@@ -16,7 +16,7 @@
 namespace ringtrain {
 namespace {
 
-using HeartbeatReply = GpuJudgement::HeartbeatReply;
+using Answer = GpuJudgement::Answer;
 
 constexpr const char* build_again =
     "cmake --preset release --fresh && cmake --build --preset release --target train";
@@ -134,7 +134,7 @@ std::optional<Trouble> trouble_of_devices(const GpusHere& here, Precision precis
 
 GpuJudgement unusable(const InstalledGpus& installed, const GpusHere& here,
                       const Trouble& trouble) {
-  return {HeartbeatReply::unusable,
+  return {Answer::unusable,
           fmt::format("{}, but cannot train on it: {}. {}. Or train on CPUs: --device cpu",
                       what_is_there(installed, here), trouble.why, trouble.mend)};
 }
@@ -147,9 +147,9 @@ const char* name_of(Device device) {
 
 GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Precision precision) {
   if (here.count == 0) {
-    if (installed.names.empty()) return {HeartbeatReply::none, "no NVIDIA GPU in this machine"};
+    if (installed.names.empty()) return {Answer::none, "no NVIDIA GPU in this machine"};
     if (!installed.hidden.empty())
-      return {HeartbeatReply::none, installed.hidden + ", which hides this machine's GPUs"};
+      return {Answer::none, installed.hidden + ", which hides this machine's GPUs"};
     return unusable(installed, here, why_no_device(installed, here));
   }
   if (!here.missing.empty())
@@ -160,7 +160,7 @@ GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Pr
                                                          : "In a checkout run: scripts/setup.sh")});
   if (const auto trouble = trouble_of_devices(here, precision))
     return unusable(installed, here, *trouble);
-  return {HeartbeatReply::usable, ""};
+  return {Answer::usable, ""};
 }
 
 DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session) {
@@ -168,9 +168,8 @@ DeviceChoice choose_device(Device device, Precision precision, const MpiSession&
   GpusHere here = gpus_here();
   if (here.count > 0 && here.missing.empty()) here.missing = why_nccl_is_missing();
   const GpuJudgement mine = judge_gpus(find_installed_gpus(), here, precision);
-  const bool usable = mine.answer == HeartbeatReply::usable;
-  const bool refused =
-      mine.answer == HeartbeatReply::unusable || (device == Device::cuda && !usable);
+  const bool usable = mine.answer == Answer::usable;
+  const bool refused = mine.answer == Answer::unusable || (device == Device::cuda && !usable);
   std::optional<Error> failure;
   if (refused) failure.emplace(Exit::usage, name_of(device), mine.text);
   require_success(failure, session);

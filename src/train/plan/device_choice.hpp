@@ -10,12 +10,12 @@ namespace ringtrain {
 
 /// What one rank makes of its machine's GPUs.
 struct GpuJudgement {
-  enum class HeartbeatReply {
+  enum class Answer {
     usable,
     none,     ///< there is none, or the user hides it: training goes on on CPUs
     unusable  ///< there is one, and this build cannot use it: the user decides
   };
-  HeartbeatReply answer = HeartbeatReply::none;
+  Answer answer = Answer::none;
   std::string text;  ///< unless usable: what is there and what is wanted; how to mend it
 };
 GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here,

@@ -94,26 +94,26 @@ class ShardReceiver::Impl {
   }
 
   asio::awaitable<void> serve(Socket socket, std::size_t rank) {
-    SliceHello hello;
+    ShardHello hello;
     asio::error_code failure;
     co_await asio::async_read(*socket, asio::buffer(&hello, sizeof hello),
                               asio::redirect_error(use_awaitable, failure));
     if (failure) co_return;
-    const SliceAnswer first = answer_to(hello, rank);
-    if (!co_await send(socket, first) || first != SliceAnswer::wanted) co_return;
-    if (co_await take(socket, hello, rank)) co_await send(socket, SliceAnswer::taken);
+    const ShardAnswer first = answer_to(hello, rank);
+    if (!co_await send(socket, first) || first != ShardAnswer::wanted) co_return;
+    if (co_await take(socket, hello, rank)) co_await send(socket, ShardAnswer::taken);
   }
 
-  SliceAnswer answer_to(const SliceHello& hello, std::size_t rank) const {
-    if (hello.save > save_) return SliceAnswer::early;
+  ShardAnswer answer_to(const ShardHello& hello, std::size_t rank) const {
+    if (hello.save > save_) return ShardAnswer::early;
     const bool wanted = hello.save == save_ && rank < places_.size() && !places_[rank].empty();
-    if (!wanted) return SliceAnswer::unwanted;
+    if (!wanted) return ShardAnswer::unwanted;
     std::size_t count = 0;
     for (const std::span<float> place : places_[rank]) count += place.size();
-    return count == hello.count ? SliceAnswer::wanted : SliceAnswer::unwanted;
+    return count == hello.count ? ShardAnswer::wanted : ShardAnswer::unwanted;
   }
 
-  static asio::awaitable<bool> send(const Socket& socket, SliceAnswer answer) {
+  static asio::awaitable<bool> send(const Socket& socket, ShardAnswer answer) {
     asio::error_code failure;
     co_await asio::async_write(*socket, asio::buffer(&answer, sizeof answer),
                                asio::redirect_error(use_awaitable, failure));
@@ -121,8 +121,8 @@ class ShardReceiver::Impl {
   }
 
   // Whether all of it came. One that tries again is taken for lost where it was before.
-  asio::awaitable<bool> take(Socket socket, SliceHello hello, std::size_t rank) {
-    if (answer_to(hello, rank) != SliceAnswer::wanted) co_return false;  // no longer
+  asio::awaitable<bool> take(Socket socket, ShardHello hello, std::size_t rank) {
+    if (answer_to(hello, rank) != ShardAnswer::wanted) co_return false;  // no longer
     close(std::exchange(under_way_[rank], socket));
     std::vector<asio::mutable_buffer> places;
     for (const std::span<float> place : places_[rank])

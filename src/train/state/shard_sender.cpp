@@ -54,14 +54,14 @@ class ShardSender::Impl {
 
  private:
   using Socket = std::shared_ptr<tcp::socket>;  // of one try, whatever comes after it
-  using Said = std::optional<SliceAnswer>;      // by rank 0, at last
+  using Said = std::optional<ShardAnswer>;      // by rank 0, at last
 
   asio::awaitable<void> bring(std::uint64_t save, std::span<const float> values) {
     asio::steady_timer timer(context);
     for (auto pause = 10ms; hello_.save == save; pause = std::min(2 * pause, 1000ms)) {
       const Socket socket = socket_ = std::make_shared<tcp::socket>(context);
       const Said said = co_await try_once(socket, save, values);
-      if (said == SliceAnswer::taken || said == SliceAnswer::unwanted) break;
+      if (said == ShardAnswer::taken || said == ShardAnswer::unwanted) break;
       timer.expires_after(pause);
       co_await timer.async_wait(use_awaitable);
     }
@@ -76,14 +76,14 @@ class ShardSender::Impl {
     co_await asio::async_write(*socket, asio::buffer(&hello_, sizeof hello_),
                                asio::redirect_error(use_awaitable, failure));
     const Said first = co_await next_answer(socket, failure);
-    if (first != SliceAnswer::wanted || hello_.save != save) co_return first;
+    if (first != ShardAnswer::wanted || hello_.save != save) co_return first;
     co_await asio::async_write(*socket, asio::buffer(values.data(), values.size_bytes()),
                                asio::redirect_error(use_awaitable, failure));
     co_return co_await next_answer(socket, failure);
   }
 
   asio::awaitable<Said> next_answer(Socket socket, asio::error_code& failure) {
-    SliceAnswer answer{};
+    ShardAnswer answer{};
     if (!failure)
       co_await asio::async_read(*socket, asio::buffer(&answer, sizeof answer),
                                 asio::redirect_error(use_awaitable, failure));
@@ -93,7 +93,7 @@ class ShardSender::Impl {
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more_{
       context.get_executor()};
   Socket socket_;     // of the save under way
-  SliceHello hello_;  // of it, too
+  ShardHello hello_;  // of it, too
   WayToRank0 way_;
   const std::function<void(const std::string&)> warn_;
   std::thread thread_;

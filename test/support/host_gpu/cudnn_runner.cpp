@@ -41,7 +41,7 @@ std::vector<Extent> extents_of(const OperationGraph& graph, std::span<void* cons
 void check_memory(Device& gpu, const std::string& engine, const std::vector<Extent>& extents) {
   for (const Extent& extent : extents) {
     if (extent.bytes == 0) continue;
-    if (gpu.memory.place_of(extent.data, extent.bytes) != host_gpu::CpuAffinity::device)
+    if (gpu.memory.place_of(extent.data, extent.bytes) != host_gpu::Place::device)
       gpu.complaints.push_back(engine + ": an operand is no device memory or past its end");
     if (reinterpret_cast<std::uintptr_t>(extent.data) % 16 != 0)
       gpu.complaints.push_back(engine + ": an operand is not aligned to 16 bytes");

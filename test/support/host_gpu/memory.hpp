@@ -4,7 +4,7 @@
 
 namespace ringtrain::host_gpu {
 
-enum class CpuAffinity { device, pinned, pageable };
+enum class Place { device, pinned, pageable };
 
 /// What the program has allocated or registered.
 class Memory {
@@ -14,14 +14,14 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   /// Full of 0xff: no numbers. Ends, up to 256 bytes, where memory ends.
-  void* allocate(std::size_t bytes, CpuAffinity place);
+  void* allocate(std::size_t bytes, Place place);
   /// Host memory of somebody else that may be copied to the device from now on.
   void add_pinned(void* data, std::size_t bytes);
   /// False when nothing of this kind begins at `data`.
-  bool release(void* data, CpuAffinity place);
+  bool release(void* data, Place place);
 
   /// Where all of these bytes lie; parts of two allocations are pageable.
-  CpuAffinity place_of(const void* data, std::size_t bytes) const;
+  Place place_of(const void* data, std::size_t bytes) const;
   std::size_t device_bytes() const;
   /// Whether device memory can be touched. It cannot at first.
   void open(bool touchable);
@@ -29,7 +29,7 @@ class Memory {
  private:
   struct Block {
     std::size_t bytes;
-    CpuAffinity place;
+    Place place;
     std::byte* pages;  // null: not ours
     std::size_t page_bytes;
   };

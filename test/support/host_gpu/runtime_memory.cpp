@@ -6,16 +6,16 @@ using namespace ringtrain::host_gpu;
 
 namespace {
 
-cudaError_t allocate(void** data, std::size_t bytes, CpuAffinity place) {
+cudaError_t allocate(void** data, std::size_t bytes, Place place) {
   return call([&](Device& gpu) {
     if (const cudaError_t refused = gpu.refuse_in_capture(); refused != cudaSuccess) return refused;
     *data = bytes == 0 ? nullptr : gpu.memory.allocate(bytes, place);
-    if (place == CpuAffinity::device) ++gpu.counts.allocations;
+    if (place == Place::device) ++gpu.counts.allocations;
     return cudaSuccess;
   });
 }
 
-cudaError_t release(void* data, CpuAffinity place, const char* name) {
+cudaError_t release(void* data, Place place, const char* name) {
   return call([&](Device& gpu) {
     if (!data) return cudaSuccess;
     if (const cudaError_t refused = gpu.refuse_in_capture(); refused != cudaSuccess) return refused;
@@ -43,17 +43,17 @@ cudaError_t complain(Device& gpu, const Copy& copy, const char* what, cudaError_
 
 // One end of a copy: whether it lies where the copy's kind says.
 cudaError_t check_end(Device& gpu, const Copy& copy, bool is_source, bool asynchronous) {
-  const CpuAffinity place = gpu.memory.place_of(is_source ? copy.from : copy.to, copy.bytes);
+  const Place place = gpu.memory.place_of(is_source ? copy.from : copy.to, copy.bytes);
   if (copy.kind != cudaMemcpyDefault) {
     const bool device =
         on_device(copy.kind, is_source ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice);
-    if (device != (place == CpuAffinity::device))
+    if (device != (place == Place::device))
       return complain(gpu, copy,
                       is_source ? "from memory on the other side, or past its end"
                                 : "to memory on the other side, or past its end",
                       cudaErrorInvalidValue);
   }
-  if (place == CpuAffinity::pageable && asynchronous)
+  if (place == Place::pageable && asynchronous)
     return complain(gpu, copy, is_source ? "from pageable memory" : "to pageable memory",
                     cudaSuccess);
   return cudaSuccess;
@@ -69,7 +69,7 @@ cudaError_t submit(Device& gpu, const Copy& copy, bool asynchronous, cudaStream_
 
 cudaError_t submit_fill(Device& gpu, void* data, int value, std::size_t bytes,
                         cudaStream_t stream) {
-  if (gpu.memory.place_of(data, bytes) != CpuAffinity::device)
+  if (gpu.memory.place_of(data, bytes) != Place::device)
     return complain(gpu, {data, data, bytes, cudaMemcpyDefault}, "(a fill) outside of the device",
                     cudaErrorInvalidValue);
   return gpu.submit(stream, "fill", [=] { std::memset(data, value, bytes); });
@@ -80,24 +80,24 @@ cudaError_t submit_fill(Device& gpu, void* data, int value, std::size_t bytes,
 extern "C" {
 
 cudaError_t cudaMalloc(void** data, std::size_t bytes) {
-  return allocate(data, bytes, CpuAffinity::device);
+  return allocate(data, bytes, Place::device);
 }
 
-cudaError_t cudaFree(void* data) { return release(data, CpuAffinity::device, "cudaFree"); }
+cudaError_t cudaFree(void* data) { return release(data, Place::device, "cudaFree"); }
 
 cudaError_t cudaMallocHost(void** data, std::size_t bytes) {
-  return allocate(data, bytes, CpuAffinity::pinned);
+  return allocate(data, bytes, Place::pinned);
 }
 
 cudaError_t cudaHostAlloc(void** data, std::size_t bytes, unsigned) {
-  return allocate(data, bytes, CpuAffinity::pinned);
+  return allocate(data, bytes, Place::pinned);
 }
 
-cudaError_t cudaFreeHost(void* data) { return release(data, CpuAffinity::pinned, "cudaFreeHost"); }
+cudaError_t cudaFreeHost(void* data) { return release(data, Place::pinned, "cudaFreeHost"); }
 
 cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
   return call([&](Device& gpu) {
-    if (gpu.memory.place_of(data, 1) != CpuAffinity::pageable)
+    if (gpu.memory.place_of(data, 1) != Place::pageable)
       return cudaErrorHostMemoryAlreadyRegistered;
     gpu.memory.add_pinned(data, bytes);
     return cudaSuccess;
@@ -105,7 +105,7 @@ cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* data) {
-  const cudaError_t code = release(data, CpuAffinity::pinned, "cudaHostUnregister");
+  const cudaError_t code = release(data, Place::pinned, "cudaHostUnregister");
   return code == cudaErrorInvalidValue ? cudaErrorHostMemoryNotRegistered : code;
 }
 

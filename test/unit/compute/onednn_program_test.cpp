@@ -16,8 +16,8 @@ using namespace ringtrain;
 namespace {
 
 // A network, its buffers with random parameters, and one batch.
-struct Trainer {
-  explicit Trainer(const Schedule& schedule, const std::string& name = "onednn")
+struct Job {
+  explicit Job(const Schedule& schedule, const std::string& name = "onednn")
       : backend(name == "onednn" ? make_onednn_backend(nullptr, tested_element())
                                  : make_backend(name)),
         parameters(backend->memory().allocate(schedule.parameters)),
@@ -93,7 +93,7 @@ TEST_CASE("onednn: no step of a real network falls back to a reference kernel", 
     skip_test("oneDNN has no fast weight gradients for processors without AVX2");
   const Schedule schedule =
       GENERATE(networks::cifar10_cnn(4), networks::resnet20(4), convolutions_of_many_networks());
-  Trainer job(schedule);
+  Job job(schedule);
 
   REQUIRE(!job.onednn().implementations().empty());
   for (const std::string& kernel : job.onednn().implementations()) {
@@ -107,7 +107,7 @@ TEST_CASE("onednn: a training step of cifar10_cnn and resnet20 agrees with the r
           "[onednn]") {
   const bool residual = GENERATE(false, true);
   const Schedule schedule = residual ? networks::resnet20(2) : networks::cifar10_cnn(2);
-  Trainer job(schedule), oracle(schedule, "reference");
+  Job job(schedule), oracle(schedule, "reference");
 
   const StepResult result = job.run(), expected = oracle.run();
 
@@ -130,7 +130,7 @@ TEST_CASE("onednn: the number of threads changes no bit but of convolution weigh
   std::vector<double> losses;
   for (const int threads : counts) {
     omp_set_num_threads(threads);
-    Trainer job(schedule);
+    Job job(schedule);
     losses.push_back(job.run().loss);
     gradients.push_back(copy(job.gradients));
     for (const Step& step : schedule.steps)
@@ -150,7 +150,7 @@ TEST_CASE("onednn: the number of threads changes no bit but of convolution weigh
 }
 
 TEST_CASE("onednn: the same batch gives the same bits again", "[onednn][many steps]") {
-  Trainer job(networks::resnet20(3));
+  Job job(networks::resnet20(3));
 
   const double loss = job.run().loss;
   const std::vector<float> gradients = copy(job.gradients);
@@ -161,7 +161,7 @@ TEST_CASE("onednn: the same batch gives the same bits again", "[onednn][many ste
 
 TEST_CASE("onednn: what is called final is not written again, and all becomes final", "[onednn]") {
   const Schedule schedule = networks::cifar10_cnn(2);
-  Trainer job(schedule);
+  Job job(schedule);
   std::vector<float> early(schedule.parameters, -1.f);
   std::size_t known = schedule.parameters;
   int calls = 0;
@@ -183,7 +183,7 @@ TEST_CASE("onednn: an evaluation calls nothing final and writes no gradient", "[
   Schedule schedule = networks::cifar10_cnn(2);
   schedule.steps.resize(schedule.backward);
   std::get<SoftmaxCrossEntropy>(schedule.steps.back()).dlogits = no_tensor;
-  Trainer job(schedule);
+  Job job(schedule);
 
   const StepResult result = job.run([](std::size_t) { FAIL("nothing becomes final"); });
 
@@ -212,7 +212,7 @@ TEST_CASE("onednn: running our own kernels allocates nothing", "[onednn]") {
       LrnBackward{3, 4, 7},
       BatchNormBackward{2, no_tensor, 7, no_tensor, 4, no_tensor, ParameterRange{0, 20}, {20, 20}}};
   schedule.backward = 9;
-  Trainer job(schedule);
+  Job job(schedule);
   job.run();
 
   const std::size_t before = allocations();
@@ -222,7 +222,7 @@ TEST_CASE("onednn: running our own kernels allocates nothing", "[onednn]") {
 }
 
 TEST_CASE("onednn: memory in use does not grow from step to step", "[onednn][many steps]") {
-  Trainer job(networks::resnet20(2));
+  Job job(networks::resnet20(2));
   job.run();
   job.run();
 
@@ -236,7 +236,7 @@ TEST_CASE("onednn: activations share memory", "[onednn]") {
   const Schedule schedule = networks::resnet20(48);
   std::size_t sum = 0;
   for (const Shape& shape : schedule.tensors) sum += shape.elements() * bytes_of(tested_element());
-  const Trainer trainer(schedule);
+  const Job trainer(schedule);
 
   CHECK(trainer.program->bytes() < sum * 6 / 10);
 }
@@ -249,7 +249,7 @@ TEST_CASE("onednn: a step that cannot be planned is named with oneDNN's reason",
                     ConvolutionForward{{3, 3, 1, 1, 1, 1, 1, 1}, 0, 1, {0, 108}}};
 
   try {
-    Trainer job(schedule);
+    Job job(schedule);
     FAIL("a 3x3 convolution cannot enlarge an image");
   } catch (const Error& error) {
     CHECK(std::string(error.what()).find("step 1 (ConvolutionForward)") != std::string::npos);
@@ -264,7 +264,7 @@ TEST_CASE("onednn: a backward step without its forward step is refused", "[onedn
   schedule.parameters = 3;
   schedule.steps = {BatchNormBackward{0, no_tensor, 1, no_tensor, 2, no_tensor, {}, {0, 3}}};
 
-  CHECK_THROWS_AS(Trainer(schedule), Error);
+  CHECK_THROWS_AS(Job(schedule), Error);
 }
 
 TEST_CASE("onednn: what a program will need is known without making it", "[onednn]") {
@@ -274,5 +274,5 @@ TEST_CASE("onednn: what a program will need is known without making it", "[onedn
 
   CHECK(needs.activations > 0);
   CHECK(needs.workspace > 0);
-  CHECK(needs.activations + needs.workspace == Trainer(schedule).program->bytes());
+  CHECK(needs.activations + needs.workspace == Job(schedule).program->bytes());
 }

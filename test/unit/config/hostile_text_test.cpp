@@ -149,14 +149,14 @@ TEST_CASE("hostile text: a slice of another length than is expected is not taken
   std::vector<float> target(10);
   server.expect(1, {{}, {target}});
   const std::uint64_t count = GENERATE(0, 9, 11, std::uint64_t(1) << 60, ~std::uint64_t(0));
-  const SliceHello hello{.save = 1, .count = count};
+  const ShardHello hello{.save = 1, .count = count};
 
   const FileDescriptor rank = proven(server.doors().front().port, Service::slices,
                                      [] { std::this_thread::sleep_for(1ms); });
   write_all(rank.get(), as_bytes(hello));
-  SliceAnswer answer{};
+  ShardAnswer answer{};
 
   REQUIRE(::recv(rank.get(), &answer, sizeof answer, MSG_WAITALL) == sizeof answer);
-  CHECK(answer == SliceAnswer::unwanted);
+  CHECK(answer == ShardAnswer::unwanted);
   CHECK_FALSE(server.complete());
 }

@@ -28,9 +28,9 @@ const std::vector<std::string> hosts_of_ranks = {"a", "a", "b", "b"};
 
 // Four ranks on two hosts, whose steps are 6 ms forward, 3 ms backward and 1 ms of waiting for
 // others, and what disturbs them.
-class Trainer {
+class Job {
  public:
-  Trainer() {
+  Job() {
     for (int warm_up = 0; warm_up < 10; ++warm_up) slow_downs_.step(0.010, 64, false);
   }
 
@@ -92,12 +92,12 @@ class Trainer {
 }  // namespace
 
 TEST_CASE("slow-downs: nothing is told while all is as usual") {
-  Trainer job;
+  Job job;
   CHECK(job.run(120, {}).empty());
 }
 
 TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so is the end") {
-  Trainer job;
+  Job job;
   job.run(30, {});
   const std::string told = job.run(20, {.ranks = {2},
                                         .phase = Phase::forward,
@@ -116,7 +116,7 @@ TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so i
 
 TEST_CASE("slow-downs: what grew, and where") {
   struct Case {
-    Trainer::Disturbance disturbance;
+    Job::Disturbance disturbance;
     std::string told;
   };
   const auto [disturbance, expected] = GENERATE(values<Case>(
@@ -164,13 +164,13 @@ TEST_CASE("slow-downs: what grew, and where") {
        {{.ranks = {0}, .phase = Phase::other, .extra_s = 0.01},
         "other grew from 0.0 to 10.0 ms a step on rank 0 (a); ruled out, none of them moved: "
         "stopped or unscheduled"}}));
-  Trainer job;
+  Job job;
   job.run(30, {});
   CHECK_THAT(job.run(10, disturbance), Contains(expected));
 }
 
 TEST_CASE("slow-downs: a save alone is none") {
-  Trainer job;
+  Job job;
   job.run(30, {});
   CHECK(job.run(25, {.ranks = {0}, .extra_s = 0.01}, true).empty());
   CHECK(job.run(30, {}).empty());
@@ -187,7 +187,7 @@ TEST_CASE("slow-downs: where ranks tell nothing, the fall is told all the same")
 }
 
 TEST_CASE("slow-downs: what comes slowly is compared with the best time, since when it fell") {
-  Trainer job;
+  Job job;
   job.run(600, {});
   const std::string told = job.fall(7200, {.ranks = {1},
                                            .phase = Phase::backward,
@@ -204,9 +204,9 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
 }
 
 TEST_CASE("slow-downs: what stays slow is said once") {
-  Trainer job;
+  Job job;
   job.run(600, {});
-  const Trainer::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
+  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
   const std::string told = job.run(7200, slow);
   CHECK_THAT(told, Catch::Matches("slow_down: [^\n]*\nslow_down_stays: 4266.7 examples/s since "
                                   "12:10: what comes is compared with that from now on; before, "
@@ -215,7 +215,7 @@ TEST_CASE("slow-downs: what stays slow is said once") {
 }
 
 TEST_CASE("slow-downs: a run is compared with what was expected of it") {
-  Trainer job;
+  Job job;
   job.reporter().expect({.step_s = 0.010, .source = "the run of 2026-01-04 12:00 reached"});
   const std::string told = job.run(300, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005});
   CHECK_THAT(told,
@@ -235,11 +235,11 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
   PhaseSeconds then;
   then[Phase::forward] = 0.010;
   then[Phase::backward] = 0.0005;
-  Trainer other;
+  Job other;
   other.reporter().expect({.step_s = 0.010, .source = "that run had", .phases = then});
   CHECK_THAT(other.run(300, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
              Contains("; on rank 0 (a), backward takes 3.0 ms of 15.0 ms a step, 0.5 ms then; "));
-  Trainer uneven;
+  Job uneven;
   uneven.reporter().expect({.step_s = 0.010, .source = "that run had"});
   CHECK_THAT(uneven.run(300, {.ranks = {3}, .phase = Phase::data_wait, .extra_s = 0.008}),
              Contains("; rank 3 (b) holds up the others: data wait takes 8.0 ms a step, median "
@@ -247,9 +247,9 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
 }
 
 TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often it came") {
-  Trainer job;
+  Job job;
   job.run(60, {});
-  const Trainer::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
+  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
   std::string told;
   for (int i = 0; i < 5; ++i) {
     told += job.run(60, slow);
@@ -266,7 +266,7 @@ TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often 
 }
 
 TEST_CASE("slow-downs: stalls are counted") {
-  Trainer job;
+  Job job;
   job.run(300, {});
   std::string told;
   for (int i = 0; i < 12; ++i) {
@@ -281,7 +281,7 @@ TEST_CASE("slow-downs: stalls are counted") {
 }
 
 TEST_CASE("slow-downs: the time since when counts what was between steps, too") {
-  Trainer job;
+  Job job;
   job.run(600, {});
   job.pause(600);
   const std::string told = job.run(4000, {.ranks = {1}, .extra_s = 0.005});

@@ -99,7 +99,7 @@ class MpiSession {
   void barrier_asleep() const;
 
   /// For a failure that other ranks may not know of: prints it with rank and host, once in the job
-  /// even when several ranks fail, with the line for programs (base/fault.hpp), and ends every rank
+  /// even when several ranks fail, with the line for programs (base/error.hpp), and ends every rank
   /// with its exit code. From any thread.
   [[noreturn]] void abort(const std::exception& failure) const noexcept;
   /// Writes lines for the user to standard error, with rank and host. From any thread, also when

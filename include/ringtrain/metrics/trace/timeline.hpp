@@ -62,9 +62,9 @@ class Timeline {
 
  private:
   // begin, end, number; row and what it shows
-  using CpuAffinity = std::array<std::atomic<std::uint64_t>, 4>;
+  using Place = std::array<std::atomic<std::uint64_t>, 4>;
 
-  std::vector<CpuAffinity> places_;
+  std::vector<Place> places_;
   std::atomic<std::uint64_t> added_{0};
 };
 

@@ -9,7 +9,8 @@
 namespace ringtrain {
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
-// who they are (side_proof.hpp); then ranks send Beats, and rank 0 answers each with an Answer.
+// who they are (proof.hpp); then ranks send Heartbeats, and rank 0 answers each with a
+// HeartbeatReply.
 
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message
 
@@ -28,7 +29,7 @@ static_assert(sizeof(Heartbeat) == 304, "docs/internals/watchdog.md says how man
 
 struct HeartbeatReply {
   std::uint16_t exit_code = 0;   // not 0: end now, the job is over
-  std::uint16_t late_ds = 0;     // as Beat::late_s, of rank 0, in tenths of a second
+  std::uint16_t late_ds = 0;     // as Heartbeat::late_s, of rank 0, in tenths of a second
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
 };
 

@@ -177,7 +177,7 @@ void Binder::align(EngineCall& call, std::size_t value) {
 }
 
 Action Binder::cudnn(const Request& request, const void* weights, void* gradient) {
-  const HeartbeatReply& answer = engines_.ask(request);
+  const Answer& answer = engines_.ask(request);
   if (!answer.engine) throw Error("plan " + request.pattern + ", " + request.shape, answer.why);
   engine_calls_.push_back(
       std::make_unique<EngineCall>(request.key(), &*answer.engine, request.graph()));

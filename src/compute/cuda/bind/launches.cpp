@@ -93,7 +93,7 @@ Launch Launches::kernel(const std::string& name, const Step& step) const {
 }
 
 Launch Launches::cudnn(const Request& request, const Step& step) {
-  const HeartbeatReply& answer = engines_.ask(request);
+  const Answer& answer = engines_.ask(request);
   if (!answer.engine) throw Error("plan " + request.pattern + ", " + request.shape, answer.why);
   Launch launch = kernel("", step);
   launch.engine = answer.engine->name;

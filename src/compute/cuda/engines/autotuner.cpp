@@ -30,7 +30,7 @@ void Autotuner::tune(const std::vector<EngineUse>& uses) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   for (const EngineUse& use : uses) {
-    if (engines_.answers().at(use.request).source != HeartbeatReply::Source::heuristics) continue;
+    if (engines_.answers().at(use.request).source != Answer::Source::heuristics) continue;
     if (report_.seconds + elapsed() > settings_.most_seconds) {
       ++report_.left;
       continue;

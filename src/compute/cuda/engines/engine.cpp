@@ -117,7 +117,7 @@ std::optional<Engine> first_choice(const Descriptor& graph, const PlanSite& site
 
 }  // namespace
 
-const HeartbeatReply& Engines::ask(const Request& request) {
+const Answer& Engines::ask(const Request& request) {
   const auto [place, is_new] = answers_.try_emplace(request.key());
   if (is_new) place->second = find(request);
   return place->second;
@@ -135,7 +135,7 @@ std::optional<Engine> Engines::known(const RequestKey& request, const Descriptor
   return engine;
 }
 
-HeartbeatReply Engines::find(const Request& request) const {
+Answer Engines::find(const Request& request) const {
   try {
     const OperationGraph operations = request.graph();
     if (rules_.deterministic && sums_in_any_order(operations))
@@ -154,7 +154,7 @@ HeartbeatReply Engines::find(const Request& request) const {
                                             : "")};
     try {
       if (auto engine = known(request.key(), graph))
-        return {std::move(engine), "", HeartbeatReply::Source::cache};
+        return {std::move(engine), "", Answer::Source::cache};
     } catch (const Error&) {  // the first is there
     }
     return {std::move(first), ""};

@@ -40,7 +40,7 @@ struct Request {
 };
 
 /// cuDNN's answer: an engine, or why there is none.
-struct HeartbeatReply {
+struct Answer {
   /// Who says that this engine is the best.
   enum class Source { heuristics, cache, timing };
 
@@ -59,7 +59,7 @@ class Engines {
   /// The known choice, or the first choice of the heuristics of which a plan can be made. That is
   /// never an engine that is compiled at run time: those need the driver, so that the answer would
   /// depend on the machine. The answer stays valid as long as this object.
-  const HeartbeatReply& ask(const Request& request);
+  const Answer& ask(const Request& request);
 
   /// The first proposals for `graph`, at most `most`, of which a plan can be made that needs no
   /// more workspace than `workspace` bytes. They hold GPU memory on a real GPU.
@@ -76,15 +76,13 @@ class Engines {
     answers_[request] = {std::nullopt, std::move(why)};
   }
   /// The answer stays: no other proposal is better.
-  void keep(const RequestKey& request) {
-    answers_.at(request).source = HeartbeatReply::Source::timing;
-  }
+  void keep(const RequestKey& request) { answers_.at(request).source = Answer::Source::timing; }
 
-  using Answers = std::map<RequestKey, HeartbeatReply>;
+  using Answers = std::map<RequestKey, Answer>;
   const Answers& answers() const { return answers_; }
 
  private:
-  HeartbeatReply find(const Request& request) const;
+  Answer find(const Request& request) const;
   std::optional<Engine> known(const RequestKey& request, const Descriptor& graph) const;
 
   const PlanTarget target_;

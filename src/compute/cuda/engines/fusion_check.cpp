@@ -221,7 +221,7 @@ class Trial {
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
   }
   void run_plain(const Request& plain) {
-    const HeartbeatReply& answer = plain_.ask(plain);
+    const Answer& answer = plain_.ask(plain);
     if (!answer.engine) throw Error("plan " + plain.pattern + ", " + plain.shape, answer.why);
     run(*answer.engine, plain.graph(), parts_);
   }
@@ -353,7 +353,7 @@ std::vector<GpuRefusal> FusionCheck::check(const Schedule& schedule) {
   for (const Step& step : schedule.steps) {
     const std::optional<Request> request = fused_request(schedule, step, element_);
     if (!request || cases_.contains(request->key())) continue;
-    const HeartbeatReply& answer = engines_.ask(*request);
+    const Answer& answer = engines_.ask(*request);
     if (!answer.engine) continue;
     const Case& one =
         cases_.emplace(request->key(), Case{without_steps(schedule), step}).first->second;

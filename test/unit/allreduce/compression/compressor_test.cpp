@@ -26,7 +26,7 @@ class Hosts {
   Hosts(const Compression& how, int count, const std::vector<GradientMatrix>& matrices = three)
       : ring_(count) {
     for (int host = 0; host < count; ++host) {
-      links_.push_back(std::make_unique<ThreadRing::LinkModel>(ring_, host));
+      links_.push_back(std::make_unique<ThreadRing::Link>(ring_, host));
       rings_.push_back(std::make_unique<Ring>(*links_.back()));
       lanes_.push_back(std::make_unique<CompressedRing>(CompressedGradients{how, matrices}, 0, 1,
                                                         *rings_.back()));
@@ -57,7 +57,7 @@ class Hosts {
 
  private:
   ThreadRing ring_;
-  std::vector<std::unique_ptr<ThreadRing::LinkModel>> links_;
+  std::vector<std::unique_ptr<ThreadRing::Link>> links_;
   std::vector<std::unique_ptr<Ring>> rings_;
   std::vector<std::unique_ptr<CompressedRing>> lanes_;
 };
@@ -281,7 +281,7 @@ TEST_CASE("powersgd: gradients of 0 and of any size are no trouble") {
 TEST_CASE("compression: lanes share the matrices out") {
   std::vector<int> owners(all);
   ThreadRing alone(1);
-  ThreadRing::LinkModel link(alone, 0);
+  ThreadRing::Link link(alone, 0);
   Ring ring(link);
 
   for (int lane = 0; lane < 2; ++lane)

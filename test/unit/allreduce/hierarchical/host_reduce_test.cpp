@@ -38,11 +38,11 @@ struct ThreadHosts {
       std::vector<HostDesk*> local;
       for (int r = 0; r < here.place.size; ++r)
         local.push_back(&desks[first + static_cast<std::size_t>(r)]);
-      std::unique_ptr<ThreadRing::LinkModel> link;
+      std::unique_ptr<ThreadRing::Link> link;
       std::unique_ptr<Ring> ring;
       if (here.hosts > 1 && here.place.rank < here.place.lanes) {
-        link = std::make_unique<ThreadRing::LinkModel>(
-            rings[static_cast<std::size_t>(here.place.rank)], here.host);
+        link = std::make_unique<ThreadRing::Link>(rings[static_cast<std::size_t>(here.place.rank)],
+                                                  here.host);
         ring = std::make_unique<Ring>(*link);
       }
       std::optional<CompressedRing> lane;

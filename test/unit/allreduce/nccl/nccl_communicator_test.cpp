@@ -12,7 +12,7 @@ using Texts = std::vector<std::string>;
 namespace {
 
 // Rank 1 of 2, on GPU 3 of a host named "node7", with calls that are written down.
-struct Trainer {
+struct Job {
   std::shared_ptr<RecordingNccl> nccl = std::make_shared<RecordingNccl>();
   GpuSums sums{.compute_stream = nccl->compute(), .deadline_s = 0.05};
   NcclRank me{.rank = 1, .size = 2, .host = "node7", .device = 3, .deadline_s = 0.05};
@@ -39,7 +39,7 @@ Error failure_of(const Act& act) {
 }  // namespace
 
 TEST_CASE("nccl: sums follow the compute stream, which waits for them in finish only") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   const Texts step{"record 1 on compute", "sums waits for 1",   "sum 6+4 fp32 on sums",
                    "record 1 on compute", "sums waits for 1",   "sum 0+6 fp32 on sums",
@@ -57,7 +57,7 @@ TEST_CASE("nccl: sums follow the compute stream, which waits for them in finish 
 }
 
 TEST_CASE("nccl: finish waits for nothing when nothing was started") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->forget();
 
@@ -68,7 +68,7 @@ TEST_CASE("nccl: finish waits for nothing when nothing was started") {
 }
 
 TEST_CASE("nccl: joins the ranks with the first one's id, and waits for them") {
-  Trainer job;
+  Job job;
   job.nccl->taken = NcclResult::in_progress;
   job.nccl->states = {NcclResult::in_progress, NcclResult::in_progress, NcclResult::success};
 
@@ -79,7 +79,7 @@ TEST_CASE("nccl: joins the ranks with the first one's id, and waits for them") {
 }
 
 TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next call") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->taken = NcclResult::in_progress;
   job.nccl->states = {NcclResult::in_progress, NcclResult::success};
@@ -91,7 +91,7 @@ TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next
 }
 
 TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside them") {
-  Trainer job;
+  Job job;
   const Element element = GENERATE(Element::fp16, Element::bf16);
   const std::string name = name_of(element);
   const auto communicator = job.start();
@@ -110,7 +110,7 @@ TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside 
 }
 
 TEST_CASE("nccl: a broadcast follows the compute stream and is there when it returns") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->forget();
   job.nccl->polls_until_done = 3;
@@ -123,7 +123,7 @@ TEST_CASE("nccl: a broadcast follows the compute stream and is there when it ret
 }
 
 TEST_CASE("nccl: a broadcast that does not end is given up after the deadline") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->polls_until_done = 1000000;
 
@@ -135,7 +135,7 @@ TEST_CASE("nccl: a broadcast that does not end is given up after the deadline") 
 }
 
 TEST_CASE("nccl: after the deadline a call is aborted, and the error names it and the rank") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
 
@@ -148,7 +148,7 @@ TEST_CASE("nccl: after the deadline a call is aborted, and the error names it an
 }
 
 TEST_CASE("nccl: ranks that do not come are given up after the deadline") {
-  Trainer job;
+  Job job;
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
 
   const Error error = failure_of([&] { job.start(); });
@@ -159,7 +159,7 @@ TEST_CASE("nccl: ranks that do not come are given up after the deadline") {
 }
 
 TEST_CASE("nccl: a failed call is an error in NCCL's words, and aborts") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->failing = "sum ";
 
@@ -172,7 +172,7 @@ TEST_CASE("nccl: a failed call is an error in NCCL's words, and aborts") {
 }
 
 TEST_CASE("nccl: check finds what failed in the background, and only that") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->states = {NcclResult::success, NcclResult::in_progress, NcclResult::remote_error};
 
@@ -187,7 +187,7 @@ TEST_CASE("nccl: check finds what failed in the background, and only that") {
 }
 
 TEST_CASE("nccl: another thread can cancel a wait, and the abort happens once") {
-  Trainer job;
+  Job job;
   job.me.deadline_s = 60;
   const auto communicator = job.start();
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
@@ -205,7 +205,7 @@ TEST_CASE("nccl: another thread can cancel a wait, and the abort happens once") 
 }
 
 TEST_CASE("nccl: after a failure memory stays, because the GPU may still be writing to it") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   Buffer buffer = communicator->memory().allocate(4);
   float* const left_behind = buffer.view().data();
@@ -219,7 +219,7 @@ TEST_CASE("nccl: after a failure memory stays, because the GPU may still be writ
 }
 
 TEST_CASE("nccl: after cancel nothing reaches NCCL any more, and memory stays") {
-  Trainer job;
+  Job job;
   job.sums.register_memory = true;
   const auto communicator = job.start();
   Buffer buffer = communicator->memory().allocate(4);
@@ -238,7 +238,7 @@ TEST_CASE("nccl: after cancel nothing reaches NCCL any more, and memory stays") 
 }
 
 TEST_CASE("nccl: memory is zero, registered on request, and deregistered before the end") {
-  Trainer job;
+  Job job;
   job.sums.register_memory = true;
   auto communicator = job.start();
   Buffer early = communicator->memory().allocate(4), late = communicator->memory().allocate(8);
@@ -260,7 +260,7 @@ TEST_CASE("nccl: memory is zero, registered on request, and deregistered before 
 }
 
 TEST_CASE("nccl: memory is not registered unless asked for") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->forget();
 
@@ -271,7 +271,7 @@ TEST_CASE("nccl: memory is not registered unless asked for") {
 }
 
 TEST_CASE("nccl: destruction without close aborts, and never waits for the others") {
-  Trainer job;
+  Job job;
   job.me.deadline_s = 3600;
   auto communicator = job.start();
   communicator->start_sum(job.all());
@@ -284,7 +284,7 @@ TEST_CASE("nccl: destruction without close aborts, and never waits for the other
 }
 
 TEST_CASE("nccl: close waits for the other ranks, up to the deadline") {
-  Trainer job;
+  Job job;
   const auto communicator = job.start();
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
 
@@ -297,7 +297,7 @@ TEST_CASE("nccl: close waits for the other ranks, up to the deadline") {
 }
 
 TEST_CASE("nccl: one rank alone needs no NCCL, but has memory") {
-  Trainer job;
+  Job job;
   job.me.rank = 0;
   job.me.size = 1;
   job.sums.register_memory = true;

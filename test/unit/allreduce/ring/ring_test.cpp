@@ -16,7 +16,7 @@ void sum_on_threads(std::vector<std::vector<float>>& values, RingTuning tuning =
   const int ranks = static_cast<int>(values.size());
   ThreadRing threads(ranks);
   on_threads(ranks, [&](int rank) {
-    ThreadRing::LinkModel link(threads, rank);
+    ThreadRing::Link link(threads, rank);
     Ring ring(link, tuning);
     for (int round = 0; round < rounds; ++round)
       ring.sum(values[static_cast<std::size_t>(rank)], wire);
@@ -108,7 +108,7 @@ TEST_CASE("Ring: 16 and 32 bits take turns on one link, and what is not finite a
   values[2][501] = NAN;
   ThreadRing threads(3);
   on_threads(3, [&](int rank) {
-    ThreadRing::LinkModel link(threads, rank);
+    ThreadRing::Link link(threads, rank);
     Ring ring(link);
     for (const Element wire : {Element::bf16, Element::fp32, Element::fp16, Element::bf16})
       ring.sum(values[static_cast<std::size_t>(rank)], wire);
@@ -134,7 +134,7 @@ TEST_CASE("Ring: gathers a block of every rank") {
 
   ThreadRing threads(ranks);
   on_threads(ranks, [&](int rank) {
-    ThreadRing::LinkModel link(threads, rank);
+    ThreadRing::Link link(threads, rank);
     auto& mine = blocks[static_cast<std::size_t>(rank)];
     std::ranges::copy(rough_values(count, rank), mine.begin() + block(rank));
     Ring(link).gather(mine);

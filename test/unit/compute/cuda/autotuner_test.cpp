@@ -50,7 +50,7 @@ struct Tuning {
       places.push_back(engine.place);
     return places;
   }
-  const HeartbeatReply& answer() { return engines.ask(asked()); }
+  const Answer& answer() { return engines.ask(asked()); }
   std::size_t tune() {
     answer();
     tuner.tune({{asked().key(), &graph, data}});
@@ -85,7 +85,7 @@ TEST_CASE("autotuner: the fastest of cuDNN's proposals is the answer from then o
 
   CHECK(run.tune() == wanted);
 
-  CHECK(run.answer().source == HeartbeatReply::Source::timing);
+  CHECK(run.answer().source == Answer::Source::timing);
   CHECK(run.tuner.report().requests == 1);
   CHECK(run.tuner.report().plans == places.size());
   CHECK(run.tuner.report().dropped.empty());
@@ -118,7 +118,7 @@ TEST_CASE("autotuner: a later run follows the choice, tuned or not, and times no
   Tuning run(folder.path());
 
   CHECK(run.answer().engine->place == wanted);
-  CHECK(run.answer().source == HeartbeatReply::Source::cache);
+  CHECK(run.answer().source == Answer::Source::cache);
   CHECK(run.tune() == wanted);
 
   CHECK(run.tuner.report().plans == 0);
@@ -138,7 +138,7 @@ TEST_CASE("autotuner: a choice is ignored when its proposal is another engine no
   Tuning later(folder.path());
 
   CHECK(later.answer().engine->place == places[0]);
-  CHECK(later.answer().source == HeartbeatReply::Source::heuristics);
+  CHECK(later.answer().source == Answer::Source::heuristics);
 }
 
 TEST_CASE("autotuner: a proposal that cannot be executed is dropped, and its reason kept") {
@@ -183,7 +183,7 @@ TEST_CASE(
 
     CHECK(run.tuner.report().dropped.size() == run.places().size());
   }
-  CHECK(Tuning(folder.path()).answer().source == HeartbeatReply::Source::heuristics);
+  CHECK(Tuning(folder.path()).answer().source == Answer::Source::heuristics);
 }
 
 TEST_CASE("autotuner: a proposal much slower than the best is given up after one sample") {

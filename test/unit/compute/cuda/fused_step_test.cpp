@@ -154,7 +154,7 @@ TEST_CASE("cuda engines: those of a network, one by one", "[.engines]") {
     if (!seen.insert(asked(problem, same, element).key()).second) return;
     if (count++ % shards != shard) return;
     EngineCase one(problem, same, element);
-    const HeartbeatReply& answer = engines.ask(one.request);
+    const Answer& answer = engines.ask(one.request);
     if (!answer.engine) return;
     const auto show = [&](const char* how, const Engine& engine) {
       const double error = one.error_of(engine, *runner, stream);
@@ -194,7 +194,7 @@ TEST_CASE("cuda engines: where a ReLU's input is zero no gradient passes") {
   const GpuStream stream;
   const auto runner = make_cudnn_runner(stream);
   Engines engines(runner->target(), {false, runner->compiles()});
-  const HeartbeatReply& answer = engines.ask(one.request);
+  const Answer& answer = engines.ask(one.request);
   REQUIRE(answer.engine);
   CAPTURE(window.height);
 

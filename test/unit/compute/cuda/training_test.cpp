@@ -74,7 +74,7 @@ class Twins final : public Communicator {
   const cuda::Event produced_ = cuda::make_event(), summed_ = cuda::make_event();
 };
 
-struct StepRequest {
+struct Wish {
   Element element = Element::fp32;
   Element gradient_dtype = Element::fp32;  // between twins
   bool graph = true, accumulates = false, twins = false;
@@ -85,7 +85,7 @@ struct StepRequest {
 
 // Everything that trains on the GPU.
 struct GpuRig {
-  explicit GpuRig(const StepRequest& wish)
+  explicit GpuRig(const Wish& wish)
       : graph(trained_network()),
         backend(make_gpu_backend({.element = wish.element})),
         memory(backend->memory()),
@@ -130,7 +130,7 @@ struct GpuRig {
               twins.finish();
             }};
   }
-  GpuTrainingSettings settings(const StepRequest& wish) const {
+  GpuTrainingSettings settings(const Wish& wish) const {
     const OptimizerSettings o = optimizer_settings(graph);
     GpuTrainingSettings s;
     s.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
@@ -243,7 +243,7 @@ Expected train_on_host(int steps, int micro) {
   return expected;
 }
 
-std::vector<std::vector<float>> state_after(int steps, const StepRequest& wish, int micro = 1) {
+std::vector<std::vector<float>> state_after(int steps, const Wish& wish, int micro = 1) {
   GpuRig rig(wish);
   for (int step = 0; step < steps; ++step) rig.step(step, micro);
   rig.finish();
@@ -295,7 +295,7 @@ TEST_CASE("cuda training: the same bits in whatever order the GPU works, as grap
   const int micro = GENERATE(1, 2);
   CAPTURE(name_of(element), micro);
   host_gpu::set_seed(1);
-  const StepRequest wish{.element = element, .accumulates = micro > 1};
+  const Wish wish{.element = element, .accumulates = micro > 1};
 
   const auto state = state_after(4, wish, micro);
 
@@ -303,7 +303,7 @@ TEST_CASE("cuda training: the same bits in whatever order the GPU works, as grap
     host_gpu::set_seed(seed);
     CHECK(state_after(4, wish, micro) == state);
   }
-  StepRequest one_by_one = wish;
+  Wish one_by_one = wish;
   one_by_one.graph = false;
   CHECK(state_after(4, one_by_one, micro) == state);
   CHECK(host_gpu::complaints() == no_complaints);
@@ -334,7 +334,7 @@ TEST_CASE("cuda training: twins that normalise together do what each does alone"
   const int micro = GENERATE(1, 2);
   CAPTURE(micro);
   host_gpu::set_seed(1);
-  const StepRequest wish{.accumulates = micro > 1, .twins = true, .norms_together = true};
+  const Wish wish{.accumulates = micro > 1, .twins = true, .norms_together = true};
   const auto alone = state_after(4, {.accumulates = micro > 1}, micro);
 
   const auto twins = state_after(4, wish, micro);
@@ -349,7 +349,7 @@ TEST_CASE("cuda training: twins that normalise together do what each does alone"
     host_gpu::set_seed(seed);
     CHECK(state_after(4, wish, micro) == twins);
   }
-  StepRequest one_by_one = wish;
+  Wish one_by_one = wish;
   one_by_one.graph = false;
   CHECK(state_after(4, one_by_one, micro) == twins);
   CHECK(host_gpu::complaints() == no_complaints);
@@ -377,7 +377,7 @@ TEST_CASE("cuda training: gradients in 16 bits are waited for, and wait") {
       GENERATE(table<Element, int>({{Element::fp16, 1}, {Element::bf16, 2}}));
   CAPTURE(name_of(element), micro);
   host_gpu::set_seed(1);
-  StepRequest wish{.gradient_dtype = element, .accumulates = micro > 1, .twins = true};
+  Wish wish{.gradient_dtype = element, .accumulates = micro > 1, .twins = true};
   const auto exact = state_after(4, {.accumulates = micro > 1}, micro);
 
   const auto state = state_after(4, wish, micro);
@@ -492,7 +492,7 @@ TEST_CASE(
 }
 
 TEST_CASE("cuda training: state that is saved and restored goes on with the same bits") {
-  const StepRequest wish{.element = Element::fp16, .interval = 2};
+  const Wish wish{.element = Element::fp16, .interval = 2};
   host_gpu::set_seed(6);
   const auto straight = state_after(6, wish);
   GpuRig first(wish);

@@ -22,12 +22,12 @@ namespace {
 
 constexpr std::size_t long_to_write = 20'000'000;  // floats
 
-struct Stepper {
+struct Trainer {
   TemporaryDirectory directory;
   WriterProcess process = WriterProcess::start();
   CheckpointWriter writer;
 
-  explicit Stepper(const State& state, const WriterOptions& options = {.run_id = "test"})
+  explicit Trainer(const State& state, const WriterOptions& options = {.run_id = "test"})
       : writer(process, directory, state.layout, options) {}
 
   void kill_writer(int signal = SIGKILL) {
@@ -36,7 +36,7 @@ struct Stepper {
   }
 };
 
-void check_saved(const Stepper& trainer, const State& state) {
+void check_saved(const Trainer& trainer, const State& state) {
   const CheckpointFile file =
       CheckpointFile::open(trainer.directory / checkpoint_name(state.metadata.step));
   CHECK_NOTHROW(file.verify());
@@ -48,7 +48,7 @@ void check_saved(const Stepper& trainer, const State& state) {
 TEST_CASE("Checkpoint writer: when an idle helper dies, another one takes over all it had") {
   const State state(1);
   const int signal = GENERATE(SIGKILL, SIGABRT);
-  Stepper trainer(state, {.run_id = "test", .keep = 1});
+  Trainer trainer(state, {.run_id = "test", .keep = 1});
   trainer.writer.set_lineage(lineage_a);
   trainer.writer.try_save(state.metadata, state.copier());
   await(trainer.writer, SaveEvent::Kind::saved);
@@ -78,7 +78,7 @@ TEST_CASE("Checkpoint writer: when an idle helper dies, another one takes over a
 
 TEST_CASE("Checkpoint writer: what the dead helper had not saved, the next one saves") {
   const State one(1, 1'000'000), two(2, 1'000'000);
-  Stepper trainer(one);
+  Trainer trainer(one);
   trainer.kill_writer(SIGSTOP);
   REQUIRE(trainer.writer.try_save(one.metadata, one.copier()));
   REQUIRE(trainer.writer.try_save(two.metadata, two.copier()));
@@ -98,7 +98,7 @@ TEST_CASE("Checkpoint writer: what the dead helper had not saved, the next one s
 TEST_CASE(
     "Checkpoint writer: a helper that dies in the last save is replaced while that is waited for") {
   const State state(1, long_to_write);
-  Stepper trainer(state);
+  Trainer trainer(state);
   REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
   std::this_thread::sleep_for(10ms);
 
@@ -111,7 +111,7 @@ TEST_CASE(
 
 TEST_CASE("Checkpoint writer: a helper that dies once all is durable fails no job") {
   const State state(1);
-  Stepper trainer(state);
+  Trainer trainer(state);
   trainer.writer.try_save(state.metadata, state.copier());
   await(trainer.writer, SaveEvent::Kind::saved);
 
@@ -178,7 +178,7 @@ TEST_CASE("Checkpoint writer: the next helper saves for a trainer that dies whil
 
 TEST_CASE("Checkpoint writer: helpers that die again and again are a fault of the writer") {
   const State state(1);
-  Stepper trainer(state, {.run_id = "test", .takeovers = 2});
+  Trainer trainer(state, {.run_id = "test", .takeovers = 2});
   for (int i = 0; i < 2; ++i) {
     trainer.kill_writer();
     await(trainer.writer, SaveEvent::Kind::replaced);
@@ -197,7 +197,7 @@ TEST_CASE("Checkpoint writer: helpers that die again and again are a fault of th
 
 TEST_CASE("Checkpoint writer: two deaths in one save are a fault of the writer") {
   const State state(1, long_to_write);
-  Stepper trainer(state);
+  Trainer trainer(state);
   REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
   trainer.kill_writer();
   await(trainer.writer, SaveEvent::Kind::replaced);
@@ -212,7 +212,7 @@ TEST_CASE("Checkpoint writer: two deaths in one save are a fault of the writer")
 
 TEST_CASE("Checkpoint writer: without its fork server the helper goes on, but is not replaced") {
   const State state(1);
-  Stepper trainer(state);
+  Trainer trainer(state);
   ::kill(trainer.process.fork_server_pid(), SIGKILL);
 
   const SaveEvent alone = await(trainer.writer, SaveEvent::Kind::alone);
@@ -228,7 +228,7 @@ TEST_CASE("Checkpoint writer: without its fork server the helper goes on, but is
 
 TEST_CASE("Checkpoint writer: both killed at once are a fault of the writer") {
   const State state(1);
-  Stepper trainer(state);
+  Trainer trainer(state);
   REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
   ::kill(trainer.process.fork_server_pid(), SIGKILL);
   trainer.kill_writer();
@@ -239,7 +239,7 @@ TEST_CASE("Checkpoint writer: both killed at once are a fault of the writer") {
 
 TEST_CASE("Checkpoint writer: a directory that the next helper cannot open is tried again") {
   const State state(1);
-  Stepper trainer(state);
+  Trainer trainer(state);
   trainer.kill_writer(SIGSTOP);
   REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
   std::filesystem::remove(trainer.directory / "lock");
@@ -260,7 +260,7 @@ TEST_CASE("Checkpoint writer: a directory that the next helper cannot open is tr
 
 TEST_CASE("Checkpoint writer: a directory that another job has taken meanwhile ends the job") {
   const State state(1);
-  Stepper trainer(state);
+  Trainer trainer(state);
   ::kill(trainer.process.fork_server_pid(), SIGSTOP);  // long enough for the other one
   trainer.kill_writer();
   for (int i = 0; i < 100; ++i) {
@@ -280,7 +280,7 @@ TEST_CASE("Checkpoint writer: a directory that another job has taken meanwhile e
 
 TEST_CASE("Checkpoint writer: a fork server that does not answer is a fault of the writer") {
   const State state(1);
-  Stepper trainer(state, {.run_id = "test", .open_timeout = 1s});
+  Trainer trainer(state, {.run_id = "test", .open_timeout = 1s});
   ::kill(trainer.process.fork_server_pid(), SIGSTOP);
 
   trainer.kill_writer();

@@ -20,17 +20,17 @@ using Catch::Contains;
 namespace {
 
 /// One place of a batch, images as a hash.
-struct CpuAffinity {
+struct Place {
   std::uint64_t sample, image;
   std::uint32_t epoch;
   std::int32_t label;
   float brightness, contrast, saturation, hue;
-  friend bool operator==(const CpuAffinity&, const CpuAffinity&) = default;
+  friend bool operator==(const Place&, const Place&) = default;
 };
 
-std::vector<CpuAffinity> places_of(const Batch& batch) {
+std::vector<Place> places_of(const Batch& batch) {
   const std::size_t bytes = std::size_t(batch.height) * batch.width * batch.channels;
-  std::vector<CpuAffinity> places;
+  std::vector<Place> places;
   for (int i = 0; i < batch.size(); ++i) {
     const auto image = std::span(batch.images).subspan(i * bytes, bytes);
     const ColorJitter& d = batch.distortions[i];
@@ -41,14 +41,14 @@ std::vector<CpuAffinity> places_of(const Batch& batch) {
 }
 
 /// The first `batches` global batches as `ranks` loaders make them, in global order.
-std::vector<CpuAffinity> first_places(const Dataset& data, LoaderOptions options, int ranks,
-                                      std::uint64_t batches) {
+std::vector<Place> first_places(const Dataset& data, LoaderOptions options, int ranks,
+                                std::uint64_t batches) {
   std::vector<std::unique_ptr<Loader>> loaders;
   for (int rank = 0; rank < ranks; ++rank) {
     options.share = share_of(options.global_batch, rank, ranks);
     loaders.push_back(std::make_unique<Loader>(data, options));
   }
-  std::vector<CpuAffinity> all;
+  std::vector<Place> all;
   for (std::uint64_t b = 0; b < batches; ++b)
     for (const auto& loader : loaders) {
       const Batch* batch = loader->next();
@@ -120,7 +120,7 @@ TEST_CASE("loader: another seed or epoch gives another order and other crops") {
   CHECK(first_places(data, options, 1, 1) !=
         std::vector(both_epochs.begin(), both_epochs.begin() + 10));
   std::map<std::uint64_t, std::set<std::uint64_t>> images;
-  for (const CpuAffinity& place : both_epochs) images[place.sample].insert(place.image);
+  for (const Place& place : both_epochs) images[place.sample].insert(place.image);
   for (const auto& [sample, seen] : images) CHECK(seen.size() == 2);
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("loader: every sample once an epoch, batches straddle epochs") {
   const auto places = first_places(data, options, 1, size);
 
   std::map<std::pair<std::uint32_t, std::uint64_t>, int> seen;
-  for (const CpuAffinity& place : places) ++seen[{place.epoch, place.sample}];
+  for (const Place& place : places) ++seen[{place.epoch, place.sample}];
   CHECK(seen.size() == 7 * size);
   for (std::size_t p = 0; p < places.size(); ++p) {
     CHECK(places[p].epoch == p / size);
@@ -210,7 +210,7 @@ TEST_CASE("loader: an unreadable sample is replaced by the next readable one, in
 
   const auto places = places_of(*loader.next());
 
-  for (const CpuAffinity& place : places) {
+  for (const Place& place : places) {
     const std::uint64_t source = place.sample == 4 || place.sample == 5 ? 6
                                  : place.sample == 19                   ? 0
                                                                         : place.sample;

@@ -10,7 +10,7 @@
 
 using namespace ringtrain;
 using Catch::Contains;
-using HeartbeatReply = GpuJudgement::HeartbeatReply;
+using Answer = GpuJudgement::Answer;
 
 namespace {
 
@@ -158,16 +158,16 @@ TEST_CASE("device: no GPU, or a hidden one, means CPUs") {
   const GpuJudgement none = judge_gpus({}, blind(0));
   const GpuJudgement unwanted = judge_gpus(hidden, blind(13000));
 
-  CHECK(none.answer == HeartbeatReply::none);
+  CHECK(none.answer == Answer::none);
   CHECK(none.text == "no NVIDIA GPU in this machine");
-  CHECK(unwanted.answer == HeartbeatReply::none);
+  CHECK(unwanted.answer == Answer::none);
   CHECK_THAT(unwanted.text, Contains("CUDA_VISIBLE_DEVICES is ''"));
 }
 
 TEST_CASE(
     "device: a GPU that CUDA sees is used, even where the kernel's lists are not to be read") {
-  CHECK(judge_gpus(an_h100(), good()).answer == HeartbeatReply::usable);
-  CHECK(judge_gpus({}, good()).answer == HeartbeatReply::usable);
+  CHECK(judge_gpus(an_h100(), good()).answer == Answer::usable);
+  CHECK(judge_gpus({}, good()).answer == Answer::usable);
 }
 
 TEST_CASE("device: a GPU that cannot be used ends the job, with what is there, wanted and to do") {
@@ -194,7 +194,7 @@ TEST_CASE("device: a GPU that cannot be used ends the job, with what is there, w
 
   const GpuJudgement judged = judge_gpus(installed, here);
 
-  CHECK(judged.answer == HeartbeatReply::unusable);
+  CHECK(judged.answer == Answer::unusable);
   CHECK_THAT(judged.text, Contains("NVIDIA H100 80GB HBM3") && Contains(why) && Contains(mend) &&
                               Contains("--device cpu"));
 }
@@ -205,13 +205,13 @@ TEST_CASE("device: a precision that one of the GPUs lacks ends the job, and name
 
   const GpuJudgement judged = judge_gpus(an_h100(), here, Precision::bf16);
 
-  CHECK(judged.answer == HeartbeatReply::unusable);
+  CHECK(judged.answer == Answer::unusable);
   CHECK_THAT(judged.text, Contains("7.5 has no bf16, 8.0 (Ampere)") &&
                               Contains("--precision fp16, or fp32") && Contains("--device cpu"));
   for (const Precision precision : {Precision::automatic, Precision::fp16, Precision::fp32})
-    CHECK(judge_gpus(an_h100(), here, precision).answer == HeartbeatReply::usable);
+    CHECK(judge_gpus(an_h100(), here, precision).answer == Answer::usable);
   here.capabilities = {80};
-  CHECK(judge_gpus(an_h100(), here, Precision::bf16).answer == HeartbeatReply::usable);
+  CHECK(judge_gpus(an_h100(), here, Precision::bf16).answer == Answer::usable);
 }
 
 TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all later ones") {
@@ -235,7 +235,7 @@ TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all lat
   here.capabilities = {capability};
   here.kernels = kernels;
 
-  CHECK((judge_gpus(an_h100(), here).answer == HeartbeatReply::usable) == runs);
+  CHECK((judge_gpus(an_h100(), here).answer == Answer::usable) == runs);
 }
 
 TEST_CASE("device: whoever installed the Python package is told of packages, not of a checkout") {

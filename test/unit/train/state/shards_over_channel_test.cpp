@@ -132,7 +132,7 @@ TEST_CASE("slices: a connection that breaks off is made anew") {
     Challenge challenge;
     asio::read(socket, asio::buffer(&challenge, sizeof challenge));
     asio::write(socket, asio::buffer(prove_rank(job_token, call, challenge)));
-    const SliceHello hello{.save = 1, .count = 1000};
+    const ShardHello hello{.save = 1, .count = 1000};
     asio::write(socket, asio::buffer(&hello, sizeof hello));
     asio::write(socket, asio::buffer(sent.data(), 100));
   }

@@ -4,9 +4,7 @@
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
 #include "compute/cuda/kernels/device/channel_sums.hpp"
 
-// The calls of batch_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
-
-// The call of batch_norm_pair.hpp for any queue: StreamQueue, or a CPU's in tests.
+// The calls of arguments/batch_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
 
 namespace ringtrain::cuda::kernels::work {
 

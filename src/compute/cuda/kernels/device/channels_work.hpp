@@ -101,12 +101,12 @@ void copy_channels(Element element, std::size_t pixels, std::size_t channels, co
 }
 
 /// Where one vector of channels lies in an image tensor.
-struct CpuAffinity {
+struct Place {
   std::uint32_t sample, y, x, channel;
 };
 
 template <int w>
-constexpr CpuAffinity place_of(std::uint32_t item, const Shape& shape) {
+constexpr Place place_of(std::uint32_t item, const Shape& shape) {
   const std::uint32_t vectors = static_cast<std::uint32_t>(shape.channels) / w;
   const std::uint32_t pixel = item / vectors, row = pixel / static_cast<std::uint32_t>(shape.width);
   return {row / static_cast<std::uint32_t>(shape.height),
@@ -114,7 +114,7 @@ constexpr CpuAffinity place_of(std::uint32_t item, const Shape& shape) {
           pixel % static_cast<std::uint32_t>(shape.width), item % vectors * w};
 }
 
-constexpr std::size_t index_of(const CpuAffinity& at, const Shape& shape) {
+constexpr std::size_t index_of(const Place& at, const Shape& shape) {
   return ((std::size_t(at.sample) * shape.height + at.y) * shape.width + at.x) * shape.channels +
          at.channel;
 }
@@ -126,7 +126,7 @@ struct ShortcutForward {
   Shape x_shape, y_shape;
   std::uint32_t stride;
   constexpr void operator()(std::uint32_t item) const {
-    const CpuAffinity to = place_of<w>(item, y_shape);
+    const Place to = place_of<w>(item, y_shape);
     Lanes<w> v{};
     if (to.channel < static_cast<std::uint32_t>(x_shape.channels))
       v = load<w>(x + index_of({to.sample, to.y * stride, to.x * stride, to.channel}, x_shape));
@@ -153,8 +153,8 @@ struct ShortcutBackward {
   Shape dy_shape, dx_shape;
   std::uint32_t stride;
   constexpr void operator()(std::uint32_t item) const {
-    const CpuAffinity to = place_of<w>(item, dx_shape);
-    const CpuAffinity from{to.sample, to.y / stride, to.x / stride, to.channel};
+    const Place to = place_of<w>(item, dx_shape);
+    const Place from{to.sample, to.y / stride, to.x / stride, to.channel};
     const bool carried = to.y % stride == 0 && to.x % stride == 0 &&
                          from.y < static_cast<std::uint32_t>(dy_shape.height) &&
                          from.x < static_cast<std::uint32_t>(dy_shape.width) &&

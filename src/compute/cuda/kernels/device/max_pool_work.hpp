@@ -158,11 +158,11 @@ struct MaxPoolTile {
   }
 
  private:
-  using CpuAffinity = typename PoolGeometry<w>::CpuAffinity;
+  using Place = typename PoolGeometry<w>::Place;
 
   static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
   // Adds the gradient of one window to the pixel of the tile that won it, if one did.
-  constexpr void hand_out(const CpuAffinity& at, int row, int column, Lanes<w>* sums) const {
+  constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
     Lanes<w> best{};
     int winner[w] = {};
     for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;

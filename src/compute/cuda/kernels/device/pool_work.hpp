@@ -45,33 +45,32 @@ struct PoolGeometry {
         channels(o.x_shape.channels),
         y_pitch(pitch_or(o.y_pitch, o.x_shape.channels)) {}
 
-  struct CpuAffinity {
+  struct Place {
     int sample, row, column, channel;
   };
-  constexpr CpuAffinity place(std::uint32_t pixel, std::uint32_t channel, int height,
-                              int width) const {
+  constexpr Place place(std::uint32_t pixel, std::uint32_t channel, int height, int width) const {
     const std::uint32_t line = pixel / width;
     return {static_cast<int>(line / height), static_cast<int>(line % height),
             static_cast<int>(pixel % width), static_cast<int>(channel)};
   }
-  constexpr CpuAffinity window_of(std::uint32_t item) const {
+  constexpr Place window_of(std::uint32_t item) const {
     const std::uint32_t vectors = static_cast<std::uint32_t>(channels / w);
     return place(item / vectors, item % vectors * w, rows.windows, columns.windows);
   }
-  constexpr CpuAffinity pixel_of(std::uint32_t item) const {
+  constexpr Place pixel_of(std::uint32_t item) const {
     const std::uint32_t vectors = static_cast<std::uint32_t>(channels / w);
     return place(item / vectors, item % vectors * w, rows.image, columns.image);
   }
-  constexpr std::size_t x_index(const CpuAffinity& at, int row, int column) const {
+  constexpr std::size_t x_index(const Place& at, int row, int column) const {
     return ((std::size_t(at.sample) * rows.image + row) * columns.image + column) * channels +
            at.channel;
   }
-  constexpr std::size_t y_index(const CpuAffinity& at, int row, int column) const {
+  constexpr std::size_t y_index(const Place& at, int row, int column) const {
     return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * y_pitch +
            at.channel;
   }
   /// Of a byte a window and channel, dense.
-  constexpr std::size_t winner_index(const CpuAffinity& at, int row, int column) const {
+  constexpr std::size_t winner_index(const Place& at, int row, int column) const {
     return ((std::size_t(at.sample) * rows.windows + row) * columns.windows + column) * channels +
            at.channel;
   }

@@ -17,7 +17,7 @@ constexpr std::uint64_t largest_record = std::uint64_t{1} << 29;  // far above a
 constexpr std::size_t longest_feature = 200;
 
 template <class T>
-T number_in(std::span<const std::uint8_t> bytes) {
+T little_endian(std::span<const std::uint8_t> bytes) {
   T number;
   std::memcpy(&number, bytes.data(), sizeof(T));
   return number;
@@ -46,8 +46,8 @@ Part data_at(ByteSource& file, std::uint64_t offset) {
   const std::uint64_t left = file.size() - offset;
   if (left < head_bytes + checksum_bytes) fail_cut(offset, file.size());
   const auto head = file.at({offset, head_bytes});
-  const auto length = number_in<std::uint64_t>(head.first(8));
-  if (masked_crc32c(head.first(8)) != number_in<std::uint32_t>(head.last(4)))
+  const auto length = little_endian<std::uint64_t>(head.first(8));
+  if (masked_crc32c(head.first(8)) != little_endian<std::uint32_t>(head.last(4)))
     fail_at_head(offset, head);
   if (length > left - head_bytes - checksum_bytes) fail_cut(offset, file.size());
   if (length > largest_record)
@@ -126,7 +126,7 @@ TfrecordShard index_tfrecord(ByteSource& file) { return Indexer(file).run(); }
 bool is_whole_tfrecord(std::span<const std::uint8_t> record) {
   if (record.size() < checksum_bytes) return false;
   const auto data = record.first(record.size() - checksum_bytes);
-  return masked_crc32c(data) == number_in<std::uint32_t>(record.last(checksum_bytes));
+  return masked_crc32c(data) == little_endian<std::uint32_t>(record.last(checksum_bytes));
 }
 
 Unpacked unpack_tfrecord(std::span<const std::uint8_t> record) {

@@ -21,7 +21,7 @@ class StopControl final : public Hook {
   void step_timed(const StepReport&, double wall_s) override;
   void evaluated(const Position&, const Evaluation& result) override;
 
-  /// What this rank asks for now. A request to save is given once.
+  /// What this rank asks of all ranks with the next sums. A request to save is given once.
   StepRequest wanted();
   /// All ranks have agreed on `request`.
   void agree(const StepRequest& request);

@@ -10,12 +10,12 @@ say() { echo "$*"; bad=1; }
 # A room is the longest of these that a file's folder begins with.
 declare -A may_use=(
   [allreduce]="allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl base"
-  [allreduce/communicator]="base compute"
+  [allreduce/communicator]="base"
   [allreduce/compression]="allreduce/communicator allreduce/ring base"
-  [allreduce/hierarchical]="allreduce/communicator allreduce/compression allreduce/mpi allreduce/ring base compute"
+  [allreduce/hierarchical]="allreduce/communicator allreduce/compression allreduce/mpi allreduce/ring base"
   [allreduce/mpi]="allreduce/communicator base"
-  [allreduce/nccl]="allreduce/communicator allreduce/mpi base compute"
-  [allreduce/ring]="allreduce/communicator compute"
+  [allreduce/nccl]="allreduce/communicator allreduce/mpi base"
+  [allreduce/ring]="allreduce/communicator base"
   [base]=""
   [compute]="base"
   [compute/cuda]="base compute compute/cuda/bind compute/cuda/engines compute/cuda/kernels compute/cuda/kernels/arguments compute/cuda/runtime"
@@ -58,7 +58,7 @@ declare -A may_use=(
   [train/performance]="allreduce/mpi allreduce/ring base config host metrics/reporter metrics/scaling train/checkpoint train/engine train/plan"
   [train/plan]="allreduce/communicator allreduce/mpi allreduce/nccl base compute config io/dataset io/loader model optim"
   [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan"
-  [train/state]="allreduce/communicator allreduce/mpi base compute host io/checkpoint model monitor/channel optim train/plan"
+  [train/state]="allreduce/communicator allreduce/mpi base host io/checkpoint model monitor/channel optim train/plan"
   [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer train"
 )
 # Rooms that include another top-level room's private headers.

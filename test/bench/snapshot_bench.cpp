@@ -13,7 +13,7 @@
 
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "optim/optimizer_kernels.hpp"
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/host/stream_copy.hpp"
 
 using namespace ringtrain;

@@ -8,8 +8,8 @@
 
 #include "compute/onednn/program.hpp"
 #include "compute/reference/state.hpp"
+#include "ringtrain/base/memory/bf16.hpp"
 #include "ringtrain/base/philox.hpp"
-#include "ringtrain/compute/bf16.hpp"
 #include "support/catch.hpp"
 
 namespace ringtrain {

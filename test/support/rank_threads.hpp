@@ -2,7 +2,7 @@
 #include <barrier>
 #include <vector>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

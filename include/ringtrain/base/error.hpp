@@ -1,6 +1,7 @@
 #pragma once
-// Room `base`: what all other rooms are written with - errors and exit codes, files, hashes, random
-// numbers, text, time. It knows no training, no MPI and no device, and includes no other room.
+// Room `base`: what all other rooms are written with - errors and exit codes, files, memory,
+// hashes, random numbers, text, time. It knows no training, no MPI and no device, and includes no
+// other room.
 //
 // Threads: functions may be called from any thread; an object belongs to one thread at a time
 // unless its contract says more.

@@ -15,10 +15,10 @@
 
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/base/late_library.hpp"
+#include "ringtrain/base/memory/memory.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/base/work_progress.hpp"
-#include "ringtrain/compute/memory.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "ringtrain/base/late_library.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/update.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 

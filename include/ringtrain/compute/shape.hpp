@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

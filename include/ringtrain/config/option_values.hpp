@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/base/units.hpp"
-#include "ringtrain/compute/view.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain {

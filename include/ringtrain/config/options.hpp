@@ -14,7 +14,7 @@
 
 #include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/optim/lr_schedule.hpp"
 #include "ringtrain/optim/optimizer.hpp"
 

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/update.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain {
 namespace kernels {

@@ -5,7 +5,7 @@
 
 #include "allreduce/mpi/mpi_check.hpp"
 #include "allreduce/ring/sum_kernels.hpp"
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 
 namespace ringtrain {
 

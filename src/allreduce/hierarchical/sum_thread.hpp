@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

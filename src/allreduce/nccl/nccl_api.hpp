@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ringtrain/base/late_library.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 struct ncclComm;
 struct CUstream_st;

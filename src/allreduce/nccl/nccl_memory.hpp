@@ -2,7 +2,7 @@
 #include <map>
 
 #include "allreduce/nccl/nccl_group.hpp"
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 
 namespace ringtrain {
 

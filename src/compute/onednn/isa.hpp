@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "ringtrain/compute/bf16.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/bf16.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::onednn {
 

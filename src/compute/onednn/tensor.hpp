@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::onednn {
 

@@ -1,6 +1,6 @@
 #pragma once
+#include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/compute/backend.hpp"
-#include "ringtrain/compute/memory.hpp"
 #include "ringtrain/host/signals.hpp"
 
 namespace ringtrain {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 #include "ringtrain/model/graph.hpp"
 #include "ringtrain/optim/optimizer.hpp"

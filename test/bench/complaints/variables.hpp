@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/optim/optimizer.hpp"
 #include "train/plan/run_plan.hpp"
 

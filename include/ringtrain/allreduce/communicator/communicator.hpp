@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
-#include "ringtrain/compute/memory.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/memory.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

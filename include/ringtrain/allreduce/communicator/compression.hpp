@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

@@ -7,7 +7,7 @@
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

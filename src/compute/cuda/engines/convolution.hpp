@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "compute/cuda/engines/engine.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda {
 

@@ -7,7 +7,7 @@
 
 #include "compute/cuda/runtime/cudnn.hpp"
 #include "compute/cuda/runtime/operand.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::cuda {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "compute/cuda/runtime/cudnn.hpp"
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 
 namespace ringtrain::cuda {
 

@@ -1,6 +1,6 @@
 #pragma once
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 // Training BatchNorm in pieces. Activations are NHWC, pixels x channels, of `element`; a tensor
 // with a pitch, the elements from pixel to pixel, may be a slice of a wider one; pitch 0: dense.

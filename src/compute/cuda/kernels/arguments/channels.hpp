@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/shape.hpp"
-#include "ringtrain/compute/view.hpp"
 
 // Activations are NHWC of `element` on the device, dense unless a pitch is given. All calls queue
 // on `stream` and return; they throw Error when a launch fails.

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 // Activations are dense NHWC of `element` on the device unless a pitch is given. All calls queue on
 // `stream` and return; they throw Error when a launch fails. Results may lie over inputs of the

@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

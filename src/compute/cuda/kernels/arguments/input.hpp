@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "ringtrain/base/batch.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

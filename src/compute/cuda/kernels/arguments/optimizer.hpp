@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/update.hpp"
-#include "ringtrain/compute/view.hpp"
 
 // One update of the parameters, entirely on the device, so that a captured graph can contain it:
 //   begin_update; mark_not_finite on every summed gradient and loss; prepare_update;

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/shape.hpp"
-#include "ringtrain/compute/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::cuda::kernels {
 

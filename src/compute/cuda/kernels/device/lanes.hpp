@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 // What runs on the GPU is written as constexpr templates: nvcc compiles those for both sides
 // (--expt-relaxed-constexpr), so that tests run the very same code on the CPU. What calls functions

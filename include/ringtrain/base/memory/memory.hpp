@@ -3,7 +3,7 @@
 #include <functional>
 #include <memory>
 
-#include "ringtrain/compute/view.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain {
 

@@ -1,4 +1,4 @@
-#include "ringtrain/compute/memory.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 
 #include <fmt/core.h>
 #include <sys/mman.h>

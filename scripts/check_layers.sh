@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Holds the rooms of src/ and include/ to docs/internals/architecture.md: what a room may include, by which door, how many files a folder has,
-# where a vendor's header is included, and that no two types of one namespace have one name. Says each violation; then ends with 1.
+# where a vendor's header is included, a room's namespace, and that no two types of one namespace have one name. Says each violation; then ends with 1.
 #   check_layers.sh [ROOT]
 set -euo pipefail
 cd "${1:-$(dirname "$0")/..}"
@@ -109,6 +109,14 @@ for header in "${!vendor_home[@]}"; do
     [[ $file == "${vendor_home[$header]}"* ]] || say "$file:$line: <$header> belongs in ${vendor_home[$header]}"
   done < <(grep -rnE "#include [<\"]$header[>\"]" src include || true)
 done
+
+# A room is a namespace; what base has is in ringtrain itself, for all rooms are written with it.
+while IFS=: read -r file line space; do
+  room=${file#src/} room=${room#include/ringtrain/} room=${room%%/*} space=${space#namespace } space=${space%% *}
+  own=ringtrain::$room
+  [[ $room == base ]] && own=ringtrain
+  [[ $space == "$own" || $room != base && $space == "$own"::* ]] || say "$file:$line: namespace $space; this room's is $own"
+done < <(sources | xargs grep -nE '^namespace ringtrain[a-z_:]* \{' /dev/null)
 
 # Two types of one name in one namespace: the linker keeps one of their functions for both.
 while read -r name; do

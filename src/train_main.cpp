@@ -37,21 +37,22 @@ int fail_before_mpi(const Error& failure, int rank, bool is_job) {
   return static_cast<int>(failure.code());
 }
 
-int run_job(const Command& command) {
+int run_job(const config::Command& command) {
   const Stopwatch since_start;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
-  const ThreadPlan threads = plan_threads(detect_affinity(command.options.threads));
-  apply_threads(threads);
+  const host::ThreadPlan threads =
+      host::plan_threads(host::detect_affinity(command.options.threads));
+  host::apply_threads(threads);
   // The helper is forked before MPI and any thread; who is first is the launcher's word until then.
-  const Options& o = command.options;
+  const config::Options& o = command.options;
   const bool saves = (!o.checkpoint_dir.empty() || o.verify_resume) && !o.eval_only;
-  const bool first = launch_from_environment().rank == 0;
-  WriterProcess writer = first && saves ? WriterProcess::start() : WriterProcess();
-  const SignalThread signals;
-  const MpiSession session(command.options.interface);
+  const bool first = allreduce::launch_from_environment().rank == 0;
+  io::WriterProcess writer = first && saves ? io::WriterProcess::start() : io::WriterProcess();
+  const host::SignalThread signals;
+  const allreduce::MpiSession session(command.options.interface);
   try {
     expects(first == (session.rank() == 0), "the launcher's rank 0 is MPI's");
-    return run(command.options, threads, session, writer, since_start);
+    return train::run(command.options, threads, session, writer, since_start);
   } catch (const std::exception& failure) {
     session.abort(failure);
   }
@@ -63,13 +64,13 @@ int main(int argc, char** argv) {
   int rank = 0;
   bool is_job = false;  // a command that is wrong starts none
   open_standard_streams();
-  hold_save_signals();
+  host::hold_save_signals();
   try {
-    rank = launch_from_environment().rank;
-    const Command command = parse(argc, argv);
+    rank = allreduce::launch_from_environment().rank;
+    const config::Command command = config::parse(argc, argv);
     is_job = !command.is_local();
     if (is_job) return run_job(command);
-    if (rank == 0) run_local(command);
+    if (rank == 0) train::run_local(command);
     return 0;
   } catch (const Error& failure) {
     return fail_before_mpi(failure, rank, is_job);

@@ -12,7 +12,7 @@
 #include "allreduce/nccl/make_nccl_communicator.hpp"
 #include "allreduce/nccl/nccl_api.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 std::unique_ptr<Communicator> make_communicator(const std::string& kind, const MpiSession& session,
                                                 const CommunicatorOptions& options) {
@@ -35,4 +35,4 @@ LibraryVersions allreduce_libraries() {
   return all;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -4,7 +4,7 @@
 
 #include "ringtrain/compute/backend.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 std::vector<std::string> available_backends() { return {"reference", "onednn"}; }
 
@@ -15,4 +15,4 @@ std::unique_ptr<Backend> make_backend(const std::string& name) {
               fmt::format("unknown; there are {}", fmt::join(available_backends(), ", ")));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/batch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// Turns and stretches one colour, in any unit: hue by `turn` of a circle, saturation by `factor`,
 /// both in HSV as TensorFlow's adjust_hue and adjust_saturation define them; the value stays.
@@ -56,4 +56,4 @@ constexpr T clipped(T v) {
   return std::clamp(v, T(0), T(255));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

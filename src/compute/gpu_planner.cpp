@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 namespace {
 
@@ -96,4 +96,4 @@ std::size_t GpuPlan::bytes_moved() const {
   return bytes;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ InstalledGpus find_installed_gpus() {
   return found;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 namespace {
 
 struct Lifetime {
@@ -58,4 +58,4 @@ MemoryPlan plan_memory(const Schedule& schedule, std::span<const std::size_t> by
   return plan;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

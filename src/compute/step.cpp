@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 namespace {
 
 template <class... Kinds>
@@ -109,4 +109,4 @@ std::vector<std::size_t> finality(const Schedule& schedule) {
   return final_from;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -9,7 +9,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 using nlohmann::json;
@@ -71,4 +71,4 @@ std::vector<std::string> differences(std::string_view before, std::string_view a
   return lines;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -8,7 +8,7 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 constexpr std::size_t page_width = 80, page_indent = 29;
@@ -63,7 +63,7 @@ std::string by_group(const std::vector<OptionEntry>& table, std::string_view pre
 // beginnings that end in a colon.
 std::vector<std::string> known_values(const OptionEntry& entry) {
   if (entry.name == "model") {
-    std::vector<std::string> models = model_names();
+    std::vector<std::string> models = model::model_names();
     models.push_back("list");
     return models;
   }
@@ -224,4 +224,4 @@ std::string completion(const std::vector<OptionEntry>& table, Shell shell) {
   return shell == Shell::zsh ? zsh_completion(table) : fish_completion(table);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

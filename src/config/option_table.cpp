@@ -4,7 +4,7 @@
 
 #include "ringtrain/config/option_values.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 constexpr int million = 1'000'000;
@@ -141,8 +141,8 @@ void add_run_and_device(Table& t, Options& o) {
 void add_optimizer(Table& t, Options& o) {
   const std::string recipe = "recipe";
   t.group("optimizer");
-  t.add(o.optimizer, {"optimizer", "NAME", joined(names_of<OptimizerKind>, " | "), recipe},
-        enumerator<OptimizerKind>());
+  t.add(o.optimizer, {"optimizer", "NAME", joined(names_of<optim::OptimizerKind>, " | "), recipe},
+        enumerator<optim::OptimizerKind>());
   t.add(o.lr, {"lr", "X", "peak learning rate", recipe}, number(0, million));
   t.add(o.lr_schedule,
         {"lr-schedule", "S", "constant | step:EPOCHS:FACTOR | exponential:EPOCHS:FACTOR | cosine",
@@ -297,4 +297,4 @@ std::vector<OptionEntry> option_table(Request& request) {
   return table.take();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -7,7 +7,7 @@
 #include "config/slurm_resources.hpp"
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 
 /// All that one command line can say.
 struct Request {
@@ -49,4 +49,4 @@ std::string man_page(const std::vector<OptionEntry>& table, std::string_view ver
 /// What makes the shell complete options and values of `train` and `ringtrain`.
 std::string completion(const std::vector<OptionEntry>& table, Shell shell);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

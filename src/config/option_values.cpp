@@ -4,7 +4,7 @@
 
 #include "ringtrain/allreduce/ring/tuning.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 constexpr std::int64_t most_rank = 1024;
@@ -65,9 +65,9 @@ Codec<double> silence() {
   return {read, duration_text};
 }
 
-Codec<Decay> decay_value() {
-  return {[](const std::string& text) { return parse_decay(text); },
-          [](const Decay& decay) { return to_string(decay); }};
+Codec<optim::Decay> decay_value() {
+  return {[](const std::string& text) { return optim::parse_decay(text); },
+          [](const optim::Decay& decay) { return optim::to_string(decay); }};
 }
 
 Codec<CheckpointEvery> checkpoint_every() {
@@ -97,21 +97,23 @@ Codec<Resume> resume_value() {
   return {read, write};
 }
 
-Codec<Compression> compression_value() {
-  const auto read = [](const std::string& text) -> Compression {
+Codec<allreduce::Compression> compression_value() {
+  const auto read = [](const std::string& text) -> allreduce::Compression {
     const std::size_t colon = text.find(':');
     const std::string kind = text.substr(0, colon);
     const std::string value = colon == text.npos ? "" : text.substr(colon + 1);
     if (text == "none") return {};
     if (kind == "powersgd")
-      return {.kind = Compression::Kind::powersgd,
+      return {.kind = allreduce::Compression::Kind::powersgd,
               .rank = static_cast<int>(whole_between(value, 1, most_rank))};
     if (kind == "topk")
-      return {.kind = Compression::Kind::topk, .ratio = number_between(value, least_ratio, 1)};
+      return {.kind = allreduce::Compression::Kind::topk,
+              .ratio = number_between(value, least_ratio, 1)};
     throw BadValue("must be none, powersgd:RANK or topk:RATIO");
   };
-  const auto write = [](const Compression& how) -> std::string {
-    if (how.kind == Compression::Kind::powersgd) return fmt::format("powersgd:{}", how.rank);
+  const auto write = [](const allreduce::Compression& how) -> std::string {
+    if (how.kind == allreduce::Compression::Kind::powersgd)
+      return fmt::format("powersgd:{}", how.rank);
     return how ? fmt::format("topk:{}", how.ratio) : "none";
   };
   return {read, write};
@@ -119,7 +121,7 @@ Codec<Compression> compression_value() {
 
 Codec<Tune> tune_value() {
   constexpr std::size_t kib = 256;  // floats
-  const auto read_part = [](const std::string& text, SumPlan& plan) {
+  const auto read_part = [](const std::string& text, allreduce::SumPlan& plan) {
     const std::size_t equals = text.find('=');
     const std::string key = text.substr(0, equals);
     const std::string value = equals == text.npos ? "" : text.substr(equals + 1);
@@ -127,7 +129,7 @@ Codec<Tune> tune_value() {
       const auto floats = static_cast<std::size_t>(whole_between(value, 1, most_block_kib)) * kib;
       plan.ring = {.largest_segment = floats, .smallest_segment = floats};
     } else if (key == "sums") {
-      plan.at_once = static_cast<int>(whole_between(value, 1, most_sums_at_once));
+      plan.at_once = static_cast<int>(whole_between(value, 1, allreduce::most_sums_at_once));
     } else if (text == "start=early" || text == "start=late") {
       plan.late = value == "late";
     } else {
@@ -153,9 +155,10 @@ Codec<Tune> tune_value() {
     if (tune.mode == Tune::Mode::all) return "all";
     if (tune.mode == Tune::Mode::off) return "off";
     if (tune.mode == Tune::Mode::report) return "report";
-    const SumPlan& plan = tune.plan;
-    const std::string blocks =
-        plan.ring == RingTuning() ? "" : fmt::format("blocks={},", plan.ring.largest_segment / kib);
+    const allreduce::SumPlan& plan = tune.plan;
+    const std::string blocks = plan.ring == allreduce::RingTuning()
+                                   ? ""
+                                   : fmt::format("blocks={},", plan.ring.largest_segment / kib);
     return fmt::format("{}sums={},start={}", blocks, plan.at_once, plan.late ? "late" : "early");
   };
   return {read, write};
@@ -193,4 +196,4 @@ Element cpu_element_of(Precision precision) {
   return precision == Precision::bf16 ? Element::bf16 : Element::fp32;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

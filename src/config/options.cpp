@@ -15,7 +15,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/base/units.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 constexpr std::int64_t config_bytes = 1 << 20;
@@ -404,4 +404,4 @@ Command Parser::parse(int argc, const char* const* argv) try {
 
 Command parse(int argc, const char* const* argv) { return Parser().parse(argc, argv); }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -9,7 +9,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 
 template <>
 inline constexpr std::array names_of<StartedBy> = {"mpirun", "srun"};
@@ -136,4 +136,4 @@ std::string to_string(const SlurmResources& job) {
   return parts.empty() ? "nodes=1" : joined(parts, ",");
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -6,7 +6,7 @@
 
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 
 enum class StartedBy { mpirun, srun };
 
@@ -44,4 +44,4 @@ std::string program_to_start();
 /// scripts/slurm/train.sbatch, as it was when this program was built.
 extern const std::string_view sbatch_file;
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -12,7 +12,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/base/units.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 constexpr double spare_s = 60;  // beside the last save: a step, and leaving MPI
@@ -148,4 +148,4 @@ std::string program_to_start() {
   return (in_bundle ? entry : program).string();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -13,7 +13,7 @@
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 namespace {
 
 std::string compiler() {
@@ -29,15 +29,15 @@ LibraryVersion glibc_version() {
 }
 
 LibraryVersions libraries() {
-  LibraryVersions all = allreduce_libraries();
-  all.push_back(onednn_version());
-  all.push_back(hdf5_version());
-  std::ranges::copy(gpu_libraries(), std::back_inserter(all));
+  LibraryVersions all = allreduce::allreduce_libraries();
+  all.push_back(compute::onednn_version());
+  all.push_back(io::hdf5_version());
+  std::ranges::copy(compute::gpu_libraries(), std::back_inserter(all));
   all.push_back(glibc_version());
   return all;
 }
 
-bool for_gpus() { return !gpu_libraries().empty(); }
+bool for_gpus() { return !compute::gpu_libraries().empty(); }
 
 }  // namespace
 
@@ -61,4 +61,4 @@ std::string version_json() {
   return all.dump() + "\n";
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

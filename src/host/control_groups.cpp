@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 // From `path` up to `root` itself.
@@ -29,4 +29,4 @@ std::vector<std::string> control_groups(const std::string& controller) {
   return folders;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -19,7 +19,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/program.hpp"
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 // As /proc names them: 15 characters.
@@ -161,4 +161,4 @@ std::vector<int> affinity(pid_t process) {
   return ids;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -19,7 +19,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 using InterfaceList = UniqueHandle<ifaddrs*, freeifaddrs>;
@@ -143,4 +143,4 @@ std::vector<NetworkInterface> network_interfaces(const std::string& interfaces) 
   return all;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

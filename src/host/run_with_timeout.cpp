@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 // The thread is left behind where it hangs: the process is about to end.
 std::string run_with_timeout(std::chrono::milliseconds time, std::function<std::string()> work,
@@ -20,4 +20,4 @@ std::string run_with_timeout(std::chrono::milliseconds time, std::function<std::
   return late;  // no thread is to be had
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

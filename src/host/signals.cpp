@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 // A signal handler can reach nothing but globals.
@@ -128,4 +128,4 @@ StepRequest agreed_request(double stops, double signalled, double signals) {
   return {true, signals == SIGINT * signalled ? SIGINT : SIGTERM};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

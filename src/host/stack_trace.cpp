@@ -28,7 +28,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 namespace {
 
@@ -168,4 +168,4 @@ void use_signal_stack() {
   ::sigaltstack(&stack, nullptr);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

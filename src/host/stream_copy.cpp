@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 void copy_plainly(const float* from, float* to, std::size_t count) { std::copy_n(from, count, to); }
@@ -44,4 +44,4 @@ void stream_copy(std::span<const float> from, std::span<float> to) {
     copy(from.data() + p * piece, to.data() + p * piece, std::min(piece, from.size() - p * piece));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -10,7 +10,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/host/launcher.hpp"
 
-namespace ringtrain {
+namespace ringtrain::host {
 namespace {
 
 std::string path_of(const std::string& process, int descriptor) {
@@ -49,4 +49,4 @@ Terminal find_terminal() {
   return terminal;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

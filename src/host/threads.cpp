@@ -26,7 +26,7 @@
 #include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/launcher.hpp"
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 namespace {
 
@@ -291,4 +291,4 @@ void apply_threads(const ThreadPlan& plan) {
   ::unsetenv(started_again);  // no second start: slower, not wrong
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/units.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 namespace {
 
@@ -171,4 +171,4 @@ std::string summary_table(const Summary& s) {
   return text;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -4,7 +4,7 @@
 
 #include "ringtrain/metrics/records.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Keeps what happens in a run, in a file: --metrics, --tensorboard, --report. On rank 0's main
 /// thread. Nothing thrown: a file that cannot be written is told once, and training goes on.
@@ -23,4 +23,4 @@ class RecordSink {
   virtual void write(const EndRecord& record) = 0;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -7,7 +7,7 @@
 
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // Flat ranges of the given lengths, one after the other.
@@ -22,7 +22,7 @@ std::vector<Range> consecutive(const Items& items, Length length) {
   return ranges;
 }
 
-std::string text(const Window& w) {
+std::string text(const compute::Window& w) {
   return fmt::format("{} {} {} {} {} {} {} {}", w.height, w.width, w.stride_y, w.stride_x, w.top,
                      w.left, w.bottom, w.right);
 }
@@ -52,11 +52,11 @@ std::size_t Parameter::count() const {
   return std::accumulate(dims.begin(), dims.end(), std::size_t{1}, std::multiplies{});
 }
 
-std::vector<ParameterRange> Graph::parameter_ranges() const {
+std::vector<compute::ParameterRange> Graph::parameter_ranges() const {
   return consecutive(parameters, [](const Parameter& p) { return p.count(); });
 }
 
-std::vector<StatisticsRange> Graph::statistics_ranges() const {
+std::vector<compute::StatisticsRange> Graph::statistics_ranges() const {
   return consecutive(statistics, [](const Statistic& s) { return 2 * s.channels; });
 }
 
@@ -84,8 +84,8 @@ std::uint64_t Graph::structure_hash() const {
   for (const Node& node : nodes) {
     all += fmt::format("{} {} {} ({}) ", node.name, node.operation.index(),
                        attributes(node.operation), fmt::join(node.inputs, " "));
-    if (node.output == no_tensor) continue;
-    const Shape& shape = tensors[node.output];
+    if (node.output == compute::no_tensor) continue;
+    const compute::Shape& shape = tensors[node.output];
     all += fmt::format("{} {} {}\n", shape.height, shape.width, shape.channels);
   }
   for (const Parameter& p : parameters)
@@ -94,4 +94,4 @@ std::uint64_t Graph::structure_hash() const {
   return hash_text(all);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

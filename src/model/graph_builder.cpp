@@ -5,10 +5,12 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/model/graph.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
-std::string text(const Shape& s) { return fmt::format("{}x{}x{}", s.height, s.width, s.channels); }
+std::string text(const compute::Shape& s) {
+  return fmt::format("{}x{}x{}", s.height, s.width, s.channels);
+}
 
 // Padding before and after one side of an image.
 struct Sides {
@@ -22,8 +24,8 @@ Sides padding_of(int size, int kernel, int stride, Padding padding) {
   return {total / 2, total - total / 2};
 }
 
-Window window_of(const Shape& x, int height, int width, int stride, Padding padding,
-                 std::optional<int> symmetric) {
+compute::Window window_of(const compute::Shape& x, int height, int width, int stride,
+                          Padding padding, std::optional<int> symmetric) {
   if (symmetric)
     return {height, width, stride, stride, *symmetric, *symmetric, *symmetric, *symmetric};
   const Sides vertical = padding_of(x.height, height, stride, padding);
@@ -32,7 +34,8 @@ Window window_of(const Shape& x, int height, int width, int stride, Padding padd
           vertical.after, horizontal.after};
 }
 
-Shape after(const std::string& layer, const Shape& x, const Window& w, int channels) {
+compute::Shape after(const std::string& layer, const compute::Shape& x, const compute::Window& w,
+                     int channels) {
   const int height = x.height + w.top + w.bottom - w.height;
   const int width = x.width + w.left + w.right - w.width;
   if (height < 0 || width < 0)
@@ -46,10 +49,10 @@ std::size_t size(int value) { return static_cast<std::size_t>(value); }
 
 }  // namespace
 
-TensorId GraphBuilder::add(std::string name, Operation operation, std::vector<TensorId> inputs,
-                           Shape output) {
+compute::TensorId GraphBuilder::add(std::string name, Operation operation,
+                                    std::vector<compute::TensorId> inputs, compute::Shape output) {
   graph_.tensors.push_back(output);
-  const auto id = static_cast<TensorId>(graph_.tensors.size() - 1);
+  const auto id = static_cast<compute::TensorId>(graph_.tensors.size() - 1);
   graph_.nodes.push_back({std::move(name), std::move(operation), std::move(inputs), id});
   return id;
 }
@@ -59,17 +62,18 @@ ParameterId GraphBuilder::parameter(Parameter parameter) {
   return static_cast<ParameterId>(graph_.parameters.size() - 1);
 }
 
-TensorId GraphBuilder::input(int height, int width, int channels, ImageInput how) {
-  expects(!how.clip || how.normalisation == Normalisation::mean_deviation,
+compute::TensorId GraphBuilder::input(int height, int width, int channels, ImageInput how) {
+  expects(!how.clip || how.normalisation == compute::Normalisation::mean_deviation,
           "images that are clipped are normalised by mean and deviation");
   return add("input", std::move(how), {}, {1, height, width, channels});
 }
 
-TensorId GraphBuilder::convolution(const std::string& name, TensorId x,
-                                   const ConvolutionOptions& o) {
-  const Shape& in = shape(x);
-  const Window window = window_of(in, o.height, o.width, o.stride, o.padding, o.symmetric_padding);
-  const Shape out = after(name, in, window, o.channels);
+compute::TensorId GraphBuilder::convolution(const std::string& name, compute::TensorId x,
+                                            const ConvolutionOptions& o) {
+  const compute::Shape& in = shape(x);
+  const compute::Window window =
+      window_of(in, o.height, o.width, o.stride, o.padding, o.symmetric_padding);
+  const compute::Shape out = after(name, in, window, o.channels);
   Convolution convolution{window};
   convolution.w = parameter({name + ".weight",
                              {size(o.channels), size(o.height), size(o.width), size(in.channels)},
@@ -84,8 +88,9 @@ TensorId GraphBuilder::convolution(const std::string& name, TensorId x,
   return add(name, convolution, {x}, out);
 }
 
-TensorId GraphBuilder::matrix_product(const std::string& name, TensorId x, int outputs,
-                                      Initialiser weights, std::optional<double> bias, bool decay) {
+compute::TensorId GraphBuilder::matrix_product(const std::string& name, compute::TensorId x,
+                                               int outputs, Initialiser weights,
+                                               std::optional<double> bias, bool decay) {
   MatrixProduct product;
   product.w = parameter({name + ".weight",
                          {size(outputs), shape(x).features()},
@@ -100,7 +105,8 @@ TensorId GraphBuilder::matrix_product(const std::string& name, TensorId x, int o
   return add(name, product, {x}, {1, 1, 1, outputs});
 }
 
-TensorId GraphBuilder::batch_norm(const std::string& name, TensorId x, const BatchNormOptions& o) {
+compute::TensorId GraphBuilder::batch_norm(const std::string& name, compute::TensorId x,
+                                           const BatchNormOptions& o) {
   const std::size_t channels = size(shape(x).channels);
   BatchNorm norm{std::nullopt, 0, 0, o.epsilon, o.unbiased};
   if (o.gamma)
@@ -114,19 +120,21 @@ TensorId GraphBuilder::batch_norm(const std::string& name, TensorId x, const Bat
   return add(name, norm, {x}, shape(x));
 }
 
-TensorId GraphBuilder::relu(TensorId x) { return add("relu", Relu{}, {x}, shape(x)); }
+compute::TensorId GraphBuilder::relu(compute::TensorId x) {
+  return add("relu", Relu{}, {x}, shape(x));
+}
 
-TensorId GraphBuilder::sum(TensorId a, TensorId b) {
+compute::TensorId GraphBuilder::sum(compute::TensorId a, compute::TensorId b) {
   if (shape(a) != shape(b))
     throw Error(Exit::usage, "sum",
                 fmt::format("its inputs are {} and {}", text(shape(a)), text(shape(b))));
   return add("sum", Sum{}, {a, b}, shape(a));
 }
 
-TensorId GraphBuilder::beside(const std::vector<TensorId>& inputs) {
-  Shape out = shape(inputs.at(0));
+compute::TensorId GraphBuilder::beside(const std::vector<compute::TensorId>& inputs) {
+  compute::Shape out = shape(inputs.at(0));
   out.channels = 0;
-  for (const TensorId id : inputs) {
+  for (const compute::TensorId id : inputs) {
     if (shape(id).height != out.height || shape(id).width != out.width)
       throw Error(Exit::usage, "concatenation",
                   fmt::format("its inputs are {} and {}", text(shape(inputs[0])), text(shape(id))));
@@ -135,37 +143,46 @@ TensorId GraphBuilder::beside(const std::vector<TensorId>& inputs) {
   return add("concat", Beside{}, inputs, out);
 }
 
-TensorId GraphBuilder::shortcut(TensorId x, int stride, int channels) {
-  const Shape& in = shape(x);
+compute::TensorId GraphBuilder::shortcut(compute::TensorId x, int stride, int channels) {
+  const compute::Shape& in = shape(x);
   return add("shortcut", Shortcut{stride}, {x},
              {1, (in.height + stride - 1) / stride, (in.width + stride - 1) / stride, channels});
 }
 
-TensorId GraphBuilder::pool(TensorId x, const PoolOptions& o, bool maximum) {
+compute::TensorId GraphBuilder::pool(compute::TensorId x, const PoolOptions& o, bool maximum) {
   const std::optional<int> symmetric =
       o.symmetric_padding ? std::optional(o.symmetric_padding) : std::nullopt;
-  const Window window = window_of(shape(x), o.size, o.size, o.stride, o.padding, symmetric);
-  const Shape out = after("pool", shape(x), window, shape(x).channels);
+  const compute::Window window =
+      window_of(shape(x), o.size, o.size, o.stride, o.padding, symmetric);
+  const compute::Shape out = after("pool", shape(x), window, shape(x).channels);
   if (maximum) return add("max pool", MaxPool{window}, {x}, out);
   return add("average pool", AveragePool{window}, {x}, out);
 }
 
-TensorId GraphBuilder::max_pool(TensorId x, const PoolOptions& o) { return pool(x, o, true); }
-TensorId GraphBuilder::average_pool(TensorId x, const PoolOptions& o) { return pool(x, o, false); }
-
-TensorId GraphBuilder::global_pool(TensorId x) {
-  const Shape& in = shape(x);
-  return add("global pool", AveragePool{Window{in.height, in.width}}, {x}, {1, 1, 1, in.channels});
+compute::TensorId GraphBuilder::max_pool(compute::TensorId x, const PoolOptions& o) {
+  return pool(x, o, true);
+}
+compute::TensorId GraphBuilder::average_pool(compute::TensorId x, const PoolOptions& o) {
+  return pool(x, o, false);
 }
 
-TensorId GraphBuilder::lrn(TensorId x, Lrn how) { return add("lrn", how, {x}, shape(x)); }
+compute::TensorId GraphBuilder::global_pool(compute::TensorId x) {
+  const compute::Shape& in = shape(x);
+  return add("global pool", AveragePool{compute::Window{in.height, in.width}}, {x},
+             {1, 1, 1, in.channels});
+}
 
-TensorId GraphBuilder::dropout(TensorId x, float keep) {
+compute::TensorId GraphBuilder::lrn(compute::TensorId x, Lrn how) {
+  return add("lrn", how, {x}, shape(x));
+}
+
+compute::TensorId GraphBuilder::dropout(compute::TensorId x, float keep) {
   return add("dropout", DropoutLayer{keep, static_cast<std::uint32_t>(dropouts_++)}, {x}, shape(x));
 }
 
-void GraphBuilder::loss(TensorId logits, Loss how) {
-  graph_.nodes.push_back({how.auxiliary ? "auxiliary loss" : "loss", how, {logits}, no_tensor});
+void GraphBuilder::loss(compute::TensorId logits, Loss how) {
+  graph_.nodes.push_back(
+      {how.auxiliary ? "auxiliary loss" : "loss", how, {logits}, compute::no_tensor});
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

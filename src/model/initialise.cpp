@@ -3,7 +3,7 @@
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 double draw(const Initialiser& how, Philox& random) {
@@ -32,9 +32,9 @@ void initialise(const Graph& graph, std::uint64_t seed, std::span<float> paramet
     for (float& v : parameters.subspan(ranges[p].first, ranges[p].count))
       v = static_cast<float>(draw(graph.parameters[p].initial, random));
   }
-  for (const StatisticsRange& range : graph.statistics_ranges())
+  for (const compute::StatisticsRange& range : graph.statistics_ranges())
     for (std::size_t i = 0; i < range.count; ++i)
       statistics[range.first + i] = i < range.count / 2 ? 0.0f : 1.0f;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 std::string_view to_text(Activity activity) {
   constexpr std::array<std::string_view, activity_count> names = {
@@ -67,7 +67,7 @@ void Progress::finish_step() noexcept {
   timed_.store(timed + 1, std::memory_order_release);
 }
 
-void Progress::account(const PhaseSeconds& step) noexcept {
+void Progress::account(const metrics::PhaseSeconds& step) noexcept {
   for (std::size_t phase = 0; phase < spent_s_.size(); ++phase)
     spent_s_[phase].store(spent_s_[phase].load(std::memory_order_relaxed) + step.seconds[phase],
                           std::memory_order_relaxed);
@@ -97,4 +97,4 @@ double Progress::median_step_s() const noexcept {
   return *middle;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
-PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now) {
-  PhaseSeconds step;
+metrics::PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now) {
+  metrics::PhaseSeconds step;
   for (std::size_t i = 0; i < step.seconds.size(); ++i)
     step.seconds[i] = (now.phases.seconds[i] - before.phases.seconds[i]) /
                       static_cast<double>(now.steps - before.steps);
   return step;
 }
 
-double own_work_s(const PhaseSeconds& step) {
+double own_work_s(const metrics::PhaseSeconds& step) {
   double sum = 0;
-  for (const Phase phase : own_work) sum += step[phase];
+  for (const metrics::Phase phase : own_work) sum += step[phase];
   return sum;
 }
 
@@ -24,15 +24,15 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-Lag worst_lag(std::size_t rank, std::span<const PhaseSeconds> steps) {
+Lag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps) {
   Lag worst;
-  for (const Phase phase : own_work) {
+  for (const metrics::Phase phase : own_work) {
     std::vector<double> all;
-    for (const PhaseSeconds& step : steps) all.push_back(step[phase]);
+    for (const metrics::PhaseSeconds& step : steps) all.push_back(step[phase]);
     const double median = lower_median(std::move(all)), seconds = steps[rank][phase];
     if (seconds - median > worst.seconds - worst.median) worst = {phase, seconds, median};
   }
   return worst;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 // --- those that come and go ---
 
@@ -188,4 +188,4 @@ void SlowdownDetector::judge_expected() {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

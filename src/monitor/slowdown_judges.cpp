@@ -6,7 +6,7 @@
 #include "ringtrain/base/statistics.hpp"
 #include "ringtrain/monitor/slowdown_detector.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 constexpr double tolerated = SlowdownDetector::tolerated;
@@ -390,4 +390,4 @@ void RepeatedStalls::count_stalls() {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

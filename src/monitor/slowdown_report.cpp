@@ -12,7 +12,7 @@
 #include "ringtrain/metrics/log_text.hpp"
 #include "ringtrain/monitor/telemetry/system_metrics.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 constexpr std::size_t most_moved = 3, most_ranks = 4;  // that are named
@@ -24,12 +24,12 @@ constexpr double gradual_since_s = 15;  // what a gradual slow-down's cause is l
 struct RankSpans {
   std::size_t rank = 0;
   SampleSpan before, since;
-  PhaseSeconds step_before, step_since;  ///< the mean step
+  metrics::PhaseSeconds step_before, step_since;  ///< the mean step
 
-  double grown_s(Phase phase) const { return step_since[phase] - step_before[phase]; }
+  double grown_s(metrics::Phase phase) const { return step_since[phase] - step_before[phase]; }
   /// Seconds a step of growth, without what it waits for other ranks.
   double work_s() const {
-    return step_since.total() - step_before.total() - grown_s(Phase::comm_exposed);
+    return step_since.total() - step_before.total() - grown_s(metrics::Phase::comm_exposed);
   }
   /// Seconds a step that its process stands still for longer than before.
   double still_s() const {
@@ -81,17 +81,18 @@ Ranks culprits(const Ranks& all) {
 }
 
 // Waiting for others is what counts where they do nothing else for longer.
-Phase most_grown(const Ranks& all) {
-  const bool with_waits = std::ranges::all_of(
-      all, [](const RankSpans& g) { return 2 * g.work_s() < g.grown_s(Phase::comm_exposed); });
-  Phase worst = with_waits ? Phase::comm_exposed : Phase::forward;
-  const auto sum = [&](Phase phase) {
+metrics::Phase most_grown(const Ranks& all) {
+  const bool with_waits = std::ranges::all_of(all, [](const RankSpans& g) {
+    return 2 * g.work_s() < g.grown_s(metrics::Phase::comm_exposed);
+  });
+  metrics::Phase worst = with_waits ? metrics::Phase::comm_exposed : metrics::Phase::forward;
+  const auto sum = [&](metrics::Phase phase) {
     return std::accumulate(all.begin(), all.end(), 0.0,
                            [=](double s, const RankSpans& g) { return s + g.grown_s(phase); });
   };
-  for (std::size_t i = 0; i < phase_names.size(); ++i)
-    if (const auto phase = static_cast<Phase>(i);
-        (with_waits || phase != Phase::comm_exposed) && sum(phase) > sum(worst))
+  for (std::size_t i = 0; i < metrics::phase_names.size(); ++i)
+    if (const auto phase = static_cast<metrics::Phase>(i);
+        (with_waits || phase != metrics::Phase::comm_exposed) && sum(phase) > sum(worst))
       worst = phase;
   return worst;
 }
@@ -177,13 +178,13 @@ std::string text_of(const ChangesOnHost& most, const std::vector<std::string>& h
 }
 
 // Where nothing else tells what to do.
-std::string_view advice_for(Phase phase) {
+std::string_view advice_for(metrics::Phase phase) {
   switch (phase) {
-    case Phase::data_wait:
+    case metrics::Phase::data_wait:
       return "look at the storage of --data (iostat, nfsiostat), or raise --data-threads";
-    case Phase::checkpoint:
+    case metrics::Phase::checkpoint:
       return "look at the storage of --checkpoint-dir, or save less often";
-    case Phase::comm_exposed:
+    case metrics::Phase::comm_exposed:
       return "look at the links between the hosts (ethtool, ethtool -S); --timeline shows who "
              "waits for whom";
     default:
@@ -191,7 +192,7 @@ std::string_view advice_for(Phase phase) {
   }
 }
 
-double mean_s(const Ranks& ranks, PhaseSeconds RankSpans::*step, Phase phase) {
+double mean_s(const Ranks& ranks, metrics::PhaseSeconds RankSpans::*step, metrics::Phase phase) {
   double sum = 0;
   for (const RankSpans& r : ranks) sum += (r.*step)[phase];
   return sum / static_cast<double>(ranks.size());
@@ -214,7 +215,7 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
   Ranks blamed = culprits(all);
   const bool waiting = blamed.empty();
   if (waiting) blamed = all;
-  const Phase phase = most_grown(blamed);
+  const metrics::Phase phase = most_grown(blamed);
   const auto sender = waiting ? busiest_sender(all, hosts) : std::nullopt;
   const ChangesOnHost moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
   const std::string cause = moved.moved.empty()
@@ -222,7 +223,7 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
                                       watched_metrics(blamed.front().since.end, several(hosts))
                                 : text_of(moved, hosts);
   return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
-                     words_of(phase), 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
+                     metrics::words_of(phase), 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
                      1e3 * mean_s(blamed, &RankSpans::step_since, phase),
                      name_of(blamed, all.size(), hosts),
                      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
@@ -282,8 +283,9 @@ std::string SlowdownReporter::over(double examples) const {
   const std::string rate = fmt::format("{:.1f} examples/s again", examples / detector_.recent_s());
   if (const Recurrence::Times& times = detector_.times(); times.count > 0)
     return fmt::format("{}; since {}, it was slower {} times, {} in all", rate,
-                       clock_time(ago(times.since_s)), times.count, duration_words(times.slow_s));
-  return fmt::format("{}, after {}", rate, duration_words(detector_.slow_for_s()));
+                       clock_time(ago(times.since_s)), times.count,
+                       metrics::duration_words(times.slow_s));
+  return fmt::format("{}, after {}", rate, metrics::duration_words(detector_.slow_for_s()));
 }
 
 void SlowdownReporter::keep_snapshot() {
@@ -323,9 +325,9 @@ void SlowdownReporter::remember_normal() {
 
 SlowdownReporter::Report SlowdownReporter::slower(double examples, bool saving) {
   const double rate = examples / detector_.recent_s();
-  std::string text = fmt::format("{:.1f} examples/s for {}, {}{}; {}", rate,
-                                 duration_words(detector_.slow_for_s()), compared_with(examples),
-                                 saving ? "; a save is in flight" : "", why());
+  std::string text = fmt::format(
+      "{:.1f} examples/s for {}, {}{}; {}", rate, metrics::duration_words(detector_.slow_for_s()),
+      compared_with(examples), saving ? "; a save is in flight" : "", why());
   if (const Recurrence::Times& times = detector_.times(); times.count > 0)
     text += fmt::format(
         "; it comes and goes, {} times since {}: until there was none for {:.0f} min, only "
@@ -345,7 +347,7 @@ std::string SlowdownReporter::compared_with(double examples) const {
     case SlowdownDetector::Reference::stalls:
       return fmt::format("{} than the best {:.1f}; {} stalls took {} of that, other steps are fast",
                          less, reference, detector_.stalls().stalls(),
-                         duration_words(detector_.stalls().lost_s()));
+                         metrics::duration_words(detector_.stalls().lost_s()));
     case SlowdownDetector::Reference::best:
       break;
   }
@@ -384,7 +386,7 @@ std::string SlowdownReporter::why() const {
 std::string SlowdownReporter::why_slower_than_expected() const {
   const Ranks ranks = best_ ? ranks_of({}, {best_->begin.accounts, best_->end.accounts}) : Ranks();
   if (ranks.empty()) return explain_slowdown({}, {}, hosts_);
-  std::vector<PhaseSeconds> steps;
+  std::vector<metrics::PhaseSeconds> steps;
   std::vector<double> work_s;
   for (const RankSpans& r : ranks) {
     steps.push_back(r.step_since);
@@ -396,20 +398,21 @@ std::string SlowdownReporter::why_slower_than_expected() const {
     return fmt::format(
         "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
         "what to do: {}",
-        ranks[slowest].rank, hosts_[ranks[slowest].rank], words_of(lag.phase), 1e3 * lag.seconds,
-        1e3 * lag.median, advice_for(lag.phase));
+        ranks[slowest].rank, hosts_[ranks[slowest].rank], metrics::words_of(lag.phase),
+        1e3 * lag.seconds, 1e3 * lag.median, advice_for(lag.phase));
   }
   const auto sender = busiest_sender(ranks, hosts_);
-  const PhaseSeconds& now = steps.front();
-  auto worst = Phase::data_wait;
-  const auto grown = [&](Phase phase) { return now[phase] - expected_.phases[phase]; };
-  for (std::size_t i = 0; i < phase_names.size(); ++i)
-    if (grown(static_cast<Phase>(i)) > grown(worst)) worst = static_cast<Phase>(i);
+  const metrics::PhaseSeconds& now = steps.front();
+  auto worst = metrics::Phase::data_wait;
+  const auto grown = [&](metrics::Phase phase) { return now[phase] - expected_.phases[phase]; };
+  for (std::size_t i = 0; i < metrics::phase_names.size(); ++i)
+    if (grown(static_cast<metrics::Phase>(i)) > grown(worst))
+      worst = static_cast<metrics::Phase>(i);
   const std::string then = expected_.phases.total() > 0
                                ? fmt::format(", {:.1f} ms then", 1e3 * expected_.phases[worst])
                                : "";
   return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
-                     hosts_[0], words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
+                     hosts_[0], metrics::words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
                      sender ? text_of(*sender, hosts_) : "",
                      sender ? advice_for(SystemMetric::sending) : advice_for(worst));
 }
@@ -418,7 +421,7 @@ std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
   if (detector_.gradual().best_s() == 0) return std::nullopt;
   const Ranks ranks = ranks_of({}, {best_->begin.accounts, best_->end.accounts});
   return Best{detector_.gradual().best_s(),
-              ranks.empty() || ranks[0].rank != 0 ? PhaseSeconds{} : ranks[0].step_since};
+              ranks.empty() || ranks[0].rank != 0 ? metrics::PhaseSeconds{} : ranks[0].step_since};
 }
 
 SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const {
@@ -435,8 +438,8 @@ SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const 
 }
 
 std::string SlowdownReporter::clock_time(Clock::time_point time) const {
-  const std::string then = timestamp(time), now = timestamp(now_());
+  const std::string then = metrics::timestamp(time), now = metrics::timestamp(now_());
   return then.substr(0, 10) == now.substr(0, 10) ? then.substr(11, 5) : then.substr(0, 16);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -9,7 +9,7 @@
 
 #include "ringtrain/base/units.hpp"
 
-namespace ringtrain {
+namespace ringtrain::optim {
 namespace {
 
 constexpr double warmup_start = 0.01;
@@ -77,4 +77,4 @@ double LearningRate::at(double epoch) const {
   return peak * warmup(epoch, warmup_epochs) * decayed(*this, epoch);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::optim

@@ -9,7 +9,7 @@
 
 #include "optim/optimizer_kernels.hpp"
 
-namespace ringtrain {
+namespace ringtrain::optim {
 namespace {
 
 // Fixed, so that sums do not depend on the threads; small, so that the moving average and the
@@ -134,9 +134,9 @@ void Optimizer::add_rule_slots(Memory& memory) {
   }
 }
 
-std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings,
-                                         std::size_t parameters) {
-  std::vector<DecaySegment> segments;
+std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& settings,
+                                                  std::size_t parameters) {
+  std::vector<compute::DecaySegment> segments;
   std::size_t covered = 0;
   const auto cover = [&](std::size_t end, double decay, bool scaled = false) {
     if (end > covered) segments.push_back({end, decay, scaled});
@@ -217,7 +217,7 @@ void Optimizer::update_now(Range range) {
 /// Calls `work` with the parts of `range` whose parameters decay alike, and their segment.
 template <class Work>
 void Optimizer::for_segments(Range range, const Work& work) const {
-  auto segment = std::ranges::upper_bound(segments_, range.first, {}, &DecaySegment::end);
+  auto segment = std::ranges::upper_bound(segments_, range.first, {}, &compute::DecaySegment::end);
   for (std::size_t first = range.first; first < range.end(); ++segment) {
     const std::size_t end = std::min<std::size_t>(segment->end, range.end());
     work(Range{first, end - first}, static_cast<std::size_t>(segment - segments_.begin()));
@@ -363,4 +363,4 @@ std::optional<std::size_t> first_non_finite(View values) {
   return bad * chunk_size + static_cast<std::size_t>(found - rest.begin());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::optim

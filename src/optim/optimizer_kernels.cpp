@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace ringtrain::kernels {
+namespace ringtrain::optim::kernels {
 
 [[gnu::target_clones("avx512f", "avx2", "default")]] void sgd(Part part, Factors f) {
   float* __restrict w = part.w;
@@ -122,4 +122,4 @@ namespace ringtrain::kernels {
   return bad == 0;
 }
 
-}  // namespace ringtrain::kernels
+}  // namespace ringtrain::optim::kernels

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace ringtrain::kernels {
+namespace ringtrain::optim::kernels {
 
 /// Equal parts of the flat buffers. Slots that a rule does not have are null.
 struct Part {
@@ -33,4 +33,4 @@ void move_average(float* average, const float* values, std::size_t size, float r
 double sum_of_squares(const float* values, std::size_t size);
 bool all_finite(const float* values, std::size_t size);
 
-}  // namespace ringtrain::kernels
+}  // namespace ringtrain::optim::kernels

@@ -12,7 +12,7 @@
 #include "ringtrain/model/zoo.hpp"
 #include "train/preflight/memory_report.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 std::string grouped(std::size_t number) {
@@ -22,16 +22,16 @@ std::string grouped(std::size_t number) {
   return digits;
 }
 
-void run_pack(const Command& command) {
+void run_pack(const config::Command& command) {
   const int cpus = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
+  io::PackOptions options{command.pack_source, command.pack_target, command.pack_short_side};
   options.data.cache_folder = cache_folder();
   options.data.threads = command.options.data_threads.value_or(cpus);
   options.data.tell = [](const std::string& line) {
     fmt::print("{}\n", line);
     std::fflush(stdout);
   };
-  pack(options);
+  io::pack(options);
 }
 
 }  // namespace
@@ -39,9 +39,9 @@ void run_pack(const Command& command) {
 std::string model_table() {
   std::string table = fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13}\n", "model", "input",
                                   "classes", "parameters", "GFLOP/image");
-  for (const std::string& name : model_names()) {
-    const Model model = make_model(name, default_classes(name));
-    const Shape& in = model.input;
+  for (const std::string& name : model::model_names()) {
+    const model::Model model = model::make_model(name, model::default_classes(name));
+    const compute::Shape& in = model.input;
     table += fmt::format("{:<12} {:>12} {:>8} {:>12} {:>13.3f}\n", name,
                          fmt::format("{}x{}x{}", in.height, in.width, in.channels), model.classes,
                          grouped(model.graph.parameter_count()), model.training_flops() * 1e-9);
@@ -50,18 +50,18 @@ std::string model_table() {
          "GFLOP/image: floating-point operations to train on one image, forward and backward\n";
 }
 
-void run_local(const Command& command) {
+void run_local(const config::Command& command) {
   switch (command.action) {
-    case Command::Action::list_models:
+    case config::Command::Action::list_models:
       fmt::print("{}", model_table());
       return;
-    case Command::Action::inspect:
-      fmt::print("{}", inspect(command.inspect));
+    case config::Command::Action::inspect:
+      fmt::print("{}", io::inspect(command.inspect));
       return;
-    case Command::Action::plan:
+    case config::Command::Action::plan:
       fmt::print("{}", plan_report(command.options));
       return;
-    case Command::Action::pack:
+    case config::Command::Action::pack:
       run_pack(command);
       return;
     default:
@@ -69,4 +69,4 @@ void run_local(const Command& command) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

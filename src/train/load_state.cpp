@@ -14,7 +14,7 @@
 #include "train/performance/batch_shares.hpp"
 #include "train/performance/gradient_format.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
@@ -26,7 +26,7 @@ bool lies_in(const std::filesystem::path& directory, const std::filesystem::path
 // A checkpoint's options are text from a file: if they cannot be read, that is no failure.
 std::vector<std::string> changes(const std::string& before, const std::string& now) {
   try {
-    return differences(before, now);
+    return config::differences(before, now);
   } catch (const std::exception&) {
     return {"its options cannot be compared"};
   }
@@ -36,21 +36,22 @@ std::vector<std::string> changes(const std::string& before, const std::string& n
 struct Loading {
   const RunPlan& plan;
   TrainingEngine& engine;
-  const MpiSession& session;
-  Progress& progress;
-  Reporter& output;
-  CheckpointWriter& writer;
+  const allreduce::MpiSession& session;
+  monitor::Progress& progress;
+  metrics::Reporter& output;
+  io::CheckpointWriter& writer;
   const std::string& config;
   const std::string& plans;
 
-  const Options& options() const { return plan.options; }
+  const config::Options& options() const { return plan.options; }
 };
 
 // Shares and gradient format were settled by the checkpoint that was the newest then.
-void require_settled_as(const CheckpointMetadata& saved, const Loading& l) {
+void require_settled_as(const io::CheckpointMetadata& saved, const Loading& l) {
   const bool other_shares = settles_otherwise(saved.plans, l.plan);
   const GradientFormat format{l.options().gradient_dtype, l.options().compress};
-  const bool other_format = l.options().tune.mode == Tune::Mode::all && l.session.hosts() > 1 &&
+  const bool other_format = l.options().tune.mode == config::Tune::Mode::all &&
+                            l.session.hosts() > 1 &&
                             format_in(saved.config).value_or(format) != format;
   if (l.options().eval_only || (!other_shares && !other_format)) return;
   l.session.fail_together(
@@ -61,7 +62,7 @@ void require_settled_as(const CheckpointMetadata& saved, const Loading& l) {
 
 // What training makes otherwise than the run that saved it.
 void note_changes(const Resumed& resumed, const Loading& l) {
-  const CheckpointMetadata& saved = resumed.metadata;
+  const io::CheckpointMetadata& saved = resumed.metadata;
   for (const std::string& change : changes(saved.config, l.config))
     l.output.note("changed since that checkpoint: " + change);
   if (saved.global_batch != std::uint64_t(l.plan.global_batch))
@@ -76,11 +77,12 @@ void note_changes(const Resumed& resumed, const Loading& l) {
                   resumed.kept_dropped + ": bits differ from a training that was not interrupted");
   if (saved.world_size != std::uint64_t(l.session.size()))
     l.output.note(fmt::format("saved by {}, going on with {}: the order of samples stays",
-                              ranks_text(static_cast<int>(saved.world_size)), l.session.size()));
+                              metrics::ranks_text(static_cast<int>(saved.world_size)),
+                              l.session.size()));
 }
 
 std::optional<StartingState> from_checkpoint(const Loading& l) {
-  const Options& o = l.options();
+  const config::Options& o = l.options();
   const auto say = [&](const std::string& line) { l.output.note(line); };
   const auto resumed =
       resume(o.resume, o.eval_only ? Wanted::evaluated : Wanted::everything, o.checkpoint_dir,
@@ -88,10 +90,10 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
              l.session, say, &l.progress);
   if (!resumed) return std::nullopt;
   require_settled_as(resumed->metadata, l);
-  const bool newest = o.resume.from == Resume::From::newest;
+  const bool newest = o.resume.from == config::Resume::From::newest;
   StartingState start{.position = {resumed->metadata.step, resumed->metadata.position},
                       .loaded = true,
-                      .resumed_from = o.resume.from == Resume::From::file
+                      .resumed_from = o.resume.from == config::Resume::From::file
                                           ? std::filesystem::path(o.resume.file)
                                           : o.checkpoint_dir / std::filesystem::path(resumed->file),
                       .lineage = resumed->lineage};
@@ -109,9 +111,9 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
 void take_lineage(const StartingState& start, const Loading& l) {
   if (l.writer.idle()) return;  // nothing is saved, or by rank 0
   const std::string lineage = start.lineage ? *start.lineage : new_lineage();
-  require_own_folder(l.options().checkpoint_dir, lineage,
-                     start.lineage ? std::optional(start.position.step) : std::nullopt,
-                     &l.progress);
+  io::require_own_folder(l.options().checkpoint_dir, lineage,
+                         start.lineage ? std::optional(start.position.step) : std::nullopt,
+                         &l.progress);
   l.writer.set_lineage(lineage);
 }
 
@@ -128,8 +130,9 @@ void tell_context(const StartingState& start, const Loading& l) {
 
 }  // namespace
 
-StartingState load_state(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-                         Progress& progress, Reporter& output, CheckpointWriter& writer,
+StartingState load_state(const RunPlan& plan, TrainingEngine& engine,
+                         const allreduce::MpiSession& session, monitor::Progress& progress,
+                         metrics::Reporter& output, io::CheckpointWriter& writer,
                          const std::string& config, const std::string& plans) {
   const Loading l{plan, engine, session, progress, output, writer, config, plans};
   const auto resumed = from_checkpoint(l);
@@ -144,4 +147,4 @@ StartingState load_state(const RunPlan& plan, TrainingEngine& engine, const MpiS
   return start;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

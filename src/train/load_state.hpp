@@ -9,7 +9,7 @@
 #include "train/engine/engine.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Where a training begins.
 struct StartingState {
@@ -25,8 +25,9 @@ struct StartingState {
 /// (65), or another checkpoint has settled other shares meanwhile (73). Takes the lineage of what
 /// was resumed for `writer`, or draws one. `config` and `plans`: as this run's checkpoints say
 /// them. Collective.
-StartingState load_state(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-                         Progress& progress, Reporter& output, CheckpointWriter& writer,
+StartingState load_state(const RunPlan& plan, TrainingEngine& engine,
+                         const allreduce::MpiSession& session, monitor::Progress& progress,
+                         metrics::Reporter& output, io::CheckpointWriter& writer,
                          const std::string& config, const std::string& plans);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -11,7 +11,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 class OwnFolder {
  public:
   /// In `parent`; where that is empty, in the system's temporary folder.
-  OwnFolder(const fs::path& parent, const MpiSession& session) {
+  OwnFolder(const fs::path& parent, const allreduce::MpiSession& session) {
     const auto make = [&] { return session.rank() == 0 ? made_in(parent) : fs::path(); };
-    path_ = all_or_none(make, session);
+    path_ = allreduce::all_or_none(make, session);
   }
   ~OwnFolder() { remove(); }
   OwnFolder(const OwnFolder&) = delete;
@@ -63,7 +63,8 @@ std::string differences_of(const LegEnd& straight, const LegEnd& resumed, int ra
 }
 
 // Of all ranks, on all of them.
-std::string differences(const LegEnd& straight, const LegEnd& resumed, const MpiSession& session) {
+std::string differences(const LegEnd& straight, const LegEnd& resumed,
+                        const allreduce::MpiSession& session) {
   std::string all;
   if (straight.end.step != resumed.end.step || straight.end.samples != resumed.end.samples)
     all =
@@ -74,13 +75,13 @@ std::string differences(const LegEnd& straight, const LegEnd& resumed, const Mpi
   return session.broadcast(all);
 }
 
-std::string advice(const Options& options) {
-  if (options.device != Device::cuda || options.deterministic) return "";
+std::string advice(const config::Options& options) {
+  if (options.device != config::Device::cuda || options.deterministic) return "";
   return "\n  on GPUs the same bits every time need --deterministic";
 }
 
 // So many steps, with a checkpoint and a resume amid them.
-LegEnd train_in_two(std::uint64_t steps, const Resume& start, const fs::path& folder,
+LegEnd train_in_two(std::uint64_t steps, const config::Resume& start, const fs::path& folder,
                     const TrainLeg& train) {
   const LegEnd half = train({steps / 2, start, folder, true});
   if (half.exit_code != 0) return half;
@@ -90,7 +91,7 @@ LegEnd train_in_two(std::uint64_t steps, const Resume& start, const fs::path& fo
   return train(second);
 }
 
-void check_length(std::uint64_t steps, const MpiSession& session) {
+void check_length(std::uint64_t steps, const allreduce::MpiSession& session) {
   if (steps < 2)
     session.fail_together(
         fmt::format("--verify-resume: training ends {} steps from here, too few to interrupt; with "
@@ -101,7 +102,7 @@ void check_length(std::uint64_t steps, const MpiSession& session) {
 
 }  // namespace
 
-int verify_resume(const Options& options, const MpiSession& session,
+int verify_resume(const config::Options& options, const allreduce::MpiSession& session,
                   const std::function<void(const std::string&)>& say, const TrainLeg& train) {
   const auto most = static_cast<std::uint64_t>(*options.verify_resume);
   const fs::path parent = options.checkpoint_dir;
@@ -113,8 +114,9 @@ int verify_resume(const Options& options, const MpiSession& session,
   say(fmt::format("verify-resume: {} steps from step {}, straight: state-hash {}", steps,
                   straight.start.step, hex(straight.state_hash)));
 
-  Resume start{Resume::From::scratch};
-  if (!straight.resumed_from.empty()) start = {Resume::From::file, straight.resumed_from.string()};
+  config::Resume start{config::Resume::From::scratch};
+  if (!straight.resumed_from.empty())
+    start = {config::Resume::From::file, straight.resumed_from.string()};
   OwnFolder folder(parent, session);
   const LegEnd resumed = train_in_two(steps, start, folder.path(), train);
   if (resumed.exit_code != 0) return resumed.exit_code;
@@ -132,4 +134,4 @@ int verify_resume(const Options& options, const MpiSession& session,
   return 0;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -9,12 +9,12 @@
 #include "ringtrain/config/options.hpp"
 #include "train/engine/stepper.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// One of the trainings that --verify-resume compares, made as if by a process of its own.
 struct Leg {
   std::uint64_t steps = 0;          ///< to make, unless training ends before
-  Resume resume;                    ///< where it starts from
+  config::Resume resume;            ///< where it starts from
   std::filesystem::path directory;  ///< of checkpoints, to start from and to save to
   bool saves = false;               ///< the last state, on rank 0
 };
@@ -37,7 +37,7 @@ using TrainLeg = std::function<LegEnd(const Leg&)>;
 /// in a folder of its own, which is removed, below --checkpoint-dir or else the system's temporary
 /// one. Returns the exit code; ends the job with Exit::internal, naming rank and tensors, where
 /// bits differ. Collective.
-int verify_resume(const Options& options, const MpiSession& session,
+int verify_resume(const config::Options& options, const allreduce::MpiSession& session,
                   const std::function<void(const std::string&)>& say, const TrainLeg& train);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

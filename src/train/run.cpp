@@ -22,23 +22,24 @@
 #include "train/preflight/doctor.hpp"
 #include "train/training_run.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 // What all ranks must have alike: what is computed, and which collectives are called when.
-Agreement claims(const RunPlan& plan) {
-  const Options& o = plan.options;
-  const std::string tried = " --tuning " + tune_value().write(o.tune) +
-                            (o.shares ? " --shares " + shares_value().write(*o.shares) : "");
+allreduce::Agreement claims(const RunPlan& plan) {
+  const config::Options& o = plan.options;
+  const std::string tried =
+      " --tuning " + config::tune_value().write(o.tune) +
+      (o.shares ? " --shares " + config::shares_value().write(*o.shares) : "");
   return {{"build", program_hash()},
           {"model", o.model},
-          {"options", canonical_config(o)},
+          {"options", config::canonical_config(o)},
           {"run", fmt::format(
                       "--eval-every {} --check-every {}{}{}{}{}{}{}{}{}{}{}", o.eval_every,
                       *o.check_every, tried, o.shard_optimizer ? " --shard-optimizer" : "",
                       o.eval_only ? " --eval-only" : "", o.init_from.empty() ? "" : " --init-from",
-                      o.watchdog == Watching::off ? " --watchdog off" : "",
-                      o.watchdog_silence_s == Options().watchdog_silence_s
+                      o.watchdog == config::Watching::off ? " --watchdog off" : "",
+                      o.watchdog_silence_s == config::Options().watchdog_silence_s
                           ? ""
                           : fmt::format(" --watchdog-silence {}s", o.watchdog_silence_s),
                       o.timeline.empty() ? "" : " --timeline", o.baseline ? " --baseline" : "",
@@ -50,28 +51,28 @@ Agreement claims(const RunPlan& plan) {
 
 /// What set-up works with, on every rank.
 struct Setup {
-  const Options& options;  ///< as the user gave them
-  const ThreadPlan& threads;
-  const MpiSession& session;
-  Progress& progress;
-  Reporter& output;
+  const config::Options& options;  ///< as the user gave them
+  const host::ThreadPlan& threads;
+  const allreduce::MpiSession& session;
+  monitor::Progress& progress;
+  metrics::Reporter& output;
   bool doctor = false;  ///< on all ranks; it ends before training
 
   void note(const std::string& line) const { output.note(line); }
 };
 
 // What --device auto and --precision auto mean where there are GPUs.
-void choose_gpu_defaults(Options& o, int hosts) {
-  o.device = Device::cuda;
-  if (o.precision == Precision::automatic) o.precision = Precision::fp16;
+void choose_gpu_defaults(config::Options& o, int hosts) {
+  o.device = config::Device::cuda;
+  if (o.precision == config::Precision::automatic) o.precision = config::Precision::fp16;
   if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
   // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
   if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
 }
 
 // The same device on all ranks, and what follows from it.
-Options with_device(const Setup& setup) {
-  Options chosen = setup.options;
+config::Options with_device(const Setup& setup) {
+  config::Options chosen = setup.options;
   const DeviceChoice device = choose_device(chosen.device, chosen.precision, setup.session);
   if (device.gpu) choose_gpu_defaults(chosen, setup.session.hosts());
   if (!device.why_not.empty()) setup.note("training on CPUs: " + device.why_not);
@@ -79,9 +80,9 @@ Options with_device(const Setup& setup) {
 }
 
 // This rank's plan.
-RunPlan own_plan(const Options& chosen, const Setup& setup) {
+RunPlan own_plan(const config::Options& chosen, const Setup& setup) {
   const auto note = [&](const std::string& line) { setup.note(line); };
-  const MpiSession& session = setup.session;
+  const allreduce::MpiSession& session = setup.session;
   RunPlan plan = make_run_plan(chosen, static_cast<int>(setup.threads.cpus.size()), session.rank(),
                                session.size(), note, &setup.progress);
   plan.hosts = session.hosts();
@@ -90,7 +91,7 @@ RunPlan own_plan(const Options& chosen, const Setup& setup) {
 }
 
 // What the doctor knows when there may be no plan.
-HostFacts facts_of_trial(const Options& chosen, const Setup& setup) {
+HostFacts facts_of_trial(const config::Options& chosen, const Setup& setup) {
   HostFacts facts = collect_host_facts(chosen, setup.threads, setup.session);
   try {
     add_plan(facts, own_plan(chosen, setup), setup.session, setup.progress);
@@ -110,11 +111,12 @@ void show(const Diagnosis& diagnosis, const Setup& setup) {
 }
 
 // The plan that all ranks agree on; what hosts lack is told before.
-RunPlan agreed_plan(const Options& chosen, const Setup& setup) {
-  const MpiSession& session = setup.session;
+RunPlan agreed_plan(const config::Options& chosen, const Setup& setup) {
+  const allreduce::MpiSession& session = setup.session;
   if (setup.doctor) show(diagnose(facts_of_trial(chosen, setup), session), setup);
-  RunPlan plan = all_or_none([&] { return own_plan(chosen, setup); }, session);
-  require_agreement(claims(plan), session);  // before anything else that ranks do together
+  RunPlan plan = allreduce::all_or_none([&] { return own_plan(chosen, setup); }, session);
+  allreduce::require_agreement(claims(plan),
+                               session);  // before anything else that ranks do together
   if (!setup.doctor) {
     HostFacts facts = collect_host_facts(chosen, setup.threads, session);
     add_plan(facts, plan, session, setup.progress);
@@ -127,8 +129,8 @@ RunPlan agreed_plan(const Options& chosen, const Setup& setup) {
 
 // Of the plan as it is when this is called.
 std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& setup) {
-  const bool gpu = plan.options.device == Device::cuda;
-  setup.progress.enter(gpu ? Activity::init : Activity::plan);
+  const bool gpu = plan.options.device == config::Device::cuda;
+  setup.progress.enter(gpu ? monitor::Activity::init : monitor::Activity::plan);
   setup.progress.forget_steps();
   return gpu ? make_gpu_engine(plan, setup.session, setup.progress)
              : make_cpu_engine(plan, setup.threads, setup.session, setup.progress);
@@ -137,7 +139,7 @@ std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& se
 // Whether the checkpoint that rank 0 would go on from counts steps that were left out.
 bool finds_skipped(const RunPlan& plan, const Setup& setup) {
   if (!plan.counts_updates() || plan.options.eval_only) return false;
-  setup.progress.enter(Activity::resume);
+  setup.progress.enter(monitor::Activity::resume);
   const bool mine =
       setup.session.rank() == 0 &&
       saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
@@ -152,29 +154,31 @@ void settle(RunPlan& plan, const Setup& setup) {
   settle_gradient_format(plan, trial, setup.session, note, setup.progress);
   settle_shares(plan, trial, setup.session, note, setup.progress);
   plan.keeps_skipped = finds_skipped(plan, setup);
-  setup.progress.enter(Activity::init);
+  setup.progress.enter(monitor::Activity::init);
 }
 
 // Null where none is asked for. What cannot be written is better known before training.
-std::unique_ptr<Timeline> make_timeline(const Options& o, int rank, Progress& progress) {
+std::unique_ptr<metrics::Timeline> make_timeline(const config::Options& o, int rank,
+                                                 monitor::Progress& progress) {
   if (o.timeline.empty()) return nullptr;
   progress.at(Work::open, o.timeline);
   const std::string reason = rank == 0 ? why_unwritable(o.timeline) : "";
   if (!reason.empty()) throw Error(Exit::storage, "--timeline " + o.timeline, reason);
-  return std::make_unique<Timeline>(static_cast<std::size_t>(o.timeline_spans));
+  return std::make_unique<metrics::Timeline>(static_cast<std::size_t>(o.timeline_spans));
 }
 
 // With its timeline, where there is one.
-int run_recorded(TrainingRun& training, WriterProcess& writer, const Timeline* timeline,
-                 const Setup& setup) {
+int run_recorded(TrainingRun& training, io::WriterProcess& writer,
+                 const metrics::Timeline* timeline, const Setup& setup) {
   if (timeline == nullptr) return training.run(writer);
   const std::string& path = setup.options.timeline;
-  const ClockOffset before = measure_clock_offset(setup.session);
+  const allreduce::ClockOffset before = allreduce::measure_clock_offset(setup.session);
   const int code = training.run(writer);
-  const ClockOffset after = measure_clock_offset(setup.session);
+  const allreduce::ClockOffset after = allreduce::measure_clock_offset(setup.session);
   setup.progress.at(Work::open, path);
-  const SavedTimeline saved = save_timeline(*timeline, path, before, after, setup.session);
-  setup.progress.enter(Activity::exit);
+  const metrics::SavedTimeline saved =
+      metrics::save_timeline(*timeline, path, before, after, setup.session);
+  setup.progress.enter(monitor::Activity::exit);
   if (saved.there)
     setup.note(saved.text);
   else
@@ -183,36 +187,41 @@ int run_recorded(TrainingRun& training, WriterProcess& writer, const Timeline* t
 }
 
 // Evaluations and limits of time are not for legs: they take the time they take.
-LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, Watchdog& watchdog,
-                 const Stopwatch& since_start, WriterProcess& writer) {
-  setup.progress.enter(Activity::init);
+LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, monitor::Watchdog& watchdog,
+                 const Stopwatch& since_start, io::WriterProcess& writer) {
+  setup.progress.enter(monitor::Activity::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
   plan.evaluation.reset();
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
-  const std::unique_ptr<Reporter> silent = make_silent_reporter();
-  WriterProcess none;
+  const std::unique_ptr<metrics::Reporter> silent = metrics::make_silent_reporter();
+  io::WriterProcess none;
   TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, leg.steps);
   training.run(leg.saves ? writer : none);
-  setup.progress.enter(Activity::init);
+  setup.progress.enter(monitor::Activity::init);
   return training.end();
 }
 
-std::unique_ptr<Reporter> make_watched_reporter(const Options& options, const MpiSession& session,
-                                                Progress& progress) {
-  auto reporter = session.rank() == 0 ? make_reporter(options, standard_sinks(options), &progress)
-                                      : make_silent_reporter();
-  return std::make_unique<WatchedReporter>(std::move(reporter), progress);
+std::unique_ptr<metrics::Reporter> make_watched_reporter(const config::Options& options,
+                                                         const allreduce::MpiSession& session,
+                                                         monitor::Progress& progress) {
+  auto reporter = session.rank() == 0
+                      ? metrics::make_reporter(options, metrics::standard_sinks(options), &progress)
+                      : metrics::make_silent_reporter();
+  return std::make_unique<monitor::WatchedReporter>(std::move(reporter), progress);
 }
 
 }  // namespace
 
-int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
-        WriterProcess& writer, const Stopwatch& since_start) {
-  std::unique_ptr<Timeline> timeline;   // the watchdog's thread may read it: it goes after that one
-  Watchdog watchdog(session, options);  // before any path of the user's, which may not answer
-  Progress& progress = watchdog.progress();
+int run(const config::Options& options, const host::ThreadPlan& threads,
+        const allreduce::MpiSession& session, io::WriterProcess& writer,
+        const Stopwatch& since_start) {
+  std::unique_ptr<metrics::Timeline>
+      timeline;  // the watchdog's thread may read it: it goes after that one
+  monitor::Watchdog watchdog(session,
+                             options);  // before any path of the user's, which may not answer
+  monitor::Progress& progress = watchdog.progress();
   const auto output = make_watched_reporter(options, session, progress);
   output->note(threads.text);
   if (std::error_code failure; !options.checkpoint_dir.empty())
@@ -220,16 +229,16 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
         std::filesystem::absolute(options.checkpoint_dir, failure).string());
   timeline = make_timeline(options, session.rank(), progress);
   progress.record_in(timeline.get());
-  progress.enter(Activity::init);
+  progress.enter(monitor::Activity::init);
 
   Setup setup{options, threads, session, progress, *output};
-  const Options chosen = with_device(setup);
+  const config::Options chosen = with_device(setup);
   setup.doctor = !session.broadcast(options.doctor ? "on" : "").empty();
   RunPlan plan = agreed_plan(chosen, setup);
   settle(plan, setup);
   if (plan.options.verify_resume && !setup.doctor)
     return verify_resume(
-        Options(plan.options), session, [&](const std::string& line) { setup.note(line); },
+        config::Options(plan.options), session, [&](const std::string& line) { setup.note(line); },
         [&](const Leg& leg) { return train_leg(leg, plan, setup, watchdog, since_start, writer); });
 
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
@@ -242,4 +251,4 @@ int run(const Options& options, const ThreadPlan& threads, const MpiSession& ses
   return code;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

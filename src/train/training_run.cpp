@@ -20,7 +20,7 @@
 #include "train/performance/baseline_run.hpp"
 #include "train/performance/batch_shares.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 // What a resume must find again for each sample to come once an epoch.
@@ -35,7 +35,7 @@ std::string ending(int signal, const Position& position) {
 }
 
 // Until one was saved: at 100 MB/s.
-double guessed_save_s(const StateLayout& layout, const Options& options) {
+double guessed_save_s(const io::StateLayout& layout, const config::Options& options) {
   if (options.checkpoint_dir.empty()) return 0;
   const auto floats = std::accumulate(layout.buffers.begin(), layout.buffers.end(), std::size_t{0});
   return double(floats * sizeof(float)) / 1e8;
@@ -43,8 +43,9 @@ double guessed_save_s(const StateLayout& layout, const Options& options) {
 
 }  // namespace
 
-TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-                         Watchdog& watchdog, Reporter& output, const Stopwatch& since_start,
+TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine,
+                         const allreduce::MpiSession& session, monitor::Watchdog& watchdog,
+                         metrics::Reporter& output, const Stopwatch& since_start,
                          std::uint64_t most_steps)
     : session_(session),
       watchdog_(watchdog),
@@ -53,13 +54,13 @@ TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine, const MpiS
       plan_(plan),
       engine_(engine),
       most_steps_(most_steps),
-      config_(canonical_config(plan.options, training_data(plan))),
+      config_(config::canonical_config(plan.options, training_data(plan))),
       plans_(with_shares(engine.plans(), plan)),
       control_(plan.options.max_time_s, since_start),
       efficiency_(plan, engine, session, output) {}
 
-void TrainingRun::prepare(WriterProcess& writer) {
-  progress_.enter(Activity::resume, options().checkpoint_dir);
+void TrainingRun::prepare(io::WriterProcess& writer) {
+  progress_.enter(monitor::Activity::resume, options().checkpoint_dir);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   start_ =
@@ -72,31 +73,31 @@ void TrainingRun::prepare(WriterProcess& writer) {
 }
 
 // No other job writes to the directory from here on.
-void TrainingRun::open_checkpoints(WriterProcess& writer) {
+void TrainingRun::open_checkpoints(io::WriterProcess& writer) {
   if (options().checkpoint_dir.empty()) return;
-  WriterOptions writer_options;
+  io::WriterOptions writer_options;
   writer_options.run_id = run_id(session_.host());
   writer_options.keep = options().keep;
   writer_options.last_save_timeout_s = options().final_save_timeout_s;
   writer_options.tell = [this](const std::string& text) { output_.note(text); };
-  checkpoint_writer_ =
-      CheckpointWriter(writer, options().checkpoint_dir, engine_.state().layout(), writer_options);
+  checkpoint_writer_ = io::CheckpointWriter(writer, options().checkpoint_dir,
+                                            engine_.state().layout(), writer_options);
 }
 
-int TrainingRun::dry_run(WriterProcess& writer) {
+int TrainingRun::dry_run(io::WriterProcess& writer) {
   prepare(writer);
   test_allreduce();
   engine_.close();
   output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
-  progress_.enter(Activity::exit);
+  progress_.enter(monitor::Activity::exit);
   return 0;
 }
 
 // A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
 // it waits for its end, also on GPUs.
 void TrainingRun::test_allreduce() {
-  progress_.enter(Activity::all_reduce);
-  Communicator& ranks = engine_.communicator();
+  progress_.enter(monitor::Activity::all_reduce);
+  allreduce::Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
   ranks.start_sum(numbers);
   ranks.finish();
@@ -104,30 +105,30 @@ void TrainingRun::test_allreduce() {
   ranks.check();
 }
 
-int TrainingRun::run(WriterProcess& writer) {
+int TrainingRun::run(io::WriterProcess& writer) {
   prepare(writer);
   hosts_ = session_.gather(session_.host());
   output_.start({config_, program_hash(), session_.size(), hosts_,
                  static_cast<std::int64_t>(start_.position.step)});
-  progress_.enter(Activity::init);
+  progress_.enter(monitor::Activity::init);
   if (options().baseline) {
     compare_with_one_rank();
   } else if (!options().eval_only && most_steps_ == 0) {
-    progress_.enter(Activity::open, cache_folder());
+    progress_.enter(monitor::Activity::open, cache_folder());
     efficiency_.recall(start_.position);
   }
   const int code = options().eval_only ? evaluate_only() : train();
-  progress_.enter(Activity::ranks);
+  progress_.enter(monitor::Activity::ranks);
   engine_.close();
-  progress_.enter(Activity::exit);
+  progress_.enter(monitor::Activity::exit);
   return code;
 }
 
 void TrainingRun::compare_with_one_rank() {
   const auto measured = measure_baseline(plan_, engine_, session_, control_.signals());
   if (!measured) return;  // the first step of training finds the same request
-  const ScalingResult& result = *measured;
-  for (const std::string& line : told(result, session_.size())) output_.note(line);
+  const metrics::ScalingResult& result = *measured;
+  for (const std::string& line : metrics::told(result, session_.size())) output_.note(line);
   output_.baseline(result);
   efficiency_.keep(result);
   const bool enough =
@@ -139,7 +140,7 @@ void TrainingRun::compare_with_one_rank() {
 }
 
 int TrainingRun::evaluate_only() {
-  log_.emplace(output_, plan_, start_.position, session_.rank(), RankLedger());
+  log_.emplace(output_, plan_, start_.position, session_.rank(), monitor::RankLedger());
   LogHook logger({.plan = plan_, .session = session_, .progress = progress_, .log = *log_});
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, {&control_, &logger});
   evaluator.evaluate_at(start_.position);
@@ -167,24 +168,24 @@ std::uint64_t TrainingRun::steps_left() const {
   return position.step - first;
 }
 
-LoaderOptions TrainingRun::loader_options() {
-  LoaderOptions loader = plan_.loader(Split::training);
+io::LoaderOptions TrainingRun::loader_options() {
+  io::LoaderOptions loader = plan_.loader(io::Split::training);
   loader.start = start_.position.samples;
   loader.most_batches = steps_left() * static_cast<std::uint64_t>(options().accumulate);
-  loader.on_retry = [this] { progress_.enter(Activity::data); };
+  loader.on_retry = [this] { progress_.enter(monitor::Activity::data); };
   loader.report = session_.reporter();
-  if (Timeline* const timeline = progress_.timeline())
+  if (metrics::Timeline* const timeline = progress_.timeline())
     loader.on_batch = [timeline](int thread, const TimeSpan& batch) {
-      timeline->add(Doing::batch, batch, Row::loader, thread);
+      timeline->add(metrics::Doing::batch, batch, metrics::Row::loader, thread);
     };
   return loader;
 }
 
 int TrainingRun::train() {
-  progress_.enter(Activity::plan);
+  progress_.enter(monitor::Activity::plan);
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_.position, session_.rank(),
-               RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
+               monitor::RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
   control_.set_save_s(guessed_save_s(engine_.state().layout(), options()));
   CheckpointManager checkpoints = make_checkpoints();
   const std::unique_ptr<Stepper> stepper = engine_.make_stepper(start_.position);
@@ -193,7 +194,7 @@ int TrainingRun::train() {
       session_.rank() == 0
           ? control_.signals().call_at_stop([&] { return checkpoints.save_if_killed(); })
           : nullptr;
-  Loader loader(*plan_.training, loader_options());
+  io::Loader loader(*plan_.training, loader_options());
   try {
     return train_to_the_end(*stepper, loader, checkpoints);
   } catch (const std::exception& failure) {
@@ -204,7 +205,7 @@ int TrainingRun::train() {
   }
 }
 
-int TrainingRun::train_to_the_end(Stepper& stepper, Loader& loader,
+int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
                                   CheckpointManager& checkpoints) {
   const Position start = start_.position;
   NonFiniteGuard guard(plan_, engine_, session_, *log_, [this] { keep_timeline(); });
@@ -212,10 +213,10 @@ int TrainingRun::train_to_the_end(Stepper& stepper, Loader& loader,
   ReplicaCheckHook replicas(check, checkpoints);
   CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);
   LogHook logger({plan_, session_, progress_, *log_, &watchdog_, &loader, &checkpoints});
-  progress_.enter(Activity::open, cache_folder());
+  progress_.enter(monitor::Activity::open, cache_folder());
   SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
                   most_steps_ == 0);
-  progress_.enter(Activity::plan);
+  progress_.enter(monitor::Activity::plan);
   const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &logger, &saves, &speed};
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, hooks);
 
@@ -240,17 +241,17 @@ int TrainingRun::train_to_the_end(Stepper& stepper, Loader& loader,
 }
 
 int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed) {
-  progress_.enter(Activity::save);
+  progress_.enter(monitor::Activity::save);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(end_);
   if (!control_.stopping()) checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
     evaluator.evaluate_at(end_);
   if (control_.stopping()) output_.note(ending(control_.signal(), end_));
-  progress_.enter(Activity::save);
+  progress_.enter(monitor::Activity::save);
   const auto failure = checkpoints.finish(end_, Deadline(options().final_save_timeout_s));
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
-  progress_.enter(Activity::output);
+  progress_.enter(monitor::Activity::output);
   log_->finish(end_, checkpoints.counts(), session_, speed.expected());
   speed.keep();
   if (failure) throw log_->with_last_good(*failure);
@@ -258,8 +259,8 @@ int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, Sp
 }
 
 // Of any step: what does not change in a run.
-CheckpointMetadata TrainingRun::metadata() const {
-  CheckpointMetadata constant;
+io::CheckpointMetadata TrainingRun::metadata() const {
+  io::CheckpointMetadata constant;
   constant.seed = options().seed;
   constant.world_size = session_.size();
   constant.global_batch = plan_.global_batch;
@@ -281,8 +282,8 @@ CheckpointManager TrainingRun::make_checkpoints() {
           metadata(),
           options().checkpoint_every,
           plan_.training->size(),
-          [this](const SaveEvent& event, double stall) {
-            if (event.kind == SaveEvent::Kind::saved) note_saved(event);
+          [this](const io::SaveEvent& event, double stall) {
+            if (event.kind == io::SaveEvent::Kind::saved) note_saved(event);
             log_->save(event, stall);
           },
           {[this](bool mine) {
@@ -293,21 +294,23 @@ CheckpointManager TrainingRun::make_checkpoints() {
 }
 
 // The writer tells how long it took, and is heard after a step.
-void TrainingRun::note_saved(const SaveEvent& event) {
+void TrainingRun::note_saved(const io::SaveEvent& event) {
   progress_.saved(event.step);
   std::error_code failure;
   session_.fault_context().resume_from(
       std::filesystem::absolute(std::filesystem::path(options().checkpoint_dir) / event.file,
                                 failure)
           .string());
-  if (Timeline* const timeline = progress_.timeline())
-    timeline->add(Doing::save, Timeline::Clock::now() - Timeline::length(event.seconds),
-                  event.seconds, event.step, Row::writer);
+  if (metrics::Timeline* const timeline = progress_.timeline())
+    timeline->add(metrics::Doing::save,
+                  metrics::Timeline::Clock::now() - metrics::Timeline::length(event.seconds),
+                  event.seconds, event.step, metrics::Row::writer);
 }
 
 void TrainingRun::keep_timeline() {
-  if (const Timeline* const timeline = progress_.timeline(); timeline && session_.rank() == 0)
-    output_.note(save_own_timeline(*timeline, options().timeline, session_.host()));
+  if (const metrics::Timeline* const timeline = progress_.timeline();
+      timeline && session_.rank() == 0)
+    output_.note(metrics::save_own_timeline(*timeline, options().timeline, session_.host()));
 }
 
 void TrainingRun::require_efficiency() const {
@@ -319,14 +322,15 @@ LegEnd TrainingRun::end() const {
              .end = end_,
              .resumed_from = start_.resumed_from,
              .exit_code = control_.exit_code()};
-  std::vector<TensorInfo> tensors;
-  for (const TensorPlace& place : engine_.state().layout().tensors) {
+  std::vector<io::TensorInfo> tensors;
+  for (const io::TensorPlace& place : engine_.state().layout().tensors) {
     tensors.push_back(place.info);
     end.tensors.push_back(place.info.name);
   }
   end.hashes = engine_.state().hashes(engine_.communicator());
-  end.state_hash = state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
+  end.state_hash =
+      io::state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
   return end;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

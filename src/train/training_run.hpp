@@ -19,7 +19,7 @@
 #include "train/plan/run_plan.hpp"
 #include "train/resume_verification.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// One run on one rank, on the main thread: what comes before the training loop (state, loader,
 /// hooks), the loop, and what comes behind it (the last save and evaluation, the closing table).
@@ -28,52 +28,52 @@ class TrainingRun {
  public:
   /// What is passed outlives it. `since_start`: of the process; `most_steps`: after which it pauses
   /// as if training had ended, 0: never.
-  TrainingRun(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-              Watchdog& watchdog, Reporter& output, const Stopwatch& since_start,
+  TrainingRun(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
+              monitor::Watchdog& watchdog, metrics::Reporter& output, const Stopwatch& since_start,
               std::uint64_t most_steps = 0);
 
   /// Trains, or evaluates with --eval-only. Returns the exit code.
-  int run(WriterProcess& writer);
+  int run(io::WriterProcess& writer);
   /// All of run() that comes before the first step. Returns the exit code; a failure ends the job
   /// as it would there.
-  int dry_run(WriterProcess& writer);
+  int dry_run(io::WriterProcess& writer);
   /// After a run: ends the job where its efficiency was not what the user asks for.
   void require_efficiency() const;
   /// What a run that is over came to.
   LegEnd end() const;
 
  private:
-  const Options& options() const { return plan_.options; }
-  void prepare(WriterProcess& writer);
-  void open_checkpoints(WriterProcess& writer);
+  const config::Options& options() const { return plan_.options; }
+  void prepare(io::WriterProcess& writer);
+  void open_checkpoints(io::WriterProcess& writer);
   void test_allreduce();
   /// Measures and tells what the ranks gain over one; ends the job where that is too little.
   void compare_with_one_rank();
   int evaluate_only();
   int train();
-  int train_to_the_end(Stepper& stepper, Loader& loader, CheckpointManager& checkpoints);
+  int train_to_the_end(Stepper& stepper, io::Loader& loader, CheckpointManager& checkpoints);
   /// The last save, the last evaluation, and the closing table. Returns the exit code.
   int finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed);
   bool done(const Position& position) const;
   /// Until training is done, if nothing stops it.
   std::uint64_t steps_left() const;
-  LoaderOptions loader_options();
-  CheckpointMetadata metadata() const;
+  io::LoaderOptions loader_options();
+  io::CheckpointMetadata metadata() const;
   CheckpointManager make_checkpoints();
-  void note_saved(const SaveEvent& event);
+  void note_saved(const io::SaveEvent& event);
   /// What is there of it on rank 0, before all is given up.
   void keep_timeline();
 
-  const MpiSession& session_;
-  Watchdog& watchdog_;
-  Progress& progress_;
-  Reporter& output_;
+  const allreduce::MpiSession& session_;
+  monitor::Watchdog& watchdog_;
+  monitor::Progress& progress_;
+  metrics::Reporter& output_;
   const RunPlan& plan_;
   TrainingEngine& engine_;
   const std::uint64_t most_steps_;
   const std::string config_, plans_;
   StopControl control_;
-  CheckpointWriter checkpoint_writer_;
+  io::CheckpointWriter checkpoint_writer_;
   std::optional<StepLogger> log_;
   Efficiency efficiency_;
   StartingState start_;
@@ -81,4 +81,4 @@ class TrainingRun {
   std::vector<std::string> hosts_;  // of the ranks; on rank 0
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

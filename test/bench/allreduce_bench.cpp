@@ -35,13 +35,13 @@ struct Settings {
       {"kib", 4200},
       {"compute_ms", 100},
       {"idle", 0},
-      {"bucket_kib", GradientReducer::default_bucket_bytes / 1024},
+      {"bucket_kib", allreduce::GradientReducer::default_bucket_bytes / 1024},
       {"ranks_a_host", 0},
       {"at_once", 1},
       {"overlap", 1},
-      {"window", RingTuning().window},
-      {"smallest_kib", RingTuning().smallest_segment / 256},
-      {"largest_kib", RingTuning().largest_segment / 256}};
+      {"window", allreduce::RingTuning().window},
+      {"smallest_kib", allreduce::RingTuning().smallest_segment / 256},
+      {"largest_kib", allreduce::RingTuning().largest_segment / 256}};
 
   void read(std::string_view argument) {
     const auto equals = argument.find('=');
@@ -51,7 +51,8 @@ struct Settings {
     found->second = std::stoul(std::string(argument.substr(equals + 1)));
   }
   std::size_t operator[](const std::string& key) const { return values.at(key); }
-  CommunicatorOptions communicator(const MpiSession& session, bool overlap) const {
+  allreduce::CommunicatorOptions communicator(const allreduce::MpiSession& session,
+                                              bool overlap) const {
     return {{(*this)["largest_kib"] * 256, (*this)["smallest_kib"] * 256, (*this)["window"]},
             overlap,
             static_cast<int>((*this)["at_once"]),
@@ -78,7 +79,8 @@ std::string with_spread(const std::vector<double>& values, double scale) {
 }
 
 // Seconds of one call, of the slowest rank; right on rank 0 only.
-double time_of(const MpiSession& session, std::size_t calls, const std::function<void()>& call) {
+double time_of(const allreduce::MpiSession& session, std::size_t calls,
+               const std::function<void()>& call) {
   session.barrier();
   const auto begin = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < calls; ++i) call();
@@ -89,10 +91,10 @@ double time_of(const MpiSession& session, std::size_t calls, const std::function
   return slowest;
 }
 
-void measure_sizes(const MpiSession& session, const Settings& settings) {
-  const auto ring =
-      make_communicator("ring", session, settings.communicator(session, settings["overlap"] != 0));
-  const auto mpi = make_communicator("mpi", session);
+void measure_sizes(const allreduce::MpiSession& session, const Settings& settings) {
+  const auto ring = allreduce::make_communicator(
+      "ring", session, settings.communicator(session, settings["overlap"] != 0));
+  const auto mpi = allreduce::make_communicator("mpi", session);
   std::optional<TcpStream> stream;
   if (session.hosts() > 1) stream.emplace(session);
   const std::size_t most = settings["to_kib"] * 256;
@@ -107,7 +109,7 @@ void measure_sizes(const MpiSession& session, const Settings& settings) {
         stream ? "TCP stream" : "", stream ? "bus/TCP" : "");
   for (std::size_t kib = settings["from_kib"]; kib <= settings["to_kib"]; kib *= 4) {
     const std::size_t bytes = kib * 1024;
-    const auto sum = [&](Communicator& communicator, const Buffer& memory) {
+    const auto sum = [&](allreduce::Communicator& communicator, const Buffer& memory) {
       communicator.start_sum(memory.view().slice(0, bytes / sizeof(float)));
       communicator.finish();
     };
@@ -135,8 +137,9 @@ void measure_sizes(const MpiSession& session, const Settings& settings) {
   }
 }
 
-void measure_wire(const MpiSession& session, const Settings& settings) {
-  const auto ring = make_communicator("ring", session, settings.communicator(session, true));
+void measure_wire(const allreduce::MpiSession& session, const Settings& settings) {
+  const auto ring =
+      allreduce::make_communicator("ring", session, settings.communicator(session, true));
   const Buffer memory = ring->memory().allocate(settings["to_kib"] * 256);
   if (session.rank() == 0)
     fmt::print("{} ranks on {} hosts; milliseconds a sum\n{:>9} {:>15} {:>15} {:>6} {:>15} {:>6}\n",
@@ -167,7 +170,7 @@ double compute(std::size_t iterations) {
   return x;
 }
 
-std::size_t iterations_for(const MpiSession& session, double seconds) {
+std::size_t iterations_for(const allreduce::MpiSession& session, double seconds) {
   std::size_t iterations = 20'000'000;
   volatile double keep = 0;
   // again with what came out: a core that has just woken, or was just lent, is slow at first
@@ -189,19 +192,22 @@ double cpu_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-void measure_overlap(const MpiSession& session, const Settings& settings) {
+void measure_overlap(const allreduce::MpiSession& session, const Settings& settings) {
   constexpr std::size_t pieces = 8;
   const std::size_t count = settings["kib"] * 256;
   const std::size_t iterations =
       iterations_for(session, static_cast<double>(settings["compute_ms"]) * 1e-3) / pieces;
-  const auto with = make_communicator("ring", session, settings.communicator(session, true));
-  const auto without = make_communicator("ring", session, settings.communicator(session, false));
+  const auto with =
+      allreduce::make_communicator("ring", session, settings.communicator(session, true));
+  const auto without =
+      allreduce::make_communicator("ring", session, settings.communicator(session, false));
   const Buffer memory_with = with->memory().allocate(count);
   const Buffer memory_without = without->memory().allocate(count);
   const std::size_t bucket = settings["bucket_kib"] * 1024;
-  GradientReducer overlapped(*with, memory_with, bucket), plain(*without, memory_without, bucket);
+  allreduce::GradientReducer overlapped(*with, memory_with, bucket),
+      plain(*without, memory_without, bucket);
   volatile double keep = 0;
-  const auto step = [&](GradientReducer* reducer, bool computes) {
+  const auto step = [&](allreduce::GradientReducer* reducer, bool computes) {
     for (std::size_t left = pieces; left-- > 0;) {
       if (computes && settings["idle"])
         std::this_thread::sleep_for(std::chrono::milliseconds(settings["compute_ms"]) / pieces);
@@ -214,7 +220,7 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
   std::map<std::string, std::vector<double>> times;
   std::vector<double> against_longest, cores;
   for (std::size_t round = 0; round < settings["rounds"]; ++round) {
-    const auto time = [&](GradientReducer* reducer, bool computes) {
+    const auto time = [&](allreduce::GradientReducer* reducer, bool computes) {
       return time_of(session, 1, [&] { step(reducer, computes); });
     };
     const double alone = time(nullptr, true);
@@ -243,7 +249,7 @@ void measure_overlap(const MpiSession& session, const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const MpiSession session;
+  const allreduce::MpiSession session;
   try {
     const std::string mode = argc > 1 ? argv[1] : "";
     Settings settings;

@@ -40,8 +40,8 @@ double cpu_seconds(pid_t pid) {
   return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
-StateLayout layout_of(std::size_t floats, std::size_t tensors) {
-  StateLayout layout{.buffers = {floats, floats}, .tensors = {}};
+io::StateLayout layout_of(std::size_t floats, std::size_t tensors) {
+  io::StateLayout layout{.buffers = {floats, floats}, .tensors = {}};
   const std::size_t each = floats / tensors;
   for (std::size_t i = 0; i < 2 * tensors; ++i) {
     const bool weight = i < tensors;
@@ -89,12 +89,12 @@ int main(int argc, char** argv) {
   const int saves = argc > 3 ? std::atoi(argv[3]) : 9;
   const std::size_t tensors = argc > 4 ? std::strtoul(argv[4], nullptr, 10) : 161;
   const std::size_t floats = megabytes * 1'000'000 / 8, bytes = floats * 8;
-  WriterProcess process = WriterProcess::start();
-  const StateLayout layout = layout_of(floats, tensors);
+  io::WriterProcess process = io::WriterProcess::start();
+  const io::StateLayout layout = layout_of(floats, tensors);
   std::vector<float> parameters(floats, 0.5f), momentum(floats, 0.25f);
   for (std::size_t i = 0; i < floats; ++i) momentum[i] = static_cast<float>(i) * 1e-3f;
 
-  CheckpointWriter writer(process, directory, layout, {.run_id = "bench", .keep = 2});
+  io::CheckpointWriter writer(process, directory, layout, {.run_id = "bench", .keep = 2});
   std::vector<double> stall, durable, plain;
   double cpu = 0;
   std::string last;
@@ -103,14 +103,14 @@ int main(int argc, char** argv) {
     const double before = cpu_seconds(process.pid());
     const auto start = Clock::now();
     writer.try_save({.step = static_cast<std::uint64_t>(i), .model = "bench"},
-                    [&](SnapshotBuffers slot) {
+                    [&](io::SnapshotBuffers slot) {
                       std::memcpy(slot[0].data(), parameters.data(), floats * 4);
                       std::memcpy(slot[1].data(), momentum.data(), floats * 4);
                     });
     stall.push_back(seconds_since(start));
     for (bool done = false; !done; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
-      for (const SaveEvent& event : writer.poll()) {
-        if (event.kind != SaveEvent::Kind::saved) fmt::print("{}\n", event.text);
+      for (const io::SaveEvent& event : writer.poll()) {
+        if (event.kind != io::SaveEvent::Kind::saved) fmt::print("{}\n", event.text);
         durable.push_back(event.seconds);
         last = event.file;
         done = true;
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   print("plain O_DIRECT write + fsync", plain, bytes);
   fmt::print("writer CPU a save {:.1f} ms\n", cpu / saves * 1e3);
   const auto start = Clock::now();
-  CheckpointFile::open(directory / last).verify();
+  io::CheckpointFile::open(directory / last).verify();
   fmt::print("verify {:.1f} ms\n", seconds_since(start) * 1e3);
   std::filesystem::remove_all(directory);
 }

@@ -14,7 +14,7 @@ using namespace ringtrain;
 
 namespace {
 
-struct Alone final : RingLink {
+struct Alone final : allreduce::RingLink {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   Ticket receive(std::span<float>) override { return 0; }
@@ -25,25 +25,27 @@ struct Alone final : RingLink {
 
 struct Way {
   std::string name;
-  std::unique_ptr<Compressor> compressor;
+  std::unique_ptr<allreduce::Compressor> compressor;
   std::vector<double> ms = {};
 };
 
-std::vector<Way> ways_for(const GradientMatrix& matrix) {
+std::vector<Way> ways_for(const allreduce::GradientMatrix& matrix) {
   std::vector<Way> ways;
   for (const int rank : {1, 2, 4, 8})
     ways.push_back({fmt::format("powersgd:{}", rank),
-                    make_powersgd({Compression::Kind::powersgd, rank, 0}, {&matrix, 1})});
+                    allreduce::make_powersgd({allreduce::Compression::Kind::powersgd, rank, 0},
+                                             {&matrix, 1})});
   for (const double ratio : {0.001, 0.01, 0.1})
-    ways.push_back({fmt::format("topk:{}", ratio),
-                    make_topk({Compression::Kind::topk, 0, ratio}, {&matrix, 1})});
+    ways.push_back(
+        {fmt::format("topk:{}", ratio),
+         allreduce::make_topk({allreduce::Compression::Kind::topk, 0, ratio}, {&matrix, 1})});
   return ways;
 }
 
-double sum_ms(Compressor& compressor, std::vector<float> values) {
+double sum_ms(allreduce::Compressor& compressor, std::vector<float> values) {
   Alone link;
-  Ring ring(link);
-  const Piece piece{0, values.data()};
+  allreduce::Ring ring(link);
+  const allreduce::Piece piece{0, values.data()};
   const auto begin = std::chrono::steady_clock::now();
   compressor.sum({&piece, 1}, ring);
   compressor.accept();
@@ -56,7 +58,7 @@ double sum_ms(Compressor& compressor, std::vector<float> values) {
 int main(int argc, char** argv) {
   const std::size_t rows = argc > 2 ? std::stoul(argv[1]) : 384;
   const std::size_t columns = argc > 2 ? std::stoul(argv[2]) : 2304;
-  const GradientMatrix matrix{0, rows, columns};
+  const allreduce::GradientMatrix matrix{0, rows, columns};
   std::vector<float> values(matrix.count());
   Philox random(1, Purpose::synthetic);
   for (float& value : values) value = static_cast<float>(random.normal());

@@ -69,7 +69,7 @@ double bare_rate(const Files& files) {
   });
 }
 
-double reading_rate(const Dataset& data) {
+double reading_rate(const io::Dataset& data) {
   const auto reader = data.reader();
   std::uint64_t sample = 0;
   return rate_of([&] {
@@ -79,26 +79,28 @@ double reading_rate(const Dataset& data) {
   });
 }
 
-double loading_rate(const Dataset& data, const Augmentation& recipe, int threads) {
-  Loader loader(
+double loading_rate(const io::Dataset& data, const io::Augmentation& recipe, int threads) {
+  io::Loader loader(
       data,
       {.global_batch = batch_size, .share = {0, batch_size}, .threads = threads, .recipe = recipe});
   return rate_of([&] { return static_cast<std::uint64_t>(loader.next()->size()); });
 }
 
-std::vector<Contender> contenders(const Dataset& data, const Files& files, int side, int threads) {
-  const Extent output{side, side};
-  const auto loading = [&data, threads](const Augmentation& recipe) {
+std::vector<Contender> contenders(const io::Dataset& data, const Files& files, int side,
+                                  int threads) {
+  const io::Extent output{side, side};
+  const auto loading = [&data, threads](const io::Augmentation& recipe) {
     return [&data, recipe, threads] { return loading_rate(data, recipe, threads); };
   };
   std::vector<Contender> all;
   if (!files.empty()) all.push_back({"libjpeg alone", [&] { return bare_rate(files); }});
   all.push_back({"read whole", [&] { return reading_rate(data); }});
   all.push_back({"central 87.5 %", loading({.output = output, .central_fraction = 0.875f})});
-  all.push_back({"random window",
-                 loading({.output = output, .crop = Crop::random, .padding = 4, .mirror = true})});
+  all.push_back(
+      {"random window",
+       loading({.output = output, .crop = io::Crop::random, .padding = 4, .mirror = true})});
   all.push_back({"random resized",
-                 loading({.output = output, .crop = Crop::random_resized, .mirror = true})});
+                 loading({.output = output, .crop = io::Crop::random_resized, .mirror = true})});
   return all;
 }
 
@@ -110,7 +112,7 @@ int main(int argc, char** argv) {
   const int side = number(2, 32), threads = number(3, 1), rounds = number(4, 7);
 
   const double start = cpu_seconds();
-  const auto data = open_dataset(argv[1], Split::training, {.extent = {side, side}});
+  const auto data = io::open_dataset(argv[1], io::Split::training, {.extent = {side, side}});
   fmt::print("{}: opened in {:.3f} s of a core\n", data->description(), cpu_seconds() - start);
   const Files files = jpeg_files(argv[1]);
   auto all = contenders(*data, files, side, threads);

@@ -36,21 +36,21 @@ double median(std::vector<double> values) {
 }
 
 // Interleaved with the plain sum: this kind of machine changes speed from second to second.
-void measure(const char* name, OptimizerKind kind, double ema, std::size_t n, int streams) {
+void measure(const char* name, optim::OptimizerKind kind, double ema, std::size_t n, int streams) {
   HostMemory memory;
   const Buffer w = memory.allocate(n), g = memory.allocate(n), other = memory.allocate(n);
-  OptimizerSettings settings;
+  optim::OptimizerSettings settings;
   settings.kind = kind;
   settings.ema = ema;
   settings.weight_decay = 1e-4;
   settings.decays = {{{0, n}, 1}};
-  Optimizer optimizer(settings, w, g, memory);
+  optim::Optimizer optimizer(settings, w, g, memory);
   std::vector<double> update, check, sum;
   for (int step = 0; step < 24; ++step) {
     sum.push_back(seconds([&] { add(other, g); }));
     optimizer.begin({.step = step, .learning_rate = 0.1});
     update.push_back(seconds([&] { optimizer.update({0, n}); }));
-    check.push_back(seconds([&] { static_cast<void>(first_non_finite(g)); }));
+    check.push_back(seconds([&] { static_cast<void>(optim::first_non_finite(g)); }));
   }
   const auto rate = [&](const std::vector<double>& times, int of_streams) {
     return static_cast<double>(n) * sizeof(float) * of_streams / median(times) / 1e9;
@@ -69,10 +69,10 @@ int main(int argc, char** argv) {
   const auto n = static_cast<std::size_t>(millions * 1e6);
   for (const int threads : {1, omp_get_num_procs()}) {
     omp_set_num_threads(threads);
-    measure("sgd", OptimizerKind::sgd, 0, n, 3);
-    measure("sgd", OptimizerKind::sgd, 0.9999, n, 5);
-    measure("momentum", OptimizerKind::momentum, 0, n, 5);
-    measure("rmsprop", OptimizerKind::rmsprop, 0.9999, n, 9);
-    measure("adamw", OptimizerKind::adamw, 0, n, 7);
+    measure("sgd", optim::OptimizerKind::sgd, 0, n, 3);
+    measure("sgd", optim::OptimizerKind::sgd, 0.9999, n, 5);
+    measure("momentum", optim::OptimizerKind::momentum, 0, n, 5);
+    measure("rmsprop", optim::OptimizerKind::rmsprop, 0.9999, n, 9);
+    measure("adamw", optim::OptimizerKind::adamw, 0, n, 7);
   }
 }

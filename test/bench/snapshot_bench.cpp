@@ -21,16 +21,16 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::size_t chunk = 4096;  // as the optimizer's
-constexpr kernels::Factors factors{.scale = 1,
-                                   .decay = 1e-4f,
-                                   .lr = 0.1f,
-                                   .momentum = 0.9f,
-                                   .mean_square_decay = 0,
-                                   .beta1 = 0,
-                                   .beta2 = 0,
-                                   .epsilon = 0,
-                                   .root_scale = 1,
-                                   .shrink = 1};
+constexpr optim::kernels::Factors factors{.scale = 1,
+                                          .decay = 1e-4f,
+                                          .lr = 0.1f,
+                                          .momentum = 0.9f,
+                                          .mean_square_decay = 0,
+                                          .beta1 = 0,
+                                          .beta2 = 0,
+                                          .epsilon = 0,
+                                          .root_scale = 1,
+                                          .shrink = 1};
 
 struct Candidate {
   std::string name;
@@ -46,17 +46,17 @@ class Buffers {
         w_(memory_.allocate(count)),
         m_(memory_.allocate(count)),
         g_(memory_.allocate(count)),
-        slot_(MappedMemory::create("slot", 2 * count * sizeof(float))) {}
+        slot_(io::MappedMemory::create("slot", 2 * count * sizeof(float))) {}
 
   void update(bool copying) {
 #pragma omp parallel for schedule(static)
     for (std::size_t first = 0; first < count_; first += chunk) {
       const std::size_t size = std::min(chunk, count_ - first);
       float *w = w_.view().data() + first, *m = m_.view().data() + first;
-      kernels::momentum({w, g_.view().data() + first, m, nullptr, size}, factors);
+      optim::kernels::momentum({w, g_.view().data() + first, m, nullptr, size}, factors);
       if (copying) {
-        stream_copy({w, size}, {slot() + first, size});
-        stream_copy({m, size}, {slot() + count_ + first, size});
+        host::stream_copy({w, size}, {slot() + first, size});
+        host::stream_copy({m, size}, {slot() + count_ + first, size});
       }
     }
   }
@@ -67,8 +67,8 @@ class Buffers {
   void copy_streaming(int threads) {
     const int all = omp_get_max_threads();
     omp_set_num_threads(threads);
-    stream_copy(w_.view().host(), {slot(), count_});
-    stream_copy(m_.view().host(), {slot() + count_, count_});
+    host::stream_copy(w_.view().host(), {slot(), count_});
+    host::stream_copy(m_.view().host(), {slot() + count_, count_});
     omp_set_num_threads(all);
   }
 
@@ -78,7 +78,7 @@ class Buffers {
   std::size_t count_;
   HostMemory memory_;
   Buffer w_, m_, g_;
-  MappedMemory slot_;
+  io::MappedMemory slot_;
 };
 
 void measure(Candidate& candidate) {

@@ -22,11 +22,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void print_kinds(const Schedule& schedule, const std::vector<std::vector<double>>& seconds) {
+void print_kinds(const compute::Schedule& schedule,
+                 const std::vector<std::vector<double>>& seconds) {
   std::map<std::string, double> kinds;
   double total = 0;
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-    kinds[name_of(schedule.steps[s])] += median(seconds[s]);
+    kinds[compute::name_of(schedule.steps[s])] += median(seconds[s]);
     total += median(seconds[s]);
   }
   std::vector<std::pair<double, std::string>> sorted;
@@ -41,21 +42,22 @@ void print_kinds(const Schedule& schedule, const std::vector<std::vector<double>
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "cifar10_cnn";
   const int batch = argc > 2 ? std::stoi(argv[2]) : 128, steps = argc > 3 ? std::stoi(argv[3]) : 20;
-  const Graph graph = make_model(name, default_classes(name)).graph;
+  const model::Graph graph = model::make_model(name, model::default_classes(name)).graph;
   const bool bf16 = argc > 4 && std::string(argv[4]) == "bf16";
-  const auto backend = make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
-  const auto supports = [&](const Schedule& at, const Step& step) {
+  const auto backend = compute::make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
+  const auto supports = [&](const compute::Schedule& at, const compute::Step& step) {
     return backend->supports(at, step);
   };
-  const Schedule schedule = make_schedule(graph, batch, Mode::training, 0, supports);
+  const compute::Schedule schedule =
+      model::make_schedule(graph, batch, model::Mode::training, 0, supports);
   Buffer parameters = backend->memory().allocate(schedule.parameters),
          gradients = backend->memory().allocate(schedule.parameters),
          statistics = backend->memory().allocate(schedule.statistics),
          batch_statistics = backend->memory().allocate(schedule.statistics);
-  initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  model::initialise(graph, 1, parameters.view().host(), statistics.view().host());
   const auto program =
       backend->compile(schedule, {parameters, gradients, statistics, batch_statistics}, 1);
-  const auto& onednn = dynamic_cast<const onednn::OnednnProgram&>(*program);
+  const auto& onednn = dynamic_cast<const compute::onednn::OnednnProgram&>(*program);
   const Batch data = random_batch(schedule.tensors[0]);
 
   std::vector<std::vector<double>> seconds(schedule.steps.size());
@@ -77,7 +79,7 @@ int main(int argc, char** argv) {
   print_kinds(schedule, seconds);
   if (argc > 5)
     for (std::size_t i = 0; i < seconds.size(); ++i)
-      fmt::print("{:4} {:28} {:9.3f} ms\n", i, name_of(schedule.steps[i]),
+      fmt::print("{:4} {:28} {:9.3f} ms\n", i, compute::name_of(schedule.steps[i]),
                  1e3 * median(seconds[i]));
   std::map<std::string, int> kernels;
   for (const std::string& kernel : onednn.implementations()) ++kernels[kernel];

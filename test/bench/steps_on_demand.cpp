@@ -19,25 +19,27 @@ using namespace ringtrain;
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) return 64;
-  const Model model = make_model(argv[1], 10);
+  const model::Model model = model::make_model(argv[1], 10);
   const int batch_size = std::stoi(argv[2]);
   omp_set_num_threads(std::stoi(argv[3]));
   const bool bf16 = argc == 5 && std::string_view(argv[4]) == "bf16";
-  const auto backend = make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
-  const Graph& graph = model.graph;
+  const auto backend = compute::make_onednn_backend(nullptr, bf16 ? Element::bf16 : Element::fp32);
+  const model::Graph& graph = model.graph;
   const Buffer parameters = backend->memory().allocate(graph.parameter_count());
   const Buffer gradients = backend->memory().allocate(graph.parameter_count());
   const Buffer statistics = backend->memory().allocate(graph.statistic_count());
   const Buffer batch_statistics = backend->memory().allocate(graph.statistic_count());
-  initialise(graph, 1, parameters.view().host(), statistics.view().host());
-  OptimizerSettings settings;
-  settings.kind = model.name == "cifar10_cnn" ? OptimizerKind::sgd : OptimizerKind::momentum;
-  Optimizer optimizer(settings, parameters, gradients, backend->memory());
-  const auto program = backend->compile(make_schedule(graph, batch_size, Mode::training, 0,
-                                                      [&](const Schedule& s, const Step& step) {
-                                                        return backend->supports(s, step);
-                                                      }),
-                                        {parameters, gradients, statistics, batch_statistics}, 1);
+  model::initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  optim::OptimizerSettings settings;
+  settings.kind =
+      model.name == "cifar10_cnn" ? optim::OptimizerKind::sgd : optim::OptimizerKind::momentum;
+  optim::Optimizer optimizer(settings, parameters, gradients, backend->memory());
+  const auto program = backend->compile(
+      model::make_schedule(graph, batch_size, model::Mode::training, 0,
+                           [&](const compute::Schedule& s, const compute::Step& step) {
+                             return backend->supports(s, step);
+                           }),
+      {parameters, gradients, statistics, batch_statistics}, 1);
   const Batch batch =
       random_batch(batch_size, model.input.height, model.input.width, model.input.channels, 10);
 

@@ -36,7 +36,7 @@ FileDescriptor connect_to(const std::string& host, const std::string& port) {
 
 }  // namespace
 
-TcpStream::TcpStream(const MpiSession& session) : sends_(session.rank() == 0) {
+TcpStream::TcpStream(const allreduce::MpiSession& session) : sends_(session.rank() == 0) {
   const int last = session.size() - 1;
   std::uint16_t port = 0;
   FileDescriptor door;

@@ -11,7 +11,7 @@ namespace ringtrain {
 class TcpStream {
  public:
   /// Collective.
-  explicit TcpStream(const MpiSession& session);
+  explicit TcpStream(const allreduce::MpiSession& session);
   /// Sends so many bytes and waits until all are there. Collective.
   void carry(std::size_t bytes);
 

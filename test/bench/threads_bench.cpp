@@ -12,9 +12,9 @@
 
 int main(int argc, char** argv) {
   using Clock = std::chrono::steady_clock;
-  const ringtrain::ThreadPlan plan =
-      ringtrain::plan_threads(ringtrain::detect_affinity(std::nullopt));
-  ringtrain::apply_threads(plan);
+  const ringtrain::host::ThreadPlan plan =
+      ringtrain::host::plan_threads(ringtrain::host::detect_affinity(std::nullopt));
+  ringtrain::host::apply_threads(plan);
   const double limit = argc > 1 ? std::atof(argv[1]) : 3;
   std::vector<double> values(1 << 14, 0.5);
   const auto start = Clock::now();

@@ -22,25 +22,28 @@
 
 namespace ringtrain {
 
-std::unique_ptr<TrainingEngine>
-cpu_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__real__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
-    "8ProgressE");
-std::unique_ptr<TrainingEngine>
-sleepy_site(const RunPlan&, const ThreadPlan&, const MpiSession&, Progress&) asm(
-    "__wrap__ZN9ringtrain15make_cpu_engineERKNS_7RunPlanERKNS_10ThreadPlanERKNS_10MpiSessionERNS_"
-    "8ProgressE");
-const Batch* next_batch(Loader*) asm("__real__ZN9ringtrain6Loader4nextEv");
-const Batch* sleepy_batch(Loader*) asm("__wrap__ZN9ringtrain6Loader4nextEv");
-void finish_sums(GradientReducer*) asm("__real__ZN9ringtrain15GradientReducer6finishEv");
-void sleepy_sums(GradientReducer*) asm("__wrap__ZN9ringtrain15GradientReducer6finishEv");
-bool settle(CheckpointManager*,
-            const Deadline&) asm("__real__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
-bool sleepy_settle(CheckpointManager*, const Deadline&) asm(
-    "__wrap__ZN9ringtrain17CheckpointManager6settleERKNS_8DeadlineE");
-double usual_limit_s(Activity, double, double) asm("__real__ZN9ringtrain7limit_sENS_8ActivityEdd");
-double shorter_limit_s(Activity, double,
-                       double) asm("__wrap__ZN9ringtrain7limit_sENS_8ActivityEdd");
+std::unique_ptr<train::TrainingEngine>
+cpu_site(const train::RunPlan&, const host::ThreadPlan&, const allreduce::MpiSession&, monitor::Progress&) asm(
+    "__real__ZN9ringtrain5train15make_cpu_engineERKNS0_7RunPlanERKNS_4host10ThreadPlanERKNS_"
+    "9allreduce10MpiSessionERNS_7monitor8ProgressE");
+std::unique_ptr<train::TrainingEngine>
+sleepy_site(const train::RunPlan&, const host::ThreadPlan&, const allreduce::MpiSession&, monitor::Progress&) asm(
+    "__wrap__ZN9ringtrain5train15make_cpu_engineERKNS0_7RunPlanERKNS_4host10ThreadPlanERKNS_"
+    "9allreduce10MpiSessionERNS_7monitor8ProgressE");
+const Batch* next_batch(io::Loader*) asm("__real__ZN9ringtrain2io6Loader4nextEv");
+const Batch* sleepy_batch(io::Loader*) asm("__wrap__ZN9ringtrain2io6Loader4nextEv");
+void finish_sums(allreduce::GradientReducer*) asm(
+    "__real__ZN9ringtrain9allreduce15GradientReducer6finishEv");
+void sleepy_sums(allreduce::GradientReducer*) asm(
+    "__wrap__ZN9ringtrain9allreduce15GradientReducer6finishEv");
+bool settle(train::CheckpointManager*, const Deadline&) asm(
+    "__real__ZN9ringtrain5train17CheckpointManager6settleERKNS_8DeadlineE");
+bool sleepy_settle(train::CheckpointManager*, const Deadline&) asm(
+    "__wrap__ZN9ringtrain5train17CheckpointManager6settleERKNS_8DeadlineE");
+double usual_limit_s(monitor::Activity, double,
+                     double) asm("__real__ZN9ringtrain7monitor7limit_sENS0_8ActivityEdd");
+double shorter_limit_s(monitor::Activity, double,
+                       double) asm("__wrap__ZN9ringtrain7monitor7limit_sENS0_8ActivityEdd");
 
 namespace {
 
@@ -60,7 +63,7 @@ void maybe_sleep(const std::string& here) {
   int rank = -1, call = 0;
   std::string where;
   words >> rank >> where >> call;
-  if (where != here || rank != launch_from_environment().rank) return;
+  if (where != here || rank != allreduce::launch_from_environment().rank) return;
   if (calls + 1 == call) tell_when();
   while (calls + 1 == call) ::pause();
   ++calls;
@@ -72,38 +75,40 @@ void maybe_eat() {
   std::istringstream words(text == nullptr ? "" : text);
   int rank = -1, call = 0;
   words >> rank >> call;
-  if (rank != launch_from_environment().rank || ++calls < call) return;
+  if (rank != allreduce::launch_from_environment().rank || ++calls < call) return;
   static std::vector<std::vector<char>> eaten;
   eaten.emplace_back(std::size_t{16} << 20, 'x');
 }
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> sleepy_site(const RunPlan& plan, const ThreadPlan& threads,
-                                            const MpiSession& session, Progress& progress) {
+std::unique_ptr<train::TrainingEngine> sleepy_site(const train::RunPlan& plan,
+                                                   const host::ThreadPlan& threads,
+                                                   const allreduce::MpiSession& session,
+                                                   monitor::Progress& progress) {
   maybe_sleep("init");
   return cpu_site(plan, threads, session, progress);
 }
 
-const Batch* sleepy_batch(Loader* loader) {
+const Batch* sleepy_batch(io::Loader* loader) {
   maybe_sleep("data");
   maybe_eat();
   return next_batch(loader);
 }
 
-void sleepy_sums(GradientReducer* reducer) {
+void sleepy_sums(allreduce::GradientReducer* reducer) {
   maybe_sleep("all-reduce");
   finish_sums(reducer);
 }
 
-double shorter_limit_s(Activity activity, double median_step_s, double last_save_s) {
+double shorter_limit_s(monitor::Activity activity, double median_step_s, double last_save_s) {
   const double usual_s = usual_limit_s(activity, median_step_s, last_save_s);
   const char* text = std::getenv("START_LIMIT_S");
-  const bool starts = activity > Activity::init && activity < Activity::data;
+  const bool starts = activity > monitor::Activity::init && activity < monitor::Activity::data;
   return text != nullptr && starts ? std::min(usual_s, std::atof(text)) : usual_s;
 }
 
-bool sleepy_settle(CheckpointManager* checkpoints, const Deadline& deadline) {
+bool sleepy_settle(train::CheckpointManager* checkpoints, const Deadline& deadline) {
   maybe_sleep("save");
   return settle(checkpoints, deadline);
 }

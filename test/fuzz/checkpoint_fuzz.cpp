@@ -37,10 +37,10 @@ struct File {
   }
 };
 
-void read_all(const CheckpointFile& file, std::size_t size) {
+void read_all(const io::CheckpointFile& file, std::size_t size) {
   std::uint64_t floats = 0;
   for (std::size_t i = 0; i < file.tensors().size(); ++i) {
-    const std::uint64_t count = element_count(file.tensors()[i]);
+    const std::uint64_t count = io::element_count(file.tensors()[i]);
     floats += count;
     expect(floats <= size / sizeof(float) && file.find(file.tensors()[i]) == i);
     std::vector<float> values(count);
@@ -50,11 +50,11 @@ void read_all(const CheckpointFile& file, std::size_t size) {
 
 void load(const std::filesystem::path& path, std::size_t size) {
   try {
-    const CheckpointFile file = CheckpointFile::open(path);
+    const io::CheckpointFile file = io::CheckpointFile::open(path);
     file.expect(file.tensors());
     file.verify();
     read_all(file, size);
-    if (file.metadata().step % 8 == 0) inspect(path);  // most of it is the same once more
+    if (file.metadata().step % 8 == 0) io::inspect(path);  // most of it is the same once more
   } catch (const Error& failure) {
     const std::string what = failure.what();
     expect(failure.code() == Exit::no_valid_checkpoint);

@@ -32,12 +32,12 @@ std::string small(const std::string& file) {
 int main(int argc, char** argv) {
   if (argc != 2) return fmt::print("usage: {} DIR\n", argv[0]), 2;
   const std::filesystem::path home = argv[1];
-  const TemporaryDirectory directory;
-  State later(9, 40);
+  const io::TemporaryDirectory directory;
+  io::State later(9, 40);
   later.metadata.config = R"({"lr":0.1,"model":"tiny"})";
-  write_bytes(home / "whole", file_bytes(save_one(directory, State(7, 40))));
-  const auto path = save_one(directory, later, "another-run", lineage_a);
-  write_bytes(home / "small", small(file_bytes(path)));
-  write_bytes(home / "version_1", as_version_1(small(file_bytes(path))));
-  for (const char* name : {"small", "version_1"}) CheckpointFile::open(home / name).verify();
+  io::write_bytes(home / "whole", io::file_bytes(io::save_one(directory, io::State(7, 40))));
+  const auto path = io::save_one(directory, later, "another-run", io::lineage_a);
+  io::write_bytes(home / "small", small(io::file_bytes(path)));
+  io::write_bytes(home / "version_1", as_version_1(small(io::file_bytes(path))));
+  for (const char* name : {"small", "version_1"}) io::CheckpointFile::open(home / name).verify();
 }

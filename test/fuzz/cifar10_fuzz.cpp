@@ -29,7 +29,7 @@ struct Folder {
   ~Folder() { fs::remove_all(path); }
 };
 
-void read_all(const Dataset& data) {
+void read_all(const io::Dataset& data) {
   expect(data.class_names().size() == 10);
   const auto reader = data.reader();
   for (std::uint64_t i = 0; i < data.size(); ++i) expect(data.label(i) >= 0 && data.label(i) < 10);
@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     fs::remove(meta);
   write(folder.path / "test_batch.bin", size == 0 ? all : all.subspan(1 + names));
   try {
-    read_all(*open_cifar10(folder.path, Split::evaluation, nullptr));
+    read_all(*io::open_cifar10(folder.path, io::Split::evaluation, nullptr));
   } catch (const Error& refused) {
     expect(refused.code() == Exit::data);
   }

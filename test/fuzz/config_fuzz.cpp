@@ -19,13 +19,13 @@ namespace ringtrain {
 // What only the command line asks for; the real ones need every library that the program has.
 std::string version_text() { return {}; }
 std::string version_json() { return {}; }
-std::string help_text(const std::vector<OptionEntry>&) { return {}; }
-std::string man_page(const std::vector<OptionEntry>&, std::string_view) { return {}; }
-std::string completion(const std::vector<OptionEntry>&, Shell) { return {}; }
-std::string toml_text(const std::vector<OptionEntry>&) { return {}; }
+std::string help_text(const std::vector<config::OptionEntry>&) { return {}; }
+std::string man_page(const std::vector<config::OptionEntry>&, std::string_view) { return {}; }
+std::string completion(const std::vector<config::OptionEntry>&, config::Shell) { return {}; }
+std::string toml_text(const std::vector<config::OptionEntry>&) { return {}; }
 std::string program_to_start() { return {}; }
-std::string sbatch_script(const SlurmResources&, const Options&, const std::vector<std::string>&,
-                          const std::string&) {
+std::string sbatch_script(const config::SlurmResources&, const config::Options&,
+                          const std::vector<std::string>&, const std::string&) {
   return {};
 }
 
@@ -43,14 +43,14 @@ void check(const Error& refused) {
 
 /// The keys of the file, and what each option makes of its value.
 void read_values(const std::string& text) {
-  static Request request;
-  static const std::vector<OptionEntry> table = option_table(request);
+  static config::Request request;
+  static const std::vector<config::OptionEntry> table = config::option_table(request);
   static const std::string name = "net.toml";
   std::istringstream lines(text);
-  for (const CLI::ConfigItem& item : CheckedToml(table, name).from_config(lines))
+  for (const CLI::ConfigItem& item : config::CheckedToml(table, name).from_config(lines))
     for (const std::string& value : item.inputs) {
       try {
-        find(table, item.name)->set(value);
+        config::find(table, item.name)->set(value);
       } catch (const BadValue& refused) {
         check(Error(Exit::usage, item.name, refused.what()));
       }
@@ -65,7 +65,7 @@ void read_file(const std::string& text) {
   expect(::ftruncate(memory.get(), size) == 0 &&
          ::pwrite(memory.get(), text.data(), text.size(), 0) == size);
   const std::array words{"train", "--config", path.c_str()};
-  parse(static_cast<int>(words.size()), words.data());
+  config::parse(static_cast<int>(words.size()), words.data());
 }
 
 }  // namespace

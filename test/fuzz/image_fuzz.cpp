@@ -7,25 +7,25 @@ using namespace ringtrain;
 namespace {
 
 constexpr std::uint64_t max_pixels = 1 << 18;
-constexpr Extent output{24, 20};
+constexpr io::Extent output{24, 20};
 
 /// The input decides about the crop, too: its length keys what is drawn.
-CropTransform framing_for(std::size_t size, Extent full) {
-  const Crop crop = size % 4 == 0 ? Crop::none : Crop::random_resized;
-  const Augmentation recipe{
+io::CropTransform framing_for(std::size_t size, io::Extent full) {
+  const io::Crop crop = size % 4 == 0 ? io::Crop::none : io::Crop::random_resized;
+  const io::Augmentation recipe{
       .output = output, .crop = crop, .mirror = true, .central_fraction = 0.875f};
   Philox random(size, Purpose::augment);
-  return training_framing(recipe, full, random);
+  return io::training_framing(recipe, full, random);
 }
 
 void load(std::span<const std::uint8_t> bytes) {
-  const auto decoder = make_image_decoder(max_pixels);
-  Image image;
-  std::vector<std::uint8_t> result(output.pixels() * Image::channels);
-  const Extent full = decoder->open(bytes);
-  const CropTransform framing = framing_for(bytes.size(), full);
-  const PixelView pixels = decoder->pixels(need_of(framing, full, output), image);
-  Renderer().run(pixels, framing, output, result.data());
+  const auto decoder = io::make_image_decoder(max_pixels);
+  io::Image image;
+  std::vector<std::uint8_t> result(output.pixels() * io::Image::channels);
+  const io::Extent full = decoder->open(bytes);
+  const io::CropTransform framing = framing_for(bytes.size(), full);
+  const io::PixelView pixels = decoder->pixels(io::need_of(framing, full, output), image);
+  io::Renderer().run(pixels, framing, output, result.data());
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ void load(std::span<const std::uint8_t> bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   try {
     load({bytes, size});
-  } catch (const Undecodable&) {
+  } catch (const io::Undecodable&) {
     return 0;
   }
   return 0;

@@ -18,7 +18,7 @@ std::string bytes_of(const Message& message, std::string_view text = {}) {
 }
 
 std::string beat(std::string_view item, std::string_view stack, bool leaving = false) {
-  Heartbeat beat;
+  monitor::Heartbeat beat;
   beat.step = 7;
   beat.in_phase_s = 40;
   beat.limit_s = 27;
@@ -30,7 +30,7 @@ std::string beat(std::string_view item, std::string_view stack, bool leaving = f
 }
 
 std::string answer(std::uint16_t code, std::string_view text) {
-  return bytes_of(HeartbeatReply{code, 3, static_cast<std::uint32_t>(text.size())}, text);
+  return bytes_of(monitor::HeartbeatReply{code, 3, static_cast<std::uint32_t>(text.size())}, text);
 }
 
 }  // namespace
@@ -45,10 +45,13 @@ int main(int argc, char** argv) {
   const auto write = [&](const char* name, char end, const std::string& bytes) {
     std::ofstream(folder / name, std::ios::binary) << end << bytes;
   };
-  const Call call{
-      Call::magic_number, protocol_version, static_cast<std::uint32_t>(Service::watchdog), 1, {}};
-  write("call", 0, bytes_of(call) + std::string(sizeof(Proof), 'p'));
-  write("challenge", 1, bytes_of(Challenge{}));
+  const monitor::Call call{monitor::Call::magic_number,
+                           monitor::protocol_version,
+                           static_cast<std::uint32_t>(monitor::Service::watchdog),
+                           1,
+                           {}};
+  write("call", 0, bytes_of(call) + std::string(sizeof(monitor::Proof), 'p'));
+  write("challenge", 1, bytes_of(monitor::Challenge{}));
   write("beats", 2, beat("", "") + beat("/data/images", "") + beat("", "a stack", true));
   write("answers", 3, answer(0, "") + answer(72, "why") + answer(0, "goodbye"));
   return 0;

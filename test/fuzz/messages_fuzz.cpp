@@ -17,7 +17,7 @@
 namespace ringtrain {
 
 // The real one is in a file that needs MPI.
-std::string to_text(const Door& door) { return door.address; }
+std::string to_text(const monitor::Door& door) { return door.address; }
 
 namespace {
 
@@ -59,40 +59,42 @@ class Connection {
   int other_ = -1;
 };
 
-constexpr JobToken token{};
+constexpr monitor::JobToken token{};
 
 void at_rank_0(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
-    std::uint64_t Strangers::*fate = &Strangers::gone;
-    const RankListener::Sign sign{token, Service::watchdog, 2};
-    expect(!co_await authenticate_rank(socket, sign, fate));
+    std::uint64_t monitor::Strangers::*fate = &monitor::Strangers::gone;
+    const monitor::RankListener::Sign sign{token, monitor::Service::watchdog, 2};
+    expect(!co_await monitor::authenticate_rank(socket, sign, fate));
   });
 }
 
 void at_another_rank(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
-    const Found found = co_await authenticate_rank_0(socket, token, Service::watchdog, 1);
+    const monitor::Found found =
+        co_await monitor::authenticate_rank_0(socket, token, monitor::Service::watchdog, 1);
     expect(found.failure || !found.why_not.empty());
   });
 }
 
 void beats(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
-    std::array<RankHealth, 2> ranks;
+    std::array<monitor::RankHealth, 2> ranks;
     const std::array<std::string, 2> hosts = {"one", "two"};
     for (;;) {
-      Heartbeat beat;
+      monitor::Heartbeat beat;
       std::string text;
-      if (co_await read_message(socket, beat, text, most_text)) co_return;
-      expect(text.size() <= most_text);
+      if (co_await monitor::read_message(socket, beat, text, monitor::most_text)) co_return;
+      expect(text.size() <= monitor::most_text);
       ranks[1].connected = true;
-      take_beat(ranks[1], beat, text);
-      expect(ranks[1].status.activity < Activity{activity_count});
-      if (const auto verdict = judge(ranks, 10, false)) {
-        expect(!describe(*verdict, ranks, hosts).empty() && !details(*verdict, hosts).empty());
+      monitor::take_beat(ranks[1], beat, text);
+      expect(ranks[1].status.activity < monitor::Activity{monitor::activity_count});
+      if (const auto verdict = monitor::judge(ranks, 10, false)) {
+        expect(!monitor::describe(*verdict, ranks, hosts).empty() &&
+               !monitor::details(*verdict, hosts).empty());
       }
-      expect(!table(ranks, hosts).empty());
-      long_wait(ranks, hosts, 60);
+      expect(!monitor::table(ranks, hosts).empty());
+      monitor::long_wait(ranks, hosts, 60);
     }
   });
 }
@@ -100,9 +102,9 @@ void beats(std::span<const std::uint8_t> bytes) {
 void answers(std::span<const std::uint8_t> bytes) {
   Connection(bytes).run([](tcp::socket& socket) -> asio::awaitable<void> {
     for (;;) {
-      HeartbeatReply answer;
+      monitor::HeartbeatReply answer;
       std::string text;
-      if (co_await read_message(socket, answer, text, most_text)) co_return;
+      if (co_await monitor::read_message(socket, answer, text, monitor::most_text)) co_return;
       expect(text.size() == answer.text_bytes);
     }
   });

@@ -12,9 +12,9 @@ void expect(bool kept) {
 }
 
 /// Each tensor is made before it is used, each parameter has a size.
-void check(const Model& model) {
+void check(const model::Model& model) {
   expect(model.classes > 0 && !model.graph.nodes.empty());
-  for (const Parameter& parameter : model.graph.parameters)
+  for (const model::Parameter& parameter : model.graph.parameters)
     expect(!parameter.name.empty() && !parameter.dims.empty());
   model.graph.structure_hash();
 }
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   const std::optional<int> classes =
       size % 2 == 0 ? std::nullopt : std::optional<int>(static_cast<int>(size % 100) + 2);
   try {
-    check(read_model_file(text, "net.model", classes, [](const Recipe&) {}));
+    check(model::read_model_file(text, "net.model", classes, [](const model::Recipe&) {}));
   } catch (const Error& refused) {
     expect(refused.code() == Exit::usage);
   }

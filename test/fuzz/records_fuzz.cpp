@@ -9,35 +9,35 @@ using namespace ringtrain;
 
 namespace {
 
-void read(ByteSource& source, const RecordTable& table) {
-  for (const Record& record : table.records) {
+void read(io::ByteSource& source, const io::RecordTable& table) {
+  for (const io::Record& record : table.records) {
     if (record.label >= std::ssize(table.class_names)) __builtin_trap();
     try {
-      unpack_record(source.at({record.offset, record.bytes}));
-    } catch (const Undecodable&) {
+      io::unpack_record(source.at({record.offset, record.bytes}));
+    } catch (const io::Undecodable&) {
     }
   }
 }
 
 void load(std::span<const std::uint8_t> file) {
-  MemorySource source(file);
+  io::MemorySource source(file);
   try {
-    read(source, read_table(source, read_head(source)));
-  } catch (const Undecodable&) {
+    read(source, io::read_table(source, io::read_head(source)));
+  } catch (const io::Undecodable&) {
   }
 }
 
 /// `body` behind a head, its last bytes replaced by the right checksum; its first two say where the
 /// table begins.
 std::vector<std::uint8_t> with_checksums(std::span<const std::uint8_t> body) {
-  std::vector<std::uint8_t> file(records_head_bytes);
+  std::vector<std::uint8_t> file(io::records_head_bytes);
   file.insert(file.end(), body.begin(), body.end());
   const std::size_t hashed = body.size() - sizeof(std::uint64_t);
   const std::size_t table = (body[0] + 256u * body[1]) % (hashed + 1);
-  const std::uint64_t hash = record_hash(body.subspan(table, hashed - table));
-  std::memcpy(&file[records_head_bytes + hashed], &hash, sizeof(hash));
-  const auto head = encode_head({file.size(), records_head_bytes + table, 1});
-  std::memcpy(file.data(), head.data(), records_head_bytes);
+  const std::uint64_t hash = io::record_hash(body.subspan(table, hashed - table));
+  std::memcpy(&file[io::records_head_bytes + hashed], &hash, sizeof(hash));
+  const auto head = io::encode_head({file.size(), io::records_head_bytes + table, 1});
+  std::memcpy(file.data(), head.data(), io::records_head_bytes);
   return file;
 }
 

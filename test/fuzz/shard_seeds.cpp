@@ -16,8 +16,8 @@ const Bytes image{0xFF, 0xD8, 0xFF, 1, 2, 3};
 Bytes record_and_table() {
   Bytes body{26, 0};
   body.resize(26);
-  const std::uint64_t offset = records_head_bytes + 2;
-  const auto table = encode_table({{{offset, 14, 0}, {offset, 20, 1}}, {"cat", "dog"}});
+  const std::uint64_t offset = io::records_head_bytes + 2;
+  const auto table = io::encode_table({{{offset, 14, 0}, {offset, 20, 1}}, {"cat", "dog"}});
   body.insert(body.end(), table.begin(), table.end());
   return body;
 }
@@ -25,9 +25,10 @@ Bytes record_and_table() {
 /// The same as a whole file.
 Bytes records_file() {
   const Bytes body = record_and_table();
-  const auto head = encode_head({records_head_bytes + body.size(), records_head_bytes + 26, 1});
+  const auto head =
+      io::encode_head({io::records_head_bytes + body.size(), io::records_head_bytes + 26, 1});
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(head.data());
-  Bytes file(bytes, bytes + records_head_bytes);
+  Bytes file(bytes, bytes + io::records_head_bytes);
   file.insert(file.end(), body.begin(), body.end());
   return file;
 }

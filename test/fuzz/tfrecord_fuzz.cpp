@@ -18,21 +18,21 @@ bool lies_within(Bytes part, Bytes whole) {
          (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
-void read(Bytes file, const Record& record) {
+void read(Bytes file, const io::Record& record) {
   expect(record.offset <= file.size() && record.bytes <= file.size() - record.offset);
-  expect(record.label >= -1 && record.label <= largest_label);
+  expect(record.label >= -1 && record.label <= io::largest_label);
   const Bytes bytes = file.subspan(record.offset, record.bytes);
   try {
-    expect(lies_within(unpack_tfrecord(bytes).image, bytes));
-  } catch (const Undecodable&) {
+    expect(lies_within(io::unpack_tfrecord(bytes).image, bytes));
+  } catch (const io::Undecodable&) {
   }
 }
 
 void load(Bytes file) {
-  MemorySource source(file);
+  io::MemorySource source(file);
   try {
-    for (const Record& record : index_tfrecord(source).records) read(file, record);
-  } catch (const Undecodable&) {
+    for (const io::Record& record : io::index_tfrecord(source).records) read(file, record);
+  } catch (const io::Undecodable&) {
   }
 }
 

@@ -20,7 +20,7 @@ namespace {
 struct Case {
   const char* name;
   const char* kind;
-  CommunicatorOptions options;
+  allreduce::CommunicatorOptions options;
   bool ring_order;  // whether the sum must be ring_order_sum() of all ranks
 };
 
@@ -35,7 +35,8 @@ std::string hash_of(const std::vector<float>& values) {
 std::vector<float> values_of(View view) { return {view.data(), view.data() + view.size()}; }
 
 // A buffer from the communicator's memory, or (`ours` false) from the heap.
-std::vector<float> summed(Communicator& communicator, const std::vector<float>& values, bool ours) {
+std::vector<float> summed(allreduce::Communicator& communicator, const std::vector<float>& values,
+                          bool ours) {
   std::vector<float> heap = values;
   const Buffer buffer = communicator.memory().allocate(ours ? values.size() : 0);
   const View view = ours ? buffer.view() : View(heap.data(), heap.size());
@@ -45,7 +46,8 @@ std::vector<float> summed(Communicator& communicator, const std::vector<float>& 
   return values_of(view);
 }
 
-void check_sums(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_sums(const Case& test, allreduce::Communicator& communicator,
+                const allreduce::MpiSession& session) {
   const auto n = static_cast<std::size_t>(session.size());
   for (const std::size_t count :
        {std::size_t{0}, std::size_t{1}, n - 1, n, n + 1, std::size_t{1000}, std::size_t{300'007}})
@@ -60,15 +62,16 @@ void check_sums(const Case& test, Communicator& communicator, const MpiSession& 
       if (!test.ring_order) continue;
       std::vector<std::vector<float>> all;
       for (int rank = 0; rank < session.size(); ++rank) all.push_back(rough_values(count, rank));
-      require(same_bits(rough, ring_order_sum(all)), "the documented order: " + here);
+      require(same_bits(rough, allreduce::ring_order_sum(all)), "the documented order: " + here);
     }
 }
 
 // As in training: buckets of odd sizes, many rounds, sums started while others are in flight.
-void check_rounds(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_rounds(const Case& test, allreduce::Communicator& communicator,
+                  const allreduce::MpiSession& session) {
   constexpr std::size_t count = 30'001;
   const Buffer gradients = communicator.memory().allocate(count);
-  GradientReducer reducer(communicator, gradients, 20'000);
+  allreduce::GradientReducer reducer(communicator, gradients, 20'000);
   for (int round = 0; round < 50; ++round) {
     std::ranges::copy(exact_values(count, session.rank()), gradients.view().data());
     for (const std::size_t first : {25'000u, 19'999u, 8'000u, 7'000u, 13u})
@@ -80,7 +83,8 @@ void check_rounds(const Case& test, Communicator& communicator, const MpiSession
 }
 
 // Ever larger views from the heap, each started while the one before is in flight.
-void check_growing(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_growing(const Case& test, allreduce::Communicator& communicator,
+                   const allreduce::MpiSession& session) {
   std::vector<std::vector<float>> views;
   for (const std::size_t count : {1'000u, 200'000u, 400'000u, 600'000u})
     views.push_back(exact_values(count, session.rank()));
@@ -92,7 +96,8 @@ void check_growing(const Case& test, Communicator& communicator, const MpiSessio
 }
 
 // Only what travels between hosts is rounded.
-void check_rounded(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_rounded(const Case& test, allreduce::Communicator& communicator,
+                   const allreduce::MpiSession& session) {
   for (const Element wire : {Element::fp16, Element::bf16}) {
     const std::string here = fmt::format("{} as {}", test.name, name_of(wire));
     auto values = rough_values(100'003, session.rank()), exact = values;
@@ -113,12 +118,12 @@ void check_rounded(const Case& test, Communicator& communicator, const MpiSessio
 }
 
 // Everything travels, so sums are exact; of two matrices at a time, the last ones first.
-void check_compressed(const MpiSession& session) {
-  CommunicatorOptions options;
-  options.compressed.how = {.kind = Compression::Kind::topk, .ratio = 1};
+void check_compressed(const allreduce::MpiSession& session) {
+  allreduce::CommunicatorOptions options;
+  options.compressed.how = {.kind = allreduce::Compression::Kind::topk, .ratio = 1};
   for (std::size_t k = 0; k < 4; ++k) options.compressed.matrices.push_back({k * 6000, 60, 100});
   for (options.ranks_a_host = 0; options.ranks_a_host < 3; ++options.ranks_a_host) {
-    const auto communicator = make_communicator("ring", session, options);
+    const auto communicator = allreduce::make_communicator("ring", session, options);
     auto values = exact_values(24'000, session.rank());
     communicator->start_compressed_sum({&values[12'000], 12'000}, 12'000);
     communicator->start_compressed_sum({values.data(), 12'000}, 0);
@@ -130,14 +135,15 @@ void check_compressed(const MpiSession& session) {
 }
 
 // Each rank changes its part of the sums; not while all ranks' MPI sums.
-void check_replaced(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_replaced(const Case& test, allreduce::Communicator& communicator,
+                    const allreduce::MpiSession& session) {
   if (test.kind == std::string("mpi") || session.size() == 1) return;
   constexpr std::size_t count = 100'003;
   const Buffer sums = communicator.memory().allocate(count);
   const auto change = [](View part, int rank) {
     for (float& x : part.host()) x = 2 * x + static_cast<float>(rank);
   };
-  const ReduceHook replace = [&](View part) { change(part, session.rank()); };
+  const allreduce::ReduceHook replace = [&](View part) { change(part, session.rank()); };
   std::ranges::copy(exact_values(count, session.rank()), sums.view().data());
   communicator.start_replaced_sum(sums, replace);
   communicator.finish();
@@ -149,7 +155,8 @@ void check_replaced(const Case& test, Communicator& communicator, const MpiSessi
   require(values_of(sums) == expected, fmt::format("replaced sums: {}", test.name));
 }
 
-void check_broadcast(const Case& test, Communicator& communicator, const MpiSession& session) {
+void check_broadcast(const Case& test, allreduce::Communicator& communicator,
+                     const allreduce::MpiSession& session) {
   for (int root = 0; root < session.size(); ++root) {
     auto values = exact_values(1001, session.rank());
     communicator.broadcast({values.data(), values.size()}, root);
@@ -160,11 +167,11 @@ void check_broadcast(const Case& test, Communicator& communicator, const MpiSess
 }  // namespace
 
 int main(int argc, char** argv) {
-  const MpiSession session;
+  const allreduce::MpiSession session;
   try {
     if (argc > 1) require(session.hosts() == std::stoi(argv[1]), "the number of hosts");
     const bool plain = session.hosts() == 1 || session.hosts() == session.size();
-    const RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
+    const allreduce::RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
     for (const Case& test :
          {Case{"auto", "auto", {}, plain}, Case{"ring", "ring", {}, plain},
           Case{"ring, three sums at once", "ring", {.at_once = 3}, plain},
@@ -180,7 +187,7 @@ int main(int argc, char** argv) {
           Case{"ring of single ranks", "ring", {.ranks_a_host = 1}, true},
           Case{"ring of pairs", "ring", {.ring = tiny, .ranks_a_host = 2}, false},
           Case{"mpi", "mpi", {}, false}}) {
-      const auto communicator = make_communicator(test.kind, session, test.options);
+      const auto communicator = allreduce::make_communicator(test.kind, session, test.options);
       require(communicator->rank() == session.rank() && communicator->size() == session.size(),
               fmt::format("rank and size: {}", test.name));
       check_growing(test, *communicator, session);
@@ -188,7 +195,8 @@ int main(int argc, char** argv) {
       check_rounds(test, *communicator, session);
       check_rounded(test, *communicator, session);
       check_replaced(test, *communicator, session);
-      for (const SumPlan& plan : {SumPlan{tiny, 2}, SumPlan{{}, 1}, SumPlan{{}, 99}}) {
+      for (const allreduce::SumPlan& plan :
+           {allreduce::SumPlan{tiny, 2}, allreduce::SumPlan{{}, 1}, allreduce::SumPlan{{}, 99}}) {
         communicator->plan_sums(plan);
         check_rounds(test, *communicator, session);
       }

@@ -19,14 +19,14 @@ using namespace ringtrain;
 
 namespace {
 
-std::vector<float> values(const CheckpointFile& file, std::size_t tensor) {
-  std::vector<float> result(element_count(file.tensors()[tensor]));
+std::vector<float> values(const io::CheckpointFile& file, std::size_t tensor) {
+  std::vector<float> result(io::element_count(file.tensors()[tensor]));
   file.read(tensor, result);
   return result;
 }
 
-std::size_t place_of(const CheckpointFile& file, const std::string& name) {
-  const auto found = std::ranges::find(file.tensors(), name, &TensorInfo::name);
+std::size_t place_of(const io::CheckpointFile& file, const std::string& name) {
+  const auto found = std::ranges::find(file.tensors(), name, &io::TensorInfo::name);
   if (found != file.tensors().end()) return std::size_t(found - file.tensors().begin());
   fmt::print("no {} in the other file\n", name);
   std::exit(1);
@@ -54,7 +54,7 @@ Squares squares_of(const std::vector<float>& a, const std::vector<float>& b) {
 
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
-  const auto a = CheckpointFile::open(argv[1]), b = CheckpointFile::open(argv[2]);
+  const auto a = io::CheckpointFile::open(argv[1]), b = io::CheckpointFile::open(argv[2]);
   const double tolerance = std::atof(argv[3]);
   const std::string prefix = argc > 4 ? argv[4] : "weights/";
   if (argc <= 4) b.expect(a.tensors());

@@ -22,29 +22,30 @@ using Vectors = std::vector<std::vector<float>>;
 
 // One rank's program, on parameters that all share.
 struct Rank {
-  Rank(const RunPlan& own, Backend& backend, Memory& memory, View parameters, View statistics)
+  Rank(const train::RunPlan& own, compute::Backend& backend, Memory& memory, View parameters,
+       View statistics)
       : plan(own),
         batch_statistics(memory.allocate(statistics.size())),
         sums(memory, parameters.size(), statistics.size()),
-        program(backend.compile(make_schedule(plan, backend, Mode::training),
+        program(backend.compile(train::make_schedule(plan, backend, model::Mode::training),
                                 {parameters, sums.gradients(), statistics, batch_statistics},
                                 plan.options.seed)),
-        loader(*plan.training, plan.loader(Split::training)) {}
+        loader(*plan.training, plan.loader(io::Split::training)) {}
 
   std::vector<float> gradients() {
     const double weight = plan.trainer().sample_weight();
     sums.clear_head();
-    const StepResult result = program->run(*loader.next(), weight, [](std::size_t) {});
+    const compute::StepResult result = program->run(*loader.next(), weight, [](std::size_t) {});
     sums.add(result, batch_statistics, weight, plan.share.count * weight);
     const auto all = sums.all().host();
     return {all.begin(), all.end()};
   }
 
-  const RunPlan& plan;
+  const train::RunPlan& plan;
   Buffer batch_statistics;
-  ReductionBuffer sums;
-  std::unique_ptr<Program> program;
-  Loader loader;
+  train::ReductionBuffer sums;
+  std::unique_ptr<compute::Program> program;
+  io::Loader loader;
 };
 
 // Where part `k` of `n` parts of `count` floats begins: at a cache line.
@@ -78,17 +79,18 @@ float added(const Vectors& ranks, std::size_t hosts, std::size_t first, std::siz
 // A job on one process.
 class Emulation {
  public:
-  Emulation(const Options& options, int hosts, int ranks_a_host, std::vector<std::uint64_t> buckets)
+  Emulation(const config::Options& options, int hosts, int ranks_a_host,
+            std::vector<std::uint64_t> buckets)
       : hosts_(static_cast<std::size_t>(hosts)), buckets_(std::move(buckets)) {
     const int ranks = hosts * ranks_a_host;
-    for (int r = 0; r < ranks; ++r) plans_.push_back(make_run_plan(options, 1, r, ranks));
-    const Graph& graph = plan().model.graph;
+    for (int r = 0; r < ranks; ++r) plans_.push_back(train::make_run_plan(options, 1, r, ranks));
+    const model::Graph& graph = plan().model.graph;
     parameters_ = memory_.allocate(graph.parameter_count());
     statistics_ = memory_.allocate(graph.statistic_count());
-    const InitialValues first = initial_values(plan());
+    const train::InitialValues first = train::initial_values(plan());
     memory_.write(first.parameters, parameters_);
     memory_.write(first.statistics, statistics_);
-    for (const RunPlan& plan : plans_)
+    for (const train::RunPlan& plan : plans_)
       ranks_.emplace_back(plan, *backend_, memory_, parameters_, statistics_);
     optimizer_.emplace(plan().optimizer, parameters_, ranks_[0].sums.gradients(), memory_);
     state_.emplace(graph, memory_, parameters_, statistics_, optimizer_->slots());
@@ -107,35 +109,35 @@ class Emulation {
     optimizer_->update({0, parameters_.view().size()});
     float* running = statistics_.view().data();
     const float* batch = ranks_[0].sums.statistics().data();
-    for (const Statistic& norm : plan().model.graph.statistics)
+    for (const model::Statistic& norm : plan().model.graph.statistics)
       for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
         *running += norm.momentum * (*batch - *running);
   }
 
-  const RunPlan& plan() const { return plans_[0]; }
-  const TrainingState& state() const { return *state_; }
+  const train::RunPlan& plan() const { return plans_[0]; }
+  const train::TrainingState& state() const { return *state_; }
 
  private:
   std::size_t hosts_;
   std::vector<std::uint64_t> buckets_;
-  std::deque<RunPlan> plans_;
+  std::deque<train::RunPlan> plans_;
   HostMemory memory_;
-  const std::unique_ptr<Backend> backend_ = make_onednn_backend();
+  const std::unique_ptr<compute::Backend> backend_ = compute::make_onednn_backend();
   Buffer parameters_, statistics_;
   std::deque<Rank> ranks_;
-  std::optional<Optimizer> optimizer_;
-  std::optional<TrainingState> state_;
+  std::optional<optim::Optimizer> optimizer_;
+  std::optional<train::TrainingState> state_;
 };
 
-int differing_tensors(const CheckpointFile& file, const TrainingState& state) {
+int differing_tensors(const io::CheckpointFile& file, const train::TrainingState& state) {
   const Vectors all = state.copy();
   int differing = 0;
-  for (const TensorPlace& place : state.layout().tensors) {
-    std::vector<float> values(element_count(place.info));
+  for (const io::TensorPlace& place : state.layout().tensors) {
+    std::vector<float> values(io::element_count(place.info));
     file.read(file.find(place.info).value(), values);
     if (std::memcmp(values.data(), &all[place.buffer][place.offset], 4 * values.size()) != 0 &&
         ++differing <= 3)
-      fmt::print("other bits: {}\n", describe(place.info));
+      fmt::print("other bits: {}\n", io::describe(place.info));
   }
   return differing;
 }
@@ -146,9 +148,9 @@ int main(int argc, char** argv) try {
   if (argc < 4) return 64;
   const std::string layout = argv[1];
   const int hosts = std::stoi(layout), here = std::stoi(layout.substr(layout.find('x') + 1));
-  const auto file = CheckpointFile::open(argv[2]);
+  const auto file = io::CheckpointFile::open(argv[2]);
   argv[2] = argv[0];
-  const Command command = parse(argc - 2, argv + 2);
+  const config::Command command = config::parse(argc - 2, argv + 2);
   Emulation job(command.options, hosts, here, file.metadata().buckets);
   for (std::uint64_t step = 0; step < file.metadata().step; ++step) job.step(std::int64_t(step));
   const int differing = differing_tensors(file, job.state());

@@ -13,13 +13,13 @@ void require(bool kept, std::string_view what) {
 }
 
 // Two GPUs that every rank sees.
-void check_meeting(const MpiSession& session) {
+void check_meeting(const allreduce::MpiSession& session) {
   const auto nccl = std::make_shared<RecordingNccl>();
   nccl->gpus = {"0000:01:00.0", "0000:02:00.0"};
   const int rank = session.rank(), size = session.size();
 
-  const int device = choose_gpu(session, true, *nccl);
-  const auto communicator = make_nccl_communicator(session, {.device = device}, nccl);
+  const int device = allreduce::choose_gpu(session, true, *nccl);
+  const auto communicator = allreduce::make_nccl_communicator(session, {.device = device}, nccl);
   communicator->close();
 
   require(nccl->count(fmt::format("device {}", rank % 2)) == 1, "the GPUs are dealt out in turn");
@@ -36,7 +36,7 @@ void check_meeting(const MpiSession& session) {
 }  // namespace
 
 int main() {
-  const MpiSession session;
+  const allreduce::MpiSession session;
   try {
     check_meeting(session);
   } catch (const std::exception& failure) {

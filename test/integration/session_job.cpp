@@ -20,13 +20,13 @@ void require(bool kept, std::string_view what) {
   if (!kept) throw Error("session_job", std::string(what) + " does not hold");
 }
 
-void check_control_plane(const MpiSession& session) {
+void check_control_plane(const allreduce::MpiSession& session) {
   const int rank = session.rank(), size = session.size();
   const auto text_of = [](int r) {
     return std::string(static_cast<std::size_t>(r) * 3, static_cast<char>('a' + r));
   };
 
-  const JobLaunch launch = launch_from_environment();
+  const allreduce::JobLaunch launch = allreduce::launch_from_environment();
   require(launch.rank == rank && launch.size == size, "the launcher's word on rank and size");
   require(session.local_rank() < session.local_size(), "the place on this host");
   require(static_cast<int>(session.host_of().size()) == size, "a host for every rank");
@@ -71,10 +71,11 @@ void block_stderr() {
 }
 
 // Rank 0 unwinds its gradients while a thread sums them and the others wait for it.
-void fail_amid_a_sum(const MpiSession& session, int ranks_a_host) {
-  const auto communicator = make_communicator("ring", session, {.ranks_a_host = ranks_a_host});
+void fail_amid_a_sum(const allreduce::MpiSession& session, int ranks_a_host) {
+  const auto communicator =
+      allreduce::make_communicator("ring", session, {.ranks_a_host = ranks_a_host});
   const Buffer gradients = communicator->memory().allocate(4'000'000);
-  GradientReducer reducer(*communicator, gradients);
+  allreduce::GradientReducer reducer(*communicator, gradients);
   for (std::size_t first : {3'000'000u, 2'000'000u, 1'000'000u}) reducer.final_from(first);
   if (session.rank() == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -84,8 +85,8 @@ void fail_amid_a_sum(const MpiSession& session, int ranks_a_host) {
 }
 
 // Rank 1 gets messages shorter than it expects. Rank 0 keeps what it finds to itself.
-void sum_different_sizes(const MpiSession& session) {
-  const auto communicator = make_communicator("ring", session, {.ranks_a_host = 1});
+void sum_different_sizes(const allreduce::MpiSession& session) {
+  const auto communicator = allreduce::make_communicator("ring", session, {.ranks_a_host = 1});
   const Buffer gradients = communicator->memory().allocate(session.rank() == 0 ? 900 : 1000);
   try {
     communicator->start_sum(gradients);
@@ -96,7 +97,7 @@ void sum_different_sizes(const MpiSession& session) {
   session.barrier();
 }
 
-void end(const MpiSession& session, std::string_view how) {
+void end(const allreduce::MpiSession& session, std::string_view how) {
   if (how == "one rank fails" && session.rank() == session.size() - 1)
     throw Error(Exit::data, "read batch 7", "file is short");
   if (how == "all ranks fail") throw Error(Exit::storage, "open /nowhere", "no such directory");
@@ -115,7 +116,7 @@ void end(const MpiSession& session, std::string_view how) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const MpiSession session;
+  const allreduce::MpiSession session;
   try {
     if (argc > 1)
       end(session, argv[1]);

@@ -16,8 +16,8 @@ void append(std::ofstream& file, const std::vector<T>& values, std::size_t count
              static_cast<std::streamsize>(count * sizeof(T)));
 }
 
-Options evaluation_of(const char* model, const char* data) {
-  Options options;
+config::Options evaluation_of(const char* model, const char* data) {
+  config::Options options;
   options.model = model;
   options.data = data;
   options.eval_only = true;
@@ -29,8 +29,8 @@ Options evaluation_of(const char* model, const char* data) {
 
 int main(int argc, char** argv) try {
   if (argc != 4) return 64;
-  const RunPlan plan = make_run_plan(evaluation_of(argv[1], argv[2]), 2, 0, 1);
-  Loader loader(*plan.evaluation, plan.loader(Split::evaluation));
+  const train::RunPlan plan = train::make_run_plan(evaluation_of(argv[1], argv[2]), 2, 0, 1);
+  io::Loader loader(*plan.evaluation, plan.loader(io::Split::evaluation));
   std::ofstream images(std::string(argv[3]) + ".u8", std::ios::binary);
   std::ofstream labels(std::string(argv[3]) + ".i32", std::ios::binary);
   while (const Batch* batch = loader.next()) {

@@ -37,7 +37,7 @@ RecipeRun run_of(const Spec& spec) {
           .extent = spec.at("extent"),
           .batch = spec.at("batch"),
           .classes = spec.at("classes"),
-          .optimizer = enumerator<OptimizerKind>().read(spec.at("optimizer")),
+          .optimizer = config::enumerator<optim::OptimizerKind>().read(spec.at("optimizer")),
           .learning_rate = spec.at("learning_rate"),
           .steps = spec.at("steps"),
           .backend = spec.at("backend")};
@@ -49,10 +49,10 @@ void dump(const Spec& spec) {
                            read<std::uint8_t>(spec.at("images")), read<int>(spec.at("labels")));
   const std::string out = spec.at("out"), checkpoint = spec.at("checkpoint");
   std::ofstream values(out + ".f32", std::ios::binary), names(out + ".txt");
-  const auto start = [&](const Graph& graph, const TrainingState& state) {
-    const MpiSession session;
-    init_from(checkpoint, Heads::must_fit, graph, state, *make_communicator("solo", session),
-              session);
+  const auto start = [&](const model::Graph& graph, const train::TrainingState& state) {
+    const allreduce::MpiSession session;
+    train::init_from(checkpoint, train::Heads::must_fit, graph, state,
+                     *allreduce::make_communicator("solo", session), session);
   };
   run_recipe(run, images, start,
              [&](const std::string& name, const auto& extents, std::span<const float> result) {

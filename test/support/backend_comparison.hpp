@@ -30,7 +30,7 @@ double relative_error(const A& actual, const B& expected) {
 inline Element tested_element() {
   const char* name = std::getenv("RINGTRAIN_TEST_ELEMENT");
   if (name == nullptr || std::string_view(name) != "bf16") return Element::fp32;
-  if (!cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  if (!compute::cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
   return Element::bf16;
 }
 /// A tolerance of fp32, or what the rounding of each result to bf16 takes.
@@ -42,10 +42,11 @@ inline double tolerance_of(Element element, double of_fp32) {
 class BackendComparison {
  public:
   /// `first_written` and all tensors after it are results, those before are random.
-  BackendComparison(std::vector<Shape> tensors, TensorId first_written, std::vector<Step> steps,
-                    std::size_t parameters = 0, std::size_t statistics = 0)
+  BackendComparison(std::vector<compute::Shape> tensors, compute::TensorId first_written,
+                    std::vector<compute::Step> steps, std::size_t parameters = 0,
+                    std::size_t statistics = 0)
       : first_written_(first_written),
-        count_(static_cast<TensorId>(tensors.size())),
+        count_(static_cast<compute::TensorId>(tensors.size())),
         steps_(std::move(steps)) {
     schedule_.tensors = tensors;
     schedule_.parameters = parameters;
@@ -65,7 +66,7 @@ class BackendComparison {
 
   /// Makes `id` part of a random tensor, which is then a result, too: in other channels it stays as
   /// it was.
-  void lay(TensorId id, Slice place) { schedule_.slices[id] = place; }
+  void lay(compute::TensorId id, compute::Slice place) { schedule_.slices[id] = place; }
 
   /// Runs both and checks every result, and that oneDNN's padding is zero.
   void check(double tolerance = 1e-5) {
@@ -77,7 +78,7 @@ class BackendComparison {
            gradients = memory.allocate(schedule_.parameters),
            statistics = memory.allocate(schedule_.statistics),
            batch_statistics = memory.allocate(schedule_.statistics);
-    reference::State state(schedule_, seed);
+    compute::reference::State state(schedule_, seed);
     state.batch = &batch_;
     state.sample_weight = 0.5;
     fill(parameters.view().host(), state.parameters, 1000);
@@ -86,20 +87,20 @@ class BackendComparison {
     for (std::size_t i = 0; i < state.statistics.size(); ++i)  // variances are positive
       state.statistics[i] = statistics.view().data()[i] = std::abs(statistics.view().data()[i]) + 1;
     const auto program =
-        make_onednn_backend(nullptr, element)
+        compute::make_onednn_backend(nullptr, element)
             ->compile(schedule_, {parameters, gradients, statistics, batch_statistics}, seed);
-    auto& onednn = dynamic_cast<onednn::OnednnProgram&>(*program);
-    for (TensorId id = 0; id < first_written_; ++id) {
+    auto& onednn = dynamic_cast<compute::onednn::OnednnProgram&>(*program);
+    for (compute::TensorId id = 0; id < first_written_; ++id) {
       std::vector<float> values(schedule_.tensors[id].elements());
       fill(values, state[id], id);
       if (element == Element::bf16) round(values, state[id]);
       if (!schedule_.is_slice(id)) onednn.write(id, values);
     }
 
-    const StepResult result = program->run(batch_, state.sample_weight, nullptr);
-    for (const Step& step : schedule_.steps) reference::run(step, state);
+    const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
+    for (const compute::Step& step : schedule_.steps) compute::reference::run(step, state);
 
-    for (TensorId id = 0; id < count_; ++id) {
+    for (compute::TensorId id = 0; id < count_; ++id) {
       if (id < first_written_ && !has_slices(id)) continue;
       CAPTURE(id);
       CHECK(relative_error(onednn.read(id), state[id]) < tolerance);
@@ -118,11 +119,11 @@ class BackendComparison {
 
   // Steps that touch every tensor before and after, so that none gives its memory to another.
   void keep_all() {
-    std::vector<Step> touch;
-    for (TensorId id = 0; id < count_; ++id) {
+    std::vector<compute::Step> touch;
+    for (compute::TensorId id = 0; id < count_; ++id) {
       schedule_.tensors.push_back(schedule_.tensors[id]);
       if (schedule_.is_slice(id)) continue;
-      touch.push_back(Add{id, id, count_ + id});
+      touch.push_back(compute::Add{id, id, count_ + id});
     }
     schedule_.steps = touch;
     schedule_.steps.insert(schedule_.steps.end(), steps_.begin(), steps_.end());
@@ -130,7 +131,7 @@ class BackendComparison {
     schedule_.backward = touch.size();
   }
 
-  bool has_slices(TensorId id) const {
+  bool has_slices(compute::TensorId id) const {
     return std::ranges::any_of(schedule_.slices,
                                [&](const auto& slice) { return slice.second.of == id; });
   }
@@ -145,10 +146,10 @@ class BackendComparison {
     for (std::size_t i = 0; i < single.size(); ++i) exact[i] = single[i] = Bf16(single[i]);
   }
 
-  Schedule schedule_;
-  TensorId first_written_;
-  TensorId count_;
-  std::vector<Step> steps_;
+  compute::Schedule schedule_;
+  compute::TensorId first_written_;
+  compute::TensorId count_;
+  std::vector<compute::Step> steps_;
   Batch batch_;
   float (*map_)(float) = [](float v) { return v; };
 };

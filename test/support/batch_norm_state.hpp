@@ -2,21 +2,21 @@
 #include "support/gradient_check.hpp"
 
 // A small image, one or two BatchNorms of it with their vectors, and the weights of a convolution.
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 inline constexpr int channels = 3;
-inline const Shape image{2, 4, 5, channels};
-inline const Window window{3, 3, 1, 1, 1, 1, 1, 1};
+inline const compute::Shape image{2, 4, 5, channels};
+inline const compute::Window window{3, 3, 1, 1, 1, 1, 1, 1};
 
 /// The parameters: gamma, beta, a convolution's weights.
-inline const ParameterRange gamma_range{0, channels}, beta{channels, channels},
+inline const compute::ParameterRange gamma_range{0, channels}, beta{channels, channels},
     w{6, 4 * 9 * channels};
 
 /// The vectors of one BatchNorm; those of the next follow.
 enum : VectorId { sums, scale, bias, mean, inverse, g_scale, x_scale, shift, vectors_of_one };
 
-inline State state_of(std::vector<Shape> tensors) {
-  Schedule schedule;
+inline compute::reference::State state_of(std::vector<compute::Shape> tensors) {
+  compute::Schedule schedule;
   schedule.tensors = std::move(tensors);
   schedule.parameters = w.end();
   schedule.statistics = 2 * channels;
@@ -24,13 +24,14 @@ inline State state_of(std::vector<Shape> tensors) {
     schedule.vectors.push_back(2 * channels);
     schedule.vectors.insert(schedule.vectors.end(), vectors_of_one - 1, channels);
   }
-  State s(schedule, 1);
+  compute::reference::State s(schedule, 1);
   fill_normal(s.parameters, 3);
   for (std::size_t id = 0; id < s.tensors.size(); ++id) fill_normal(s.tensors[id], 10 + id);
   return s;
 }
 
-inline BatchNormFinalize finalize(std::optional<ParameterRange> gamma, VectorId first = 0) {
+inline compute::BatchNormFinalize finalize(std::optional<compute::ParameterRange> gamma,
+                                           compute::VectorId first = 0) {
   return {.sums = first + sums,
           .count = image.pixels(),
           .gamma = gamma,
@@ -42,8 +43,9 @@ inline BatchNormFinalize finalize(std::optional<ParameterRange> gamma, VectorId 
           .inverse_deviation = first + inverse};
 }
 
-inline BatchNormSums sums_after(TensorId x, TensorId y, TensorId skip, TensorId g, bool relu,
-                                std::optional<ParameterRange> gamma) {
+inline compute::BatchNormSums sums_after(compute::TensorId x, compute::TensorId y,
+                                         compute::TensorId skip, compute::TensorId g, bool relu,
+                                         std::optional<compute::ParameterRange> gamma) {
   return {x,     y,    skip, g,       relu,    gamma,   beta, image.pixels(),
           scale, bias, mean, inverse, g_scale, x_scale, shift};
 }
@@ -57,11 +59,13 @@ inline void check_equal(const std::vector<double>& actual, const std::vector<dou
 }
 
 /// The tensors that `step` names, in its order.
-inline std::vector<std::pair<TensorId, Access>> touched(const Step& step) {
-  std::vector<std::pair<TensorId, Access>> all;
-  for_each_tensor(step, [&](TensorId id, Access access) { all.emplace_back(id, access); });
+inline std::vector<std::pair<compute::TensorId, compute::Access>> touched(
+    const compute::Step& step) {
+  std::vector<std::pair<compute::TensorId, compute::Access>> all;
+  compute::for_each_tensor(
+      step, [&](compute::TensorId id, compute::Access access) { all.emplace_back(id, access); });
   return all;
 }
-using Touched = std::vector<std::pair<TensorId, Access>>;
+using Touched = std::vector<std::pair<compute::TensorId, compute::Access>>;
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

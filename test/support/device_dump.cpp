@@ -7,7 +7,7 @@
 
 #include "compute/cuda/runtime/device.hpp"
 
-using namespace ringtrain::cuda;
+using namespace ringtrain::compute::cuda;
 
 namespace {
 

@@ -16,12 +16,12 @@ namespace ringtrain {
 class GpuComparison {
  public:
   /// `first_written` and all tensors after it are results, those before are random.
-  GpuComparison(Element element, std::vector<Shape> tensors, TensorId first_written,
-                const std::vector<Step>& steps, std::size_t parameters = 0,
-                std::size_t statistics = 0)
+  GpuComparison(Element element, std::vector<compute::Shape> tensors,
+                compute::TensorId first_written, const std::vector<compute::Step>& steps,
+                std::size_t parameters = 0, std::size_t statistics = 0)
       : element_(element),
         first_written_(first_written),
-        count_(static_cast<TensorId>(tensors.size())),
+        count_(static_cast<compute::TensorId>(tensors.size())),
         steps_(steps) {
     schedule_.tensors = std::move(tensors);
     schedule_.parameters = parameters;
@@ -43,18 +43,18 @@ class GpuComparison {
   void set_vectors(std::vector<int> extents) { schedule_.vectors = std::move(extents); }
   /// Makes `id` part of a random tensor, which is then a result, too: in other channels it stays as
   /// it was.
-  void lay(TensorId id, Slice place) { schedule_.slices[id] = place; }
+  void lay(compute::TensorId id, compute::Slice place) { schedule_.slices[id] = place; }
 
   /// Runs both and checks every result by its norm.
   void check(double fp32_tolerance = 1e-5) {
     keep_all();
-    const auto backend = make_gpu_backend({.element = element_});
+    const auto backend = compute::make_gpu_backend({.element = element_});
     Memory& memory = backend->memory();
     const Buffer parameters = memory.allocate(schedule_.parameters),
                  gradients = memory.allocate(schedule_.parameters),
                  statistics = memory.allocate(schedule_.statistics),
                  batch_statistics = memory.allocate(schedule_.statistics);
-    reference::State state(schedule_, seed);
+    compute::reference::State state(schedule_, seed);
     state.batch = &batch_;
     state.sample_weight = 0.5;
     fill(state.parameters, 1000);
@@ -64,19 +64,19 @@ class GpuComparison {
     memory.write({floats(state.statistics)}, statistics);
     const auto program =
         backend->compile(schedule_, {parameters, gradients, statistics, batch_statistics}, seed);
-    const auto& cuda = dynamic_cast<const cuda::CudaProgram&>(*program);
-    for (TensorId id = 0; id < first_written_; ++id) {
+    const auto& cuda = dynamic_cast<const compute::cuda::CudaProgram&>(*program);
+    for (compute::TensorId id = 0; id < first_written_; ++id) {
       fill(state[id], id);
       if (!schedule_.is_slice(id)) write(cuda, id, state[id]);
     }
 
-    const StepResult result = program->run(batch_, state.sample_weight, nullptr);
-    for (const Step& step : schedule_.steps) reference::run(step, state);
+    const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
+    for (const compute::Step& step : schedule_.steps) compute::reference::run(step, state);
 
     const double tolerance = element_ == Element::fp32   ? fp32_tolerance
                              : element_ == Element::fp16 ? 1e-2
                                                          : 3e-2;
-    for (TensorId id = 0; id < count_; ++id) {
+    for (compute::TensorId id = 0; id < count_; ++id) {
       if (schedule_.is_slice(id) || (id < first_written_ && !has_slices(id))) continue;
       CAPTURE(id);
       CHECK(relative_norm(read(cuda, id), state[id]) < tolerance);
@@ -93,11 +93,11 @@ class GpuComparison {
 
   // Steps that touch every tensor before and after, so that none gives its memory to another.
   void keep_all() {
-    std::vector<Step> touch;
-    for (TensorId id = 0; id < count_; ++id) {
+    std::vector<compute::Step> touch;
+    for (compute::TensorId id = 0; id < count_; ++id) {
       schedule_.tensors.push_back(schedule_.tensors[id]);
       if (schedule_.is_slice(id)) continue;
-      touch.push_back(Add{id, id, count_ + id});
+      touch.push_back(compute::Add{id, id, count_ + id});
     }
     schedule_.steps = touch;
     schedule_.steps.insert(schedule_.steps.end(), steps_.begin(), steps_.end());
@@ -105,7 +105,7 @@ class GpuComparison {
     schedule_.backward = touch.size();
   }
 
-  bool has_slices(TensorId id) const {
+  bool has_slices(compute::TensorId id) const {
     return std::ranges::any_of(schedule_.slices,
                                [&](const auto& slice) { return slice.second.of == id; });
   }
@@ -113,7 +113,7 @@ class GpuComparison {
   // With numbers that the element type holds.
   void fill(std::span<double> values, std::uint64_t stream) const {
     Philox random(stream, Purpose::initialise);
-    cuda::kernels::with_type(element_, [&]<class T>(T) {
+    compute::cuda::kernels::with_type(element_, [&]<class T>(T) {
       for (double& v : values)
         v = static_cast<float>(static_cast<T>(map_(static_cast<float>(random.normal()))));
     });
@@ -121,14 +121,15 @@ class GpuComparison {
   static std::vector<float> floats(const std::vector<double>& values) {
     return {values.begin(), values.end()};
   }
-  void write(const cuda::CudaProgram& program, TensorId id, const std::vector<double>& values) {
+  void write(const compute::cuda::CudaProgram& program, compute::TensorId id,
+             const std::vector<double>& values) {
     DeviceTensor host(element_, values.size());
     host.write(values);
     REQUIRE(cudaMemcpy(program.at(id), host.data(), host.bytes().size(), cudaMemcpyHostToDevice) ==
             cudaSuccess);
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
-  std::vector<double> read(const cuda::CudaProgram& program, TensorId id) const {
+  std::vector<double> read(const compute::cuda::CudaProgram& program, compute::TensorId id) const {
     DeviceTensor host(element_, schedule_.tensors[id].elements());
     REQUIRE(cudaMemcpy(host.data(), program.at(id), host.bytes().size(), cudaMemcpyDeviceToHost) ==
             cudaSuccess);
@@ -141,9 +142,9 @@ class GpuComparison {
   }
 
   const Element element_;
-  Schedule schedule_;
-  TensorId first_written_, count_;
-  std::vector<Step> steps_;
+  compute::Schedule schedule_;
+  compute::TensorId first_written_, count_;
+  std::vector<compute::Step> steps_;
   Batch batch_;
   float (*map_)(float) = [](float v) { return v; };
 };

@@ -6,7 +6,7 @@
 #include "ringtrain/base/philox.hpp"
 #include "support/catch.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 /// Fills with reproducible normal numbers.
 inline void fill_normal(std::span<double> values, std::uint64_t seed) {
@@ -16,8 +16,8 @@ inline void fill_normal(std::span<double> values, std::uint64_t seed) {
 
 /// Central differences of the scalar sum(r * y) by each of `values`, against `analytic`.
 template <class Forward>
-void check_derivative(State& s, TensorId y, std::span<const double> r, std::span<double> values,
-                      std::span<const double> analytic, Forward forward) {
+void check_derivative(compute::reference::State& s, compute::TensorId y, std::span<const double> r,
+                      std::span<double> values, std::span<const double> analytic, Forward forward) {
   const auto objective = [&] {
     forward();
     double sum = 0;
@@ -38,4 +38,4 @@ void check_derivative(State& s, TensorId y, std::span<const double> r, std::span
   forward();
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

@@ -14,8 +14,8 @@ namespace ringtrain {
 /// Windows from x to y and back. Parameters are weights, then four ranges by channel of x, then a
 /// bias of y.
 struct ConvolutionProblem {
-  enum Tensors : TensorId { x, y, residual, skip, written, dy, dx, tensor_count };
-  enum Vectors : VectorId {
+  enum Tensors : compute::TensorId { x, y, residual, skip, written, dy, dx, tensor_count };
+  enum Vectors : compute::VectorId {
     scale,
     bias,
     residual_scale,
@@ -34,20 +34,20 @@ struct ConvolutionProblem {
     vector_count
   };
 
-  Window window;
-  Shape from, to;
+  compute::Window window;
+  compute::Shape from, to;
 
   std::size_t weights() const {
     return std::size_t(window.height) * window.width * from.channels * to.channels;
   }
-  ParameterRange w() const { return {0, weights()}; }
-  ParameterRange by_channel(std::size_t which) const {
+  compute::ParameterRange w() const { return {0, weights()}; }
+  compute::ParameterRange by_channel(std::size_t which) const {
     const std::size_t channels = from.channels;
     return {weights() + which * channels, channels};
   }
-  ParameterRange b() const { return {by_channel(4).first, std::size_t(to.channels)}; }
-  Schedule schedule() const {
-    Schedule s;
+  compute::ParameterRange b() const { return {by_channel(4).first, std::size_t(to.channels)}; }
+  compute::Schedule schedule() const {
+    compute::Schedule s;
     s.tensors = {from, to, from, from, from, to, from};
     s.vectors = std::vector<int>(vector_count, from.channels);
     s.vectors[sums] = 2 * to.channels;
@@ -56,8 +56,8 @@ struct ConvolutionProblem {
     return s;
   }
   /// Of the BatchNorm behind x, and of that behind the residual, whose gradient is the same.
-  BatchNormSums epilogue() const {
-    BatchNormSums how{.x = x, .g = written, .relu = true, .beta = by_channel(1)};
+  compute::BatchNormSums epilogue() const {
+    compute::BatchNormSums how{.x = x, .g = written, .relu = true, .beta = by_channel(1)};
     how.gamma = by_channel(0);
     how.count = from.pixels();
     how.scale = scale;
@@ -69,10 +69,10 @@ struct ConvolutionProblem {
     how.shift = shift;
     return how;
   }
-  BatchNormSums of_residual() const {
-    BatchNormSums how = epilogue();
+  compute::BatchNormSums of_residual() const {
+    compute::BatchNormSums how = epilogue();
     how.x = residual;
-    how.g = no_tensor;
+    how.g = compute::no_tensor;
     how.relu = false;
     how.gamma = by_channel(2);
     how.beta = by_channel(3);
@@ -99,7 +99,7 @@ class GraphOperands {
  public:
   /// `change` may then set other numbers, but not the scales and biases that follow from them.
   GraphOperands(const ConvolutionProblem& problem, Element element,
-                const std::function<void(reference::State&)>& change = {})
+                const std::function<void(compute::reference::State&)>& change = {})
       : state(problem.schedule(), 1) {
     Philox random(7, Purpose::initialise);
     const auto fill = [&](std::vector<double>& values) {
@@ -111,17 +111,17 @@ class GraphOperands {
     for (auto& tensor : state.tensors) fill(tensor);
     for (auto& vector : state.vectors) fill(vector);
     fill(state.parameters);
-    for (const VectorId id : {inverse, other_inverse})
+    for (const compute::VectorId id : {inverse, other_inverse})
       for (double& v : state.vectors[id]) v = std::abs(v) + 0.5;
     if (change) change(state);
     set_affine(problem.epilogue(), scale, bias);
     set_affine(problem.of_residual(), residual_scale, residual_bias);
   }
 
-  reference::State state;
+  compute::reference::State state;
 
   /// For each value its memory: null without operand, no numbers where the graph writes.
-  std::vector<void*> allocate(const cuda::OperationGraph& graph) {
+  std::vector<void*> allocate(const compute::cuda::OperationGraph& graph) {
     const std::vector<bool> is_result = graph.written();
     std::vector<void*> data;
     for (std::size_t i = 0; i < is_result.size(); ++i)
@@ -130,48 +130,51 @@ class GraphOperands {
     return data;
   }
   /// Compares what the graph has written with `state`, where the reference has.
-  void check_results(const cuda::OperationGraph& graph, std::span<void* const> data,
+  void check_results(const compute::cuda::OperationGraph& graph, std::span<void* const> data,
                      double tolerance) const {
     const std::vector<bool> is_result = graph.written();
     for (std::size_t i = 0; i < is_result.size(); ++i) {
       const Value& value = graph.values()[i];
       if (!is_result[i] || !value.operand) continue;
-      if (std::holds_alternative<cuda::UnwantedOperand>(*value.operand)) continue;
+      if (std::holds_alternative<compute::cuda::UnwantedOperand>(*value.operand)) continue;
       CAPTURE(i, value.operand->index());
       CHECK(relative_norm(read(value, data[i]), contents(*value.operand)) < tolerance);
     }
   }
 
   /// Fills what the graph writes with no numbers.
-  void forget_results(const cuda::OperationGraph& graph, std::span<void* const> data) const {
+  void forget_results(const compute::cuda::OperationGraph& graph,
+                      std::span<void* const> data) const {
     for_each_result(graph, [&](std::size_t i, const Value& value) {
       REQUIRE(cudaMemset(data[i], 0xff, host_gpu::bytes_of(value)) == cudaSuccess);
     });
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
   /// By their norms, of what the graph has written and the reference has in `state`.
-  double largest_error(const cuda::OperationGraph& graph, std::span<void* const> data) const {
+  double largest_error(const compute::cuda::OperationGraph& graph,
+                       std::span<void* const> data) const {
     double largest = 0;
     for_each_result(graph, [&](std::size_t i, const Value& value) {
-      if (!std::holds_alternative<cuda::UnwantedOperand>(*value.operand))
+      if (!std::holds_alternative<compute::cuda::UnwantedOperand>(*value.operand))
         largest = std::max(largest, relative_norm(read(value, data[i]), contents(*value.operand)));
     });
     return largest;
   }
 
  private:
-  using Value = cuda::OperationGraph::Value;
+  using Value = compute::cuda::OperationGraph::Value;
   using enum ConvolutionProblem::Vectors;
 
   template <class F>
-  static void for_each_result(const cuda::OperationGraph& graph, F f) {
+  static void for_each_result(const compute::cuda::OperationGraph& graph, F f) {
     const std::vector<bool> is_result = graph.written();
     for (std::size_t i = 0; i < is_result.size(); ++i)
       if (is_result[i] && graph.values()[i].operand) f(i, graph.values()[i]);
   }
 
   // y = x * scale + bias is the BatchNorm.
-  void set_affine(const BatchNormSums& norm, VectorId to_scale, VectorId to_bias) {
+  void set_affine(const compute::BatchNormSums& norm, compute::VectorId to_scale,
+                  compute::VectorId to_bias) {
     for (std::size_t c = 0; c < state.vectors[scale].size(); ++c) {
       const double factor =
           state.parameters[norm.gamma->first + c] * state.vectors[norm.inverse_deviation][c];
@@ -185,29 +188,32 @@ class GraphOperands {
                                   std::size_t count) {
     return {all.begin() + first, all.begin() + first + count};
   }
-  std::vector<double> contents(const cuda::TensorOperand& o) const { return state.tensors[o.id]; }
+  std::vector<double> contents(const compute::cuda::TensorOperand& o) const {
+    return state.tensors[o.id];
+  }
   // The two halves of `sums` are operands of their own.
-  std::vector<double> contents(const cuda::VectorOperand& o) const {
+  std::vector<double> contents(const compute::cuda::VectorOperand& o) const {
     const auto& all = state.vectors[o.id];
     return part(all, o.first, o.id == sums ? all.size() / 2 : all.size());
   }
-  std::vector<double> contents(const cuda::OnesOperand& o) const {
+  std::vector<double> contents(const compute::cuda::OnesOperand& o) const {
     return std::vector<double>(o.count, 1);
   }
-  std::vector<double> contents(const cuda::UnwantedOperand& o) const {
+  std::vector<double> contents(const compute::cuda::UnwantedOperand& o) const {
     return std::vector<double>(o.count);
   }
-  std::vector<double> contents(const cuda::LoweredBetaOperand& o) const {
+  std::vector<double> contents(const compute::cuda::LoweredBetaOperand& o) const {
     auto beta = part(state.parameters, o.range.first, o.range.count);
     for (double& v : beta) v -= 1e-30;
     return beta;
   }
   std::vector<double> contents(const auto& o) const {
-    constexpr bool is_gradient = std::is_same_v<decltype(o), const cuda::GradientOperand&> ||
-                                 std::is_same_v<decltype(o), const cuda::WeightGradientOperand&>;
+    constexpr bool is_gradient =
+        std::is_same_v<decltype(o), const compute::cuda::GradientOperand&> ||
+        std::is_same_v<decltype(o), const compute::cuda::WeightGradientOperand&>;
     return part(is_gradient ? state.gradients : state.parameters, o.range.first, o.range.count);
   }
-  std::vector<double> contents(const cuda::Operand& operand) const {
+  std::vector<double> contents(const compute::cuda::Operand& operand) const {
     return std::visit([&](const auto& o) { return contents(o); }, operand);
   }
 

@@ -72,14 +72,14 @@ class DeviceTensor {
 
   /// Rounds to the element type.
   void write(std::span<const double> values) {
-    cuda::kernels::with_type(element_, [&]<class T>(T) {
+    compute::cuda::kernels::with_type(element_, [&]<class T>(T) {
       T* to = reinterpret_cast<T*>(first());
       for (const double v : values) *to++ = static_cast<T>(static_cast<float>(v));
     });
   }
   std::vector<double> read() const {
     std::vector<double> values(bytes_ / bytes_of(element_));
-    cuda::kernels::with_type(element_, [&]<class T>(T) {
+    compute::cuda::kernels::with_type(element_, [&]<class T>(T) {
       const T* from = reinterpret_cast<const T*>(first());
       for (double& v : values) v = static_cast<double>(static_cast<float>(*from++));
     });
@@ -99,8 +99,8 @@ class DeviceTensor {
 
 inline double tolerance(Element element) { return element == Element::fp32 ? 1e-5 : 1e-2; }
 
-inline Schedule schedule_of(std::vector<Shape> tensors) {
-  Schedule schedule;
+inline compute::Schedule schedule_of(std::vector<compute::Shape> tensors) {
+  compute::Schedule schedule;
   schedule.tensors = std::move(tensors);
   return schedule;
 }
@@ -109,57 +109,60 @@ inline Schedule schedule_of(std::vector<Shape> tensors) {
 class KernelCase {
  public:
   /// Tensors before `first_written` are random, through `map`; the others are results.
-  KernelCase(Element element, const Schedule& schedule, TensorId first_written,
+  KernelCase(Element element, const compute::Schedule& schedule, compute::TensorId first_written,
              const std::function<double(double)>& map = {})
       : state(schedule, seed), element_(element) {
-    for (TensorId id = 0; id < static_cast<TensorId>(schedule.tensors.size()); ++id) {
+    for (compute::TensorId id = 0; id < static_cast<compute::TensorId>(schedule.tensors.size());
+         ++id) {
       device_.emplace_back(element, schedule.tensors[id].elements());
       if (id < first_written) fill(id, map);
     }
   }
-  KernelCase(Element element, std::vector<Shape> shapes, TensorId first_written,
+  KernelCase(Element element, std::vector<compute::Shape> shapes, compute::TensorId first_written,
              const std::function<double(double)>& map = {})
       : KernelCase(element, schedule_of(std::move(shapes)), first_written, map) {}
 
   static constexpr std::uint64_t seed = 0x123456789abcull;
-  reference::State state;
+  compute::reference::State state;
 
-  void* operator[](TensorId id) const { return id == no_tensor ? nullptr : device_[id].data(); }
-  std::size_t pixels(TensorId id) const { return state.shape(id).pixels(); }
-  std::size_t channels(TensorId id) const { return state.shape(id).channels; }
-  std::size_t elements(TensorId id) const { return state.shape(id).elements(); }
-  std::vector<double> read(TensorId id) const { return device_[id].read(); }
+  void* operator[](compute::TensorId id) const {
+    return id == compute::no_tensor ? nullptr : device_[id].data();
+  }
+  std::size_t pixels(compute::TensorId id) const { return state.shape(id).pixels(); }
+  std::size_t channels(compute::TensorId id) const { return state.shape(id).channels; }
+  std::size_t elements(compute::TensorId id) const { return state.shape(id).elements(); }
+  std::vector<double> read(compute::TensorId id) const { return device_[id].read(); }
 
   /// Writes the kernel's copy of a tensor from the reference's.
-  void write(TensorId id) {
+  void write(compute::TensorId id) {
     device_[id].write(state[id]);
     state[id] = device_[id].read();
   }
   /// Moves the kernel's copy of a tensor to where it is aligned to its elements only.
-  void misalign(TensorId id) {
+  void misalign(compute::TensorId id) {
     const auto values = device_[id].read();
     device_[id] = DeviceTensor(element_, values.size(), 1);
     device_[id].write(values);
   }
   /// Runs a kernel, whose results are `written`, and the reference's `step`; compares `written`.
   template <class Launch>
-  void check(const Step& step, std::vector<TensorId> written, Launch launch) {
+  void check(const compute::Step& step, std::vector<compute::TensorId> written, Launch launch) {
     run_kernel(written, launch);
-    reference::run(step, state);
-    for (const TensorId id : written) {
+    compute::reference::run(step, state);
+    for (const compute::TensorId id : written) {
       CAPTURE(id);
       CHECK(relative_norm(device_[id].read(), state[id]) < tolerance(element_));
     }
   }
   template <class Launch>
-  void run_kernel(const std::vector<TensorId>& written, Launch launch,
+  void run_kernel(const std::vector<compute::TensorId>& written, Launch launch,
                   std::vector<std::span<std::byte>> more = {}) {
-    for (const TensorId id : written) more.push_back(device_[id].bytes());
+    for (const compute::TensorId id : written) more.push_back(device_[id].bytes());
     run_twice(more, launch);
   }
 
  private:
-  void fill(TensorId id, const std::function<double(double)>& map) {
+  void fill(compute::TensorId id, const std::function<double(double)>& map) {
     Philox random(id, Purpose::initialise);
     for (double& v : state[id]) {
       v = random.normal();

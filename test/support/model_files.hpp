@@ -20,8 +20,8 @@ inline std::string model_file(const std::string& name) {
 }
 
 /// Reads `text` as the file "net.model"; any recipe will do.
-inline Model read_model(const std::string& text, std::optional<int> classes = std::nullopt) {
-  return read_model_file(text, "net.model", classes, [](const Recipe&) {});
+inline model::Model read_model(const std::string& text, std::optional<int> classes = std::nullopt) {
+  return model::read_model_file(text, "net.model", classes, [](const model::Recipe&) {});
 }
 
 }  // namespace ringtrain

@@ -21,8 +21,8 @@ inline void fill(const std::string& name, std::span<float> values, float low, fl
 }
 
 /// Weights with He's deviation, gammas and variances around 1, the rest around 0.
-inline void fill(const Graph& graph, std::span<float> parameters, std::span<float> statistics,
-                 int seed = 0) {
+inline void fill(const model::Graph& graph, std::span<float> parameters,
+                 std::span<float> statistics, int seed = 0) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const auto& [plain_name, dims, role, initial, decay] = graph.parameters[p];
@@ -30,8 +30,8 @@ inline void fill(const Graph& graph, std::span<float> parameters, std::span<floa
     const std::span<float> values = parameters.subspan(ranges[p].first, ranges[p].count);
     const auto bound = static_cast<float>(std::sqrt(6.0 * double(dims[0]) / double(values.size())));
     if (dims.size() > 1) fill(name, values, -bound, bound);
-    if (dims.size() == 1 && role == Parameter::Role::gamma) fill(name, values, 0.5f, 1.5f);
-    if (dims.size() == 1 && role != Parameter::Role::gamma) fill(name, values, -0.2f, 0.2f);
+    if (dims.size() == 1 && role == model::Parameter::Role::gamma) fill(name, values, 0.5f, 1.5f);
+    if (dims.size() == 1 && role != model::Parameter::Role::gamma) fill(name, values, -0.2f, 0.2f);
   }
   const auto places = graph.statistics_ranges();
   for (std::size_t s = 0; s < places.size(); ++s) {

@@ -7,7 +7,7 @@
 namespace ringtrain::networks {
 
 /// Training schedules written out by hand, for benchmarks and tests of the backends alone.
-Schedule cifar10_cnn(int batch);
-Schedule resnet20(int batch);
+compute::Schedule cifar10_cnn(int batch);
+compute::Schedule resnet20(int batch);
 
 }  // namespace ringtrain::networks

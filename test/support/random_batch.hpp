@@ -25,7 +25,7 @@ inline Batch random_batch(int size, int height, int width, int channels, int cla
 }
 
 /// A batch for the given input tensor.
-inline Batch random_batch(const Shape& x, int classes = 10) {
+inline Batch random_batch(const compute::Shape& x, int classes = 10) {
   return random_batch(x.batch, x.height, x.width, x.channels, classes);
 }
 

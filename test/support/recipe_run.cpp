@@ -10,8 +10,8 @@
 namespace ringtrain {
 namespace {
 
-RunPlan plan_of(const RecipeRun& run) {
-  Options options;
+train::RunPlan plan_of(const RecipeRun& run) {
+  config::Options options;
   options.model = run.model;
   options.classes = run.classes;
   options.data = "synthetic";
@@ -19,27 +19,28 @@ RunPlan plan_of(const RecipeRun& run) {
   options.batch = run.batch;
   options.lr = run.learning_rate;
   options.ema = 0;
-  return make_run_plan(options, 1, 0, 1);
+  return train::make_run_plan(options, 1, 0, 1);
 }
 
 // Without dropout, whose random numbers no other program has.
-Graph graph_of(const RunPlan& plan, int extent) {
-  Graph graph = plan.model.graph;
+model::Graph graph_of(const train::RunPlan& plan, int extent) {
+  model::Graph graph = plan.model.graph;
   if (extent != plan.model.input.height) graph = Shrunk(std::move(graph), extent, 1).graph();
-  for (Node& node : graph.nodes)
-    if (auto* dropout = std::get_if<DropoutLayer>(&node.operation)) dropout->keep = 1;
+  for (model::Node& node : graph.nodes)
+    if (auto* dropout = std::get_if<model::DropoutLayer>(&node.operation)) dropout->keep = 1;
   return graph;
 }
 
 // Steps that read the logits last, so that their memory goes to no other tensor.
-std::vector<TensorId> keep_logits(Schedule& schedule) {
+std::vector<compute::TensorId> keep_logits(compute::Schedule& schedule) {
   const bool evaluates = schedule.backward == schedule.steps.size();
-  std::vector<TensorId> kept;
-  for (const Step& step : schedule.steps)
-    if (const auto* loss = std::get_if<SoftmaxCrossEntropy>(&step)) kept.push_back(loss->logits);
-  for (const TensorId id : kept) {
-    schedule.tensors.push_back(Shape(schedule.tensors[id]));
-    schedule.steps.push_back(Add{id, id, TensorId(schedule.tensors.size() - 1)});
+  std::vector<compute::TensorId> kept;
+  for (const compute::Step& step : schedule.steps)
+    if (const auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
+      kept.push_back(loss->logits);
+  for (const compute::TensorId id : kept) {
+    schedule.tensors.push_back(compute::Shape(schedule.tensors[id]));
+    schedule.steps.push_back(compute::Add{id, id, compute::TensorId(schedule.tensors.size() - 1)});
   }
   if (evaluates) schedule.backward = schedule.steps.size();
   return kept;
@@ -52,8 +53,8 @@ class Training {
         take_(take),
         plan_(plan_of(run)),
         graph_(graph_of(plan_, run.extent)),
-        communicator_(make_communicator("solo", session_)),
-        backend_(make_backend(run.backend)),
+        communicator_(allreduce::make_communicator("solo", session_)),
+        backend_(compute::make_backend(run.backend)),
         parameters_(memory_.allocate(graph_.parameter_count())),
         statistics_(memory_.allocate(graph_.statistic_count())),
         batch_statistics_(memory_.allocate(graph_.statistic_count())),
@@ -68,15 +69,15 @@ class Training {
     start(graph_, state_);
     first_ = state_.copy();
     evaluate();
-    Schedule schedule = schedule_of(Mode::training);
-    const std::vector<TensorId> logits = keep_logits(schedule);
+    compute::Schedule schedule = schedule_of(model::Mode::training);
+    const std::vector<compute::TensorId> logits = keep_logits(schedule);
     const auto program = compile(schedule, sums_.gradients());
-    const StepSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
-    Progress progress;
-    LastStep last_step;
-    CpuStepper trainer({*program, sums_, batch_statistics_, statistics_, View(), graph_.statistics,
-                        reducer_, optimizer_, progress, last_step},
-                       settings, {});
+    const train::StepSettings settings{1, run_.batch, run_.batch, 1, {.peak = run_.learning_rate}};
+    monitor::Progress progress;
+    train::LastStep last_step;
+    train::CpuStepper trainer({*program, sums_, batch_statistics_, statistics_, View(),
+                               graph_.statistics, reducer_, optimizer_, progress, last_step},
+                              settings, {});
     for (int step = 1; step <= run_.steps; ++step) {
       const std::string folder = "step" + std::to_string(step) + "/";
       take_value(folder + "loss", trainer.step(loader_, {})->outcome.loss);
@@ -88,20 +89,20 @@ class Training {
 
  private:
   void evaluate() {
-    Schedule schedule = schedule_of(Mode::evaluation);
-    const std::vector<TensorId> logits = keep_logits(schedule);
+    compute::Schedule schedule = schedule_of(model::Mode::evaluation);
+    const std::vector<compute::TensorId> logits = keep_logits(schedule);
     const auto program = compile(schedule, View());
     take_value("evaluation/loss", program->run(*first_batch_.next(), 1, nullptr).loss / run_.batch);
     take_logits("evaluation/", *program, logits);
   }
-  Schedule schedule_of(Mode mode) const {
-    const auto supports = [this](const Schedule& s, const Step& step) {
+  compute::Schedule schedule_of(model::Mode mode) const {
+    const auto supports = [this](const compute::Schedule& s, const compute::Step& step) {
       return backend_->supports(s, step);
     };
     const auto smoothing = static_cast<float>(*plan_.options.label_smoothing);
-    return make_schedule(graph_, run_.batch, mode, smoothing, supports);
+    return model::make_schedule(graph_, run_.batch, mode, smoothing, supports);
   }
-  std::unique_ptr<Program> compile(const Schedule& schedule, View gradients) {
+  std::unique_ptr<compute::Program> compile(const compute::Schedule& schedule, View gradients) {
     return backend_->compile(schedule, {parameters_, gradients, statistics_, batch_statistics_}, 1);
   }
 
@@ -109,9 +110,9 @@ class Training {
     const auto single = static_cast<float>(value);
     take_(name, {}, std::span(&single, 1));
   }
-  void take_logits(const std::string& folder, const Program& program,
-                   const std::vector<TensorId>& ids) {
-    const auto* onednn = dynamic_cast<const onednn::OnednnProgram*>(&program);
+  void take_logits(const std::string& folder, const compute::Program& program,
+                   const std::vector<compute::TensorId>& ids) {
+    const auto* onednn = dynamic_cast<const compute::onednn::OnednnProgram*>(&program);
     if (onednn == nullptr) return;  // the reference keeps its tensors to itself
     const char* const names[] = {"logits", "auxiliary_logits"};  // the last head is the main one
     for (std::size_t head = 0; head < ids.size(); ++head)
@@ -131,23 +132,23 @@ class Training {
     for (const auto& [info, buffer, offset] : state_.layout().tensors)
       if (buffer <= 1)
         take_(folder + info.name, {info.shape.begin(), info.shape.end()},
-              std::span(values[buffer]).subspan(offset, element_count(info)));
+              std::span(values[buffer]).subspan(offset, io::element_count(info)));
   }
 
   const RecipeRun& run_;
   const Take& take_;
-  const RunPlan plan_;
-  const Graph graph_;
-  const MpiSession session_;
+  const train::RunPlan plan_;
+  const model::Graph graph_;
+  const allreduce::MpiSession session_;
   HostMemory memory_;
-  const std::unique_ptr<Communicator> communicator_;
-  const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<allreduce::Communicator> communicator_;
+  const std::unique_ptr<compute::Backend> backend_;
   const Buffer parameters_, statistics_, batch_statistics_;
-  ReductionBuffer sums_;
-  GradientReducer reducer_;
-  Optimizer optimizer_;
-  const TrainingState state_;
-  Loader loader_, first_batch_;
+  train::ReductionBuffer sums_;
+  allreduce::GradientReducer reducer_;
+  optim::Optimizer optimizer_;
+  const train::TrainingState state_;
+  io::Loader loader_, first_batch_;
   std::vector<std::vector<float>> first_;
 };
 

@@ -16,14 +16,14 @@ struct RecipeRun {
   std::string model;
   int extent = 224;  ///< other than the model's for ResNets only
   int batch = 1, classes = 1000;
-  OptimizerKind optimizer = OptimizerKind::momentum;
+  optim::OptimizerKind optimizer = optim::OptimizerKind::momentum;
   double learning_rate = 0.01;
   int steps = 1;
   std::string backend = "onednn";
 };
 
 /// Gives a graph's state its first values.
-using Start = std::function<void(const Graph& graph, const TrainingState& state)>;
+using Start = std::function<void(const model::Graph& graph, const train::TrainingState& state)>;
 /// Takes one result.
 using Take = std::function<void(const std::string& name, const std::vector<std::size_t>& extents,
                                 std::span<const float> values)>;

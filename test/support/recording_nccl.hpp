@@ -14,15 +14,15 @@ namespace ringtrain {
 /// NCCL and CUDA without a GPU: writes down each call as "name arguments" and answers as it was
 /// told to. Streams are "compute" and "sums", events are numbers. Polls are counted, not written
 /// down.
-class RecordingNccl final : public NcclApi {
+class RecordingNccl final : public allreduce::NcclApi {
  public:
   /// The next answers of comm_get_async_error(); the last one stays.
-  std::deque<NcclResult> states{NcclResult::success};
+  std::deque<allreduce::NcclResult> states{allreduce::NcclResult::success};
   /// What calls that start something answer.
-  NcclResult taken = NcclResult::success;
+  allreduce::NcclResult taken = allreduce::NcclResult::success;
   /// What the call whose text starts with `failing` answers.
   std::string failing;
-  NcclResult failure = NcclResult::internal_error;
+  allreduce::NcclResult failure = allreduce::NcclResult::internal_error;
   int polls_until_done = 0;  ///< of an event
   std::vector<std::string> gpus{"0000:01:00.0"};
   int polls = 0;
@@ -49,60 +49,69 @@ class RecordingNccl final : public NcclApi {
   /// What ids begin with.
   static constexpr int id_byte = 42;
 
-  NcclResult get_unique_id(NcclId& id) override {
+  allreduce::NcclResult get_unique_id(allreduce::NcclId& id) override {
     id[0] = std::byte{id_byte};
     return note("get_unique_id");
   }
-  NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
-    comm = reinterpret_cast<NcclComm>(this);
+  allreduce::NcclResult comm_init_rank(allreduce::NcclComm& comm, int size,
+                                       const allreduce::NcclId& id, int rank) override {
+    comm = reinterpret_cast<allreduce::NcclComm>(this);
     return note(fmt::format("init {}/{} id {}", rank, size, static_cast<int>(id[0])));
   }
-  NcclResult comm_get_async_error(NcclComm, NcclResult& state) override {
+  allreduce::NcclResult comm_get_async_error(allreduce::NcclComm,
+                                             allreduce::NcclResult& state) override {
     const std::scoped_lock lock(mutex_);
     ++polls;
     state = states.front();
     if (states.size() > 1) states.pop_front();
-    return NcclResult::success;
+    return allreduce::NcclResult::success;
   }
-  NcclResult comm_finalize(NcclComm) override { return note("finalize"); }
-  void comm_destroy(NcclComm) noexcept override { note("destroy"); }
-  void comm_abort(NcclComm) noexcept override { note("abort"); }
-  NcclResult comm_register(NcclComm, void* data, std::size_t bytes, void*& handle) override {
+  allreduce::NcclResult comm_finalize(allreduce::NcclComm) override { return note("finalize"); }
+  void comm_destroy(allreduce::NcclComm) noexcept override { note("destroy"); }
+  void comm_abort(allreduce::NcclComm) noexcept override { note("abort"); }
+  allreduce::NcclResult comm_register(allreduce::NcclComm, void* data, std::size_t bytes,
+                                      void*& handle) override {
     handle = data;
     return note(fmt::format("register {} bytes", bytes));
   }
-  NcclResult comm_deregister(NcclComm, void*) override { return note("deregister"); }
-  NcclResult all_reduce(void* data, std::size_t count, Element element, Reduction reduction,
-                        NcclComm, GpuStream stream) override {
+  allreduce::NcclResult comm_deregister(allreduce::NcclComm, void*) override {
+    return note("deregister");
+  }
+  allreduce::NcclResult all_reduce(void* data, std::size_t count, Element element,
+                                   allreduce::Reduction reduction, allreduce::NcclComm,
+                                   allreduce::GpuStream stream) override {
     const auto bytes = static_cast<std::byte*>(data) - reinterpret_cast<const std::byte*>(base);
-    return note(fmt::format("{} {}+{} {} on {}", reduction == Reduction::sum ? "sum" : "average",
+    return note(fmt::format("{} {}+{} {} on {}",
+                            reduction == allreduce::Reduction::sum ? "sum" : "average",
                             static_cast<std::size_t>(bytes) / bytes_of(element), count,
                             name_of(element), name(stream)));
   }
-  NcclResult broadcast(float* data, std::size_t count, int root, NcclComm,
-                       GpuStream stream) override {
+  allreduce::NcclResult broadcast(float* data, std::size_t count, int root, allreduce::NcclComm,
+                                  allreduce::GpuStream stream) override {
     return note(fmt::format("broadcast {}+{} of {} on {}", data - base, count, root, name(stream)));
   }
-  std::string words(NcclResult result, NcclComm) override {
+  std::string words(allreduce::NcclResult result, allreduce::NcclComm) override {
     return fmt::format("NCCL result {}, its last words", static_cast<int>(result));
   }
 
   std::vector<std::string> visible_devices() override { return gpus; }
   void set_device(int device) override { note(fmt::format("device {}", device)); }
-  GpuStream stream_create() override {
+  allreduce::GpuStream stream_create() override {
     note("stream");
     return sums();
   }
-  void stream_destroy(GpuStream) noexcept override { note("end of stream"); }
-  GpuEvent event_create() override { return reinterpret_cast<GpuEvent>(++events_); }
-  void event_destroy(GpuEvent) noexcept override { note("end of event"); }
-  void event_record(GpuEvent event, GpuStream stream) override {
+  void stream_destroy(allreduce::GpuStream) noexcept override { note("end of stream"); }
+  allreduce::GpuEvent event_create() override {
+    return reinterpret_cast<allreduce::GpuEvent>(++events_);
+  }
+  void event_destroy(allreduce::GpuEvent) noexcept override { note("end of event"); }
+  void event_record(allreduce::GpuEvent event, allreduce::GpuStream stream) override {
     note(fmt::format("record {} on {}", number(event), name(stream)));
   }
-  void stream_wait_event(GpuStream stream, GpuEvent event) override {
+  void stream_wait_event(allreduce::GpuStream stream, allreduce::GpuEvent event) override {
     note(fmt::format("{} waits for {}", name(stream), number(event)));
   }
-  bool event_query(GpuEvent) override {
+  bool event_query(allreduce::GpuEvent) override {
     ++queries;
     return polls_until_done-- <= 0;
   }
@@ -114,7 +123,7 @@ class RecordingNccl final : public NcclApi {
     note("free");
     ::operator delete(data);
   }
-  void zero(void* data, std::size_t bytes, GpuStream) override {
+  void zero(void* data, std::size_t bytes, allreduce::GpuStream) override {
     std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
   }
 
@@ -122,14 +131,16 @@ class RecordingNccl final : public NcclApi {
   int queries = 0;              ///< of events, by the host
 
  private:
-  NcclResult note(const std::string& call) {
+  allreduce::NcclResult note(const std::string& call) {
     const std::scoped_lock lock(mutex_);
     calls_.push_back(call);
     return !failing.empty() && call.starts_with(failing) ? failure : taken;
   }
-  GpuStream sums() { return reinterpret_cast<GpuStream>(&events_); }
-  const char* name(GpuStream stream) { return stream == sums() ? "sums" : "compute"; }
-  static std::uintptr_t number(GpuEvent event) { return reinterpret_cast<std::uintptr_t>(event); }
+  allreduce::GpuStream sums() { return reinterpret_cast<allreduce::GpuStream>(&events_); }
+  const char* name(allreduce::GpuStream stream) { return stream == sums() ? "sums" : "compute"; }
+  static std::uintptr_t number(allreduce::GpuEvent event) {
+    return reinterpret_cast<std::uintptr_t>(event);
+  }
 
   mutable std::mutex mutex_;
   std::vector<std::string> calls_;

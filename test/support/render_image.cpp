@@ -13,15 +13,15 @@ using namespace ringtrain;
 
 namespace {
 
-std::vector<std::uint8_t> rendered(const std::string& file, const CropTransform& framing,
-                                   Extent output) {
-  std::vector<std::uint8_t> bytes, result(output.pixels() * Image::channels);
-  read_file(file, bytes);
-  const auto decoder = make_image_decoder(std::uint64_t{1} << 26);
-  const Extent full = decoder->open(bytes);
-  Image image;
-  Renderer().run(decoder->pixels(need_of(framing, full, output), image), framing, output,
-                 result.data());
+std::vector<std::uint8_t> rendered(const std::string& file, const io::CropTransform& framing,
+                                   io::Extent output) {
+  std::vector<std::uint8_t> bytes, result(output.pixels() * io::Image::channels);
+  io::read_file(file, bytes);
+  const auto decoder = io::make_image_decoder(std::uint64_t{1} << 26);
+  const io::Extent full = decoder->open(bytes);
+  io::Image image;
+  io::Renderer().run(decoder->pixels(io::need_of(framing, full, output), image), framing, output,
+                     result.data());
   return result;
 }
 
@@ -29,7 +29,7 @@ std::vector<std::uint8_t> rendered(const std::string& file, const CropTransform&
 
 int main() {
   try {
-    Box box;
+    io::Box box;
     int side = 0;
     bool mirrored = false;
     std::string file;

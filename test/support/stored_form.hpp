@@ -10,8 +10,8 @@ namespace ringtrain {
 /// row of them in one pixel; or channels padded to `channels`, which are those of a block
 /// otherwise. Told pixel by pixel, as an oracle for kernels.
 struct StoredForm {
-  Window window;
-  Shape x, y;
+  compute::Window window;
+  compute::Shape x, y;
   bool blocks;
   int channels;
 
@@ -22,17 +22,17 @@ struct StoredForm {
     return floor_of_half(size - 1 - padding) - first_block(padding) + 1;
   }
   /// The window that reads the stored image as `window` reads the image.
-  Window stored_window() const {
+  compute::Window stored_window() const {
     if (!blocks) return window;
     return {block_count(window.height, window.top), 1};
   }
   int blocks_across() const { return blocks ? block_count(window.width, window.left) : 1; }
-  Shape stored_x() const {
+  compute::Shape stored_x() const {
     if (!blocks) return {x.batch, x.height, x.width, channels};
     return {x.batch, y.height + stored_window().height - 1, y.width, channels * blocks_across()};
   }
-  cuda::kernels::WeightForm weights() const {
-    const Window w = stored_window();
+  compute::cuda::kernels::WeightForm weights() const {
+    const compute::Window w = stored_window();
     return {y.channels, window.height, window.width, x.channels,
             window.top, window.left,   w.height,     blocks ? blocks_across() : w.width,
             channels,   blocks};
@@ -40,7 +40,7 @@ struct StoredForm {
   /// `image`, of shape x, as it is stored.
   std::vector<double> stored(const std::vector<double>& image) const {
     std::vector<double> result;
-    const Shape s = stored_x();
+    const compute::Shape s = stored_x();
     for (int n = 0; n < s.batch; ++n)
       for (int row = 0; row < s.height; ++row)
         for (int column = 0; column < s.width; ++column)
@@ -65,7 +65,7 @@ struct StoredForm {
 };
 
 /// The extent of a convolution's result.
-inline Shape result_of(const Window& w, const Shape& x, int channels) {
+inline compute::Shape result_of(const compute::Window& w, const compute::Shape& x, int channels) {
   return {x.batch, (x.height + w.top + w.bottom - w.height) / w.stride_y + 1,
           (x.width + w.left + w.right - w.width) / w.stride_x + 1, channels};
 }

@@ -16,21 +16,21 @@ namespace ringtrain {
 /// needs more, or touches memory in flight, fails here.
 class ThreadChannel {
  public:
-  RingLink::Ticket receive(std::span<float> in) {
+  allreduce::RingLink::Ticket receive(std::span<float> in) {
     const std::scoped_lock lock(mutex_);
     in_.push_back(in);
     const auto ticket = moved_ + in_.size();
     move();
     return ticket;
   }
-  RingLink::Ticket send(std::span<const float> out) {
+  allreduce::RingLink::Ticket send(std::span<const float> out) {
     const std::scoped_lock lock(mutex_);
     out_.push_back(out);
     const auto ticket = moved_ + out_.size();
     move();
     return ticket;
   }
-  void wait(RingLink::Ticket last) {
+  void wait(allreduce::RingLink::Ticket last) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return moved_ >= last; });
   }
@@ -51,7 +51,7 @@ class ThreadChannel {
   std::condition_variable changed_;
   std::deque<std::span<float>> in_;
   std::deque<std::span<const float>> out_;
-  RingLink::Ticket moved_ = 0;
+  allreduce::RingLink::Ticket moved_ = 0;
 };
 
 /// A ring of thread ranks; make one link a thread.
@@ -59,7 +59,7 @@ class ThreadRing {
  public:
   explicit ThreadRing(int size) : channels_(static_cast<std::size_t>(size)) {}
 
-  class Link final : public RingLink {
+  class Link final : public allreduce::RingLink {
    public:
     Link(ThreadRing& ring, int rank) : ring_(ring), rank_(rank) {}
     int rank() const override { return rank_; }

@@ -21,9 +21,9 @@ inline constexpr double poison = std::numeric_limits<double>::quiet_NaN();
 
 /// Runs `schedule` by the reference in memory that is worthless whenever plan_memory may give it to
 /// others, and checks that gradients do not change once they are final.
-inline Outcome train_once(const Schedule& schedule, const std::vector<double>& parameters,
+inline Outcome train_once(const compute::Schedule& schedule, const std::vector<double>& parameters,
                           const Batch& batch) {
-  reference::State s(schedule, 7);
+  compute::reference::State s(schedule, 7);
   s.parameters = parameters;
   s.batch = &batch;
   s.sample_weight = 1.0 / batch.size();
@@ -32,16 +32,17 @@ inline Outcome train_once(const Schedule& schedule, const std::vector<double>& p
   for (auto* all : {&s.gradients, &s.batch_statistics}) std::ranges::fill(*all, poison);
   std::vector<std::size_t> last(schedule.tensors.size());
   for (std::size_t i = 0; i < schedule.steps.size(); ++i)
-    for_each_tensor(schedule.steps[i],
-                    [&](TensorId id, Access) { last[schedule.place_of(id).of] = i; });
-  const std::vector<std::size_t> final_from = finality(schedule);
+    compute::for_each_tensor(schedule.steps[i], [&](compute::TensorId id, compute::Access) {
+      last[schedule.place_of(id).of] = i;
+    });
+  const std::vector<std::size_t> final_from = compute::finality(schedule);
   std::vector<double> published(schedule.parameters, poison);
 
   std::size_t known = schedule.parameters;
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
-    reference::run(schedule.steps[i], s);
-    for_each_tensor(schedule.steps[i], [&](TensorId id, Access) {
-      const TensorId held = schedule.place_of(id).of;
+    compute::reference::run(schedule.steps[i], s);
+    compute::for_each_tensor(schedule.steps[i], [&](compute::TensorId id, compute::Access) {
+      const compute::TensorId held = schedule.place_of(id).of;
       if (last[held] == i) std::ranges::fill(s[held], poison);
       if (held != id) std::ranges::fill(s[id], poison);
     });
@@ -67,7 +68,7 @@ inline void check_close(const std::vector<double>& actual, const std::vector<dou
   CHECK(difference <= 1e-9 * largest + 1e-14);  // a beta before another BatchNorm has gradient 0
 }
 
-inline void check_agree(const Graph& graph, const Outcome& actual, const Outcome& expected) {
+inline void check_agree(const model::Graph& graph, const Outcome& actual, const Outcome& expected) {
   CHECK(actual.loss == Approx(expected.loss).epsilon(1e-9));
   for (std::size_t p = 0; p < graph.parameters.size(); ++p)
     check_close(actual.gradients, expected.gradients, graph.parameter_ranges()[p],

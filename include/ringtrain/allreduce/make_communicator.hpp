@@ -8,7 +8,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/late_library.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// `kind`: "ring" (shared memory in a host, our ring between hosts), "mpi" (MPI_Allreduce, for
 /// comparison), "nccl" (between GPUs, in their memory), "solo" (one rank), or "auto" (between
@@ -21,4 +21,4 @@ std::unique_ptr<Communicator> make_communicator(const std::string& kind, const M
 /// Open MPI's version and, with CUDA, NCCL's. Needs no MPI session, no GPU.
 LibraryVersions allreduce_libraries();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

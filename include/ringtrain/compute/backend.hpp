@@ -20,7 +20,7 @@
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// The flat buffers a program works on. They outlive it and never move. Gradients and
 /// batch_statistics are written by training programs only; the others are read.
@@ -105,4 +105,4 @@ std::unique_ptr<Backend> make_backend(const std::string& name);
 
 LibraryVersion onednn_version();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

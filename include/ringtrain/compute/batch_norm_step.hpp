@@ -3,7 +3,7 @@
 
 #include "ringtrain/compute/shape.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// y = relu?((x - mean) / sqrt(variance + epsilon) * gamma? + beta + residual?).
 /// Training: mean and variance (biased) are the batch's; they are also written to `statistics` (C
@@ -157,4 +157,4 @@ struct BatchNormBackwardApply {
   }
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -11,7 +11,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/update.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// BatchNorm statistics up to `end`, from where those before ended: running += momentum * (batch -
 /// running).
@@ -201,4 +201,4 @@ GpusHere gpus_here();
 /// The versions of CUDA's runtime and cuDNN; empty where the build has no CUDA. Needs no GPU.
 LibraryVersions gpu_libraries();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -6,7 +6,7 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// A GPU that is known without being here.
 struct GpuModel {
@@ -72,4 +72,4 @@ class GpuPlanner {
 /// Throws Error (usage) in a build without CUDA.
 std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

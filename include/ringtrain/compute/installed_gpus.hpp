@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// The NVIDIA GPUs of this machine as its kernel lists them. Neither CUDA nor a driver is needed.
 struct InstalledGpus {
@@ -16,4 +16,4 @@ struct InstalledGpus {
 /// (vfio-pci) is not counted. RINGTRAIN_SYSTEM_ROOT names a folder to read instead of /, for tests.
 InstalledGpus find_installed_gpus();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

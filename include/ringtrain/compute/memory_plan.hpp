@@ -5,7 +5,7 @@
 
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// Where each tensor lies in one shared arena, in bytes.
 struct MemoryPlan {
@@ -19,4 +19,4 @@ struct MemoryPlan {
 /// deterministic.
 MemoryPlan plan_memory(const Schedule& schedule, std::span<const std::size_t> bytes);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -4,7 +4,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// Logical extents of an activation, batch x height x width x channels; how a backend lays it out
 /// is its own affair. A matrix has height = width = 1.
@@ -39,4 +39,4 @@ struct Window {
   friend bool operator==(const Window&, const Window&) = default;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

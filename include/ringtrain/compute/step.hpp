@@ -9,7 +9,7 @@
 #include "ringtrain/compute/batch_norm_step.hpp"
 #include "ringtrain/compute/shape.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 // Each step kind names the tensors it touches and lists them once, in visit(), for the passes.
 // Weights: convolution out x kernel height x kernel width x in; matrix product out x features,
@@ -359,4 +359,4 @@ bool touches_slice(const Schedule& schedule, const Step& step);
 /// step and all before it are done.
 std::vector<std::size_t> finality(const Schedule& schedule);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

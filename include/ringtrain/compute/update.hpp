@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 /// How a gradient becomes a change of its parameter; TensorFlow's rmsprop; lars of You, Gitman and
 /// Ginsburg (2017), algorithm 1: momentum that holds the rate, and a rate for each tensor.
@@ -31,4 +31,4 @@ struct LossScaleSettings {
   std::int32_t interval = 2000;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -9,7 +9,7 @@
 #include "ringtrain/base/units.hpp"
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 
 /// How the value of an option is read from text and written back. read() throws BadValue.
 template <class T>
@@ -27,10 +27,10 @@ Codec<double> number(double low, double high);
 Codec<double> time_span();
 /// From 3 s on: heartbeats come once a second.
 Codec<double> silence();
-Codec<Decay> decay_value();
+Codec<optim::Decay> decay_value();
 Codec<CheckpointEvery> checkpoint_every();
 Codec<Resume> resume_value();
-Codec<Compression> compression_value();
+Codec<allreduce::Compression> compression_value();
 Codec<Tune> tune_value();
 Codec<Shares> shares_value();
 
@@ -61,8 +61,8 @@ inline constexpr std::array names_of<ConvolutionFusion> = {"auto", "off"};
 template <>
 inline constexpr std::array names_of<Shell> = {"bash", "zsh", "fish"};
 template <>
-inline constexpr std::array names_of<OptimizerKind> = {"sgd",  "momentum", "nesterov", "rmsprop",
-                                                       "adam", "adamw",    "lars"};
+inline constexpr std::array names_of<optim::OptimizerKind> = {
+    "sgd", "momentum", "nesterov", "rmsprop", "adam", "adamw", "lars"};
 
 /// `names` with `separator` between them.
 template <class Names>
@@ -86,4 +86,4 @@ Codec<E> enumerator() {
           }};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

@@ -18,7 +18,7 @@
 #include "ringtrain/optim/lr_schedule.hpp"
 #include "ringtrain/optim/optimizer.hpp"
 
-namespace ringtrain {
+namespace ringtrain::config {
 
 enum class Device { automatic, cpu, cuda };
 enum class Precision { automatic, fp32, bf16, fp16 };
@@ -53,7 +53,7 @@ struct Tune {
     given,      ///< the user: `plan`
   };
   Mode mode = Mode::automatic;
-  SumPlan plan = {};
+  allreduce::SumPlan plan = {};
 
   bool measures() const { return mode != Mode::off && mode != Mode::given; }
 };
@@ -98,16 +98,16 @@ struct Options {
   ConvolutionFusion fusion = ConvolutionFusion::automatic;
   bool deterministic = false, autotune = false, no_graph = false, nccl_register = false;
 
-  std::optional<OptimizerKind> optimizer;
+  std::optional<optim::OptimizerKind> optimizer;
   std::optional<double> lr;
-  std::optional<Decay> lr_schedule;
+  std::optional<optim::Decay> lr_schedule;
   std::optional<double> warmup_epochs, weight_decay, label_smoothing, ema;
   OnNan on_nan = OnNan::stop;
 
   Allreduce allreduce = Allreduce::automatic;
   std::optional<double> bucket_mb;
   Element gradient_dtype = Element::fp32;
-  Compression compress;
+  allreduce::Compression compress;
   bool shard_optimizer = false;
   Tune tune;
   std::string interface;  ///< empty: any
@@ -164,4 +164,4 @@ std::string canonical_config(const Options& options, const std::string& training
 /// "option: old -> new" for each option in which two canonical configurations differ.
 std::vector<std::string> differences(std::string_view before, std::string_view after);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::config

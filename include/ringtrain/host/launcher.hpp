@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// The nearest ancestor that starts ranks on this host (mpirun or its daemon), also through wrapper
 /// scripts. It is not bound to a core and may have the terminal that ranks do not have.
@@ -37,4 +37,4 @@ std::vector<std::string> job_command();
 /// Ids of the processors that a process (0: this one) may run on; empty where that is not known.
 std::vector<int> affinity(pid_t process);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

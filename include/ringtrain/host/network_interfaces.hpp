@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// The addresses, as text, under which other hosts may reach this one: of every network interface
 /// that is up, but for loopback and link-local ones. `interfaces`, if not empty, names those to
@@ -29,4 +29,4 @@ struct NetworkInterface {
 /// All that own_addresses() looks at, and those that are down. Throws Error as it does.
 std::vector<NetworkInterface> network_interfaces(const std::string& interfaces = {});
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

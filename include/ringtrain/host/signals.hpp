@@ -5,7 +5,7 @@
 #include <semaphore>
 #include <thread>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// What a rank, or all of them, want after the step under way.
 struct StepRequest {
@@ -64,4 +64,4 @@ class StopSignals {
   std::shared_ptr<Waiter> call_at_stop(std::function<bool()> act);
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// Call once, early, on the main thread, before any thread that is to be looked at hangs: loads
 /// what a stack trace needs, so that taking one allocates nothing in the thread that is looked at.
@@ -21,4 +21,4 @@ std::string main_stack();
 /// matrix products let that point into buffers of the heap. May be called again.
 void use_signal_stack();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// Where what this process prints is seen. Under mpirun a rank writes into pipes; then it is the
 /// launcher's own standard output and error that count.
@@ -13,4 +13,4 @@ struct Terminal {
 
 Terminal find_terminal();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::host {
 
 /// A processor as the scheduler counts them; those of one core share its arithmetic units.
 struct Cpu {
@@ -55,4 +55,4 @@ void apply_threads(const ThreadPlan& plan);
 /// This host's processor as it calls itself: "AMD EPYC 9R14"; "a CPU" where it does not say.
 std::string cpu_name();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::host

@@ -9,7 +9,7 @@
 
 #include "ringtrain/metrics/records.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// "2026-11-21 08:00:00.123456", local time.
 std::string timestamp(std::chrono::system_clock::time_point now);
@@ -62,4 +62,4 @@ struct Summary {
 /// The closing table without a last newline, at most 80 columns wide but for the file name.
 std::string summary_table(const Summary& summary);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

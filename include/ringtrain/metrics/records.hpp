@@ -16,7 +16,7 @@
 #include "ringtrain/metrics/scaling/speedup.hpp"
 #include "ringtrain/metrics/scaling/step_phases.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// What happens in a run, as lines for the user and as records of --metrics.
 
@@ -96,4 +96,4 @@ struct EndRecord {
   std::optional<double> efficiency = {};       ///< by what is known of one rank alone
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

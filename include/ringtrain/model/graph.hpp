@@ -14,7 +14,7 @@
 
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// How a parameter's first value is drawn. Fan-in and fan-out are those of its layer.
 struct Initialiser {
@@ -52,13 +52,13 @@ using StatisticId = int;
 // The operations of a graph. Inputs are in Node::inputs, in the order named here.
 
 struct ImageInput {  // none
-  Normalisation normalisation = Normalisation::mean_deviation;
+  compute::Normalisation normalisation = compute::Normalisation::mean_deviation;
   std::vector<float> mean = {}, deviation = {};
   bool distort = false;
   bool clip = false;  ///< what distortions carry out of 0..255; only with mean_deviation
 };
 struct Convolution {  // x
-  Window window;
+  compute::Window window;
   ParameterId w = 0;
   std::optional<ParameterId> b = std::nullopt;
 };
@@ -80,10 +80,10 @@ struct Shortcut {  // x
   int stride = 2;
 };
 struct MaxPool {  // x
-  Window window;
+  compute::Window window;
 };
 struct AveragePool {  // x
-  Window window;
+  compute::Window window;
 };
 struct Lrn {  // x
   int radius = 4;
@@ -106,23 +106,23 @@ using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm
 struct Node {
   std::string name;
   Operation operation;
-  std::vector<TensorId> inputs;
-  TensorId output = no_tensor;
+  std::vector<compute::TensorId> inputs;
+  compute::TensorId output = compute::no_tensor;
 };
 
 /// A network: what is computed, not how. Shapes are of one sample (batch = 1).
 struct Graph {
   std::vector<Node> nodes;
-  std::vector<Shape> tensors;
+  std::vector<compute::Shape> tensors;
   std::vector<Parameter> parameters;
   std::vector<Statistic> statistics;
 
   std::size_t parameter_count() const;
   std::size_t statistic_count() const;
   /// Offset of each parameter in the flat buffers, in graph order, without gaps.
-  std::vector<ParameterRange> parameter_ranges() const;
+  std::vector<compute::ParameterRange> parameter_ranges() const;
   /// Likewise for the statistics: means, then variances, of each.
-  std::vector<StatisticsRange> statistics_ranges() const;
+  std::vector<compute::StatisticsRange> statistics_ranges() const;
   /// Multiply-adds of the forward pass of one image in convolutions and matrix products.
   double multiply_adds() const;
   /// Of operations, shapes and names: equal graphs compute the same and can share checkpoints.
@@ -160,32 +160,35 @@ class GraphBuilder {
     int symmetric_padding = 0;
   };
 
-  TensorId input(int height, int width, int channels, ImageInput how);
-  TensorId convolution(const std::string& name, TensorId x, const ConvolutionOptions& options);
-  TensorId matrix_product(const std::string& name, TensorId x, int outputs, Initialiser weights,
-                          std::optional<double> bias, bool decay);
-  TensorId batch_norm(const std::string& name, TensorId x, const BatchNormOptions& options);
-  TensorId relu(TensorId x);
-  TensorId sum(TensorId a, TensorId b);
-  TensorId beside(const std::vector<TensorId>& inputs);
-  TensorId shortcut(TensorId x, int stride, int channels);
-  TensorId max_pool(TensorId x, const PoolOptions& options);
-  TensorId average_pool(TensorId x, const PoolOptions& options);
-  TensorId global_pool(TensorId x);
-  TensorId lrn(TensorId x, Lrn how);
-  TensorId dropout(TensorId x, float keep);
-  void loss(TensorId logits, Loss how = {});
+  compute::TensorId input(int height, int width, int channels, ImageInput how);
+  compute::TensorId convolution(const std::string& name, compute::TensorId x,
+                                const ConvolutionOptions& options);
+  compute::TensorId matrix_product(const std::string& name, compute::TensorId x, int outputs,
+                                   Initialiser weights, std::optional<double> bias, bool decay);
+  compute::TensorId batch_norm(const std::string& name, compute::TensorId x,
+                               const BatchNormOptions& options);
+  compute::TensorId relu(compute::TensorId x);
+  compute::TensorId sum(compute::TensorId a, compute::TensorId b);
+  compute::TensorId beside(const std::vector<compute::TensorId>& inputs);
+  compute::TensorId shortcut(compute::TensorId x, int stride, int channels);
+  compute::TensorId max_pool(compute::TensorId x, const PoolOptions& options);
+  compute::TensorId average_pool(compute::TensorId x, const PoolOptions& options);
+  compute::TensorId global_pool(compute::TensorId x);
+  compute::TensorId lrn(compute::TensorId x, Lrn how);
+  compute::TensorId dropout(compute::TensorId x, float keep);
+  void loss(compute::TensorId logits, Loss how = {});
 
-  const Shape& shape(TensorId id) const { return graph_.tensors[id]; }
+  const compute::Shape& shape(compute::TensorId id) const { return graph_.tensors[id]; }
   Graph finish() && { return std::move(graph_); }
 
  private:
-  TensorId add(std::string name, Operation operation, std::vector<TensorId> inputs, Shape output);
+  compute::TensorId add(std::string name, Operation operation,
+                        std::vector<compute::TensorId> inputs, compute::Shape output);
   ParameterId parameter(Parameter parameter);
-  TensorId pool(TensorId x, const PoolOptions& options, bool maximum);
+  compute::TensorId pool(compute::TensorId x, const PoolOptions& options, bool maximum);
 
   Graph graph_;
   int dropouts_ = 0;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

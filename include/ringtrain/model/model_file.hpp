@@ -6,7 +6,7 @@
 
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// Throws Error (usage) where a recipe names what the trainer does not have.
 using CheckRecipe = std::function<void(const Recipe&)>;
@@ -18,4 +18,4 @@ using CheckRecipe = std::function<void(const Recipe&)>;
 Model read_model_file(std::string_view text, const std::string& file, std::optional<int> classes,
                       const CheckRecipe& check);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

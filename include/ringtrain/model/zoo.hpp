@@ -5,7 +5,7 @@
 
 #include "ringtrain/model/graph.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// How a model is trained unless the user says otherwise.
 struct Recipe {
@@ -42,7 +42,7 @@ struct Recipe {
 /// A network of the zoo with its recipe.
 struct Model {
   std::string name;
-  Shape input;  ///< of one image
+  compute::Shape input;  ///< of one image
   int classes = 0;
   Graph graph;
   Recipe recipe;
@@ -61,4 +61,4 @@ Model make_model(const std::string& name, int classes);
 void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
                 std::span<float> statistics);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

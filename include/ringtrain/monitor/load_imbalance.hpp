@@ -7,7 +7,7 @@
 #include "ringtrain/metrics/records.hpp"
 #include "ringtrain/monitor/rank_stats.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Compares the ranks' steps, from one look to the next.
 class LoadImbalance {
@@ -19,11 +19,11 @@ class LoadImbalance {
   explicit LoadImbalance(std::vector<std::string> hosts) : hosts_(std::move(hosts)) {}
   /// Since the last look that told something; nothing while a rank has too few steps since then, or
   /// where there are not two ranks. Ranks that were never heard of are left out.
-  std::optional<PhaseSpread> look(std::span<const RankStats> now);
+  std::optional<metrics::PhaseSpread> look(std::span<const RankStats> now);
 
  private:
-  std::string slowest(const PhaseSpread& phases, std::span<const int> ranks,
-                      std::span<const PhaseSeconds> steps) const;
+  std::string slowest(const metrics::PhaseSpread& phases, std::span<const int> ranks,
+                      std::span<const metrics::PhaseSeconds> steps) const;
 
   const std::vector<std::string> hosts_;
   std::vector<PhaseTotals> before_;
@@ -47,4 +47,4 @@ class Stragglers {
   std::vector<bool> told_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

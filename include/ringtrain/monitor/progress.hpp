@@ -17,7 +17,7 @@
 #include "ringtrain/metrics/trace/timeline.hpp"
 #include "ringtrain/monitor/rank_stats.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What the main thread of a rank is at. Those before `data` come in this order, once.
 enum class Activity : std::uint8_t {
@@ -108,11 +108,11 @@ class Progress final : public WorkProgress {
 
   /// Where spans of this rank's time go, from here on; null: nobody asks. It outlives what is told
   /// of here.
-  void record_in(Timeline* timeline) noexcept { timeline_ = timeline; }
-  Timeline* timeline() const noexcept { return timeline_; }
+  void record_in(metrics::Timeline* timeline) noexcept { timeline_ = timeline; }
+  metrics::Timeline* timeline() const noexcept { return timeline_; }
 
   /// Adds what a step took on this rank.
-  void account(const PhaseSeconds& step) noexcept;
+  void account(const metrics::PhaseSeconds& step) noexcept;
   /// Adds seconds of this rank's own work in which the training thread did not run: it was stopped,
   /// or others had its CPU.
   void add_no_cpu(double seconds) noexcept {
@@ -136,11 +136,11 @@ class Progress final : public WorkProgress {
   std::array<std::atomic<float>, remembered> step_s_{};
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};
-  std::array<std::atomic<double>, phase_names.size()> spent_s_{};
+  std::array<std::atomic<double>, metrics::phase_names.size()> spent_s_{};
   std::atomic<double> no_cpu_s_{0};
-  std::atomic<Timeline*> timeline_{nullptr};
+  std::atomic<metrics::Timeline*> timeline_{nullptr};
   Stopwatch watch_;
   bool timing_ = false;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -7,7 +7,7 @@
 #include "ringtrain/monitor/load_imbalance.hpp"
 #include "ringtrain/monitor/slowdown_report.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What rank 0 makes of all ranks' accounts: how their steps differ, and why they have become slow.
 /// That of other ranks is idle. For the main thread.
@@ -19,7 +19,7 @@ class RankLedger {
     if (!hosts.empty()) parts_.emplace(ask, LoadImbalance(hosts), SlowdownReporter(hosts, ask));
   }
   /// Since they were last told, if there is enough news.
-  std::optional<PhaseSpread> differences() {
+  std::optional<metrics::PhaseSpread> differences() {
     return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
   }
   /// As SlowdownReporter, likewise the next three.
@@ -46,4 +46,4 @@ class RankLedger {
   std::optional<Parts> parts_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -7,12 +7,12 @@
 #include "ringtrain/metrics/scaling/step_phases.hpp"
 #include "ringtrain/monitor/telemetry/system_metrics.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What a rank has spent so far: seconds of all its steps.
 struct PhaseTotals {
   std::uint64_t steps = 0;
-  PhaseSeconds phases;
+  metrics::PhaseSeconds phases;
 };
 
 /// What a rank tells of itself: sums since its process began. The difference of two tells what
@@ -23,22 +23,23 @@ struct RankStats {
 };
 
 /// The mean step from `before` to `now`, between which there are some.
-PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now);
+metrics::PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now);
 
 /// What a rank does for a step itself: waiting for other ranks is not in it, nor is what only rank
 /// 0 does between steps.
-inline constexpr std::array own_work = {Phase::data_wait, Phase::copy, Phase::forward,
-                                        Phase::backward, Phase::update};
-double own_work_s(const PhaseSeconds& step);
+inline constexpr std::array own_work = {metrics::Phase::data_wait, metrics::Phase::copy,
+                                        metrics::Phase::forward, metrics::Phase::backward,
+                                        metrics::Phase::update};
+double own_work_s(const metrics::PhaseSeconds& step);
 
 /// The middle value; of two, the lower one. There are some.
 double lower_median(std::vector<double> values);
 
 /// The part of its own work in which `rank` is furthest behind the median of all.
 struct Lag {
-  Phase phase = Phase::forward;
+  metrics::Phase phase = metrics::Phase::forward;
   double seconds = 0, median = 0;  ///< a step
 };
-Lag worst_lag(std::size_t rank, std::span<const PhaseSeconds> steps);
+Lag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Steps taken together: single slow ones are no news.
 struct PaceWindow {
@@ -246,4 +246,4 @@ class SlowdownDetector {
   News last_;              // that was
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

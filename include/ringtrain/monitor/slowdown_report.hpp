@@ -10,7 +10,7 @@
 #include "ringtrain/monitor/rank_stats.hpp"
 #include "ringtrain/monitor/slowdown_detector.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What all ranks told of themselves at both ends of a stretch of time, by rank.
 struct AccountsSpan {
@@ -41,8 +41,8 @@ class SlowdownReporter {
   /// A speed known before, or from elsewhere.
   struct Expectation {
     double step_s = 0;
-    std::string source;        ///< as in "than the 812.0 that SOURCE"
-    PhaseSeconds phases = {};  ///< of a step of rank 0 then; all 0: not known
+    std::string source;                 ///< as in "than the 812.0 that SOURCE"
+    metrics::PhaseSeconds phases = {};  ///< of a step of rank 0 then; all 0: not known
   };
   /// A run that is slower from the start is reported, too.
   void expect(Expectation expected);
@@ -58,7 +58,7 @@ class SlowdownReporter {
   /// there were two that could be judged.
   struct Best {
     double step_s = 0;
-    PhaseSeconds phases;
+    metrics::PhaseSeconds phases;
   };
   std::optional<Best> best() const;
   /// Whether a slower pace has come to stay.
@@ -107,4 +107,4 @@ class SlowdownReporter {
   bool has_settled_ = false;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,25 +6,27 @@
 #include "ringtrain/metrics/reporter/reporter.hpp"
 #include "ringtrain/monitor/progress.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// An Output that tells the watchdog when the main thread waits for whoever reads it: a user may
 /// have stopped the terminal, which is no fault of what comes before and after.
-class WatchedReporter final : public Reporter {
+class WatchedReporter final : public metrics::Reporter {
  public:
-  WatchedReporter(std::unique_ptr<Reporter> output, Progress& progress)
+  WatchedReporter(std::unique_ptr<metrics::Reporter> output, Progress& progress)
       : output_(std::move(output)), progress_(progress) {}
 
   void note(std::string_view line) override { watched()->note(line); }
-  void start(const StartRecord& record) override { watched()->start(record); }
-  void step(const StepRecord& record) override { watched()->step(record); }
-  void progress(const ProgressState& state) override { watched()->progress(state); }
-  void eval(const EvalRecord& record) override { watched()->eval(record); }
-  void checkpoint(const CheckpointRecord& record) override { watched()->checkpoint(record); }
-  void event(const EventRecord& record) override { watched()->event(record); }
-  void baseline(const ScalingResult& record) override { watched()->baseline(record); }
-  void links(const ScalingForecast& record) override { watched()->links(record); }
-  void end(const EndRecord& record, const Summary& summary) override {
+  void start(const metrics::StartRecord& record) override { watched()->start(record); }
+  void step(const metrics::StepRecord& record) override { watched()->step(record); }
+  void progress(const metrics::ProgressState& state) override { watched()->progress(state); }
+  void eval(const metrics::EvalRecord& record) override { watched()->eval(record); }
+  void checkpoint(const metrics::CheckpointRecord& record) override {
+    watched()->checkpoint(record);
+  }
+  void event(const metrics::EventRecord& record) override { watched()->event(record); }
+  void baseline(const metrics::ScalingResult& record) override { watched()->baseline(record); }
+  void links(const metrics::ScalingForecast& record) override { watched()->links(record); }
+  void end(const metrics::EndRecord& record, const metrics::Summary& summary) override {
     watched()->end(record, summary);
   }
 
@@ -32,7 +34,7 @@ class WatchedReporter final : public Reporter {
   /// While it lives the activity is `output`; then that of before again.
   class Watched {
    public:
-    Watched(Reporter& output, Progress& progress)
+    Watched(metrics::Reporter& output, Progress& progress)
         : output_(output),
           progress_(progress),
           before_(progress.now().activity),
@@ -46,18 +48,18 @@ class WatchedReporter final : public Reporter {
         progress_.enter(before_, item_);
     }
     Watched(const Watched&) = delete;
-    Reporter* operator->() const { return &output_; }
+    metrics::Reporter* operator->() const { return &output_; }
 
    private:
-    Reporter& output_;
+    metrics::Reporter& output_;
     Progress& progress_;
     const Activity before_;
     const std::string item_;
   };
   Watched watched() { return {*output_, progress_}; }
 
-  const std::unique_ptr<Reporter> output_;
+  const std::unique_ptr<metrics::Reporter> output_;
   Progress& progress_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

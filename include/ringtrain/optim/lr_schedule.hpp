@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-namespace ringtrain {
+namespace ringtrain::optim {
 
 /// How the learning rate falls over a run. Epochs are those of the global batch, so the same
 /// schedule holds for any number of ranks.
@@ -34,4 +34,4 @@ struct LearningRate {
   double at(double epoch) const;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::optim

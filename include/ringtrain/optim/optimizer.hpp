@@ -14,12 +14,12 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/update.hpp"
 
-namespace ringtrain {
+namespace ringtrain::optim {
 namespace kernels {
 struct Factors;
 }
 
-using OptimizerKind = Rule;
+using OptimizerKind = compute::Rule;
 
 /// Parameters that decay: their factor multiplies the weight decay. What no range covers (by
 /// recipe: biases, BatchNorm) does not decay. For lars each is one tensor with a trust ratio: a
@@ -137,7 +137,7 @@ class Optimizer {
   std::vector<Buffer> buffers_, before_;  // before_: the rule's slots before this step
   std::vector<Slot> slots_;
   std::vector<float> starts_;  // of the rule's slots
-  std::vector<DecaySegment> segments_;
+  std::vector<compute::DecaySegment> segments_;
   std::vector<std::size_t> covered_;  // parameters of each segment, in this step; lars
   std::vector<double> ratios_;        // of each segment, in this step: 1 but for lars
   std::vector<double> squares_;       // factor * w^2 of each chunk, in this step
@@ -149,7 +149,8 @@ class Optimizer {
 };
 
 /// How each of `parameters` decays: ascending, covering all.
-std::vector<DecaySegment> decay_segments(const OptimizerSettings& settings, std::size_t parameters);
+std::vector<compute::DecaySegment> decay_segments(const OptimizerSettings& settings,
+                                                  std::size_t parameters);
 
 /// min(limit, (1 + step) / (10 + step)): a young average forgets its start.
 double ema_decay(double limit, std::int64_t step);
@@ -160,4 +161,4 @@ void move_average(View average, View values, double decay);
 /// The first element that is infinite or no number.
 std::optional<std::size_t> first_non_finite(View values);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::optim

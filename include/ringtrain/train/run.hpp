@@ -13,12 +13,13 @@
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Trains (or only evaluates) as `options` say: builds the objects, connects them, runs the loop.
 /// `threads` is what this rank already follows; --max-time counts from `since_start`. Collective.
 /// Returns the process's exit code; a failure leaves as an exception.
-int run(const Options& options, const ThreadPlan& threads, const MpiSession& session,
-        WriterProcess& writer, const Stopwatch& since_start);
+int run(const config::Options& options, const host::ThreadPlan& threads,
+        const allreduce::MpiSession& session, io::WriterProcess& writer,
+        const Stopwatch& since_start);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

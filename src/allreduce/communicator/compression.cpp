@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 std::size_t factor_rank(const Compression& how, const GradientMatrix& matrix) {
   if (how.kind != Compression::Kind::powersgd || matrix.rows == 1) return 0;
@@ -38,4 +38,4 @@ double travelling_numbers(const Compression& how, std::span<const GradientMatrix
   return numbers;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 double seconds_between(std::chrono::steady_clock::time_point from,
@@ -75,4 +75,4 @@ void GradientReducer::start_sum(const Bucket& bucket) {
     communicator_.start_sum(sum);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 void Communicator::start_average(NarrowView) {
   throw Error("sum in 16 bits", "only GPUs do; --gradient-dtype fp32 works everywhere");
@@ -46,4 +46,4 @@ void HalfCommunicator::finish() {
   rounding_.widen(rounded_, gradients_);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 class SoloCommunicator final : public Communicator {
@@ -24,4 +24,4 @@ std::unique_ptr<Communicator> make_solo_communicator() {
   return std::make_unique<SoloCommunicator>();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 void RoundingCommunicator::start_sum(View part) {
   const auto head = static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(
@@ -21,4 +21,4 @@ void CompressingCommunicator::start_sum(View part) {
   if (head > 0) sums_.start_sum(part.slice(0, head));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

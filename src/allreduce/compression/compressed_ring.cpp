@@ -4,7 +4,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // Each goes to the lane that has least so far.
@@ -50,4 +50,4 @@ void CompressedRing::sum(Range part, float* values) {
   compressor_->sum(pieces, ring_);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

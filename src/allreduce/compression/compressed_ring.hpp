@@ -4,7 +4,7 @@
 
 #include "allreduce/compression/compressor.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// One lane's sums of compressed gradients between hosts: it sums whole matrices, which are dealt
 /// out to the lanes so that each has about as much.
@@ -28,4 +28,4 @@ class CompressedRing {
   std::unique_ptr<Compressor> compressor_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -7,7 +7,7 @@
 #include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A matrix to sum: which, and where its values lie.
 struct Piece {
@@ -41,4 +41,4 @@ std::unique_ptr<Compressor> make_topk(const Compression& how,
 /// The first right factor of `matrix`, rank rows of its columns in [-1, 1): the same on every host.
 std::vector<float> first_right_factor(const GradientMatrix& matrix, std::size_t rank);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -4,7 +4,7 @@
 
 // As in sum_kernels.cpp, the loops are written once and compiled for each instruction set; without
 // fused multiply-add, which would round otherwise (CMakeLists.txt).
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 constexpr std::size_t width = 32;  // running sums of a dot product
@@ -95,4 +95,4 @@ void add_combination(std::span<float> y, const float* x, std::size_t stride,
   best_kernels().add_combination(y.data(), y.size(), x, stride, factors);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// The sum of a[i] * b[i], which are equally long. It is added up in a fixed order: the bits depend
 /// on no instruction set.
@@ -24,4 +24,4 @@ struct ProductKernels {
 /// Those that this CPU can run, the best first: all give the same bits.
 std::vector<ProductKernels> usable_product_kernels();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

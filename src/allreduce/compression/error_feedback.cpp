@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 ErrorFeedback::ErrorFeedback(const Compression& how, std::span<const GradientMatrix> matrices)
     : bounds_{0} {
@@ -24,4 +24,4 @@ std::span<float> ErrorFeedback::part(std::vector<float>& all, std::size_t matrix
   return std::span(all).subspan(bounds_[matrix], bounds_[matrix + 1] - bounds_[matrix]);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

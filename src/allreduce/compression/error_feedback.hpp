@@ -5,7 +5,7 @@
 
 #include "ringtrain/allreduce/communicator/compression.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What a host left out of the sums of its matrices: as of the last step that counts, and of the
 /// step under way.
@@ -28,4 +28,4 @@ class ErrorFeedback {
   std::vector<float> kept_, next_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

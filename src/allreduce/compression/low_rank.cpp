@@ -6,7 +6,7 @@
 
 #include "allreduce/compression/dot_kernels.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 double exact_dot(std::span<const float> a, std::span<const float> b) {
@@ -66,4 +66,4 @@ void orthonormalise(const Matrix& m) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <span>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A matrix in the memory of others, row-major.
 struct Matrix {
@@ -26,4 +26,4 @@ void add_product(const Matrix& m, const Matrix& left, const Matrix& right, float
 /// depends on those before it becomes 0, one that is not finite makes itself and those behind NaN.
 void orthonormalise(const Matrix& m);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

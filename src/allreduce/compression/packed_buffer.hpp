@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What travels of several pieces in one sum, in the order in which it was added.
 class PackedBuffer {
@@ -27,4 +27,4 @@ class PackedBuffer {
   std::vector<std::size_t> places_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -8,7 +8,7 @@
 #include "allreduce/compression/packed_buffer.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // Times the power of two that brings the largest to 0.5..1, so that products neither overflow nor
@@ -173,4 +173,4 @@ std::unique_ptr<Compressor> make_powersgd(const Compression& how,
   return std::make_unique<PowerSgd>(how, matrices);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -15,7 +15,7 @@
 #include "allreduce/compression/packed_buffer.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 namespace {
 
@@ -171,4 +171,4 @@ void select_topk(std::span<float> values, std::span<IndexedValue> taken) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A value and its place among others.
 struct IndexedValue {
@@ -16,4 +16,4 @@ struct IndexedValue {
 /// than values.size(), which fits 32 bits.
 void select_topk(std::span<float> values, std::span<IndexedValue> taken);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

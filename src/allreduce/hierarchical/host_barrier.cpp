@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 void relax() {
@@ -65,4 +65,4 @@ void HostBarrier::sleep(std::uint32_t generation) {
   state_.sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

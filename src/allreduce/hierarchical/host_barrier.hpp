@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <stop_token>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A barrier's state, in memory that its ranks share. Zeroed memory is a barrier nobody waits at.
 struct BarrierState {
@@ -32,4 +32,4 @@ class HostBarrier {
   std::stop_token stop_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

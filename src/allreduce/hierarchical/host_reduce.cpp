@@ -4,7 +4,7 @@
 
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 HostReduce::HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
                        Ring* between_hosts, std::stop_token stop,
@@ -82,4 +82,4 @@ void HostReduce::copy_to_others(const ReplicaSum& sum, Range slice) const {
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

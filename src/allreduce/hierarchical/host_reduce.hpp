@@ -11,7 +11,7 @@
 #include "allreduce/ring/sum_kernels.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What the ranks of a host share besides gradients; one a rank, of which the barrier of the first
 /// is used. Zeroed memory is its beginning.
@@ -72,4 +72,4 @@ class HostReduce {
   CompressedRing* compressed_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

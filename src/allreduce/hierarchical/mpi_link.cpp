@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 class Count {
@@ -86,4 +86,4 @@ void MpiLink::rest() {
     std::this_thread::sleep_for(nap_);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

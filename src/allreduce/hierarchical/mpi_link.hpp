@@ -7,7 +7,7 @@
 #include "allreduce/mpi/mpi_check.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A ring of the ranks of an MPI communicator. Waits mostly asleep, so that the core goes on
 /// computing; a wait throws Error once `stop` is requested. Rings of the same ranks with different
@@ -48,4 +48,4 @@ class MpiLink final : public RingLink {
   std::stop_token stop_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

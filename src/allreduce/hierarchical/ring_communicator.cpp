@@ -16,7 +16,7 @@
 #include "allreduce/hierarchical/sum_thread.hpp"
 #include "allreduce/hierarchical/topology.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // The heap. As in SharedMemory, released buffers can be made to stay.
@@ -328,4 +328,4 @@ std::unique_ptr<Communicator> make_ring_communicator(const MpiSession& session,
   return std::make_unique<RingCommunicator>(session, here, options);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -11,7 +11,7 @@
 
 #include "allreduce/mpi/shared_file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 int reserve(int file, off_t begin, off_t size) {
@@ -65,4 +65,4 @@ std::optional<Replicas> SharedMemory::replicas(View mine) const {
   return Replicas{all.first + place, all.stride, all.count};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -7,7 +7,7 @@
 #include "allreduce/ring/sum_kernels.hpp"
 #include "ringtrain/base/memory/memory.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Memory of which every rank of a host has one piece and sees all: anonymous (memfd), so that no
 /// size limit of /dev/shm applies and nothing is left behind, and unmapped without the other ranks.
@@ -28,4 +28,4 @@ class SharedMemory final : public Memory {
   std::map<float*, Replicas> blocks_;  // by the end of this rank's piece
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include <stop_token>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 CommThread::CommThread(std::function<void(const PendingSum&)> sum)
     : sum_(std::move(sum)), thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -47,4 +47,4 @@ void CommThread::run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -11,7 +11,7 @@
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A sum that was started: of these gradients, which travel between hosts as `wire`, or compressed:
 /// then `first` is the place of the first.
@@ -45,4 +45,4 @@ class CommThread {
   std::jthread thread_;             // last: it uses the others
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

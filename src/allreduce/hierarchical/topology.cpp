@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host) {
   std::map<int, int> seen;                   // ranks so far, by host
@@ -35,4 +35,4 @@ Range own_part(std::size_t count, const Topology& here) {
   return {lane.first + part.first, part.count};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

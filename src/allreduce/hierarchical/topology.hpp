@@ -3,7 +3,7 @@
 
 #include "allreduce/hierarchical/host_reduce.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Where a rank stands in a job: which group of ranks shares its memory, and its place there.
 struct Topology {
@@ -18,4 +18,4 @@ Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host
 /// What the rank at `here` completes of a sum of `count` numbers: all ranks' cover it once.
 Range own_part(std::size_t count, const Topology& here);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

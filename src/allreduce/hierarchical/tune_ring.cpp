@@ -9,7 +9,7 @@
 #include "allreduce/hierarchical/mpi_link.hpp"
 #include "allreduce/hierarchical/topology.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 constexpr std::size_t kib = 256;  // floats
@@ -145,4 +145,4 @@ RingTable measure_ring(const MpiSession& session, double bucket_bytes) {
   return table_of(here.hosts, floats, rounds);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -12,7 +12,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 using namespace std::chrono_literals;
 using Word = std::atomic<std::uint32_t>;
@@ -62,4 +62,4 @@ Guard::Guard(std::chrono::milliseconds limit, const std::function<void()>& end) 
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A word in memory that the ranks of one host share, there for as long as one of them lives.
 using SharedWord =
@@ -36,4 +36,4 @@ class Guard {
   std::jthread thread_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -7,7 +7,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 struct Claims {
@@ -71,4 +71,4 @@ void require_agreement(const Agreement& mine, const MpiSession& session) {
                         Exit::usage);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

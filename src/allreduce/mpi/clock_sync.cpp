@@ -6,7 +6,7 @@
 
 #include "allreduce/mpi/mpi_check.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 namespace {
 
@@ -67,4 +67,4 @@ double by_other_clock(double moment, const ClockOffset& before, const ClockOffse
   return moment + before.offset + share * (after.offset - before.offset);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

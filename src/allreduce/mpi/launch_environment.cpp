@@ -9,7 +9,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 std::optional<int> number(const char* variable) {
@@ -39,4 +39,4 @@ JobLaunch launch_from_environment() {
   return {};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

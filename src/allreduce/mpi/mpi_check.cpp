@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::mpi {
+namespace ringtrain::allreduce::mpi {
 
 void check(int code, std::string_view call, std::source_location at) {
   if (code == MPI_SUCCESS) return;
@@ -35,4 +35,4 @@ LibraryVersion version() {
   return {"Open MPI", built, std::string(here)};
 }
 
-}  // namespace ringtrain::mpi
+}  // namespace ringtrain::allreduce::mpi

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/late_library.hpp"
 
-namespace ringtrain::mpi {
+namespace ringtrain::allreduce::mpi {
 
 /// Throws Error with MPI's own words unless `code` is MPI_SUCCESS.
 void check(int code, std::string_view call,
@@ -21,4 +21,4 @@ LibraryVersion version();
 /// The ranks of `color`, ordered by `key`. Collective over `all`.
 MPI_Comm split(MPI_Comm all, int color, int key);
 
-}  // namespace ringtrain::mpi
+}  // namespace ringtrain::allreduce::mpi

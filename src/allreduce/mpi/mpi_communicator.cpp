@@ -6,7 +6,7 @@
 
 #include "allreduce/mpi/mpi_check.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // MPI's own sum, without overlap: what the ring is measured against.
@@ -46,4 +46,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(const MpiSession& session) {
   return std::make_unique<MpiCommunicator>(session);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

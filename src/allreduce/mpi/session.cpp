@@ -23,7 +23,7 @@
 #include "ringtrain/allreduce/mpi/launch_environment.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 using namespace std::chrono_literals;
 
@@ -382,4 +382,4 @@ void MpiSession::fail_together(std::string_view message, Exit code) const {
   ::_exit(static_cast<int>(code));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

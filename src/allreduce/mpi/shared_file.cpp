@@ -11,7 +11,7 @@
 #include <string>
 #include <system_error>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // Where the first rank's memfd is to be found, and which file it is: in another container the same
@@ -74,4 +74,4 @@ FileDescriptor open_together(MPI_Comm local) {
   return shared;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -60,4 +60,4 @@ GpuAssignment assign_gpus(int rank, const std::vector<int>& host_of,
   return mine;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

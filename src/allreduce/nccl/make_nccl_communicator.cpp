@@ -10,7 +10,7 @@
 #include "allreduce/nccl/nccl_communicator.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 // What each rank sees, known to all: one line a rank.
@@ -64,4 +64,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, 
   return std::make_unique<NcclCommunicator>(std::move(calls), me, id, sums);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include "ringtrain/allreduce/communicator/communicator_options.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 class NcclApi;
 
@@ -15,4 +15,4 @@ int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls);
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclApi> calls);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

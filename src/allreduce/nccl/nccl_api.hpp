@@ -13,7 +13,7 @@ struct ncclComm;
 struct CUstream_st;
 struct CUevent_st;
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 using NcclComm = ncclComm*;
 using GpuStream = CUstream_st*;
@@ -100,4 +100,4 @@ class NcclHandle {
 using OwnedStream = NcclHandle<GpuStream, &NcclApi::stream_destroy>;
 using OwnedEvent = NcclHandle<GpuEvent, &NcclApi::event_destroy>;
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

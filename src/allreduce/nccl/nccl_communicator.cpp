@@ -1,6 +1,6 @@
 #include "allreduce/nccl/nccl_communicator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me,
                                    const NcclId& id, const GpuSums& sums)
@@ -69,4 +69,4 @@ void NcclCommunicator::cancel() noexcept {
   if (group_) group_->cancel();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/communicator/communicator_options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Sums between GPUs, one rank each, on a stream of their own beside the compute stream.
 /// start_sum() and finish() queue work and never wait for the GPU; they may be captured in a CUDA
@@ -48,4 +48,4 @@ class NcclCommunicator final : public Communicator {
   bool in_flight_ = false;  // started, not finished
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

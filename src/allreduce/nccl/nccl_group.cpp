@@ -6,7 +6,7 @@
 #include <future>
 #include <thread>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 using namespace std::chrono_literals;
@@ -125,4 +125,4 @@ void NcclGroup::abort() const noexcept {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

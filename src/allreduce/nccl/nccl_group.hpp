@@ -8,7 +8,7 @@
 #include "allreduce/nccl/nccl_api.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// This rank, as errors name it.
 struct NcclRank {
@@ -87,4 +87,4 @@ class NcclGroup {
   std::atomic<Phase> phase_ = Phase::open;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

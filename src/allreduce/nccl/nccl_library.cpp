@@ -10,7 +10,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/late_library.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
@@ -189,4 +189,4 @@ LibraryVersions nccl_version() {
   return {{"NCCL", words(NCCL_VERSION_CODE), known ? words(here) : "unknown"}};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -2,7 +2,7 @@
 
 #include <exception>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 Buffer NcclMemory::allocate(std::size_t count) {
   if (count == 0) return Buffer(View(), [](float*) {});
@@ -37,4 +37,4 @@ void NcclMemory::release(void* data) noexcept {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -4,7 +4,7 @@
 #include "allreduce/nccl/nccl_group.hpp"
 #include "ringtrain/base/memory/memory.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Memory of this rank's GPU. Buffers die before it. Those released after the group was cancelled
 /// stay until the process ends, because the GPU may still be writing to them.
@@ -30,4 +30,4 @@ class NcclMemory final : public Memory {
   std::map<void*, void*> handles_;  // of what is registered, by memory
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -4,7 +4,7 @@
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 std::string why_nccl_is_missing() { return "this build has no CUDA"; }
 
@@ -15,4 +15,4 @@ std::unique_ptr<NcclApi> make_nccl_calls() {
 
 LibraryVersions nccl_version() { return {}; }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -9,7 +9,7 @@
 
 // As in sum_kernels.cpp, the loops are written once and compiled for each instruction set. They
 // have no branches, so that they become vectors.
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 constexpr std::uint32_t sign = 0x8000'0000, infinity = 0x7f80'0000;
@@ -151,4 +151,4 @@ void widen(Element element, float scale, const std::uint16_t* rounded, std::span
   best_kernels().widen(element, 1 / scale, rounded, values.data(), values.size());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// The power of two by which `values` are multiplied before they are rounded to `element`, and
 /// divided afterwards. For fp16, whose range is small: it brings the largest finite one to 2^14, so
@@ -32,4 +32,4 @@ struct NarrowKernels {
 /// Those that this CPU can run, the best first: all give the same bits.
 std::vector<NarrowKernels> usable_narrow_kernels();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

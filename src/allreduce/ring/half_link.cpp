@@ -4,7 +4,7 @@
 
 #include "allreduce/ring/half_codec.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 std::size_t packed_size(std::size_t count) { return 1 + (count + 1) / 2; }
@@ -70,4 +70,4 @@ void HalfLink::unpack(const Packed& packed, std::span<float> values) const {
         values);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -4,7 +4,7 @@
 
 #include "ringtrain/allreduce/ring/ring.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A link whose messages travel as 16-bit numbers over another one. What it delivers is what
 /// as_received() makes of what was sent, to the bit, however often it is passed on.
@@ -43,4 +43,4 @@ class HalfLink final : public RingLink {
   std::vector<Packed> free_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include "allreduce/ring/half_link.hpp"
 #include "allreduce/ring/sum_kernels.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 constexpr std::size_t line = 16;  // floats of a cache line
@@ -158,4 +158,4 @@ std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks) {
   return sum;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -8,7 +8,7 @@
 
 // The loops are written once, inlined into one function for each instruction set, and vectorised
 // there; which one runs is asked of the CPU.
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 [[gnu::always_inline]] inline void add_loop(float* __restrict y, const float* __restrict x,
@@ -107,4 +107,4 @@ void sum_replicas(const Replicas& replicas, Range slice, int start, Range to) {
   if (replicas.count > 1) best_kernels().sum_replicas(replicas, slice, start, to);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// y += x, with the widest vectors this CPU has; the bits do not depend on them. `x` is as long as
 /// `y`.
@@ -34,4 +34,4 @@ struct Kernels {
 /// Those that this CPU can run, the best first: all give the same bits.
 std::vector<Kernels> usable_kernels();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 namespace {
 
 constexpr double worth_it = 0.95;  // of the default's time
@@ -59,4 +59,4 @@ std::vector<SumPlan> alternatives(const RingChoice& choice, bool overlap, bool s
   return plans;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -16,7 +16,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 cudaDeviceProp properties_of(int device) {
@@ -149,9 +149,9 @@ void expect_usable(int device) {
 }
 
 }  // namespace
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings) {
   const GpusHere here = gpus_here();
@@ -183,4 +183,4 @@ GpusHere gpus_here() {
   return here;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -4,7 +4,7 @@
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 namespace {
 
 const char* why = "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON";
@@ -23,4 +23,4 @@ GpusHere gpus_here() { return {.in_build = false, .why = why}; }
 
 LibraryVersions gpu_libraries() { return {}; }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

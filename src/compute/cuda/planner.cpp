@@ -9,7 +9,7 @@
 #include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 class CudnnPlanner final : public GpuPlanner {
@@ -74,12 +74,12 @@ GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
 }
 
 }  // namespace
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element) {
   return std::make_unique<cuda::CudnnPlanner>(model, element);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -9,7 +9,7 @@
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // Bytes of one image of the batch, as it comes from the host.
@@ -125,4 +125,4 @@ std::size_t CudaProgram::bytes() const {
   return binder_.bytes() + small_.size() + rounded_.size() + staged_.size();
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -4,7 +4,7 @@
 
 #include "compute/cuda/bind/binder.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A schedule's steps on one GPU, bound to their memory. Queues on one stream; only run() waits.
 class CudaProgram final : public Program {
@@ -67,4 +67,4 @@ class CudaProgram final : public Program {
   DeviceBytes staged_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

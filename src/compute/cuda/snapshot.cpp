@@ -2,7 +2,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 std::size_t total(const std::vector<View>& state) {
@@ -68,4 +68,4 @@ void CudaSnapshot::start(std::span<const std::span<float>> targets) {
 
 bool CudaSnapshot::done() { return is_done(copied_); }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -4,7 +4,7 @@
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// First a copy within the GPU, which costs the compute stream microseconds; from there to the host
 /// on a stream of its own, while training changes the original.
@@ -28,4 +28,4 @@ class CudaSnapshot final : public GpuSnapshot {
   std::map<float*, std::size_t> pinned_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -13,7 +13,7 @@
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // Longer than the watchdog allows any activity of a step, so that its verdict, which knows all
@@ -336,4 +336,4 @@ std::size_t CudaTraining::bytes() const {
   return bytes;
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -6,7 +6,7 @@
 #include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A training step, queued: the batch on a stream of its own; forward, backward, sums and update as
 /// one graph; results copied back and read steps later. See GpuTraining.
@@ -90,4 +90,4 @@ class CudaTraining final : public GpuTraining {
   std::uint64_t done_before_ = 0;  // the GPU's time behind the step taken last
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -12,7 +12,7 @@
 #include "compute/onednn/slices.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 double seconds() {
@@ -247,9 +247,9 @@ class OnednnBackend final : public Backend {
 };
 
 }  // namespace
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 bool cpu_trains_in(Element element) {
   return element == Element::fp32 || (element == Element::bf16 && onednn::multiplies_bf16());
@@ -276,4 +276,4 @@ LibraryVersion onednn_version() {
           fmt::format("{}.{}.{}", here->major, here->minor, here->patch)};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -5,7 +5,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // What one call of a kernel goes over.
@@ -282,4 +282,4 @@ Action plan(const BatchNormBackward& step, Planner& planner) {
                    [&]<class T>(T) -> Action { return Backward<T>(step, planner); });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -5,7 +5,7 @@
 #include "compute/onednn/isa.hpp"
 #include "compute/onednn/tensor.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 // The kernels of BatchNorm over some pixels of one image: of one block of channels, or of several
 // that lie beside each other, as where channels are last.
@@ -225,4 +225,4 @@ struct InputGradient {
   }
 };
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

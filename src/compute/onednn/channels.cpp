@@ -4,7 +4,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // Copies `count` channels of image n, from channel `from` of x to channel `to` of y. Whole blocks
@@ -119,4 +119,4 @@ Action plan(const ShortcutBackward& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

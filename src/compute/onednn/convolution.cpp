@@ -4,7 +4,7 @@
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/taken_pixels.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 using dnnl::memory;
@@ -337,4 +337,4 @@ Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   };
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -7,7 +7,7 @@
 
 // What oneDNN 2 (Debian 12) and oneDNN 3 (Debian 13) write differently. No other file asks which of
 // them it has.
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// The strides of a window and the padding around what it runs over: {height, width}.
 struct Sliding {
@@ -107,4 +107,4 @@ inline dnnl::pooling_backward::primitive_desc pooling_backward_descriptor(
 #endif
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -4,7 +4,7 @@
 #include "compute/onednn/plan.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 Action plan(const Dropout& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
@@ -26,4 +26,4 @@ Action plan(const Dropout& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

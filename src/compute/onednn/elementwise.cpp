@@ -3,7 +3,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 constexpr std::size_t chunk = 8192;  // elements: three operands fit the second-level cache
@@ -80,4 +80,4 @@ Action plan(const Add& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -5,7 +5,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // y = (v - offset) * factor
@@ -61,4 +61,4 @@ Action plan(const Input& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -2,7 +2,7 @@
 
 #include <dnnl.hpp>
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 namespace {
 
@@ -29,4 +29,4 @@ bool multiplies_bf16() {
                         : holds(dnnl::cpu_isa::avx512_core_bf16);
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -5,7 +5,7 @@
 #include "ringtrain/base/memory/bf16.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// The instruction sets our own kernels are compiled for.
 enum class Isa { baseline, avx2, avx512 };
@@ -99,4 +99,4 @@ auto with_type(Element element, const F& f) {
   return element == Element::bf16 ? f(Bf16{}) : f(float{});
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -2,7 +2,7 @@
 
 #include "compute/onednn/tensor.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // oneDNN has kernels of their own for a first convolution: its source is plain, up to four
@@ -34,4 +34,4 @@ std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element 
   return result;
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -6,7 +6,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // Pixels handled together: their squares are stored well before the windows load them again, which
@@ -172,4 +172,4 @@ Action plan(const LrnBackward& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -4,7 +4,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // Most runs are whole blocks: copies of a known length are one or two instructions.
@@ -229,4 +229,4 @@ Action plan(const MatrixProductWeightGradient& step, Planner& planner) {
   return plan_product(step, planner.tensor(step.x).element, planner);
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

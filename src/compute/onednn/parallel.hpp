@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <exception>
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// Runs f(item) for each of `items` items on `threads` threads. Items follow from the shapes alone,
 /// never from the number of threads, and each writes its own result: so bits do not depend on it.
@@ -25,4 +25,4 @@ void for_each_item(int threads, std::size_t items, const F& f) {
 /// Which of the threads runs this item: for scratch memory that items must not share.
 inline int this_thread() { return omp_get_thread_num(); }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

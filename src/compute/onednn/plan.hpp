@@ -3,7 +3,7 @@
 
 #include "compute/onednn/planner.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 // Each plans one kind of step; the files are named as those of reference/.
 Action plan(const Input&, Planner&);
@@ -44,4 +44,4 @@ Action plan_input_gradient(const ConvolutionInputGradient&, const Operand& dy, c
 Action plan_weight_gradient(const ConvolutionWeightGradient&, const Operand& x, const Operand& dy,
                             Planner&);
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 using dnnl::memory;
 
@@ -95,4 +95,4 @@ memory::desc desc_of(const Tensor& tensor) {
                               : tag::nchw};
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

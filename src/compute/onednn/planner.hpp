@@ -20,7 +20,7 @@
 #include "compute/onednn/tensor.hpp"
 #include "ringtrain/compute/backend.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// What one run() hands to every step.
 struct Frame {
@@ -149,4 +149,4 @@ constexpr dnnl::memory::data_type data_type_of(Element element) {
 /// As oneDNN sees it; where channels are last, with their padding.
 dnnl::memory::desc desc_of(const Tensor& tensor);
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

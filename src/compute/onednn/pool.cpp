@@ -1,7 +1,7 @@
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 using dnnl::memory;
@@ -72,4 +72,4 @@ Action plan(const AveragePoolBackward& step, Planner& planner) {
       {{DNNL_ARG_DIFF_DST, planner.memory(dy)}, {DNNL_ARG_DIFF_SRC, planner.memory(dx)}}));
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -6,7 +6,7 @@
 #include "compute/onednn/tensor.hpp"
 #include "ringtrain/compute/backend.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// A schedule planned for this host's CPUs. What is not of Program is for tests and benchmarks.
 class OnednnProgram : public Program {
@@ -23,4 +23,4 @@ class OnednnProgram : public Program {
   virtual bool padding_is_zero(TensorId id) const = 0;
 };
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // The tensors that may be slices: oneDNN's own kernels want theirs dense.
@@ -41,4 +41,4 @@ bool takes_slices(const Schedule& schedule, const Step& step, int block) {
   return fits;
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

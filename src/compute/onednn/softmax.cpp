@@ -6,7 +6,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 namespace {
 
 // What one sample adds to the result.
@@ -73,4 +73,4 @@ Action plan(const SoftmaxCrossEntropy& step, Planner& planner) {
   });
 }
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

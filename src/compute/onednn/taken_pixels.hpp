@@ -4,7 +4,7 @@
 #include "compute/onednn/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// Whether a filter is one pixel, without padding.
 inline bool is_of_one_pixel(const Window& w) {
@@ -66,4 +66,4 @@ class TakenPixels {
   Scratch copy_;
 };
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -5,7 +5,7 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::onednn {
+namespace ringtrain::compute::onednn {
 
 /// One block of channels of pixels that follow each other in an image.
 template <class T>
@@ -72,4 +72,4 @@ struct Tensor {
 /// that only convolutions read without padding. Places none of them.
 std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element element);
 
-}  // namespace ringtrain::onednn
+}  // namespace ringtrain::compute::onednn

@@ -5,7 +5,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 State::State(const Schedule& schedule, std::uint64_t dropout_seed)
     : shapes(schedule.tensors),
@@ -131,12 +131,12 @@ class ReferenceBackend final : public Backend {
 };
 
 }  // namespace
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 std::unique_ptr<Backend> make_reference_backend() {
   return std::make_unique<reference::ReferenceBackend>();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -3,7 +3,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 namespace {
 
 State::Moments batch_moments(const std::vector<double>& x, const Shape& shape) {
@@ -104,4 +104,4 @@ void run(const BatchNormBackward& step, State& s) {
   if (step.dresidual != no_tensor) s[step.dresidual] = g;
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

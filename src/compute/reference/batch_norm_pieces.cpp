@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 std::vector<double> activate(const Activation& how, const std::vector<double>& x, State& s) {
   const auto &scale = s.vectors[how.scale], &bias = s.vectors[how.bias];
@@ -103,4 +103,4 @@ void run(const BatchNormBackwardApply& step, State& s) {
   if (step.dx2 != no_tensor) apply(step.x2, step.dx2, step.g_scale2, step.x_scale2, step.shift2);
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

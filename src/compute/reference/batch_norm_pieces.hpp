@@ -4,7 +4,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 /// What `how` makes of x; also written to Activation::y where that is asked for.
 std::vector<double> activate(const Activation& how, const std::vector<double>& x, State& s);
@@ -20,4 +20,4 @@ std::vector<double> sums_of(const std::vector<double>& x, int channels);
 /// All that BatchNormSums promises of the gradient `dy`.
 void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, State& s);
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

@@ -3,7 +3,7 @@
 #include "compute/reference/batch_norm_pieces.hpp"
 #include "compute/reference/window.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 namespace {
 
 // Weights are out x taps x in: the index of (out, tap, in).
@@ -70,4 +70,4 @@ void run(const ConvolutionWeightGradient& step, State& s) {
   for (std::size_t i = 0; i < dy.size(); ++i) s.gradients[step.b->first + i % ys.channels] += dy[i];
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

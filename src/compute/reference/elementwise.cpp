@@ -3,7 +3,7 @@
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 void run(const ReluForward& step, State& s) {
   std::ranges::transform(s[step.x], s[step.y].begin(), [](double v) { return std::max(v, 0.0); });
@@ -79,4 +79,4 @@ void run(const Dropout& step, State& s) {
   }
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

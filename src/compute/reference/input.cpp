@@ -5,7 +5,7 @@
 #include "compute/distort.hpp"
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 void run(const Input& step, State& s) {
   const Shape& shape = s.shape(step.y);
@@ -32,4 +32,4 @@ void run(const Input& step, State& s) {
   }
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

@@ -3,7 +3,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 namespace {
 
 // sum of f(j) over the channels j within `radius` of c
@@ -49,4 +49,4 @@ void run(const LrnBackward& step, State& s) {
   }
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

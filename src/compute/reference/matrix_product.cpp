@@ -3,7 +3,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 void run(const MatrixProductForward& step, State& s) {
   const std::size_t batch = s.shape(step.x).batch, in = s.shape(step.x).features(),
@@ -45,4 +45,4 @@ void run(const MatrixProductWeightGradient& step, State& s) {
     for (std::size_t o = 0; o < out; ++o) db[o] += dy[n * out + o];
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

@@ -6,7 +6,7 @@
 #include "compute/reference/state.hpp"
 #include "compute/reference/window.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 namespace {
 
 // How many taps of each window are inside the image, by output pixel.
@@ -88,4 +88,4 @@ void run(const AveragePoolBackward& step, State& s) {
   });
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

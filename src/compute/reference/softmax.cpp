@@ -3,7 +3,7 @@
 
 #include "compute/reference/state.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 void run(const SoftmaxCrossEntropy& step, State& s) {
   const int classes = s.shape(step.logits).channels;
@@ -39,4 +39,4 @@ void run(const SoftmaxCrossEntropy& step, State& s) {
   }
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

@@ -7,7 +7,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 /// Everything a step may read or write, in double precision; tensors are dense, height, width and
 /// channels from slow to fast. A slice's own values are those that the last step saw in it. Tests
@@ -72,4 +72,4 @@ void run(const BatchNormBackwardApply&, State&);
 /// what it writes goes there.
 void run(const Step& step, State& state);
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

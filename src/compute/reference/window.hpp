@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::reference {
+namespace ringtrain::compute::reference {
 
 /// Calls f(output pixel, input pixel, tap) for every tap of every window that falls inside the
 /// image; pixels count over the whole batch, taps in row order.
@@ -19,4 +19,4 @@ void for_each_tap(const Shape& x, const Shape& y, const Window& w, F f) {
           }
 }
 
-}  // namespace ringtrain::reference
+}  // namespace ringtrain::compute::reference

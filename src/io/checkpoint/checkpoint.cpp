@@ -9,7 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 std::uint64_t element_count(const TensorInfo& tensor) {
   constexpr auto most = std::numeric_limits<std::uint64_t>::max() / sizeof(float);
@@ -39,4 +39,4 @@ std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const Ten
                   metadata.position, metadata.seed, metadata.optimizer, fmt::join(lines, "\n")));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -13,7 +13,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 /// The newest file of a lineage.
@@ -205,4 +205,4 @@ std::string inspect_folder(const std::filesystem::path& directory) {
   return text;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

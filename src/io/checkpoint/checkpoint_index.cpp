@@ -15,7 +15,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 using Json = nlohmann::json;
@@ -418,4 +418,4 @@ CheckpointMetadata metadata_from_json_text(std::string_view text) {
   return metadata_from(parse(text));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What is wrong with a checkpoint file, without its name.
 struct Damage : std::runtime_error {
@@ -67,4 +67,4 @@ CheckpointMetadata metadata_from_json_text(std::string_view text);
 /// The tensors by rising offset: the order of their bytes in the file.
 std::vector<const StoredTensor*> in_file_order(const CheckpointIndex& index);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

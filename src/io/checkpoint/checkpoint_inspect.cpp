@@ -12,7 +12,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 struct Statistics {
@@ -80,4 +80,4 @@ std::string inspect(const std::filesystem::path& path) {
   return text;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -13,7 +13,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::string_view prefix = "step-", suffix = ".h5", unfinished = ".tmp";
@@ -78,4 +78,4 @@ std::vector<std::string> checkpoint_names(int directory) {
   return names;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -7,7 +7,7 @@
 
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// The step in a name of checkpoint_name()'s form.
 std::optional<std::uint64_t> checkpoint_step(std::string_view name);
@@ -22,4 +22,4 @@ std::vector<std::string> names_in(int directory);
 /// Names of checkpoints in it, by falling step.
 std::vector<std::string> checkpoint_names(int directory);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

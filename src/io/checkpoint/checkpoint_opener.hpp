@@ -9,7 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// How often calls on checkpoints are made again that fail and may_pass(): four times in all,
 /// within eight seconds. Thread: one.
@@ -49,4 +49,4 @@ std::string first_ten(std::span<const std::string> all);
 /// What inspect() says of a directory.
 std::string inspect_folder(const std::filesystem::path& directory);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

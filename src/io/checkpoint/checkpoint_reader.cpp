@@ -21,7 +21,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 struct CheckpointFile::Opened {
   std::filesystem::path path;
@@ -301,7 +301,7 @@ std::optional<std::size_t> CheckpointFile::find(const TensorInfo& tensor) const 
 std::uint64_t CheckpointFile::state_hash() const {
   std::vector<std::uint64_t> hashes;
   for (const StoredTensor& tensor : opened_->index.tensors) hashes.push_back(tensor.hash);
-  return ringtrain::state_hash(metadata(), tensors(), hashes);
+  return ringtrain::io::state_hash(metadata(), tensors(), hashes);
 }
 
 void CheckpointFile::verify() const {
@@ -392,4 +392,4 @@ void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> exp
     file.read(*file.find(expected[i]), destinations[i]);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -11,7 +11,7 @@
 
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 // Waits for the writes under way.
 int detail::destroy_aio(aio_context_t context) noexcept {
@@ -121,4 +121,4 @@ void BlockWriter::write_rest(const Block& block, std::size_t done) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Offsets, sizes and memory of direct writes are multiples of this.
 inline constexpr std::size_t direct_alignment = 4096;
@@ -61,4 +61,4 @@ class BlockWriter {
   UniqueHandle<aio_context_t, detail::destroy_aio> context_;  // 0: not offered here
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

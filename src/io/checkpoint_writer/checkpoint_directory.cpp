@@ -22,7 +22,7 @@
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Of what a run makes that wants the directory, until it is the lock file.
@@ -315,4 +315,4 @@ std::vector<std::string> CheckpointDirectory::take_notes() {
   return notes;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 #include "io/lease/folder_lease.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A checkpoint directory owned by this process: opened once, held until destruction or until
 /// another run takes it over (FolderLease). Used by the writer process only.
@@ -70,4 +70,4 @@ class CheckpointDirectory {
   std::vector<std::string> notes_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

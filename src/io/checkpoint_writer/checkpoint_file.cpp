@@ -14,7 +14,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // small enough to stay in the cache while it is hashed, scanned and copied
@@ -174,4 +174,4 @@ WrittenCheckpoint FileWriter::write(int file, const Snapshot& snapshot) {
   return {index.file_bytes, state_hash_of(index)};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

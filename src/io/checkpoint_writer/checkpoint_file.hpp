@@ -10,7 +10,7 @@
 #include "io/checkpoint_writer/hdf5_layout.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A state to be written.
 struct Snapshot {
@@ -48,4 +48,4 @@ class FileWriter {
   BlockWriter blocks_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -18,7 +18,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
@@ -592,4 +592,4 @@ std::uint64_t CheckpointWriter::failed() const {
   return held ? impl_->failed : 0;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -14,7 +14,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 using Hdf5File = UniqueHandle<hid_t, H5Fclose, hid_t{-1}>;
@@ -199,4 +199,4 @@ LibraryVersion hdf5_version() {
           fmt::format("{}.{}.{}", major, minor, release)};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -6,7 +6,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// An HDF5 file without the tensors' bytes, made by libhdf5 in memory: `user_block` free bytes at
 /// its head, one contiguous dataset a tensor, and the metadata as scalar datasets in the group
@@ -42,4 +42,4 @@ class Hdf5Layout {
   std::vector<Place> scalars_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -28,7 +28,7 @@
 #include "io/checkpoint_writer/writer_server.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr int reap_pause_ms = 2;
@@ -314,4 +314,4 @@ std::string WriterProcess::ending() {
   return ended().value_or("closed its connection");
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -14,7 +14,7 @@
 
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 using Json = nlohmann::json;
@@ -180,4 +180,4 @@ WriterSetup setup_from_json_text(std::string_view text) {
   return setup;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

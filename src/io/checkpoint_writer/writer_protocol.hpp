@@ -15,7 +15,7 @@
 
 // What trainer and writer process say to each other over their SOCK_SEQPACKET pair: one Message
 // each, and shared memory for all that is large.
-namespace ringtrain {
+namespace ringtrain::io {
 
 inline constexpr std::size_t slot_count = 2;
 
@@ -110,4 +110,4 @@ struct WriterSetup {
 std::string to_json_text(const WriterSetup& setup);
 WriterSetup setup_from_json_text(std::string_view text);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

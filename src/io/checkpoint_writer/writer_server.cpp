@@ -15,7 +15,7 @@
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -219,4 +219,4 @@ void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>&
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -2,7 +2,7 @@
 #include <functional>
 #include <string>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// For the saves that are still under way when the trainer is killed.
 struct LastSaveLimits {
@@ -17,4 +17,4 @@ struct LastSaveLimits {
 /// another writer opens it, and with a default-made LastSaveLimits when it is closed.
 void serve_trainer(int socket, const std::function<void(const LastSaveLimits&)>& prepare);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

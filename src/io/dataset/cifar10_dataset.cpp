@@ -13,7 +13,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -163,4 +163,4 @@ std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,
   fail_cifar10(failure.path1(), failure.code().message());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -7,7 +7,7 @@
 #include "io/dataset/datasets.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 const std::vector<std::string> kinds{"synthetic", "shapes",   "cifar10",
@@ -79,4 +79,4 @@ void check_enough(const Dataset& dataset, int global_batch) {
                           global_batch));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 #include "io/dataset/encoded_dataset.hpp"
 
 // One function for each kind that open_dataset() knows, each with a file of its own.
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Noise with random labels, made once: what training costs when input costs nothing.
 std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& options);
@@ -29,4 +29,4 @@ std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split
 std::unique_ptr<EncodedDataset> open_encoded(std::string_view spec, Split split,
                                              const DatasetOptions& options);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -2,7 +2,7 @@
 
 #include "io/image/decoder.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 /// Runs `decode`, naming the sample's place when it is undecodable.
@@ -46,4 +46,4 @@ std::unique_ptr<SampleReader> EncodedDataset::reader() const {
   return std::make_unique<EncodedReader>(*this, max_pixels_);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

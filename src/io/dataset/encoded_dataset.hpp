@@ -7,7 +7,7 @@
 
 #include "ringtrain/io/dataset/dataset.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Samples that are stored as files of an image format, wherever the data set has their bytes from.
 class EncodedDataset : public Dataset {
@@ -45,4 +45,4 @@ class MemoryReader final : public SampleReader {
   ImageView current_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -181,4 +181,4 @@ std::unique_ptr<EncodedDataset> open_images(const std::string& directory, Split 
   fail_images(failure.path1(), failure.code().message());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -22,7 +22,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ ShardIndex cached_index(const std::string& directory, const std::vector<ShardFil
   return index;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

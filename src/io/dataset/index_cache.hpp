@@ -5,7 +5,7 @@
 #include "io/dataset/sharded_dataset.hpp"
 #include "ringtrain/io/dataset/dataset.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// The index of `files` of `directory`, as make() makes it, from the cache folder of `options`
 /// where it is kept there; else it is made and kept. Files with other names, sizes or times have
@@ -14,4 +14,4 @@ namespace ringtrain {
 ShardIndex cached_index(const std::string& directory, const std::vector<ShardFile>& files,
                         const DatasetOptions& options, const std::function<ShardIndex()>& make);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

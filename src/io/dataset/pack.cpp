@@ -20,7 +20,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ void pack(const PackOptions& options) try {
   throw Error(Exit::storage, "--pack into " + printable(options.target), failure.code().message());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 class Shards {
@@ -98,4 +98,4 @@ void each_shard(std::size_t count, int threads, const std::function<void(std::si
   shards.rethrow_first();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <functional>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Calls work(0) to work(count - 1), low numbers first, on `threads` threads of its own, and waits
 /// for them. Every five seconds it calls progress(calls done), and whenever it is another one
@@ -13,4 +13,4 @@ void each_shard(std::size_t count, int threads, const std::function<void(std::si
                 const std::function<void(std::size_t)>& progress,
                 const std::function<void(std::size_t)>& oldest = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::array<std::string_view, 1> ending{".records"};
@@ -91,4 +91,4 @@ std::unique_ptr<EncodedDataset> open_records(const std::string& directory, Split
       options.max_pixels);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

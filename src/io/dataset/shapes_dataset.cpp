@@ -11,7 +11,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 namespace {
 
@@ -217,4 +217,4 @@ void draw_shape(Split split, std::uint64_t sample, Image& image) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

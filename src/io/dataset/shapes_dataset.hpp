@@ -4,7 +4,7 @@
 
 #include "ringtrain/io/dataset/dataset.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// The classes of `shapes`, in the order of their labels.
 inline constexpr std::array<const char*, 10> shape_names{
@@ -15,4 +15,4 @@ inline constexpr std::array<const char*, 10> shape_names{
 /// exactly rounded operations only, so that every machine draws the same bytes.
 void draw_shape(Split split, std::uint64_t sample, Image& image);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

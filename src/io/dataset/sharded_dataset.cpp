@@ -14,7 +14,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 std::size_t files_to_keep_open() {
@@ -188,4 +188,4 @@ std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint
   return std::make_unique<ShardedDataset>(std::move(data), max_pixels);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -9,7 +9,7 @@
 #include "io/files/records_file.hpp"
 #include "io/files/shard_files.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Where the samples of a sharded data set are.
 struct ShardIndex {
@@ -33,4 +33,4 @@ struct ShardedData {
 /// cannot be opened.
 std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint64_t max_pixels);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

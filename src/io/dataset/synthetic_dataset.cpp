@@ -7,7 +7,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Samples share these images, so that a sample costs no more than the copy into its batch.
@@ -62,4 +62,4 @@ std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& optio
   return std::make_unique<Synthetic>(split, options);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -12,7 +12,7 @@
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::array<std::string_view, 3> endings{"", ".tfrecord", ".tfrecords"};
@@ -175,4 +175,4 @@ std::unique_ptr<EncodedDataset> open_tfrecord(const std::string& directory, Spli
   return data;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

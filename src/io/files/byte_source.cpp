@@ -12,7 +12,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Holds what surrounds an image in its record.
@@ -97,4 +97,4 @@ std::span<const std::uint8_t> FileSource::at(Part part) {
   return std::span(window_).subspan(part.offset - start_, part.size);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

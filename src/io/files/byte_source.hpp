@@ -8,7 +8,7 @@
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A piece of a ByteSource.
 struct Part {
@@ -69,4 +69,4 @@ std::size_t read_at(const FileDescriptor& file, std::uint64_t offset, std::span<
 std::size_t read_all_at(const FileDescriptor& file, std::uint64_t offset,
                         std::span<std::uint8_t> into, WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

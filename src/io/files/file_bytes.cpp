@@ -10,7 +10,7 @@
 #include "io/files/byte_source.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Far above any image; a mistaken tar or video must not fill the memory.
@@ -61,4 +61,4 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, WorkPr
   read_file(path, bytes, retries, progress);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -9,7 +9,7 @@
 #include "ringtrain/io/files/read_retries.hpp"
 #include "ringtrain/io/files/unreadable_sample.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Throws Error(Exit::data) where `error`, an errno, says that too many files are open: no damage
 /// of a sample, and the next one would fail, too.
@@ -45,4 +45,4 @@ void read_file(const std::string& path, std::vector<std::uint8_t>& bytes, ReadRe
 void read_file(const std::string& path, std::vector<std::uint8_t>& bytes,
                WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

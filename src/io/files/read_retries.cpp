@@ -10,7 +10,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Before each attempt but the first.
@@ -69,4 +69,4 @@ void ReadRetries::report_on_stderr(const std::string& line) {
   write_stderr(fmt::format("train: {}\n", line));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

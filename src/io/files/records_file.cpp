@@ -8,7 +8,7 @@
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 namespace {
 
@@ -156,4 +156,4 @@ RecordTable decode_table(Bytes bytes) {
   return table;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -8,7 +8,7 @@
 
 #include "io/files/byte_source.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// One sample in a shard.
 struct Record {
@@ -63,4 +63,4 @@ std::uint64_t record_hash(std::span<const std::uint8_t> image);
 /// packed. Throws Undecodable.
 Unpacked unpack_record(std::span<const std::uint8_t> record);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

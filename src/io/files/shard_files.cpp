@@ -17,7 +17,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ std::vector<ShardFile> find_shards(const std::string& directory,
                            [&](bool) { return find_once(directory, splits, endings, progress); });
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

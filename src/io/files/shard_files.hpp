@@ -7,7 +7,7 @@
 
 #include "ringtrain/base/work_progress.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// One file of a data set that is cut into <split>-00000-of-00008, -00001-of-00008 and so on.
 struct ShardFile {
@@ -25,4 +25,4 @@ std::vector<ShardFile> find_shards(const std::string& directory,
                                    std::span<const std::string_view> endings,
                                    WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -8,7 +8,7 @@
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::uint64_t longest_varint = 10;
@@ -153,4 +153,4 @@ std::string feature_names(ByteSource& source, Part bytes) {
   return names.empty() ? "none" : names;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 
 #include "io/files/byte_source.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What training wants of a serialised tf.Example; unset is what it does not have.
 struct Example {
@@ -21,4 +21,4 @@ Example parse_example(ByteSource& source, Part bytes);
 /// The names of all its features, with commas, escaped and cut to a line. Throws Undecodable.
 std::string feature_names(ByteSource& source, Part bytes);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -8,7 +8,7 @@
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/crc32c.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // A record: its length (8 bytes), the length's checksum (4), the data, the data's checksum (4).
@@ -139,4 +139,4 @@ Unpacked unpack_tfrecord(std::span<const std::uint8_t> record) {
   return {source.at(*example.image), example.label};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -8,7 +8,7 @@
 #include "io/files/byte_source.hpp"
 #include "io/files/records_file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What one TFRecord shard holds.
 struct TfrecordShard {
@@ -33,4 +33,4 @@ bool is_whole_tfrecord(std::span<const std::uint8_t> record);
 /// first. Throws Undecodable.
 Unpacked unpack_tfrecord(std::span<const std::uint8_t> record);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 Box whole(Extent image) {
@@ -179,4 +179,4 @@ void Renderer::run(const PixelView& portion, const CropTransform& framing, Exten
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -6,7 +6,7 @@
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/io/image/augmentation.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// How an image becomes the network's input: `box` of it is scaled to `scaled`, and the output
 /// shows that from (top, left) on, black outside, perhaps mirrored.
@@ -35,4 +35,4 @@ class Renderer {
   Resizer resizer_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

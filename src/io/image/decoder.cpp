@@ -6,7 +6,7 @@
 #include <array>
 #include <memory>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 namespace {
 
@@ -65,4 +65,4 @@ void check_bytes(Extent image, std::uint64_t needed, std::uint64_t bytes) {
                                 image.width, image.height, bytes));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

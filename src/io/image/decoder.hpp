@@ -6,7 +6,7 @@
 
 #include "ringtrain/io/image/image.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Bytes that are no image, or a damaged or unacceptable one.
 class Undecodable : public std::runtime_error {
@@ -43,4 +43,4 @@ void check_extent(std::uint64_t height, std::uint64_t width, std::uint64_t max_p
 /// header says costs no memory that the file's size does not allow.
 void check_bytes(Extent image, std::uint64_t needed, std::uint64_t bytes);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

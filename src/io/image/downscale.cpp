@@ -8,7 +8,7 @@
 // jpeglib.h needs size_t and FILE declared before it.
 #include <jpeglib.h>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr int quality = 95;
@@ -85,4 +85,4 @@ std::span<const std::uint8_t> Downscaler::run(std::span<const std::uint8_t> imag
   return encoded_;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

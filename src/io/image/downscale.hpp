@@ -6,7 +6,7 @@
 #include "io/image/decoder.hpp"
 #include "io/image/resize.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Makes large encoded images smaller. Keeps its memory from image to image; for one thread.
 class Downscaler {
@@ -31,4 +31,4 @@ class Downscaler {
 /// it.
 void encode_jpeg(const ImageView& image, int quality, std::vector<std::uint8_t>& bytes);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

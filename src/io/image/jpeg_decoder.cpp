@@ -12,7 +12,7 @@
 
 #include "io/image/decoder.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // A progressive image of very many scans takes hours to decode; real ones have about ten.
@@ -206,4 +206,4 @@ std::unique_ptr<Decoder> make_jpeg_decoder(std::uint64_t max_pixels) {
   return std::make_unique<JpegDecoder>(max_pixels);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -9,7 +9,7 @@
 
 #include "io/image/decoder.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Deflate makes at most 1032 bytes of one. What is small costs little memory, however it is coded.
@@ -124,4 +124,4 @@ std::unique_ptr<Decoder> make_png_decoder(std::uint64_t max_pixels) {
   return std::make_unique<PngDecoder>(max_pixels);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

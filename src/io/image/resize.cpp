@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 double triangle(double x) { return std::max(0.0, 1 - std::abs(x)); }
@@ -86,4 +86,4 @@ void Resizer::run(const ImageView& image, const Box& box, Extent scaled, const S
                   sums_.data(), out + i * stride);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

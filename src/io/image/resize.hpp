@@ -5,7 +5,7 @@
 #include "io/image/resize_kernels.hpp"
 #include "ringtrain/io/image/image.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A part of an image in pixels, edges between pixels allowed.
 struct Box {
@@ -37,4 +37,4 @@ class Resizer {
   std::vector<std::int32_t> sums_;  // of one output row
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

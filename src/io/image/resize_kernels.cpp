@@ -8,7 +8,7 @@
 #endif
 
 // The loops are inlined into one function for each instruction set, and vectorised there.
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr int channels = 3;
@@ -135,4 +135,4 @@ std::vector<RowKernels> usable_row_kernels() {
 
 RowKernels plain_row_kernels() { return {"plain", 1, across_anywhere, down_anywhere}; }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Which source pixels, from `first` on, make up each output pixel of one axis, and with what
 /// weights: `taps` an output, fixed point. Those that do not count weigh 0.
@@ -42,4 +42,4 @@ std::vector<RowKernels> usable_row_kernels();
 /// Those that run anywhere.
 RowKernels plain_row_kernels();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 struct Known {
@@ -44,4 +44,4 @@ FileSystem file_system_of(int fd) {
   return {found->name, found->is_local};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

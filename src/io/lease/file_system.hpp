@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What a folder lies on.
 struct FileSystem {
@@ -13,4 +13,4 @@ struct FileSystem {
 /// Of the open file or folder `fd`. What is not known to be local counts as shared by hosts.
 FileSystem file_system_of(int fd);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -19,7 +19,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/hmac.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 using LeaseClock = LeaseJudge::Clock;
@@ -327,4 +327,4 @@ void FolderLease::write_in_place(std::string_view text, std::size_t offset) cons
   if (!file_system_.is_local) ::fdatasync(file_.get());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -11,7 +11,7 @@
 #include "io/lease/lease.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// How a new run waits for a directory that another one may still hold, and is told later that it
 /// has lost it.
@@ -88,4 +88,4 @@ class FolderLease {
   std::thread thread_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -11,7 +11,7 @@
 
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::string_view lease_title = "ringtrain lease 1 ", beat_key = "beat: ";
@@ -155,4 +155,4 @@ std::string LeaseJudge::holder() const {
   return said.empty() ? "an unnamed job" : said;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

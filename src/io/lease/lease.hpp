@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// Who holds a checkpoint directory.
 struct LeaseHolder {
@@ -93,4 +93,4 @@ class LeaseJudge {
   Clock::time_point still_since_, waits_since_, looked_at_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::size_t messages_kept = 10;
@@ -107,4 +107,4 @@ void BatchFiller::render(std::uint64_t sample, std::optional<Philox> random, int
   renderer_.run(pixels, framing, recipe.output, image_at(batch, place).data());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

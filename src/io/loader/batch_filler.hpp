@@ -10,7 +10,7 @@
 #include "ringtrain/base/batch.hpp"
 #include "ringtrain/io/loader/loader.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What befell the samples of one batch.
 struct BatchReport {
@@ -42,4 +42,4 @@ class BatchFiller {
   Renderer renderer_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -15,7 +15,7 @@
 
 #include "io/loader/batch_filler.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 constexpr std::uint64_t tolerated = 10;      // unreadable samples, however few were read
@@ -208,4 +208,4 @@ std::uint64_t Loader::evaluation_batches() const { return impl_->batches(); }
 std::uint64_t Loader::unreadable() const { return impl_->unreadable(); }
 std::vector<std::string> Loader::take_events() { return impl_->take_events(); }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 namespace {
 
 // Four rounds look random to those who see few outputs (Luby and Rackoff); an epoch shows all. With
@@ -56,4 +56,4 @@ std::uint64_t Sampler::permuted(std::uint32_t epoch, std::uint64_t index) const 
   return row * columns_ + column;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// The endless order in which training sees `size` samples. Every epoch is a permutation of its
 /// own, a function of (seed, epoch) that is computed for one position without the others: no table,
@@ -23,4 +23,4 @@ class Sampler {
   std::uint64_t size_, seed_, rows_, columns_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

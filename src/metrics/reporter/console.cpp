@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 constexpr double between_draws_s = 0.1;
@@ -46,4 +46,4 @@ void Console::close() {
   bar_.clear();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

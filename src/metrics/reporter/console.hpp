@@ -4,7 +4,7 @@
 
 #include "ringtrain/metrics/reporter/reporter.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Lines above a progress bar. Where both are seen on one terminal they go through one stream:
 /// mpirun forwards standard output and error in no order.
@@ -33,4 +33,4 @@ class Console {
   double drawn_at_ = 0;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -12,7 +12,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/host/terminal.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
@@ -35,7 +35,7 @@ class SilentReporter final : public Reporter {
 
 class ActiveReporter final : public Reporter {
  public:
-  ActiveReporter(const Options& options, ReporterSettings sinks, WorkProgress* progress)
+  ActiveReporter(const config::Options& options, ReporterSettings sinks, WorkProgress* progress)
       : quiet_(options.quiet), seconds_(sinks.seconds), console_(std::move(sinks)) {
     const auto open = [&](const std::string& path) {
       if (!path.empty()) at(progress, Work::open, path);
@@ -102,10 +102,10 @@ class ActiveReporter final : public Reporter {
 
 }  // namespace
 
-ReporterSettings standard_sinks(const Options& options) {
-  const Terminal terminal = find_terminal();
-  const bool wanted = options.progress == ShowProgress::on ||
-                      (options.progress == ShowProgress::automatic && terminal.err);
+ReporterSettings standard_sinks(const config::Options& options) {
+  const host::Terminal terminal = host::find_terminal();
+  const bool wanted = options.progress == config::ShowProgress::on ||
+                      (options.progress == config::ShowProgress::automatic && terminal.err);
   return {
       .out = [](std::string_view text) { write_all(STDOUT_FILENO, text); },
       .err = [](std::string_view text) { write_all(STDERR_FILENO, text); },
@@ -119,11 +119,11 @@ ReporterSettings standard_sinks(const Options& options) {
           }};
 }
 
-std::unique_ptr<Reporter> make_reporter(const Options& options, ReporterSettings sinks,
+std::unique_ptr<Reporter> make_reporter(const config::Options& options, ReporterSettings sinks,
                                         WorkProgress* progress) {
   return std::make_unique<ActiveReporter>(options, std::move(sinks), progress);
 }
 
 std::unique_ptr<Reporter> make_silent_reporter() { return std::make_unique<SilentReporter>(); }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 namespace {
 
@@ -201,4 +201,4 @@ std::vector<std::string> told(const ScalingForecast& v, bool details, const std:
   return lines;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

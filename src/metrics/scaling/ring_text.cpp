@@ -4,14 +4,14 @@
 
 #include "ringtrain/config/option_values.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
-std::string table(const RingChoice& choice) {
-  const RingTable& m = choice.measured;
+std::string table(const allreduce::RingChoice& choice) {
+  const allreduce::RingTable& m = choice.measured;
   std::string text = fmt::format("  sums of {:.0f} KiB over {} hosts\n  {:>12} {:>10} {:>10}",
                                  m.bytes / 1024, m.hosts, "blocks, KiB", "ms", "MB/s");
-  for (const RingTrial& trial : m.trials)
+  for (const allreduce::RingTrial& trial : m.trials)
     text += fmt::format("\n  {:>12} {:>10.2f} {:>10.1f}", blocks_text(trial.tuning),
                         1e3 * trial.seconds, 1e-6 * m.bytes / trial.seconds);
   return text;
@@ -19,23 +19,24 @@ std::string table(const RingChoice& choice) {
 
 }  // namespace
 
-std::string blocks_text(const RingTuning& tuning) {
+std::string blocks_text(const allreduce::RingTuning& tuning) {
   const auto kib = [](std::size_t floats) { return floats * sizeof(float) / 1024; };
   if (tuning.smallest_segment == tuning.largest_segment)
     return fmt::format("{}", kib(tuning.largest_segment));
   return fmt::format("{} to {}", kib(tuning.smallest_segment), kib(tuning.largest_segment));
 }
 
-std::string text_of(const SumPlan& plan) {
+std::string text_of(const allreduce::SumPlan& plan) {
   return fmt::format("blocks of {} KiB, {} sum{} at once{}", blocks_text(plan.ring), plan.at_once,
                      plan.at_once == 1 ? "" : "s", plan.late ? ", after backward" : "");
 }
 
-std::vector<std::string> told(const RingChoice& choice, const Tune& tune, bool details) {
+std::vector<std::string> told(const allreduce::RingChoice& choice, const config::Tune& tune,
+                              bool details) {
   if (!tune.measures())
     return {fmt::format("links: nothing is measured, as --tuning {} says: {}",
-                        tune_value().write(tune), text_of(choice.plan))};
-  const RingTable& m = choice.measured;
+                        config::tune_value().write(tune), text_of(choice.plan))};
+  const allreduce::RingTable& m = choice.measured;
   std::vector<std::string> lines{fmt::format(
       "links: {:.0f} MB/s from host to host, {:.2f} ms a hop; a sum of {:.0f} KiB over {} hosts "
       "takes {:.2f} ms: {}",
@@ -45,8 +46,8 @@ std::vector<std::string> told(const RingChoice& choice, const Tune& tune, bool d
   return lines;
 }
 
-std::vector<std::string> told_trials(const std::vector<TriedPlan>& tried, std::size_t best,
-                                     std::size_t steps, bool report) {
+std::vector<std::string> told_trials(const std::vector<allreduce::TriedPlan>& tried,
+                                     std::size_t best, std::size_t steps, bool report) {
   const double first_s = tried.front().step_s;
   std::vector<std::string> lines{fmt::format(
       "links: {} steps tried {} ways for their sums: {} {} ({:.1f} ms a step{})", steps,
@@ -55,11 +56,11 @@ std::vector<std::string> told_trials(const std::vector<TriedPlan>& tried, std::s
   if (!report) return lines;
   lines.front() += "; --tuning report changes nothing";
   std::string rows = fmt::format("  {:>9} {:>9}  {}", "ms a step", "ratio", "way");
-  for (const TriedPlan& way : tried)
+  for (const allreduce::TriedPlan& way : tried)
     rows += fmt::format("\n  {:>9.2f} {:>9.3f}  {}", 1e3 * way.step_s, way.step_s / first_s,
                         text_of(way.plan));
   lines.push_back(std::move(rows));
   return lines;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 namespace {
 
@@ -111,4 +111,4 @@ std::vector<std::string> told(const ScalingResult& c, int ranks) {
 
 std::string ranks_text(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

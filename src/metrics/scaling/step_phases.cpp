@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 constexpr std::size_t warmup_steps = 10;
@@ -57,4 +57,4 @@ Spread StepTimes::throughput() const {
   return spread_of({rates_.begin() + skipped, rates_.end()});
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

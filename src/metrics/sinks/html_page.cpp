@@ -11,7 +11,7 @@
 #include "metrics/sinks/svg_plot.hpp"
 #include "ringtrain/metrics/log_text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 constexpr std::array<int, phase_names.size()> phase_colours = {1, 5, 0, 4, 3, 2, 6, 7};
@@ -260,4 +260,4 @@ std::string report_page(const RunHistory& run, const std::string& written) {
          fmt::format("<script>{}</script></html>\n", report_script);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -11,7 +11,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 constexpr double rewrite_s = 60;
@@ -93,4 +93,4 @@ std::unique_ptr<RecordSink> make_report(const std::string& path, RecordSink::War
   return std::make_unique<Report>(path, std::move(warn));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -4,7 +4,7 @@
 
 #include "metrics/record_sink.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Writes `path`, one HTML page that needs nothing else: throughput with what happened, where the
 /// time of a step went, loss and accuracy, ranks, scaling, checkpoints, events, configuration. It
@@ -13,4 +13,4 @@ namespace ringtrain {
 /// Throws Error(Exit::storage) when the file cannot be made.
 std::unique_ptr<RecordSink> make_report(const std::string& path, RecordSink::Warn warn);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// What a report's page looks like, in light and dark, on a screen and on paper.
 inline constexpr std::string_view report_style = R"css(
@@ -65,4 +65,4 @@ for (const drawing of document.querySelectorAll("svg[data-plot]")) {
 }
 )js";
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

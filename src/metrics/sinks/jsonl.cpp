@@ -14,7 +14,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -48,21 +48,23 @@ Json named(const PhaseSeconds& phases) {
 }
 
 // Blocks are the largest that a sum is cut into, in bytes as fp32.
-Json named(const RingChoice& ring) {
-  const auto block = [](const RingTuning& t) { return t.largest_segment * sizeof(float); };
+Json named(const allreduce::RingChoice& ring) {
+  const auto block = [](const allreduce::RingTuning& t) {
+    return t.largest_segment * sizeof(float);
+  };
   Json trials = Json::array();
-  for (const RingTrial& trial : ring.measured.trials)
+  for (const allreduce::RingTrial& trial : ring.measured.trials)
     trials.push_back({{"block_bytes", block(trial.tuning)},
                       {"adapts", trial.tuning.smallest_segment < trial.tuning.largest_segment},
                       {"seconds", nine_digits(trial.seconds)}});
-  const auto start = [](const SumPlan& plan) { return plan.late ? "late" : "early"; };
+  const auto start = [](const allreduce::SumPlan& plan) { return plan.late ? "late" : "early"; };
   Json tried = Json::array();
-  for (const TriedPlan& way : ring.tried)
+  for (const allreduce::TriedPlan& way : ring.tried)
     tried.push_back({{"block_bytes", block(way.plan.ring)},
                      {"sums_at_once", way.plan.at_once},
                      {"sums_start", start(way.plan)},
                      {"seconds_per_batch", nine_digits(way.step_s)}});
-  const RingTable& m = ring.measured;
+  const allreduce::RingTable& m = ring.measured;
   return {{"hosts", m.hosts},
           {"hop_seconds", nine_digits(m.hop_s)},
           {"bytes_per_second", nine_digits(m.bytes_a_second)},
@@ -241,4 +243,4 @@ void Metrics::write(const EndRecord& r) {
   append(line_of(record));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -4,7 +4,7 @@
 #include "metrics/record_sink.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Appends one JSON object a line to a file; each line is in the file when the call returns. A
 /// write that fails is reported once and training goes on; later records are tried again.
@@ -33,4 +33,4 @@ class Metrics final : public RecordSink {
   bool warned_ = false;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

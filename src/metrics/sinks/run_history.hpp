@@ -6,7 +6,7 @@
 
 #include "ringtrain/metrics/records.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// A record and when it came: seconds since training began.
 template <class Record>
@@ -30,4 +30,4 @@ struct RunHistory {
 /// The run as a page. `written`: when, for the reader.
 std::string report_page(const RunHistory& run, const std::string& written);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -7,7 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 using Points = std::vector<std::pair<double, double>>;
@@ -217,4 +217,4 @@ std::string svg(const Plot& plot) {
       dots(drawn, lines, x, y), marks_of(plot, x));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

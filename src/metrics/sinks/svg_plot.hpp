@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// A line of a plot, or a layer of a stack.
 struct Series {
@@ -41,4 +41,4 @@ std::string escaped(const std::string& text);
 /// plot without points.
 std::string svg(const Plot& plot);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

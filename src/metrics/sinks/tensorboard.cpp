@@ -19,7 +19,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 namespace fs = std::filesystem;
@@ -199,4 +199,4 @@ std::unique_ptr<RecordSink> make_tensorboard(const std::string& directory, Recor
   return std::make_unique<TensorBoard>(directory, std::move(warn));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -4,7 +4,7 @@
 
 #include "metrics/record_sink.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Writes what happens as scalars and texts for TensorBoard, into a new event file in `directory`,
 /// which is made if need be. A resumed run hides what an earlier one wrote of the steps behind its
@@ -12,4 +12,4 @@ namespace ringtrain {
 /// Throws Error(Exit::storage) when the file cannot be made.
 std::unique_ptr<RecordSink> make_tensorboard(const std::string& directory, RecordSink::Warn warn);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

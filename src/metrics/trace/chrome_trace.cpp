@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 std::string quoted(const std::string& text) {
@@ -59,4 +59,4 @@ std::string trace_tail(const std::string& about) {
                      quoted(about));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

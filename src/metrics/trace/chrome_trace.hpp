@@ -4,7 +4,7 @@
 
 #include "ringtrain/metrics/trace/timeline.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Parts of a file in Chrome's trace event format, which Perfetto and chrome://tracing show: a
 /// process a rank and a thread a row. In this order: the head, of each rank its names and spans in
@@ -17,4 +17,4 @@ std::string trace_span(int rank, const Timeline::Span& span, std::int64_t origin
 /// `about`: of the file, for the reader.
 std::string trace_tail(const std::string& about);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -12,7 +12,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/host/run_with_timeout.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 using Spans = std::vector<Timeline::Span>;
@@ -27,9 +27,10 @@ Spans in_order(Spans spans) {
   return spans;
 }
 
-std::int64_t shifted(std::int64_t ns, const ClockOffset& before, const ClockOffset& after) {
+std::int64_t shifted(std::int64_t ns, const allreduce::ClockOffset& before,
+                     const allreduce::ClockOffset& after) {
   const double own = double(ns) * 1e-9;
-  return ns + std::llround((by_other_clock(own, before, after) - own) * 1e9);
+  return ns + std::llround((allreduce::by_other_clock(own, before, after) - own) * 1e9);
 }
 
 std::set<std::uint32_t> rows_of(const Spans& spans) {
@@ -67,7 +68,7 @@ void write_chunk(std::ostream& file, int rank, const std::string& chunk, std::in
   }
 }
 
-std::size_t most_of(std::size_t mine, const MpiSession& session) {
+std::size_t most_of(std::size_t mine, const allreduce::MpiSession& session) {
   std::uint64_t most = 0;
   for (const std::string& text : session.gather(std::to_string(mine)))
     most = std::max<std::uint64_t>(most, unsigned_number(text));
@@ -87,7 +88,7 @@ std::string about(const Timeline& timeline, double doubt_s) {
 }
 
 // What all ranks hand in, to a file on the first one.
-void write_all(std::ostream& file, const Spans& spans, const MpiSession& session) {
+void write_all(std::ostream& file, const Spans& spans, const allreduce::MpiSession& session) {
   file << trace_head();
   int rank = 0;
   for (const std::string& text : session.gather(names_text(session.host(), spans)))
@@ -103,8 +104,9 @@ void write_all(std::ostream& file, const Spans& spans, const MpiSession& session
 }  // namespace
 
 SavedTimeline save_timeline(const Timeline& timeline, const std::string& path,
-                            const ClockOffset& before, const ClockOffset& after,
-                            const MpiSession& session) {
+                            const allreduce::ClockOffset& before,
+                            const allreduce::ClockOffset& after,
+                            const allreduce::MpiSession& session) {
   Spans spans = timeline.spans();
   for (Timeline::Span& span : spans) {
     span.begin_ns = shifted(span.begin_ns, before, after);
@@ -150,9 +152,9 @@ std::string write_own(const Timeline& timeline, const std::string& path, const s
 
 std::string save_own_timeline(const Timeline& timeline, const std::string& path,
                               const std::string& host, std::chrono::milliseconds patience) {
-  return run_with_timeout(
+  return host::run_with_timeout(
       patience, [&timeline, path, host] { return write_own(timeline, path, host); },
       "no timeline: its file cannot be written in time");
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

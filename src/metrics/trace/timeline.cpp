@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 namespace {
 
 constexpr std::array<std::string_view, 12> span_names = {
@@ -54,4 +54,4 @@ std::vector<Timeline::Span> Timeline::spans() const {
   return all;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -8,7 +8,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 constexpr std::size_t most_layers = 10'000;
@@ -76,37 +76,38 @@ void Layers::add(const Line& line, Scope& scope) {
   for (const std::string& name : names) {
     if (scope.results.contains(name)) throw usage(name, "is the name of a line above already");
     scope.last = layer(line, name, scope);
-    if (!name.empty() && scope.last != no_tensor) scope.results[name] = scope.last;
+    if (!name.empty() && scope.last != compute::no_tensor) scope.results[name] = scope.last;
   }
 }
 
-TensorId Layers::layer(const Line& line, const std::string& name, const Scope& scope) {
+compute::TensorId Layers::layer(const Line& line, const std::string& name, const Scope& scope) {
   const auto block = blocks_.find(line.word);
   if (block == blocks_.end()) return operation(line, name, scope);
   if (block->second.last_line < line.number) return use(block->second, line, name, scope);
   throw usage(line.word, "this block does not end above; a block cannot use itself");
 }
 
-TensorId Layers::operation(const Line& line, const std::string& name, const Scope& scope) {
+compute::TensorId Layers::operation(const Line& line, const std::string& name, const Scope& scope) {
   const OperationEntry* entry = find_operation(line.word);
   if (entry == nullptr) throw usage(line.word, unknown(line.word));
   const Values values(line.word, filled_in(line, scope.values));
   values.expect_only(entry->options);
-  const std::vector<TensorId> inputs = inputs_of(line, scope);
+  const std::vector<compute::TensorId> inputs = inputs_of(line, scope);
   check_inputs(*entry, inputs.size());
   if (places_.size() == most_layers)
     throw usage(line.word, fmt::format("a network has at most {} layers", most_layers));
   const std::string full = entry->has_parameters ? claim(line, name, scope) : "";
-  const TensorId result = entry->add({builder_, full, inputs, values, classes_});
+  const compute::TensorId result = entry->add({builder_, full, inputs, values, classes_});
   places_.push_back(at_);
-  if (result != no_tensor) check_size(result);
+  if (result != compute::no_tensor) check_size(result);
   return result;
 }
 
-TensorId Layers::use(Block& block, const Line& line, const std::string& name, const Scope& scope) {
+compute::TensorId Layers::use(Block& block, const Line& line, const std::string& name,
+                              const Scope& scope) {
   const Values values(line.word, filled_in(line, scope.values));
   values.expect_only(keys(block.parameters));
-  const std::vector<TensorId> inputs = inputs_of(line, scope);
+  const std::vector<compute::TensorId> inputs = inputs_of(line, scope);
   if (inputs.size() != 1) throw usage(line.word, "a block takes one input");
   const std::string full = claim(line, name, scope);
   Scope inner{.prefix = full + ".", .results = {{"input", inputs[0]}}, .last = inputs[0]};
@@ -124,16 +125,16 @@ TensorId Layers::use(Block& block, const Line& line, const std::string& name, co
   return inner.last;
 }
 
-std::vector<TensorId> Layers::inputs_of(const Line& line, const Scope& scope) const {
-  std::vector<TensorId> inputs;
+std::vector<compute::TensorId> Layers::inputs_of(const Line& line, const Scope& scope) const {
+  std::vector<compute::TensorId> inputs;
   for (const std::string& name : line.inputs) inputs.push_back(find(name, scope));
   if (!inputs.empty()) return inputs;
-  if (scope.last == no_tensor)
+  if (scope.last == compute::no_tensor)
     throw usage(line.word, "the line before has no result; name the input");
   return {scope.last};
 }
 
-TensorId Layers::find(const std::string& name, const Scope& scope) const {
+compute::TensorId Layers::find(const std::string& name, const Scope& scope) const {
   const auto found = scope.results.find(name);
   if (found != scope.results.end()) return found->second;
   throw usage(name, fmt::format("no line above has this name; the nearest is {}",
@@ -157,8 +158,8 @@ std::string Layers::unknown(const std::string& word) const {
   return "no such operation, nor block above; the nearest is " + nearest(word, words);
 }
 
-void Layers::check_size(TensorId result) const {
-  const Shape& shape = builder_.shape(result);
+void Layers::check_size(compute::TensorId result) const {
+  const compute::Shape& shape = builder_.shape(result);
   if (double(shape.features()) > most_values)
     throw usage(fmt::format("a result of {}x{}x{}", shape.height, shape.width, shape.channels),
                 fmt::format("has more than {:.0f} values an image", most_values));
@@ -178,4 +179,4 @@ Graph Layers::finish() {
   return graph;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -8,7 +8,7 @@
 #include "model/model_file/parse.hpp"
 #include "ringtrain/model/graph.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// Where in the file reading is, for messages.
 struct TextPlace {
@@ -39,22 +39,23 @@ class Layers {
  private:
   /// What lines of the file, or of a block, can name.
   struct Scope {
-    std::string prefix = {};                         ///< of the names of what has parameters
-    std::map<std::string, TensorId> results = {};    ///< of lines, by their names
-    std::map<std::string, std::string> values = {};  ///< what `$name` stands for
-    TensorId last = no_tensor;                       ///< of the line before
+    std::string prefix = {};                                ///< of the names of what has parameters
+    std::map<std::string, compute::TensorId> results = {};  ///< of lines, by their names
+    std::map<std::string, std::string> values = {};         ///< what `$name` stands for
+    compute::TensorId last = compute::no_tensor;            ///< of the line before
   };
 
   void add(const Line& line, Scope& scope);
-  TensorId layer(const Line& line, const std::string& name, const Scope& scope);
-  TensorId operation(const Line& line, const std::string& name, const Scope& scope);
-  TensorId use(Block& block, const Line& line, const std::string& name, const Scope& scope);
-  std::vector<TensorId> inputs_of(const Line& line, const Scope& scope) const;
-  TensorId find(const std::string& name, const Scope& scope) const;
+  compute::TensorId layer(const Line& line, const std::string& name, const Scope& scope);
+  compute::TensorId operation(const Line& line, const std::string& name, const Scope& scope);
+  compute::TensorId use(Block& block, const Line& line, const std::string& name,
+                        const Scope& scope);
+  std::vector<compute::TensorId> inputs_of(const Line& line, const Scope& scope) const;
+  compute::TensorId find(const std::string& name, const Scope& scope) const;
   /// The name in full of what has parameters, which there may be once.
   std::string claim(const Line& line, const std::string& name, const Scope& scope);
   std::string unknown(const std::string& word) const;
-  void check_size(TensorId result) const;
+  void check_size(compute::TensorId result) const;
 
   const int classes_;
   TextPlace& at_;
@@ -65,4 +66,4 @@ class Layers {
   std::vector<TextPlace> places_;  ///< of each node
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -8,7 +8,7 @@
 #include "model/model_file/recipe_lines.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 constexpr std::size_t most_parameters = 100;
@@ -148,4 +148,4 @@ Model read_model_file(std::string_view text, const std::string& file, std::optio
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

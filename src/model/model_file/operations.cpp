@@ -8,7 +8,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 constexpr std::size_t one = 1, two = 2, many = 1000;
@@ -54,7 +54,7 @@ void read_padding(const Values& values, Padding usual, int most, Options& o) {
   if (text != "same" && text != "valid") o.symmetric_padding = values.whole("padding", 0, most);
 }
 
-TensorId convolution(const LayerLine& line) {
+compute::TensorId convolution(const LayerLine& line) {
   const auto [height, width] = line.values.extent("kernel", largest_window);
   GraphBuilder::ConvolutionOptions o;
   o.channels = line.values.whole("channels", 1, most_channels);
@@ -73,7 +73,7 @@ TensorId convolution(const LayerLine& line) {
   return line.graph.convolution(line.name, line.x(), o);
 }
 
-TensorId matrix_product(const LayerLine& line) {
+compute::TensorId matrix_product(const LayerLine& line) {
   const int outputs = line.values.whole("outputs", 1, most_channels);
   const Fans fans{double(line.shape().features()), double(outputs)};
   check_weights(fans, fans.in * fans.out);
@@ -82,7 +82,7 @@ TensorId matrix_product(const LayerLine& line) {
       line.values.number_or_none("bias", -large, large, 0), line.values.yes("decay", true));
 }
 
-TensorId batch_norm(const LayerLine& line) {
+compute::TensorId batch_norm(const LayerLine& line) {
   GraphBuilder::BatchNormOptions o;
   const auto gamma = line.values.number_or_none("gamma", -large, large, o.gamma_value);
   o.gamma = gamma.has_value();
@@ -93,19 +93,21 @@ TensorId batch_norm(const LayerLine& line) {
   return line.graph.batch_norm(line.name, line.x(), o);
 }
 
-TensorId relu(const LayerLine& line) { return line.graph.relu(line.x()); }
+compute::TensorId relu(const LayerLine& line) { return line.graph.relu(line.x()); }
 
-TensorId sum(const LayerLine& line) { return line.graph.sum(line.inputs[0], line.inputs[1]); }
+compute::TensorId sum(const LayerLine& line) {
+  return line.graph.sum(line.inputs[0], line.inputs[1]);
+}
 
-TensorId concat(const LayerLine& line) {
+compute::TensorId concat(const LayerLine& line) {
   double values = 0;
-  for (const TensorId id : line.inputs) values += double(line.graph.shape(id).features());
+  for (const compute::TensorId id : line.inputs) values += double(line.graph.shape(id).features());
   if (values > most_values)
     throw Error(Exit::usage, "concat", fmt::format("{:.0f} values in all are too many", values));
   return line.graph.beside(line.inputs);
 }
 
-TensorId shortcut(const LayerLine& line) {
+compute::TensorId shortcut(const LayerLine& line) {
   const int channels = line.shape().channels;
   return line.graph.shortcut(
       line.x(), line.values.whole("stride", 1, largest_window, 1),
@@ -119,15 +121,15 @@ GraphBuilder::PoolOptions pool_options(const Values& values) {
   read_padding(values, Padding::valid, o.size / 2, o);
   return o;
 }
-TensorId max_pool(const LayerLine& line) {
+compute::TensorId max_pool(const LayerLine& line) {
   return line.graph.max_pool(line.x(), pool_options(line.values));
 }
-TensorId average_pool(const LayerLine& line) {
+compute::TensorId average_pool(const LayerLine& line) {
   return line.graph.average_pool(line.x(), pool_options(line.values));
 }
-TensorId global_pool(const LayerLine& line) { return line.graph.global_pool(line.x()); }
+compute::TensorId global_pool(const LayerLine& line) { return line.graph.global_pool(line.x()); }
 
-TensorId lrn(const LayerLine& line) {
+compute::TensorId lrn(const LayerLine& line) {
   Lrn o;
   o.radius = line.values.whole("radius", 1, 64, o.radius);
   o.bias = float(line.values.number("bias", 1e-6, large, o.bias));
@@ -136,20 +138,20 @@ TensorId lrn(const LayerLine& line) {
   return line.graph.lrn(line.x(), o);
 }
 
-TensorId dropout(const LayerLine& line) {
+compute::TensorId dropout(const LayerLine& line) {
   return line.graph.dropout(line.x(), float(line.values.number("keep", 0.001, 1, 0.5)));
 }
 
-TensorId loss(const LayerLine& line) {
-  const Shape& logits = line.shape();
-  if (logits != Shape{1, 1, 1, line.classes})
+compute::TensorId loss(const LayerLine& line) {
+  const compute::Shape& logits = line.shape();
+  if (logits != compute::Shape{1, 1, 1, line.classes})
     throw Error(Exit::usage, "loss",
                 fmt::format("its input is {}x{}x{}, not 1x1x{}: one value for each class (outputs="
                             "$classes)",
                             logits.height, logits.width, logits.channels, line.classes));
   line.graph.loss(line.x(), {float(line.values.number("weight", 0, large, 1)),
                              line.values.yes("auxiliary", false)});
-  return no_tensor;
+  return compute::no_tensor;
 }
 
 constexpr OperationEntry entries[] = {
@@ -185,13 +187,13 @@ std::vector<std::string> operation_words() {
   return words;
 }
 
-TensorId add_input(GraphBuilder& graph, const Values& values) {
+compute::TensorId add_input(GraphBuilder& graph, const Values& values) {
   const auto [height, width] = values.extent("size", largest_image);
   ImageInput image;
   if (values.yes("standardise", false)) {
     if (values.has("mean") || values.has("deviation"))
       throw Error(Exit::usage, "standardise=yes", "takes each image's own mean and deviation");
-    image.normalisation = Normalisation::standardise_image;
+    image.normalisation = compute::Normalisation::standardise_image;
   } else {
     image.mean = floats(values.numbers("mean", ',', -large, large, {0.5, 0.5, 0.5}));
     image.deviation = floats(values.numbers("deviation", ',', 1e-6, large, {0.25, 0.25, 0.25}));
@@ -199,4 +201,4 @@ TensorId add_input(GraphBuilder& graph, const Values& values) {
   return graph.input(height, width, 3, image);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

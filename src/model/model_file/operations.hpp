@@ -6,7 +6,7 @@
 #include "model/model_file/parse.hpp"
 #include "ringtrain/model/graph.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// The most values that an image's tensor, or all parameters together, may have.
 inline constexpr double most_values = 1 << 30;
@@ -19,12 +19,12 @@ inline constexpr int largest_image = 4096, largest_window = 512;
 struct LayerLine {
   GraphBuilder& graph;
   std::string name;  ///< in full, of what has parameters
-  std::vector<TensorId> inputs;
+  std::vector<compute::TensorId> inputs;
   const Values& values;
   int classes = 0;
 
-  TensorId x() const { return inputs.front(); }
-  const Shape& shape() const { return graph.shape(x()); }
+  compute::TensorId x() const { return inputs.front(); }
+  const compute::Shape& shape() const { return graph.shape(x()); }
 };
 
 /// An operation as model files know it.
@@ -34,7 +34,7 @@ struct OperationEntry {
   bool has_parameters;
   std::string_view options;  ///< their names, with spaces between
   /// Adds it; no_tensor where it has no result. Throws Error (usage).
-  TensorId (*add)(const LayerLine& line);
+  compute::TensorId (*add)(const LayerLine& line);
 };
 
 /// Nothing when there is no such operation.
@@ -42,7 +42,7 @@ const OperationEntry* find_operation(std::string_view word);
 std::vector<std::string> operation_words();
 
 /// Adds the image that the line `input` describes. Throws Error (usage).
-TensorId add_input(GraphBuilder& graph, const Values& values);
+compute::TensorId add_input(GraphBuilder& graph, const Values& values);
 inline constexpr std::string_view input_options = "size standardise mean deviation";
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -11,7 +11,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 namespace {
 
@@ -207,10 +207,10 @@ constexpr int most_dropouts = 256;  // their random numbers are keyed by 8 bits 
 std::optional<Fault> unused_result(const Graph& graph) {
   std::vector<bool> read(graph.tensors.size());
   for (const Node& node : graph.nodes)
-    for (const TensorId id : node.inputs) read[id] = true;
+    for (const compute::TensorId id : node.inputs) read[id] = true;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.output != no_tensor && !read[node.output])
+    if (node.output != compute::no_tensor && !read[node.output])
       return Fault{n, node.name, "no line reads its result; a network ends with `loss`"};
   }
   return std::nullopt;
@@ -247,4 +247,4 @@ std::optional<Fault> first_fault(const Graph& graph) {
   return wrong_size(graph);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -9,7 +9,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/model/graph.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 /// One line of a model file: [NAME =] WORD [INPUT ...] [OPTION=VALUE ...].
 struct Line {
@@ -97,4 +97,4 @@ struct Fault {
 /// A result that nothing reads; no loss, or two; no parameters, or too many. `graph` has a node.
 std::optional<Fault> first_fault(const Graph& graph);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

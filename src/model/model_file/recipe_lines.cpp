@@ -2,7 +2,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 constexpr int million = 1'000'000;
@@ -63,4 +63,4 @@ bool distorts(const Recipe& r) {
          !neutral(r.least_saturation, r.most_saturation);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -4,7 +4,7 @@
 #include "model/model_file/parse.hpp"
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 inline constexpr std::string_view recipe_options =
     "batch epochs optimizer lr lr-batch lr-schedule warmup-epochs weight-decay momentum "
@@ -20,4 +20,4 @@ void read_images(const Values& values, Recipe& recipe);
 /// Whether the device changes the colours of training images.
 bool distorts(const Recipe& recipe);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

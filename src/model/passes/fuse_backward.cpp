@@ -3,21 +3,22 @@
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // relu'(max pool'(dy)) = max pool'(relu'(dy)): the gradient only reaches the maximum, and that is
 // positive exactly where the pooled value is.
-bool sink_mask_through_pool(Schedule& schedule, std::size_t at, const Uses& uses, const Supports&) {
-  if (!std::holds_alternative<ReluBackward>(schedule.steps[at])) return false;
-  const auto mask = std::get<ReluBackward>(schedule.steps[at]);
+bool sink_mask_through_pool(compute::Schedule& schedule, std::size_t at, const Uses& uses,
+                            const Supports&) {
+  if (!std::holds_alternative<compute::ReluBackward>(schedule.steps[at])) return false;
+  const auto mask = std::get<compute::ReluBackward>(schedule.steps[at]);
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
-  auto* pool = std::get_if<MaxPoolBackward>(&schedule.steps[producer]);
+  auto* pool = std::get_if<compute::MaxPoolBackward>(&schedule.steps[producer]);
   if (!pool || pool->x != mask.y) return false;
-  const TensorId masked = new_tensor(schedule, Shape(schedule.tensors[pool->dy]));
-  const ReluBackward early{pool->y, pool->dy, masked};
-  MaxPoolBackward late = *pool;
+  const compute::TensorId masked = new_tensor(schedule, compute::Shape(schedule.tensors[pool->dy]));
+  const compute::ReluBackward early{pool->y, pool->dy, masked};
+  compute::MaxPoolBackward late = *pool;
   late.dy = masked;
   late.dx = mask.dx;
   schedule.steps[producer] = early;
@@ -25,14 +26,15 @@ bool sink_mask_through_pool(Schedule& schedule, std::size_t at, const Uses& uses
   return true;
 }
 
-bool mask_in_lrn(Schedule& schedule, std::size_t at, const Uses& uses, const Supports& supports) {
-  if (!std::holds_alternative<ReluBackward>(schedule.steps[at])) return false;
-  const auto mask = std::get<ReluBackward>(schedule.steps[at]);
+bool mask_in_lrn(compute::Schedule& schedule, std::size_t at, const Uses& uses,
+                 const Supports& supports) {
+  if (!std::holds_alternative<compute::ReluBackward>(schedule.steps[at])) return false;
+  const auto mask = std::get<compute::ReluBackward>(schedule.steps[at]);
   const std::size_t producer = uses.writer[mask.dy];
   if (producer == no_step || !uses.only_reader(mask.dy, at)) return false;
-  const auto* lrn = std::get_if<LrnBackward>(&schedule.steps[producer]);
+  const auto* lrn = std::get_if<compute::LrnBackward>(&schedule.steps[producer]);
   if (!lrn || lrn->x != mask.y) return false;
-  LrnBackward fused = *lrn;
+  compute::LrnBackward fused = *lrn;
   fused.mask = true;
   fused.dx = mask.dx;
   if (!supports(schedule, fused)) return false;
@@ -43,12 +45,14 @@ bool mask_in_lrn(Schedule& schedule, std::size_t at, const Uses& uses, const Sup
 
 // The sum of two gradients is made by the only step that reads it.
 template <class Kind>
-bool sum_in(Schedule& schedule, std::size_t at, const Uses& uses, const Supports& supports) {
+bool sum_in(compute::Schedule& schedule, std::size_t at, const Uses& uses,
+            const Supports& supports) {
   if (!std::holds_alternative<Kind>(schedule.steps[at])) return false;
   auto fused = std::get<Kind>(schedule.steps[at]);
-  if (fused.dy2 != no_tensor || !uses.only_reader(fused.dy, at)) return false;
+  if (fused.dy2 != compute::no_tensor || !uses.only_reader(fused.dy, at)) return false;
   const std::size_t producer = uses.writer[fused.dy];
-  const auto* sum = producer == no_step ? nullptr : std::get_if<Add>(&schedule.steps[producer]);
+  const auto* sum =
+      producer == no_step ? nullptr : std::get_if<compute::Add>(&schedule.steps[producer]);
   if (!sum || sum->relu) return false;
   fused.dy = sum->a;
   fused.dy2 = sum->b;
@@ -58,9 +62,9 @@ bool sum_in(Schedule& schedule, std::size_t at, const Uses& uses, const Supports
   return true;
 }
 
-using Fusion = bool (*)(Schedule&, std::size_t at, const Uses&, const Supports&);
+using Fusion = bool (*)(compute::Schedule&, std::size_t at, const Uses&, const Supports&);
 
-bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
+bool fuse_one(compute::Schedule& schedule, Fusion fusion, const Supports& supports) {
   const Uses uses(schedule);
   for (std::size_t s = schedule.backward; s < schedule.steps.size(); ++s)
     if (fusion(schedule, s, uses, supports)) return true;
@@ -69,13 +73,13 @@ bool fuse_one(Schedule& schedule, Fusion fusion, const Supports& supports) {
 
 }  // namespace
 
-Schedule fuse_backward(Schedule schedule, const Supports& supports) {
+compute::Schedule fuse_backward(compute::Schedule schedule, const Supports& supports) {
   // Masks first: behind a pool that sums, they could not sink.
-  for (const Fusion fusion :
-       {sink_mask_through_pool, mask_in_lrn, sum_in<BatchNormBackward>, sum_in<MaxPoolBackward>})
+  for (const Fusion fusion : {sink_mask_through_pool, mask_in_lrn,
+                              sum_in<compute::BatchNormBackward>, sum_in<compute::MaxPoolBackward>})
     while (fuse_one(schedule, fusion, supports)) {
     }
   return schedule;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -3,20 +3,21 @@
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // The step that makes `producer` write `relu`'s output itself; nullopt where it has no such form.
-std::optional<Step> with_relu(const Step& producer, const ReluForward& relu) {
+std::optional<compute::Step> with_relu(const compute::Step& producer,
+                                       const compute::ReluForward& relu) {
   return std::visit(
-      [&](auto kind) -> std::optional<Step> {
+      [&](auto kind) -> std::optional<compute::Step> {
         if constexpr (requires {
                         kind.relu;
                         kind.y;
                       }) {
           kind.relu = true;
           kind.y = relu.y;
-          return Step(kind);
+          return compute::Step(kind);
         }
         return std::nullopt;
       },
@@ -24,21 +25,22 @@ std::optional<Step> with_relu(const Step& producer, const ReluForward& relu) {
 }
 
 // Whether the BatchNorm that wrote `id` can take the addition at `add` in.
-bool adds_here(const Schedule& schedule, const Uses& uses, TensorId id, std::size_t add) {
+bool adds_here(const compute::Schedule& schedule, const Uses& uses, compute::TensorId id,
+               std::size_t add) {
   if (uses.writer[id] == no_step || !uses.only_reader(id, add)) return false;
-  const auto* norm = std::get_if<BatchNormForward>(&schedule.steps[uses.writer[id]]);
-  return norm && !norm->relu && norm->residual == no_tensor;
+  const auto* norm = std::get_if<compute::BatchNormForward>(&schedule.steps[uses.writer[id]]);
+  return norm && !norm->relu && norm->residual == compute::no_tensor;
 }
 
-bool fuse_residual(Schedule& schedule, const Supports& supports) {
+bool fuse_residual(compute::Schedule& schedule, const Supports& supports) {
   const Uses uses(schedule);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-    const auto* sum = std::get_if<Add>(&schedule.steps[s]);
+    const auto* sum = std::get_if<compute::Add>(&schedule.steps[s]);
     if (!sum || sum->a == sum->b) continue;
     for (const auto& [branch, other] : {std::pair{sum->a, sum->b}, std::pair{sum->b, sum->a}}) {
       if (!adds_here(schedule, uses, branch, s)) continue;
       const std::size_t at = uses.writer[branch];
-      auto fused = std::get<BatchNormForward>(schedule.steps[at]);
+      auto fused = std::get<compute::BatchNormForward>(schedule.steps[at]);
       fused.residual = other;
       fused.y = sum->y;
       fused.relu = sum->relu;
@@ -51,13 +53,13 @@ bool fuse_residual(Schedule& schedule, const Supports& supports) {
   return false;
 }
 
-bool fuse_relu(Schedule& schedule, const Supports& supports) {
+bool fuse_relu(compute::Schedule& schedule, const Supports& supports) {
   const Uses uses(schedule);
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
-    const auto* relu = std::get_if<ReluForward>(&schedule.steps[s]);
+    const auto* relu = std::get_if<compute::ReluForward>(&schedule.steps[s]);
     if (!relu || uses.writer[relu->x] == no_step || !uses.only_reader(relu->x, s)) continue;
     const std::size_t at = uses.writer[relu->x];
-    const std::optional<Step> fused = with_relu(schedule.steps[at], *relu);
+    const std::optional<compute::Step> fused = with_relu(schedule.steps[at], *relu);
     if (!fused || !supports(schedule, *fused)) continue;
     schedule.steps[at] = *fused;
     erase_step(schedule, s);
@@ -68,11 +70,11 @@ bool fuse_relu(Schedule& schedule, const Supports& supports) {
 
 }  // namespace
 
-Schedule fuse_forward(Schedule schedule, const Supports& supports) {
+compute::Schedule fuse_forward(compute::Schedule schedule, const Supports& supports) {
   expects(schedule.backward == schedule.steps.size(), "fuse_forward: forward steps only");
   while (fuse_residual(schedule, supports) || fuse_relu(schedule, supports)) {
   }
   return schedule;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -3,7 +3,7 @@
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // Which nodes the evaluation needs: those that a head other than an auxiliary one reaches.
@@ -16,7 +16,7 @@ std::vector<bool> needed_nodes(const Graph& graph, Mode mode) {
         loss ? mode == Mode::training || !loss->auxiliary : tensor_needed[node.output];
     node_needed[n] = needed;
     if (needed)
-      for (const TensorId id : node.inputs) tensor_needed[id] = true;
+      for (const compute::TensorId id : node.inputs) tensor_needed[id] = true;
   }
   return node_needed;
 }
@@ -30,14 +30,14 @@ class Lowering {
         parameters_(graph.parameter_ranges()),
         statistics_(graph.statistics_ranges()) {
     schedule_.tensors = graph.tensors;
-    same_as_.assign(graph.tensors.size(), no_tensor);
-    for (Shape& shape : schedule_.tensors) shape.batch = batch;
+    same_as_.assign(graph.tensors.size(), compute::no_tensor);
+    for (compute::Shape& shape : schedule_.tensors) shape.batch = batch;
     schedule_.batch = batch;
     schedule_.parameters = graph.parameter_count();
     schedule_.statistics = graph.statistic_count();
   }
 
-  Schedule run() && {
+  compute::Schedule run() && {
     const std::vector<bool> needed = needed_nodes(graph_, mode_);
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       if (needed[n])
@@ -50,73 +50,78 @@ class Lowering {
 
  private:
   void skip_copies() {
-    same_as_.resize(schedule_.tensors.size(), no_tensor);
-    for (Step& step : schedule_.steps)
-      for_each_tensor(step, [&](TensorId& id, Access) {
-        while (same_as_[id] != no_tensor) id = same_as_[id];
+    same_as_.resize(schedule_.tensors.size(), compute::no_tensor);
+    for (compute::Step& step : schedule_.steps)
+      compute::for_each_tensor(step, [&](compute::TensorId& id, compute::Access) {
+        while (same_as_[id] != compute::no_tensor) id = same_as_[id];
       });
   }
-  void push(Step step) { schedule_.steps.push_back(std::move(step)); }
+  void push(compute::Step step) { schedule_.steps.push_back(std::move(step)); }
   bool training() const { return mode_ == Mode::training; }
-  std::optional<ParameterRange> range(std::optional<ParameterId> id) const {
+  std::optional<compute::ParameterRange> range(std::optional<ParameterId> id) const {
     return id ? std::optional(parameters_[*id]) : std::nullopt;
   }
 
   void lower(const Node& n, const ImageInput& o) {
     const bool distort = o.distort && training();
-    push(Input{n.output, o.normalisation, o.mean, o.deviation, distort, o.clip && distort});
+    push(
+        compute::Input{n.output, o.normalisation, o.mean, o.deviation, distort, o.clip && distort});
   }
   void lower(const Node& n, const Convolution& o) {
-    push(ConvolutionForward{o.window, n.inputs[0], n.output, parameters_[o.w], range(o.b)});
+    push(
+        compute::ConvolutionForward{o.window, n.inputs[0], n.output, parameters_[o.w], range(o.b)});
   }
   void lower(const Node& n, const MatrixProduct& o) {
-    push(MatrixProductForward{n.inputs[0], n.output, parameters_[o.w], range(o.b)});
+    push(compute::MatrixProductForward{n.inputs[0], n.output, parameters_[o.w], range(o.b)});
   }
   void lower(const Node& n, const BatchNorm& o) {
-    push(BatchNormForward{n.inputs[0], n.output, no_tensor, range(o.gamma), parameters_[o.beta],
-                          statistics_[o.statistics], o.epsilon, false, o.unbiased, training()});
+    push(compute::BatchNormForward{n.inputs[0], n.output, compute::no_tensor, range(o.gamma),
+                                   parameters_[o.beta], statistics_[o.statistics], o.epsilon, false,
+                                   o.unbiased, training()});
   }
-  void lower(const Node& n, const Relu&) { push(ReluForward{n.inputs[0], n.output}); }
-  void lower(const Node& n, const Sum&) { push(Add{n.inputs[0], n.inputs[1], n.output}); }
-  void lower(const Node& n, const Beside&) { push(Concat{n.inputs, n.output}); }
+  void lower(const Node& n, const Relu&) { push(compute::ReluForward{n.inputs[0], n.output}); }
+  void lower(const Node& n, const Sum&) { push(compute::Add{n.inputs[0], n.inputs[1], n.output}); }
+  void lower(const Node& n, const Beside&) { push(compute::Concat{n.inputs, n.output}); }
   void lower(const Node& n, const Shortcut& o) {
-    push(ShortcutForward{n.inputs[0], n.output, o.stride});
+    push(compute::ShortcutForward{n.inputs[0], n.output, o.stride});
   }
   void lower(const Node& n, const MaxPool& o) {
-    push(MaxPoolForward{o.window, n.inputs[0], n.output});
+    push(compute::MaxPoolForward{o.window, n.inputs[0], n.output});
   }
   void lower(const Node& n, const AveragePool& o) {
-    push(AveragePoolForward{o.window, n.inputs[0], n.output});
+    push(compute::AveragePoolForward{o.window, n.inputs[0], n.output});
   }
   void lower(const Node& n, const Lrn& o) {
-    push(LrnForward{n.inputs[0], n.output, o.radius, o.bias, o.alpha, o.beta});
+    push(compute::LrnForward{n.inputs[0], n.output, o.radius, o.bias, o.alpha, o.beta});
   }
   void lower(const Node& n, const DropoutLayer& o) {
     if (training())
-      push(Dropout{n.inputs[0], n.output, o.keep, o.layer});
+      push(compute::Dropout{n.inputs[0], n.output, o.keep, o.layer});
     else
       same_as_[n.output] = n.inputs[0];
   }
   void lower(const Node& n, const Loss& o) {
-    const TensorId logits = n.inputs[0];
-    const TensorId dlogits =
-        training() ? new_tensor(schedule_, schedule_.tensors[logits]) : no_tensor;
-    push(SoftmaxCrossEntropy{logits, dlogits, training() ? smoothing_ : 0, o.weight, !o.auxiliary});
+    const compute::TensorId logits = n.inputs[0];
+    const compute::TensorId dlogits =
+        training() ? new_tensor(schedule_, schedule_.tensors[logits]) : compute::no_tensor;
+    push(compute::SoftmaxCrossEntropy{logits, dlogits, training() ? smoothing_ : 0, o.weight,
+                                      !o.auxiliary});
   }
 
   const Graph& graph_;
   const Mode mode_;
   const float smoothing_;
-  const std::vector<ParameterRange> parameters_;
-  const std::vector<StatisticsRange> statistics_;
-  std::vector<TensorId> same_as_;  // the tensor that an evaluation reads in place of another
-  Schedule schedule_;
+  const std::vector<compute::ParameterRange> parameters_;
+  const std::vector<compute::StatisticsRange> statistics_;
+  std::vector<compute::TensorId>
+      same_as_;  // the tensor that an evaluation reads in place of another
+  compute::Schedule schedule_;
 };
 
 }  // namespace
 
-Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing) {
+compute::Schedule lower(const Graph& graph, int batch, Mode mode, float label_smoothing) {
   return Lowering(graph, batch, mode, label_smoothing).run();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

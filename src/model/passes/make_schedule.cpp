@@ -2,24 +2,26 @@
 
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
-Schedule over_all_ranks(Schedule schedule) {
-  for (Step& step : schedule.steps)
-    if (auto* norm = std::get_if<BatchNormForward>(&step)) norm->all_ranks = norm->training;
+compute::Schedule over_all_ranks(compute::Schedule schedule) {
+  for (compute::Step& step : schedule.steps)
+    if (auto* norm = std::get_if<compute::BatchNormForward>(&step))
+      norm->all_ranks = norm->training;
   return schedule;
 }
 
 }  // namespace
 
-Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smoothing,
-                       const Supports& supports, bool fuse, BatchNorms batch_norms) {
+compute::Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smoothing,
+                                const Supports& supports, bool fuse, BatchNorms batch_norms) {
   // A BatchNorm that will be in pieces need not be there as a whole.
-  const Supports whole_or_pieces = [&](const Schedule& tensors, const Step& step) {
+  const Supports whole_or_pieces = [&](const compute::Schedule& tensors,
+                                       const compute::Step& step) {
     return supports(tensors, step) || splits(tensors, step, supports);
   };
-  Schedule schedule = lower(graph, batch, mode, label_smoothing);
+  compute::Schedule schedule = lower(graph, batch, mode, label_smoothing);
   if (batch_norms == BatchNorms::all_ranks) schedule = over_all_ranks(std::move(schedule));
   if (fuse) {
     schedule = fuse_forward(std::move(schedule), whole_or_pieces);
@@ -38,4 +40,4 @@ Schedule make_schedule(const Graph& graph, int batch, Mode mode, float label_smo
   return reuse_in_place(std::move(schedule));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -5,27 +5,30 @@
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // The BatchNorm that alone reads `id`, or null.
-const BatchNormForward* norm_of(const Schedule& schedule, const Uses& uses, TensorId id) {
+const compute::BatchNormForward* norm_of(const compute::Schedule& schedule, const Uses& uses,
+                                         compute::TensorId id) {
   if (uses.readers[id].size() != 1) return nullptr;
-  const auto* norm = std::get_if<BatchNormForward>(&schedule.steps[uses.readers[id][0]]);
+  const auto* norm = std::get_if<compute::BatchNormForward>(&schedule.steps[uses.readers[id][0]]);
   return norm && norm->x == id && norm->residual != id ? norm : nullptr;
 }
 
 // The convolution at `at`, where it may be merged: of one pixel, and a BatchNorm behind it.
-const ConvolutionForward* candidate(const Schedule& schedule, const Uses& uses, std::size_t at) {
-  const auto* c = std::get_if<ConvolutionForward>(&schedule.steps[at]);
-  return c && c->window == Window{} && !c->b && !c->relu && !schedule.is_slice(c->y) &&
+const compute::ConvolutionForward* candidate(const compute::Schedule& schedule, const Uses& uses,
+                                             std::size_t at) {
+  const auto* c = std::get_if<compute::ConvolutionForward>(&schedule.steps[at]);
+  return c && c->window == compute::Window{} && !c->b && !c->relu && !schedule.is_slice(c->y) &&
                  norm_of(schedule, uses, c->y)
              ? c
              : nullptr;
 }
 
 // The steps from `at` on that read what it reads, with weights one behind the other.
-std::vector<std::size_t> neighbours(const Schedule& schedule, const Uses& uses, std::size_t at) {
+std::vector<std::size_t> neighbours(const compute::Schedule& schedule, const Uses& uses,
+                                    std::size_t at) {
   std::vector<std::size_t> group{at};
   const auto* last = candidate(schedule, uses, at);
   for (const std::size_t reader : uses.readers[last->x]) {
@@ -38,22 +41,22 @@ std::vector<std::size_t> neighbours(const Schedule& schedule, const Uses& uses, 
 }
 
 // Whether the BatchNorm behind `y` can read it, and write its gradient, where it is now.
-bool fits(const Schedule& schedule, TensorId y, const Supports& supports) {
-  const BatchNormForward& norm = *norm_of(schedule, Uses(schedule), y);
+bool fits(const compute::Schedule& schedule, compute::TensorId y, const Supports& supports) {
+  const compute::BatchNormForward& norm = *norm_of(schedule, Uses(schedule), y);
   return supports(schedule, norm) && (!norm.training || supports(schedule, some_backward(norm)));
 }
 
-Schedule merged(const Schedule& before, const std::vector<std::size_t>& group,
-                const Supports& supports) {
-  Schedule schedule = before;
-  auto all = std::get<ConvolutionForward>(before.steps[group.front()]);
-  std::vector<TensorId> parts;
-  Shape shape = before.tensors[all.y];
+compute::Schedule merged(const compute::Schedule& before, const std::vector<std::size_t>& group,
+                         const Supports& supports) {
+  compute::Schedule schedule = before;
+  auto all = std::get<compute::ConvolutionForward>(before.steps[group.front()]);
+  std::vector<compute::TensorId> parts;
+  compute::Shape shape = before.tensors[all.y];
   shape.channels = 0;
   all.w.count = 0;
   all.y = new_tensor(schedule, shape);
   for (const std::size_t at : group) {
-    const auto& part = std::get<ConvolutionForward>(before.steps[at]);
+    const auto& part = std::get<compute::ConvolutionForward>(before.steps[at]);
     schedule.slices[part.y] = {all.y, schedule.tensors[all.y].channels};
     schedule.tensors[all.y].channels += before.tensors[part.y].channels;
     all.w.count += part.w.count;
@@ -61,15 +64,15 @@ Schedule merged(const Schedule& before, const std::vector<std::size_t>& group,
   }
   schedule.steps[group.front()] = all;
   for (std::size_t i = group.size(); i-- > 1;) erase_step(schedule, group[i]);
-  const bool possible = supports(schedule, all) && std::ranges::all_of(parts, [&](TensorId y) {
-                          return fits(schedule, y, supports);
-                        });
+  const bool possible =
+      supports(schedule, all) &&
+      std::ranges::all_of(parts, [&](compute::TensorId y) { return fits(schedule, y, supports); });
   return possible ? schedule : before;
 }
 
 }  // namespace
 
-Schedule merge_convolutions(Schedule schedule, const Supports& supports) {
+compute::Schedule merge_convolutions(compute::Schedule schedule, const Supports& supports) {
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const Uses uses(schedule);
     if (!candidate(schedule, uses, s)) continue;
@@ -79,4 +82,4 @@ Schedule merge_convolutions(Schedule schedule, const Supports& supports) {
   return schedule;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -5,12 +5,12 @@
 #include "model/passes/uses.hpp"
 #include "ringtrain/model/passes.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 // What the pieces of one BatchNorm hand to each other.
 struct Vectors {
-  Vectors(Schedule& schedule, int channels)
+  Vectors(compute::Schedule& schedule, int channels)
       : sums(new_vector(schedule, 2 * channels)),
         scale(new_vector(schedule, channels)),
         bias(new_vector(schedule, channels)),
@@ -19,46 +19,52 @@ struct Vectors {
         g_scale(new_vector(schedule, channels)),
         x_scale(new_vector(schedule, channels)),
         shift(new_vector(schedule, channels)) {}
-  VectorId sums, scale, bias, mean, inverse_deviation, g_scale, x_scale, shift;
+  compute::VectorId sums, scale, bias, mean, inverse_deviation, g_scale, x_scale, shift;
 };
 
 struct Pieces {
-  std::vector<Step> forward, backward;
+  std::vector<compute::Step> forward, backward;
 };
 
-std::vector<Step> forward_pieces(const Schedule& schedule, const BatchNormForward& norm,
-                                 const Vectors& v) {
-  return {BatchNormStatistics{norm.x, v.sums},
-          BatchNormFinalize{v.sums, schedule.tensors[norm.x].pixels(), norm.gamma, norm.beta,
-                            norm.statistics, norm.epsilon, norm.unbiased, v.scale, v.bias, v.mean,
-                            v.inverse_deviation},
-          BatchNormApply{
-              norm.x, norm.y, {v.scale, v.bias, norm.residual, no_vector, no_vector, norm.relu}}};
+std::vector<compute::Step> forward_pieces(const compute::Schedule& schedule,
+                                          const compute::BatchNormForward& norm, const Vectors& v) {
+  return {compute::BatchNormStatistics{norm.x, v.sums},
+          compute::BatchNormFinalize{v.sums, schedule.tensors[norm.x].pixels(), norm.gamma,
+                                     norm.beta, norm.statistics, norm.epsilon, norm.unbiased,
+                                     v.scale, v.bias, v.mean, v.inverse_deviation},
+          compute::BatchNormApply{
+              norm.x,
+              norm.y,
+              {v.scale, v.bias, norm.residual, compute::no_vector, compute::no_vector, norm.relu}}};
 }
 
-std::vector<Step> backward_pieces(Schedule& schedule, const BatchNormBackward& norm,
-                                  const Vectors& v) {
-  TensorId g = norm.dresidual;
-  if (g == no_tensor && (norm.relu || norm.dy2 != no_tensor))
-    g = new_tensor(schedule, Shape(schedule.tensors[norm.x]));
-  const BatchNormSums how{norm.x,    norm.y,     norm.dy2,  g,
-                          norm.relu, norm.gamma, norm.beta, schedule.tensors[norm.x].pixels(),
-                          v.scale,   v.bias,     v.mean,    v.inverse_deviation,
-                          v.g_scale, v.x_scale,  v.shift};
-  return {BatchNormBackwardReduce{norm.dy, how},
-          BatchNormBackwardApply{g == no_tensor ? norm.dy : g, norm.x, norm.dx, v.g_scale,
-                                 v.x_scale, v.shift}};
+std::vector<compute::Step> backward_pieces(compute::Schedule& schedule,
+                                           const compute::BatchNormBackward& norm,
+                                           const Vectors& v) {
+  compute::TensorId g = norm.dresidual;
+  if (g == compute::no_tensor && (norm.relu || norm.dy2 != compute::no_tensor))
+    g = new_tensor(schedule, compute::Shape(schedule.tensors[norm.x]));
+  const compute::BatchNormSums how{
+      norm.x,    norm.y,     norm.dy2,  g,
+      norm.relu, norm.gamma, norm.beta, schedule.tensors[norm.x].pixels(),
+      v.scale,   v.bias,     v.mean,    v.inverse_deviation,
+      v.g_scale, v.x_scale,  v.shift};
+  return {compute::BatchNormBackwardReduce{norm.dy, how},
+          compute::BatchNormBackwardApply{g == compute::no_tensor ? norm.dy : g, norm.x, norm.dx,
+                                          v.g_scale, v.x_scale, v.shift}};
 }
 
 // The pieces of a BatchNorm, with new tensors and vectors in `schedule`; nullopt, and a schedule as
 // before, where one of them is not supported. Pieces know the statistics of one rank only.
-std::optional<Pieces> pieces_of(Schedule& schedule, const BatchNormForward& forward,
-                                const BatchNormBackward& backward, const Supports& supports) {
+std::optional<Pieces> pieces_of(compute::Schedule& schedule,
+                                const compute::BatchNormForward& forward,
+                                const compute::BatchNormBackward& backward,
+                                const Supports& supports) {
   if (forward.all_ranks) return std::nullopt;
   const std::size_t tensors = schedule.tensors.size(), vectors = schedule.vectors.size();
   const Vectors v(schedule, schedule.tensors[forward.x].channels);
   Pieces pieces{forward_pieces(schedule, forward, v), backward_pieces(schedule, backward, v)};
-  const auto supported = [&](const Step& step) { return supports(schedule, step); };
+  const auto supported = [&](const compute::Step& step) { return supports(schedule, step); };
   if (std::ranges::all_of(pieces.forward, supported) &&
       std::ranges::all_of(pieces.backward, supported))
     return pieces;
@@ -69,7 +75,7 @@ std::optional<Pieces> pieces_of(Schedule& schedule, const BatchNormForward& forw
 
 // Where the BatchNormForward or BatchNormBackward with the parameters of `norm` is.
 template <class Kind>
-std::size_t find(const Schedule& schedule, const auto& norm) {
+std::size_t find(const compute::Schedule& schedule, const auto& norm) {
   for (std::size_t s = 0; s < schedule.steps.size(); ++s) {
     const auto* other = std::get_if<Kind>(&schedule.steps[s]);
     if (other && other->beta == norm.beta) return s;
@@ -77,7 +83,7 @@ std::size_t find(const Schedule& schedule, const auto& norm) {
   return no_step;
 }
 
-void replace(Schedule& schedule, std::size_t at, std::vector<Step> steps) {
+void replace(compute::Schedule& schedule, std::size_t at, std::vector<compute::Step> steps) {
   const auto place = schedule.steps.begin() + static_cast<std::ptrdiff_t>(at);
   schedule.steps.insert(schedule.steps.erase(place), steps.begin(), steps.end());
   if (at < schedule.backward) schedule.backward += steps.size() - 1;
@@ -85,29 +91,31 @@ void replace(Schedule& schedule, std::size_t at, std::vector<Step> steps) {
 
 }  // namespace
 
-bool splits(const Schedule& schedule, const Step& step, const Supports& supports) {
-  Schedule scratch;
+bool splits(const compute::Schedule& schedule, const compute::Step& step,
+            const Supports& supports) {
+  compute::Schedule scratch;
   scratch.tensors = schedule.tensors;
   scratch.slices = schedule.slices;
   scratch.vectors = schedule.vectors;
-  if (const auto* norm = std::get_if<BatchNormForward>(&step))
+  if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
     return norm->training && pieces_of(scratch, *norm, some_backward(*norm), supports);
-  if (const auto* norm = std::get_if<BatchNormBackward>(&step)) {
-    const std::size_t forward = find<BatchNormForward>(schedule, *norm);
+  if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step)) {
+    const std::size_t forward = find<compute::BatchNormForward>(schedule, *norm);
     return forward != no_step &&
-           pieces_of(scratch, std::get<BatchNormForward>(schedule.steps[forward]), *norm, supports);
+           pieces_of(scratch, std::get<compute::BatchNormForward>(schedule.steps[forward]), *norm,
+                     supports);
   }
   return false;
 }
 
-Schedule split_batch_norm(Schedule schedule, const Supports& supports) {
+compute::Schedule split_batch_norm(compute::Schedule schedule, const Supports& supports) {
   for (std::size_t s = schedule.backward; s-- > 0;) {
-    const auto* forward = std::get_if<BatchNormForward>(&schedule.steps[s]);
+    const auto* forward = std::get_if<compute::BatchNormForward>(&schedule.steps[s]);
     if (!forward || !forward->training) continue;
-    const std::size_t back = find<BatchNormBackward>(schedule, *forward);
+    const std::size_t back = find<compute::BatchNormBackward>(schedule, *forward);
     if (back == no_step) continue;
-    auto pieces =
-        pieces_of(schedule, *forward, std::get<BatchNormBackward>(schedule.steps[back]), supports);
+    auto pieces = pieces_of(schedule, *forward,
+                            std::get<compute::BatchNormBackward>(schedule.steps[back]), supports);
     if (!pieces) continue;
     replace(schedule, back, std::move(pieces->backward));  // first: it comes later
     replace(schedule, s, std::move(pieces->forward));
@@ -115,4 +123,4 @@ Schedule split_batch_norm(Schedule schedule, const Supports& supports) {
   return schedule;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

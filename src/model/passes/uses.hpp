@@ -3,23 +3,24 @@
 
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 inline constexpr std::size_t no_step = SIZE_MAX;
 
 /// Which steps touch each tensor; made anew after every change of the schedule.
 struct Uses {
-  explicit Uses(const Schedule& schedule)
+  explicit Uses(const compute::Schedule& schedule)
       : readers(schedule.tensors.size()), writer(schedule.tensors.size(), no_step) {
     for (std::size_t s = 0; s < schedule.steps.size(); ++s)
-      for_each_tensor(schedule.steps[s], [&](TensorId id, Access access) {
-        if (access == Access::read)
-          readers[id].push_back(s);
-        else
-          writer[id] = s;
-      });
+      compute::for_each_tensor(schedule.steps[s],
+                               [&](compute::TensorId id, compute::Access access) {
+                                 if (access == compute::Access::read)
+                                   readers[id].push_back(s);
+                                 else
+                                   writer[id] = s;
+                               });
   }
-  bool only_reader(TensorId id, std::size_t step) const {
+  bool only_reader(compute::TensorId id, std::size_t step) const {
     return readers[id] == std::vector<std::size_t>{step};
   }
 
@@ -28,19 +29,19 @@ struct Uses {
 };
 
 /// Takes out the step at `at`, keeping Schedule::backward at the same step.
-inline void erase_step(Schedule& schedule, std::size_t at) {
+inline void erase_step(compute::Schedule& schedule, std::size_t at) {
   schedule.steps.erase(schedule.steps.begin() + static_cast<std::ptrdiff_t>(at));
   if (at < schedule.backward) --schedule.backward;
 }
 
-inline TensorId new_tensor(Schedule& schedule, const Shape& shape) {
+inline compute::TensorId new_tensor(compute::Schedule& schedule, const compute::Shape& shape) {
   schedule.tensors.push_back(shape);
-  return static_cast<TensorId>(schedule.tensors.size() - 1);
+  return static_cast<compute::TensorId>(schedule.tensors.size() - 1);
 }
 
-inline VectorId new_vector(Schedule& schedule, int extent) {
+inline compute::VectorId new_vector(compute::Schedule& schedule, int extent) {
   schedule.vectors.push_back(extent);
-  return static_cast<VectorId>(schedule.vectors.size() - 1);
+  return static_cast<compute::VectorId>(schedule.vectors.size() - 1);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -1,12 +1,12 @@
 #include "model/zoo/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 // The network of TensorFlow's CIFAR-10 tutorial.
 Model make_cifar10_cnn(int classes) {
   using Kind = Initialiser::Kind;
   GraphBuilder g;
-  const auto convolution = [&](const std::string& name, TensorId x, double bias) {
+  const auto convolution = [&](const std::string& name, compute::TensorId x, double bias) {
     return g.relu(g.convolution(name, x,
                                 {.channels = 64,
                                  .height = 5,
@@ -18,8 +18,8 @@ Model make_cifar10_cnn(int classes) {
   };
   const GraphBuilder::PoolOptions pool{.size = 3, .stride = 2, .padding = Padding::same};
 
-  TensorId x =
-      g.input(24, 24, 3, {.normalisation = Normalisation::standardise_image, .distort = true});
+  compute::TensorId x = g.input(
+      24, 24, 3, {.normalisation = compute::Normalisation::standardise_image, .distort = true});
   x = convolution("conv1", x, 0.0);
   x = g.lrn(g.max_pool(x, pool), {});
   x = convolution("conv2", x, 0.1);
@@ -41,4 +41,4 @@ Model make_cifar10_cnn(int classes) {
   return {"cifar10_cnn", {1, 24, 24, 3}, classes, std::move(g).finish(), recipe};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

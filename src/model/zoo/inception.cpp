@@ -2,7 +2,7 @@
 
 #include "model/zoo/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 using Kind = Initialiser::Kind;
@@ -18,16 +18,19 @@ class InceptionBuilder {
  public:
   GraphBuilder g;
 
-  TensorId unit(const std::string& name, TensorId x, int channels, Size size = {}, int stride = 1,
-                Padding padding = Padding::same, double sigma = 0.1) {
+  compute::TensorId unit(const std::string& name, compute::TensorId x, int channels, Size size = {},
+                         int stride = 1, Padding padding = Padding::same, double sigma = 0.1) {
     return activated(name, convolution(name, x, channels, size, stride, padding, sigma));
   }
-  TensorId valid(const std::string& name, TensorId x, int channels, int size, int stride) {
+  compute::TensorId valid(const std::string& name, compute::TensorId x, int channels, int size,
+                          int stride) {
     return unit(name, x, channels, {size, size}, stride, Padding::valid);
   }
-  TensorId max_pool(TensorId x) { return g.max_pool(x, {.size = 3, .stride = 2}); }
+  compute::TensorId max_pool(compute::TensorId x) {
+    return g.max_pool(x, {.size = 3, .stride = 2});
+  }
 
-  TensorId stem(TensorId x) {
+  compute::TensorId stem(compute::TensorId x) {
     x = valid("Conv2d_1a_3x3", x, 32, 3, 2);
     x = valid("Conv2d_2a_3x3", x, 32, 3, 1);
     x = max_pool(unit("Conv2d_2b_3x3", x, 64, {3, 3}));
@@ -35,58 +38,58 @@ class InceptionBuilder {
     return max_pool(valid("Conv2d_4a_3x3", x, 192, 3, 1));
   }
 
-  TensorId block_a(const std::string& block, TensorId x, int pool_channels) {
+  compute::TensorId block_a(const std::string& block, compute::TensorId x, int pool_channels) {
     const auto open =
         openings(block, x, {{"branch1x1", 64}, {"branch5x5_1", 48}, {"branch3x3dbl_1", 64}});
-    const TensorId five = unit(block + "branch5x5_2", open[1], 64, {5, 5});
-    TensorId three = unit(block + "branch3x3dbl_2", open[2], 96, {3, 3});
+    const compute::TensorId five = unit(block + "branch5x5_2", open[1], 64, {5, 5});
+    compute::TensorId three = unit(block + "branch3x3dbl_2", open[2], 96, {3, 3});
     three = unit(block + "branch3x3dbl_3", three, 96, {3, 3});
     return g.beside({open[0], five, three, pooled(block, x, pool_channels)});
   }
 
-  TensorId block_b(const std::string& block, TensorId x) {
-    const TensorId three = valid(block + "branch3x3", x, 384, 3, 2);
-    TensorId twice = unit(block + "branch3x3dbl_1", x, 64);
+  compute::TensorId block_b(const std::string& block, compute::TensorId x) {
+    const compute::TensorId three = valid(block + "branch3x3", x, 384, 3, 2);
+    compute::TensorId twice = unit(block + "branch3x3dbl_1", x, 64);
     twice = unit(block + "branch3x3dbl_2", twice, 96, {3, 3});
     twice = valid(block + "branch3x3dbl_3", twice, 96, 3, 2);
     return g.beside({three, twice, max_pool(x)});
   }
 
-  TensorId block_c(const std::string& block, TensorId x, int c) {
+  compute::TensorId block_c(const std::string& block, compute::TensorId x, int c) {
     const auto open =
         openings(block, x, {{"branch1x1", 192}, {"branch7x7_1", c}, {"branch7x7dbl_1", c}});
-    TensorId seven = unit(block + "branch7x7_2", open[1], c, {1, 7});
+    compute::TensorId seven = unit(block + "branch7x7_2", open[1], c, {1, 7});
     seven = unit(block + "branch7x7_3", seven, 192, {7, 1});
-    TensorId twice = unit(block + "branch7x7dbl_2", open[2], c, {7, 1});
+    compute::TensorId twice = unit(block + "branch7x7dbl_2", open[2], c, {7, 1});
     twice = unit(block + "branch7x7dbl_3", twice, c, {1, 7});
     twice = unit(block + "branch7x7dbl_4", twice, c, {7, 1});
     twice = unit(block + "branch7x7dbl_5", twice, 192, {1, 7});
     return g.beside({open[0], seven, twice, pooled(block, x, 192)});
   }
 
-  TensorId block_d(const std::string& block, TensorId x) {
+  compute::TensorId block_d(const std::string& block, compute::TensorId x) {
     const auto open = openings(block, x, {{"branch3x3_1", 192}, {"branch7x7x3_1", 192}});
-    const TensorId three = valid(block + "branch3x3_2", open[0], 320, 3, 2);
-    TensorId seven = unit(block + "branch7x7x3_2", open[1], 192, {1, 7});
+    const compute::TensorId three = valid(block + "branch3x3_2", open[0], 320, 3, 2);
+    compute::TensorId seven = unit(block + "branch7x7x3_2", open[1], 192, {1, 7});
     seven = unit(block + "branch7x7x3_3", seven, 192, {7, 1});
     seven = valid(block + "branch7x7x3_4", seven, 192, 3, 2);
     return g.beside({three, seven, max_pool(x)});
   }
 
-  TensorId block_e(const std::string& block, TensorId x) {
+  compute::TensorId block_e(const std::string& block, compute::TensorId x) {
     const auto open =
         openings(block, x, {{"branch1x1", 320}, {"branch3x3_1", 384}, {"branch3x3dbl_1", 448}});
-    const TensorId three = forked(block + "branch3x3_2", open[1]);
-    const TensorId twice =
+    const compute::TensorId three = forked(block + "branch3x3_2", open[1]);
+    const compute::TensorId twice =
         forked(block + "branch3x3dbl_3", unit(block + "branch3x3dbl_2", open[2], 384, {3, 3}));
     return g.beside({open[0], three, twice, pooled(block, x, 192)});
   }
 
-  void head(TensorId x, int classes) {
+  void head(compute::TensorId x, int classes) {
     x = g.dropout(g.global_pool(x), 0.8f);
     g.loss(logits("fc", x, classes, 0.01));
   }
-  void auxiliary_head(TensorId x, int classes) {
+  void auxiliary_head(compute::TensorId x, int classes) {
     x = unit("AuxLogits.conv0", g.average_pool(x, {.size = 5, .stride = 3}), 128);
     x = unit("AuxLogits.conv1", x, 768, {5, 5}, 1, Padding::valid, 0.01);
     g.loss(logits("AuxLogits.fc", x, classes, 0.001), {.weight = 0.4f, .auxiliary = true});
@@ -98,8 +101,8 @@ class InceptionBuilder {
     int channels;
   };
 
-  TensorId convolution(const std::string& name, TensorId x, int channels, Size size, int stride,
-                       Padding padding, double sigma) {
+  compute::TensorId convolution(const std::string& name, compute::TensorId x, int channels,
+                                Size size, int stride, Padding padding, double sigma) {
     return g.convolution(name + ".conv", x,
                          {.channels = channels,
                           .height = size.height,
@@ -108,31 +111,32 @@ class InceptionBuilder {
                           .padding = padding,
                           .initial = {Kind::truncated_normal, sigma}});
   }
-  TensorId activated(const std::string& name, TensorId x) {
+  compute::TensorId activated(const std::string& name, compute::TensorId x) {
     return g.relu(g.batch_norm(
         name + ".bn", x, {.gamma = false, .epsilon = 1e-3f, .momentum = 3e-4f, .unbiased = false}));
   }
 
   // The 1x1 convolutions that open a block's branches. Their weights lie beside each other, and so
   // do their betas: one convolution can compute them all.
-  std::vector<TensorId> openings(const std::string& block, TensorId x,
-                                 const std::vector<Opening>& branches) {
-    std::vector<TensorId> opened;
+  std::vector<compute::TensorId> openings(const std::string& block, compute::TensorId x,
+                                          const std::vector<Opening>& branches) {
+    std::vector<compute::TensorId> opened;
     for (const auto& [name, channels] : branches)
       opened.push_back(convolution(block + name, x, channels, {}, 1, Padding::same, 0.1));
     for (std::size_t i = 0; i < branches.size(); ++i)
       opened[i] = activated(block + branches[i].name, opened[i]);
     return opened;
   }
-  TensorId pooled(const std::string& block, TensorId x, int channels) {
+  compute::TensorId pooled(const std::string& block, compute::TensorId x, int channels) {
     return unit(block + "branch_pool",
                 g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same}), channels);
   }
-  TensorId forked(const std::string& name, TensorId x) {
-    const TensorId wide = unit(name + "a", x, 384, {1, 3});
+  compute::TensorId forked(const std::string& name, compute::TensorId x) {
+    const compute::TensorId wide = unit(name + "a", x, 384, {1, 3});
     return g.beside({wide, unit(name + "b", x, 384, {3, 1})});
   }
-  TensorId logits(const std::string& name, TensorId x, int classes, double sigma) {
+  compute::TensorId logits(const std::string& name, compute::TensorId x, int classes,
+                           double sigma) {
     return g.matrix_product(name, x, classes, {Kind::truncated_normal, sigma}, 0.0, true);
   }
 };
@@ -161,12 +165,12 @@ Recipe inception_recipe() {
 
 Model make_inception_v3(int classes) {
   InceptionBuilder b;
-  TensorId x = b.g.input(299, 299, 3,
-                         {.normalisation = Normalisation::mean_deviation,
-                          .mean = {0.5f, 0.5f, 0.5f},
-                          .deviation = {0.5f, 0.5f, 0.5f},
-                          .distort = true,
-                          .clip = true});
+  compute::TensorId x = b.g.input(299, 299, 3,
+                                  {.normalisation = compute::Normalisation::mean_deviation,
+                                   .mean = {0.5f, 0.5f, 0.5f},
+                                   .deviation = {0.5f, 0.5f, 0.5f},
+                                   .distort = true,
+                                   .clip = true});
   x = b.stem(x);
   x = b.block_a("Mixed_5b.", x, 32);
   x = b.block_a("Mixed_5c.", x, 64);
@@ -184,4 +188,4 @@ Model make_inception_v3(int classes) {
   return {"inception_v3", {1, 299, 299, 3}, classes, std::move(b.g).finish(), inception_recipe()};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -2,12 +2,13 @@
 
 #include "model/zoo/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 Model make_mlp(int classes) {
   GraphBuilder g;
-  TensorId x = g.input(32, 32, 3,
-                       {Normalisation::mean_deviation, {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}});
+  compute::TensorId x =
+      g.input(32, 32, 3,
+              {compute::Normalisation::mean_deviation, {0.5f, 0.5f, 0.5f}, {0.25f, 0.25f, 0.25f}});
   const auto layer = [&](const std::string& name, int outputs) {
     const double sigma = std::sqrt(2.0 / double(g.shape(x).features()));
     x = g.matrix_product(name, x, outputs, {Initialiser::Kind::normal, sigma}, 0.0, true);
@@ -26,4 +27,4 @@ Model make_mlp(int classes) {
   return {"mlp", {1, 32, 32, 3}, classes, std::move(g).finish(), recipe};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -4,7 +4,7 @@
 
 #include "model/zoo/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 using Kind = Initialiser::Kind;
@@ -15,7 +15,8 @@ class ResNetBuilder {
   GraphBuilder g;
 
   // He initialisation by fan-out, as He's and torchvision's.
-  TensorId convolution(const std::string& name, TensorId x, int channels, int size, int stride) {
+  compute::TensorId convolution(const std::string& name, compute::TensorId x, int channels,
+                                int size, int stride) {
     const double sigma = std::sqrt(2.0 / (double(size) * size * channels));
     return g.convolution(name, x,
                          {.channels = channels,
@@ -25,32 +26,37 @@ class ResNetBuilder {
                           .symmetric_padding = size / 2,
                           .initial = {Kind::normal, sigma}});
   }
-  TensorId norm(const std::string& name, TensorId x, double gamma = 1) {
+  compute::TensorId norm(const std::string& name, compute::TensorId x, double gamma = 1) {
     return g.batch_norm(name, x, {.gamma_value = gamma});
   }
-  void head(TensorId x, int classes) {
+  void head(compute::TensorId x, int classes) {
     x = g.global_pool(x);
     const double bound = 1 / std::sqrt(double(g.shape(x).features()));
     g.loss(g.matrix_product("fc", x, classes, {Kind::uniform, bound}, 0.0, true));
   }
 
   // Two 3x3 convolutions around a shortcut without parameters (option A).
-  TensorId cifar_block(const std::string& name, TensorId x, int channels, int stride) {
-    TensorId y = g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, channels, 3, stride)));
+  compute::TensorId cifar_block(const std::string& name, compute::TensorId x, int channels,
+                                int stride) {
+    compute::TensorId y =
+        g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, channels, 3, stride)));
     y = norm(name + ".bn2", convolution(name + ".conv2", y, channels, 3, 1));
     if (stride != 1 || g.shape(x).channels != channels) x = g.shortcut(x, stride, channels);
     return g.relu(g.sum(y, x));
   }
 
-  TensorId basic_block(const std::string& name, TensorId x, int width, int stride) {
-    TensorId y = g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, width, 3, stride)));
+  compute::TensorId basic_block(const std::string& name, compute::TensorId x, int width,
+                                int stride) {
+    compute::TensorId y =
+        g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, width, 3, stride)));
     y = norm(name + ".bn2", convolution(name + ".conv2", y, width, 3, 1), 0);
     return g.relu(g.sum(y, projected(name, x, width, stride)));
   }
 
   // "v1.5": the stride is on the 3x3 convolution.
-  TensorId bottleneck(const std::string& name, TensorId x, int width, int stride) {
-    TensorId y = g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, width, 1, 1)));
+  compute::TensorId bottleneck(const std::string& name, compute::TensorId x, int width,
+                               int stride) {
+    compute::TensorId y = g.relu(norm(name + ".bn1", convolution(name + ".conv1", x, width, 1, 1)));
     y = g.relu(norm(name + ".bn2", convolution(name + ".conv2", y, width, 3, stride)));
     y = norm(name + ".bn3", convolution(name + ".conv3", y, 4 * width, 1, 1), 0);
     return g.relu(g.sum(y, projected(name, x, 4 * width, stride)));
@@ -58,7 +64,8 @@ class ResNetBuilder {
 
  private:
   // The shortcut: the input itself, or a 1x1 convolution where the extents change.
-  TensorId projected(const std::string& name, TensorId x, int channels, int stride) {
+  compute::TensorId projected(const std::string& name, compute::TensorId x, int channels,
+                              int stride) {
     if (stride == 1 && g.shape(x).channels == channels) return x;
     return norm(name + ".downsample.1",
                 convolution(name + ".downsample.0", x, channels, 1, stride));
@@ -85,9 +92,10 @@ std::vector<int> stages_of(int depth) {
 
 Model make_cifar_resnet(int depth, int classes) {
   ResNetBuilder b;
-  TensorId x = b.g.input(
-      32, 32, 3,
-      {Normalisation::mean_deviation, {0.4914f, 0.4822f, 0.4465f}, {0.2470f, 0.2435f, 0.2616f}});
+  compute::TensorId x = b.g.input(32, 32, 3,
+                                  {compute::Normalisation::mean_deviation,
+                                   {0.4914f, 0.4822f, 0.4465f},
+                                   {0.2470f, 0.2435f, 0.2616f}});
   x = b.g.relu(b.norm("bn1", b.convolution("conv1", x, 16, 3, 1)));
   for (int stage = 0; stage < 3; ++stage)
     for (int block = 0; block < (depth - 2) / 6; ++block)
@@ -104,9 +112,9 @@ Model make_cifar_resnet(int depth, int classes) {
 
 Model make_imagenet_resnet(int depth, int classes) {
   ResNetBuilder b;
-  TensorId x = b.g.input(
+  compute::TensorId x = b.g.input(
       224, 224, 3,
-      {Normalisation::mean_deviation, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}});
+      {compute::Normalisation::mean_deviation, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}});
   x = b.g.relu(b.norm("bn1", b.convolution("conv1", x, 64, 7, 2)));
   x = b.g.max_pool(x, {.size = 3, .stride = 2, .symmetric_padding = 1});
   const std::vector<int> stages = stages_of(depth);
@@ -133,4 +141,4 @@ Model make_imagenet_resnet(int depth, int classes) {
       fmt::format("resnet{}", depth), {1, 224, 224, 3}, classes, std::move(b.g).finish(), recipe};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

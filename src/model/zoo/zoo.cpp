@@ -9,7 +9,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 namespace {
 
 struct Entry {
@@ -76,4 +76,4 @@ double Model::training_flops() const {
   return 6 * graph.multiply_adds() - 2 * first;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::model {
 
 Model make_mlp(int classes);
 Model make_cifar10_cnn(int classes);
@@ -11,4 +11,4 @@ Model make_cifar_resnet(int depth, int classes);
 Model make_imagenet_resnet(int depth, int classes);
 Model make_inception_v3(int classes);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::model

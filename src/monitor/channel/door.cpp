@@ -11,7 +11,7 @@
 #include "monitor/channel/socket.hpp"
 #include "ringtrain/host/network_interfaces.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 using namespace std::chrono_literals;
 using asio::use_awaitable;
@@ -111,7 +111,7 @@ std::vector<Door> RankListener::doors() const {
       continue;
     }
     all.push_back({"127.0.0.1", here.port()});
-    for (const std::string& address : own_addresses()) all.push_back({address, here.port()});
+    for (const std::string& address : host::own_addresses()) all.push_back({address, here.port()});
   }
   return all;
 }
@@ -260,4 +260,4 @@ asio::awaitable<std::optional<std::size_t>> authenticate_rank(tcp::socket& socke
   co_return call.rank;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -13,7 +13,7 @@
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Connections that were not of the job's ranks, by what became of them.
 struct Strangers {
@@ -98,4 +98,4 @@ asio::awaitable<std::optional<std::size_t>> authenticate_rank(asio::ip::tcp::soc
                                                               RankListener::Sign sign,
                                                               std::uint64_t Strangers::*& fate);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

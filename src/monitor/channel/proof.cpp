@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 // Of one length, so that no two proofs are made of the same bytes.
@@ -47,4 +47,4 @@ bool proves_rank(const JobToken& token, const Call& call, const Challenge& chall
   return same_secret(proof, prove_rank(token, call, challenge));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

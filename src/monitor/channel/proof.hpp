@@ -4,7 +4,7 @@
 #include "ringtrain/base/hmac.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 // How the two ends of a connection to rank 0 prove to one another that they know the job's token,
 // which itself is never sent (docs/internals/watchdog.md). All is sent as it lies in memory:
@@ -50,4 +50,4 @@ bool proves_rank_0(const JobToken& token, const Call& call, const Challenge& cha
 bool proves_rank(const JobToken& token, const Call& call, const Challenge& challenge,
                  const Proof& proof);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

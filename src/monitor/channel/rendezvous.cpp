@@ -9,7 +9,7 @@
 #include "ringtrain/base/hmac.hpp"
 #include "ringtrain/host/network_interfaces.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 bool is_loopback(const Door& door) {
@@ -46,7 +46,7 @@ Rendezvous rendezvous_from_text(const std::string& text) {
 
 std::vector<Door> doors_from_here(const Rendezvous& rendezvous) {
   std::vector<Door> doors = rendezvous.doors;
-  if (rendezvous.network == network_name())
+  if (rendezvous.network == host::network_name())
     std::ranges::stable_partition(doors, is_loopback);
   else
     std::erase_if(doors, is_loopback);
@@ -62,15 +62,16 @@ std::vector<std::string> listening_addresses(bool ranks_here, bool ranks_elsewhe
   return addresses;
 }
 
-std::vector<std::string> listening_addresses(const MpiSession& session,
+std::vector<std::string> listening_addresses(const allreduce::MpiSession& session,
                                              const std::string& interfaces) {
-  const std::string here = network_name();
+  const std::string here = host::network_name();
   const std::vector<std::string> networks = session.gather(here);
   if (session.rank() > 0) return {};
   const auto same = std::ranges::count(networks, here);  // this rank is one of them
   const bool elsewhere = same < static_cast<std::ptrdiff_t>(networks.size());
-  return listening_addresses(same > 1, elsewhere,
-                             elsewhere ? job_addresses(interfaces) : std::vector<std::string>());
+  return listening_addresses(
+      same > 1, elsewhere,
+      elsewhere ? host::job_addresses(interfaces) : std::vector<std::string>());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 using asio::use_awaitable;
 using asio::ip::tcp;
@@ -118,4 +118,4 @@ bool is_acknowledged(tcp::socket& socket) {
   return info.tcpi_last_ack_recv < lately_ms;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

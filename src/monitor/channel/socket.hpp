@@ -11,7 +11,7 @@
 #include "monitor/channel/proof.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Closes `socket`, which outlives it, once the time is over. For coroutines of one thread.
 class TimeLimit {
@@ -92,4 +92,4 @@ asio::awaitable<asio::error_code> read_message(asio::ip::tcp::socket& socket, Me
 /// cannot be known. A stopped process's host does.
 bool is_acknowledged(asio::ip::tcp::socket& socket);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

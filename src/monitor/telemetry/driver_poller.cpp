@@ -10,7 +10,7 @@
 
 #include "monitor/telemetry/nic_counters.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 struct DriverPoller::Shared {
   const NicCounters counters{"_allowance_exceeded"};
@@ -70,4 +70,4 @@ void DriverPoller::ask(const std::shared_ptr<Shared>& shared) {
   shared->allowance_exceeded = exceeded;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

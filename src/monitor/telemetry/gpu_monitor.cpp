@@ -4,7 +4,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using NvmlLibrary = UniqueHandle<void*, ::dlclose>;
@@ -74,4 +74,4 @@ std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id) {
   return nullptr;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -12,7 +12,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 // Beside what a driver said that it will write: it may have grown since, and kernels before 2026
@@ -87,4 +87,4 @@ double NicCounters::sum() const {
   return sum;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Counters of network interfaces that only their drivers know, as `ethtool -S` shows them. Throws
 /// nothing: what cannot be read is 0.
@@ -32,4 +32,4 @@ class NicCounters {
   std::vector<Interface> interfaces_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using Words = std::vector<std::string_view>;
@@ -77,4 +77,4 @@ double throttled_s(std::string_view text) {
   return std::nan("");
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 // Numbers from texts of /proc and of a control group. Where one is not as expected they are 0: no
 // job fails because a kernel tells less.
@@ -34,4 +34,4 @@ double retransmitted_segments(std::string_view text);
 /// does not say.
 double throttled_s(std::string_view text);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

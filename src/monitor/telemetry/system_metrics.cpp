@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 /// Where a vital is looked at.
@@ -105,4 +105,4 @@ std::string watched_metrics(const SystemSample& rank, bool several_hosts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -11,7 +11,7 @@
 #include "monitor/telemetry/procfs.hpp"
 #include "monitor/telemetry/tcp_stats.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 constexpr double least_s = 0.5;  // between two looks
@@ -113,4 +113,4 @@ void SystemSampler::look_at_gpu(double seconds) {
   vitals_[SystemMetric::gpu_power] += seconds * reading->short_of_power;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -11,7 +11,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using Name = int(int, sockaddr*, socklen_t*);
@@ -58,4 +58,4 @@ TcpStats read_tcp_stats() {
   return all;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// This process's TCP connections, MPI's and NCCL's too.
 struct TcpStats {
@@ -14,4 +14,4 @@ struct TcpStats {
 /// As the kernel accounts for them (tcp(7), TCP_INFO). Reads only; throws nothing.
 TcpStats read_tcp_stats();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -14,7 +14,7 @@
 #include "ringtrain/monitor/load_imbalance.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using namespace std::chrono_literals;
@@ -28,10 +28,10 @@ constexpr auto stack_patience = 1000ms;  // for stacks to arrive
 
 class CoordinatorWatch final : public Watch {
  public:
-  CoordinatorWatch(const MpiSession& session, const Progress& progress, const Options& options,
-                   SystemSampler& vital_signs, std::vector<std::string> hosts,
-                   const std::vector<std::string>& addresses, TextMailbox& notices,
-                   RankStatsMailbox& accounts)
+  CoordinatorWatch(const allreduce::MpiSession& session, const Progress& progress,
+                   const config::Options& options, SystemSampler& vital_signs,
+                   std::vector<std::string> hosts, const std::vector<std::string>& addresses,
+                   TextMailbox& notices, RankStatsMailbox& accounts)
       : Watch(session, progress, options, vital_signs),
         server_(token_, session.size(), addresses,
                 [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
@@ -40,7 +40,9 @@ class CoordinatorWatch final : public Watch {
         notices_(notices),
         accounts_(accounts) {}
 
-  Rendezvous rendezvous() const { return {token_, network_name(), server_.doors(), own_process()}; }
+  Rendezvous rendezvous() const {
+    return {token_, host::network_name(), server_.doors(), own_process()};
+  }
 
  private:
   void forgive() override { server_.forgive_silence(); }
@@ -51,7 +53,7 @@ class CoordinatorWatch final : public Watch {
       server_.ranks()[r].host = session().host_of()[r];
     server_.set_late(late_s());
     look_at_silent();
-    if (const auto verdict = ringtrain::judge(server_.ranks(), silence_s(), lenient()))
+    if (const auto verdict = ringtrain::monitor::judge(server_.ranks(), silence_s(), lenient()))
       end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
     tell_long_wait();
@@ -87,7 +89,7 @@ class CoordinatorWatch final : public Watch {
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
     const std::string end = restart_hint(options(), progress().saved_step());
     const std::string stacks = stacks_of(verdict);
-    const std::string report = write_fault_report(0, why + end + all_stacks());
+    const std::string report = write_fault_report(0, why + end + host::all_stacks());
     session().abort(
         Error(verdict.code(), "the job cannot go on", why + stacks + end + report + timeline(since))
             .of_kind("", details(verdict, hosts_)));
@@ -95,11 +97,11 @@ class CoordinatorWatch final : public Watch {
   // Of this rank, where one is wanted. The message has to be out before the process is ended.
   std::string timeline(const Stopwatch& since) const {
     constexpr double latest_s = 3;
-    const Timeline* const spans = progress().timeline();
+    const metrics::Timeline* const spans = progress().timeline();
     if (spans == nullptr) return "";
     const auto left_ms = static_cast<int>(1000 * std::clamp(latest_s - since.elapsed(), 0.1, 2.0));
-    return save_own_timeline(*spans, options().timeline, session().host(),
-                             std::chrono::milliseconds(left_ms)) +
+    return metrics::save_own_timeline(*spans, options().timeline, session().host(),
+                                      std::chrono::milliseconds(left_ms)) +
            "\n";
   }
   // Where the main threads of stuck culprits are, as far as they still answer; where nobody is to
@@ -114,7 +116,7 @@ class CoordinatorWatch final : public Watch {
     for (const int r : asked) {
       const std::string& stack = server_.ranks()[static_cast<std::size_t>(r)].stack;
       text += fmt::format("rank {}: {}", r,
-                          r == 0          ? main_stack()
+                          r == 0          ? host::main_stack()
                           : stack.empty() ? "its stack did not come\n"
                                           : stack);
     }
@@ -160,9 +162,10 @@ class CoordinatorWatch final : public Watch {
 
 }  // namespace
 
-std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, SystemSampler& vital_signs,
-                                        TextMailbox& notices, RankStatsMailbox& accounts) {
+std::unique_ptr<Watch> make_first_watch(const allreduce::MpiSession& session,
+                                        const Progress& progress, const config::Options& options,
+                                        SystemSampler& vital_signs, TextMailbox& notices,
+                                        RankStatsMailbox& accounts) {
   std::vector<std::string> hosts = session.gather(session.host());
   const std::vector<std::string> addresses = listening_addresses(session, options.interface);
   auto watch = std::make_unique<CoordinatorWatch>(session, progress, options, vital_signs,
@@ -171,4 +174,4 @@ std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progres
   return watch;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -18,16 +18,16 @@
 #include "ringtrain/host/run_with_timeout.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
-std::string checkpoint(const Options& options, std::uint64_t saved_step) {
+std::string checkpoint(const config::Options& options, std::uint64_t saved_step) {
   if (options.checkpoint_dir.empty())
     return "nothing was saved, as there is no --checkpoint-dir; to start anew";
   if (saved_step > 0)
     return fmt::format("the last durable checkpoint in {} is of step {}; to go on from it",
                        options.checkpoint_dir, saved_step);
-  if (options.resume.from == Resume::From::file)
+  if (options.resume.from == config::Resume::From::file)
     return fmt::format(
         "to go on from {}, or from what was saved in {} since, by that --resume FILE",
         options.resume.file, options.checkpoint_dir);
@@ -35,14 +35,15 @@ std::string checkpoint(const Options& options, std::uint64_t saved_step) {
 }
 
 // What the command must say instead to do that: the same --resume would begin where it began.
-std::string other_option(const Options& options, std::uint64_t saved_step) {
-  const Resume::From from = options.resume.from;
-  if (options.checkpoint_dir.empty() || from == Resume::From::newest) return "";
+std::string other_option(const config::Options& options, std::uint64_t saved_step) {
+  const config::Resume::From from = options.resume.from;
+  if (options.checkpoint_dir.empty() || from == config::Resume::From::newest) return "";
   if (saved_step > 0) {
-    const auto file = std::filesystem::path(options.checkpoint_dir) / checkpoint_name(saved_step);
+    const auto file =
+        std::filesystem::path(options.checkpoint_dir) / io::checkpoint_name(saved_step);
     return fmt::format(" with --resume {} instead", for_shell(std::vector{file.string()}));
   }
-  return from == Resume::From::scratch ? " with --resume auto instead" : "";
+  return from == config::Resume::From::scratch ? " with --resume auto instead" : "";
 }
 
 std::string write_report(int rank, std::string_view text) {
@@ -63,14 +64,14 @@ std::string write_report(int rank, std::string_view text) {
 }  // namespace
 
 std::string write_fault_report(int rank, std::string_view text) {
-  return run_with_timeout(
+  return host::run_with_timeout(
       std::chrono::seconds(1), [=, text = std::string(text)] { return write_report(rank, text); },
       "no report: the folder for temporary files ($TMPDIR, else /tmp) does not answer");
 }
 
-std::string restart_hint(const Options& options, std::uint64_t saved_step) {
+std::string restart_hint(const config::Options& options, std::uint64_t saved_step) {
   return fmt::format("{}, start all ranks again{}:\n  {}\n", checkpoint(options, saved_step),
                      other_option(options, saved_step), for_shell(own_command()));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

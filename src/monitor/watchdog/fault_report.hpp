@@ -5,7 +5,7 @@
 
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Writes `text` to a new file of this rank in the folder for temporary files ($TMPDIR, else /tmp),
 /// readable by this user alone: what a rank has to say must not depend on the way to mpirun.
@@ -15,6 +15,6 @@ std::string write_fault_report(int rank, std::string_view text);
 
 /// How to go on after this job: what its last durable checkpoint is, as far as this rank knows
 /// (`saved_step` 0: it does not), and the command. A few lines.
-std::string restart_hint(const Options& options, std::uint64_t saved_step);
+std::string restart_hint(const config::Options& options, std::uint64_t saved_step);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

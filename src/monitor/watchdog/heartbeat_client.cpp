@@ -7,7 +7,7 @@
 #include "monitor/channel/socket.hpp"
 #include "ringtrain/monitor/watchdog/process_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 using asio::use_awaitable;
 using asio::ip::tcp;
@@ -128,4 +128,4 @@ const std::optional<HeartbeatClient::Ending>& HeartbeatClient::ending() const {
   return impl_->ending;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -8,7 +8,7 @@
 #include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Another rank's end of the side channel. For one thread; throws nothing.
 class HeartbeatClient {
@@ -53,4 +53,4 @@ class HeartbeatClient {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -11,7 +11,7 @@
 #include "monitor/channel/socket.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using asio::use_awaitable;
@@ -197,4 +197,4 @@ void HeartbeatServer::end_job(int exit_code, std::string_view why) {
   impl_->send_to_all(message(exit_code, 0, why));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -10,7 +10,7 @@
 #include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What `view` is of a rank that has just sent `beat`, with `text` behind it.
 void take_beat(RankHealth& view, const Heartbeat& beat, const std::string& text);
@@ -47,4 +47,4 @@ class HeartbeatServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

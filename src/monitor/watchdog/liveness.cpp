@@ -9,7 +9,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 // In which the goodbye of a rank that fails, or mpirun, may still say why it ended.
@@ -212,4 +212,4 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
   return text;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 // "id (name) state ...": the name may hold anything, so look for the last parenthesis.
@@ -50,4 +50,4 @@ ProcessName own_process() {
   return {status.st_ino, ::getpid()};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,12 +6,12 @@
 
 #include "ringtrain/host/stack_trace.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
-Watchdog::Watchdog(const MpiSession& session, const Options& options) {
-  const bool on = options.watchdog == Watching::on;
+Watchdog::Watchdog(const allreduce::MpiSession& session, const config::Options& options) {
+  const bool on = options.watchdog == config::Watching::on;
   if (session.broadcast(on ? "on" : "").empty()) return;
-  prepare_stacks();
+  host::prepare_stacks();
   auto watch = session.rank() == 0 ? make_first_watch(session, progress_, options, vital_signs_,
                                                       notices_, accounts_)
                                    : make_other_watch(session, progress_, options, vital_signs_);
@@ -36,4 +36,4 @@ Watchdog::~Watchdog() {
   if (thread_.joinable()) thread_.join();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -13,7 +13,7 @@
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 namespace {
 
 using namespace std::chrono_literals;
@@ -25,8 +25,9 @@ constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 
 class WorkerWatch final : public Watch {
  public:
-  WorkerWatch(const MpiSession& session, const Progress& progress, const Options& options,
-              SystemSampler& vital_signs, const Rendezvous& rendezvous)
+  WorkerWatch(const allreduce::MpiSession& session, const Progress& progress,
+              const config::Options& options, SystemSampler& vital_signs,
+              const Rendezvous& rendezvous)
       : Watch(session, progress, options, vital_signs),
         rank_0_(rendezvous.process),
         client_(rendezvous.token, session.rank(), doors_from_here(rendezvous)) {}
@@ -63,7 +64,7 @@ class WorkerWatch final : public Watch {
   // A daemon that has lost mpirun ends its ranks by SIGTERM and, a second later, SIGKILL; nobody
   // else can say why. To collect stacks would take longer.
   void report_signal() {
-    const int signal = stop_signal();
+    const int signal = host::stop_signal();
     if (signal == 0 || signal_reported_ || !client_.connected() || client_.silent_s() < looked_at_s)
       return;
     signal_reported_ = true;
@@ -101,9 +102,9 @@ class WorkerWatch final : public Watch {
     const auto code = static_cast<Exit>(ending.exit_code);
     session().end_within(end_patience(code), code);
     end_launcher_of_job(code);
-    client_.send_stack(beat(), own().item, main_stack());
+    client_.send_stack(beat(), own().item, host::main_stack());
     client_.run_for(tick);
-    write_fault_report(session().rank(), ending.why + all_stacks());
+    write_fault_report(session().rank(), ending.why + host::all_stacks());
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
@@ -111,7 +112,7 @@ class WorkerWatch final : public Watch {
     session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
     end_launcher_of_job(Exit::rank_lost);
     const std::string text = why + "\n" + restart_hint(options(), progress().saved_step());
-    const std::string report = write_fault_report(session().rank(), text + all_stacks());
+    const std::string report = write_fault_report(session().rank(), text + host::all_stacks());
     session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
@@ -132,12 +133,13 @@ class WorkerWatch final : public Watch {
 
 }  // namespace
 
-std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, SystemSampler& vital_signs) {
+std::unique_ptr<Watch> make_other_watch(const allreduce::MpiSession& session,
+                                        const Progress& progress, const config::Options& options,
+                                        SystemSampler& vital_signs) {
   session.gather(session.host());
   listening_addresses(session, options.interface);
   const Rendezvous rendezvous = rendezvous_from_text(session.broadcast(""));
   return std::make_unique<WorkerWatch>(session, progress, options, vital_signs, rendezvous);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

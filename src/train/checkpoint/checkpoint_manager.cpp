@@ -8,10 +8,10 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
-CheckpointManager::CheckpointManager(CheckpointWriter writer, Snapshotter& state,
-                                     CheckpointMetadata constant, CheckpointEvery every,
+CheckpointManager::CheckpointManager(io::CheckpointWriter writer, Snapshotter& state,
+                                     io::CheckpointMetadata constant, config::CheckpointEvery every,
                                      std::uint64_t epoch_samples, Report report, SharedSaves shared)
     : writer_(std::move(writer)),
       state_(state),
@@ -56,7 +56,7 @@ void CheckpointManager::give_up_late_copy() {
   ++given_up_;
   last_step_.reset();
   const std::uint64_t step = std::exchange(copying_, std::nullopt)->step;
-  report_events({{.kind = SaveEvent::Kind::failed,
+  report_events({{.kind = io::SaveEvent::Kind::failed,
                   .step = step,
                   .text = fmt::format("checkpoint of step {} not saved: {} within {} s", step, why,
                                       shared_.patience_s)}});
@@ -76,12 +76,13 @@ void CheckpointManager::request(const Position& position) {
 }
 
 bool CheckpointManager::save_if_killed() {
-  return writer_.save_if_killed([&](SnapshotBuffers slot) -> std::optional<CheckpointMetadata> {
-    const auto position = state_.copy_last(slot);
-    if (!position || position->step <= kept_step_) return std::nullopt;
-    kept_step_ = position->step;
-    return metadata(*position);
-  });
+  return writer_.save_if_killed(
+      [&](io::SnapshotBuffers slot) -> std::optional<io::CheckpointMetadata> {
+        const auto position = state_.copy_last(slot);
+        if (!position || position->step <= kept_step_) return std::nullopt;
+        kept_step_ = position->step;
+        return metadata(*position);
+      });
 }
 
 void CheckpointManager::save(const Position& position) {
@@ -117,7 +118,7 @@ void CheckpointManager::report_skipped(const Position& position) {
   skipped_step_ = position.step;
   since_skip_.lap();
   ++skipped_;
-  report_({.kind = SaveEvent::Kind::skipped,
+  report_({.kind = io::SaveEvent::Kind::skipped,
            .step = position.step,
            .text = fmt::format("{}: nothing saved at step {}",
                                copying_ ? "the copy before it is not done" : "no slot is free",
@@ -126,7 +127,7 @@ void CheckpointManager::report_skipped(const Position& position) {
 }
 
 bool CheckpointManager::start(const Position& position) {
-  const SnapshotBuffers slot = writer_.begin_save();
+  const io::SnapshotBuffers slot = writer_.begin_save();
   if (slot.empty()) return false;
   state_.start(slot);
   copying_ = metadata(position);
@@ -199,7 +200,7 @@ std::string CheckpointManager::give_up_copy() {
 // Where the ranks have shards, the others hear once whether there is such a save.
 bool CheckpointManager::save_last(const Position& position, const Deadline& deadline, bool wanted) {
   bool said = false;
-  const auto copy = [&](SnapshotBuffers slot) {
+  const auto copy = [&](io::SnapshotBuffers slot) {
     said = true;
     rank_0_says(true);
     state_.start(slot);
@@ -210,16 +211,16 @@ bool CheckpointManager::save_last(const Position& position, const Deadline& dead
   return saved;
 }
 
-CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
-                      std::uint64_t epoch_samples) {
-  CheckpointMetadata now = constant;
+io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position& position,
+                          std::uint64_t epoch_samples) {
+  io::CheckpointMetadata now = constant;
   now.step = position.step;
   now.position = position.samples;
   now.epoch = position.samples / epoch_samples;
   return now;
 }
 
-CheckpointMetadata CheckpointManager::metadata(const Position& position) const {
+io::CheckpointMetadata CheckpointManager::metadata(const Position& position) const {
   return at(constant_, position, epoch_samples_);
 }
 
@@ -229,12 +230,12 @@ bool CheckpointManager::due(const Position& position) const {
   return age.count() >= every_.seconds;
 }
 
-void CheckpointManager::report_events(const std::vector<SaveEvent>& events) {
-  for (const SaveEvent& event : events) {
+void CheckpointManager::report_events(const std::vector<io::SaveEvent>& events) {
+  for (const io::SaveEvent& event : events) {
     report_(event, last_stall_s_);
-    if (event.kind == SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
+    if (event.kind == io::SaveEvent::Kind::failed && answering_.erase(event.step) > 0)
       tell(fmt::format("SIGUSR1: step {} could not be saved", event.step));
-    if (event.kind != SaveEvent::Kind::saved) continue;
+    if (event.kind != io::SaveEvent::Kind::saved) continue;
     longest_save_s_ =
         std::max(longest_save_s_, std::max(last_stall_s_, last_copy_s_) + event.seconds);
     if (answering_.erase(event.step) > 0)
@@ -243,4 +244,4 @@ void CheckpointManager::report_events(const std::vector<SaveEvent>& events) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

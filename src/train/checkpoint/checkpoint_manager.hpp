@@ -12,11 +12,11 @@
 #include "train/engine/stepper.hpp"
 #include "train/state/snapshot.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// `constant` at `position`.
-CheckpointMetadata at(const CheckpointMetadata& constant, const Position& position,
-                      std::uint64_t epoch_samples);
+io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position& position,
+                          std::uint64_t epoch_samples);
 
 /// What became of the saves of a run.
 struct SaveCounts {
@@ -38,12 +38,12 @@ struct SharedSaves {
 class CheckpointManager {
  public:
   /// What to tell the user about a save; `stall_s` is what its copy cost the step loop.
-  using Report = std::function<void(const SaveEvent&, double stall_s)>;
+  using Report = std::function<void(const io::SaveEvent&, double stall_s)>;
 
   /// `constant` holds what does not change in a run; `state` outlives the object.
-  CheckpointManager(CheckpointWriter writer, Snapshotter& state, CheckpointMetadata constant,
-                    CheckpointEvery every, std::uint64_t epoch_samples, Report report,
-                    SharedSaves shared = {});
+  CheckpointManager(io::CheckpointWriter writer, Snapshotter& state,
+                    io::CheckpointMetadata constant, config::CheckpointEvery every,
+                    std::uint64_t epoch_samples, Report report, SharedSaves shared = {});
 
   /// Called after every step. If a save is due and a slot is free, a copy into shared memory is
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
@@ -79,7 +79,7 @@ class CheckpointManager {
   double stalled_s() const { return stalled_s_; }
 
  private:
-  CheckpointMetadata metadata(const Position& position) const;
+  io::CheckpointMetadata metadata(const Position& position) const;
   bool due(const Position& position) const;
   std::uint64_t failed() const { return writer_.failed() + given_up_; }
   bool start_save(const Position& position);
@@ -93,14 +93,16 @@ class CheckpointManager {
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
   void finish_or_throw(const Position& position, const Deadline& deadline);
   void report_skipped(const Position& position);
-  void report_events(const std::vector<SaveEvent>& events);
-  void tell(const std::string& line) { report_({.kind = SaveEvent::Kind::note, .text = line}, 0); }
+  void report_events(const std::vector<io::SaveEvent>& events);
+  void tell(const std::string& line) {
+    report_({.kind = io::SaveEvent::Kind::note, .text = line}, 0);
+  }
 
-  CheckpointWriter writer_;
+  io::CheckpointWriter writer_;
   Snapshotter& state_;
-  std::optional<CheckpointMetadata> copying_;  // what the copy under way will be
-  CheckpointMetadata constant_;
-  CheckpointEvery every_;
+  std::optional<io::CheckpointMetadata> copying_;  // what the copy under way will be
+  io::CheckpointMetadata constant_;
+  config::CheckpointEvery every_;
   std::uint64_t epoch_samples_;
   Report report_;
   const SharedSaves shared_;
@@ -117,4 +119,4 @@ class CheckpointManager {
   double stalled_s_ = 0, last_stall_s_ = 0, last_copy_s_ = 0, longest_save_s_ = 0;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

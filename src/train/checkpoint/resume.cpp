@@ -11,17 +11,18 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using Say = std::function<void(const std::string&)>;
 
-std::optional<CheckpointFile> find(const Resume& how, const std::filesystem::path& directory,
-                                   const Say& say, WorkProgress* progress) {
-  if (how.from == Resume::From::scratch) return std::nullopt;
-  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress);
+std::optional<io::CheckpointFile> find(const config::Resume& how,
+                                       const std::filesystem::path& directory, const Say& say,
+                                       WorkProgress* progress) {
+  if (how.from == config::Resume::From::scratch) return std::nullopt;
+  if (how.from == config::Resume::From::file) return io::CheckpointFile::open(how.file, progress);
   if (directory.empty()) return std::nullopt;
-  LatestCheckpoint latest = find_latest(directory, progress);
+  io::LatestCheckpoint latest = io::find_latest(directory, progress);
   for (const std::string& reason : latest.rejected) say("not used: " + reason);
   say(latest.note);
   return std::move(latest.file);
@@ -34,43 +35,43 @@ constexpr std::size_t skipped_in_scale = 2;
 // What compression keeps begins anew where it does not fit.
 constexpr std::string_view kept_folder = "compression/";
 
-bool is_kept(const TensorInfo& info) { return info.name.starts_with(kept_folder); }
-bool is_needed(const TensorInfo& info) {
+bool is_kept(const io::TensorInfo& info) { return info.name.starts_with(kept_folder); }
+bool is_needed(const io::TensorInfo& info) {
   return info.name != loss_scale && info.name != skipped && !is_kept(info);
 }
 
 // "weights/fc.bias" -> "ema/fc.bias"; likewise of statistics/.
 std::string averaged_name(const std::string& name) { return "ema" + name.substr(name.find('/')); }
 
-bool is_averaged_statistic(const TensorInfo& info) {
-  return is_average(info) &&
+bool is_averaged_statistic(const io::TensorInfo& info) {
+  return io::is_average(info) &&
          (info.name.ends_with(".running_mean") || info.name.ends_with(".running_var"));
 }
 
 // Builds that averaged weights only: the averages of statistics then start from the statistics.
-bool lacks_averaged_statistics(const CheckpointFile& file) {
-  return std::ranges::any_of(file.tensors(), is_average) &&
+bool lacks_averaged_statistics(const io::CheckpointFile& file) {
+  return std::ranges::any_of(file.tensors(), io::is_average) &&
          std::ranges::none_of(file.tensors(), is_averaged_statistic);
 }
 
 bool has_averaged_statistics(const TrainingState& state) {
-  return std::ranges::any_of(state.layout().tensors, is_averaged_statistic, &TensorPlace::info);
+  return std::ranges::any_of(state.layout().tensors, is_averaged_statistic, &io::TensorPlace::info);
 }
 
 // What `file` must hold: the state's tensors, with or without a loss scale and a count of steps.
-std::vector<TensorInfo> expected(const TrainingState& state, const CheckpointFile& file) {
+std::vector<io::TensorInfo> expected(const TrainingState& state, const io::CheckpointFile& file) {
   const bool lacks = lacks_averaged_statistics(file);
-  std::vector<TensorInfo> result;
-  for (const TensorPlace& place : state.layout().tensors)
+  std::vector<io::TensorInfo> result;
+  for (const io::TensorPlace& place : state.layout().tensors)
     if (is_needed(place.info) && !(lacks && is_averaged_statistic(place.info)))
       result.push_back(place.info);
-  for (const TensorInfo& info : file.tensors())
+  for (const io::TensorInfo& info : file.tensors())
     if (!is_needed(info)) result.push_back(info);
   return result;
 }
 
 // The tensor of `file` that `info` gets its values from.
-std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInfo& info,
+std::optional<std::size_t> source_of(const io::CheckpointFile& file, const io::TensorInfo& info,
                                      Wanted wanted) {
   if (wanted == Wanted::evaluated)
     if (const auto average = file.find({averaged_name(info.name), info.shape})) return average;
@@ -80,7 +81,7 @@ std::optional<std::size_t> source_of(const CheckpointFile& file, const TensorInf
 }
 
 // How many steps were left out: none of files that do not say, or that say nonsense.
-float read_skipped(const CheckpointFile& file) {
+float read_skipped(const io::CheckpointFile& file) {
   std::array<float, skipped_in_scale + 1> scale{};
   float count = 0;
   if (const auto tensor = file.find({std::string(loss_scale), {scale.size()}})) {
@@ -93,13 +94,13 @@ float read_skipped(const CheckpointFile& file) {
 }
 
 bool has(const TrainingState& state, std::string_view start) {
-  return std::ranges::any_of(state.layout().tensors, [start](const TensorPlace& place) {
+  return std::ranges::any_of(state.layout().tensors, [start](const io::TensorPlace& place) {
     return place.info.name.starts_with(start);
   });
 }
 
 // The state was made for the checkpoint that was the newest then.
-void require_place_for_skipped(const CheckpointFile& file, const TrainingState& state) {
+void require_place_for_skipped(const io::CheckpointFile& file, const TrainingState& state) {
   const bool counts = has(state, "optimizer/adam_m/") || has(state, "ema/");
   if (!counts || has(state, skipped) || has(state, loss_scale) || read_skipped(file) == 0) return;
   throw Error(Exit::locked, "resume",
@@ -109,19 +110,19 @@ void require_place_for_skipped(const CheckpointFile& file, const TrainingState& 
 }
 
 // The whole state as `file`, verified, has it; with what it need not have as it is.
-std::vector<std::vector<float>> read_values(const CheckpointFile& file, const TrainingState& state,
-                                            Wanted wanted) {
+std::vector<std::vector<float>> read_values(const io::CheckpointFile& file,
+                                            const TrainingState& state, Wanted wanted) {
   auto values = state.copy();
   for (std::size_t i = 0; i < values.size(); ++i) values[i].resize(state.layout().buffers[i]);
-  for (const TensorPlace& place : state.layout().tensors) {
-    const TensorInfo& info = place.info;
+  for (const io::TensorPlace& place : state.layout().tensors) {
+    const io::TensorInfo& info = place.info;
     const auto source = source_of(file, info, wanted);
     if (!source && is_needed(info))
       throw Error(Exit::incompatible_checkpoint, file.path().string(),
                   file.misfit(info) + ", which this model needs");
     if (source)
       file.read(*source,
-                std::span(values[place.buffer]).subspan(place.offset, element_count(info)));
+                std::span(values[place.buffer]).subspan(place.offset, io::element_count(info)));
     if (info.name == loss_scale && info.shape == std::vector<std::uint64_t>{skipped_in_scale + 1})
       values[place.buffer].at(place.offset + skipped_in_scale) = read_skipped(file);
     if (info.name == skipped) values[place.buffer].at(place.offset) = read_skipped(file);
@@ -130,16 +131,16 @@ std::vector<std::vector<float>> read_values(const CheckpointFile& file, const Tr
 }
 
 // Why what compression kept is of no use; empty where it is, or the state has none.
-std::string why_dropped(const CheckpointFile& file, const TrainingState& state,
+std::string why_dropped(const io::CheckpointFile& file, const TrainingState& state,
                         const std::vector<std::vector<float>>& values) {
   if (!state.complete()) return "";
   if (std::ranges::none_of(file.tensors(), is_kept)) return "the checkpoint has none of it";
-  for (const TensorPlace& place : state.layout().tensors)
+  for (const io::TensorPlace& place : state.layout().tensors)
     if (is_kept(place.info) && !file.find(place.info))
       return "the checkpoint's is of other ranks, or of another --compress";
   const auto of_file = std::ranges::count_if(file.tensors(), is_kept);
   const auto of_state = std::ranges::count_if(
-      state.layout().tensors, [](const TensorPlace& place) { return is_kept(place.info); });
+      state.layout().tensors, [](const io::TensorPlace& place) { return is_kept(place.info); });
   if (of_file != of_state) return "the checkpoint's is of other ranks, or of another --compress";
   if (values[*state.complete()].front() != 1)
     return "the ranks were killed before the checkpoint had all of it";
@@ -147,7 +148,7 @@ std::string why_dropped(const CheckpointFile& file, const TrainingState& state,
 }
 
 // Only what the other ranks need travels: the rest of the metadata is the same on all.
-std::string to_text(const CheckpointMetadata& m, const std::string& kept_dropped) {
+std::string to_text(const io::CheckpointMetadata& m, const std::string& kept_dropped) {
   return nlohmann::json{{"step", m.step},         {"position", m.position},
                         {"world", m.world_size},  {"batch", m.global_batch},
                         {"config", m.config},     {"plans", m.plans},
@@ -158,7 +159,7 @@ std::string to_text(const CheckpointMetadata& m, const std::string& kept_dropped
 Resumed resumed_from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   Resumed resumed{.metadata = {}, .file = {}, .kept_dropped = json.at("dropped")};
-  CheckpointMetadata& m = resumed.metadata;
+  io::CheckpointMetadata& m = resumed.metadata;
   m.step = json.at("step");
   m.position = json.at("position");
   m.world_size = json.at("world");
@@ -169,34 +170,36 @@ Resumed resumed_from_text(const std::string& text) {
 }
 
 // The file that resume() would take; only its index is looked at.
-std::optional<CheckpointFile> peek(const Resume& how, const std::filesystem::path& directory,
-                                   WorkProgress* progress) {
-  if (how.from == Resume::From::file) return CheckpointFile::open(how.file, progress);
-  if (how.from == Resume::From::scratch || directory.empty()) return std::nullopt;
-  return peek_latest(directory, progress);
+std::optional<io::CheckpointFile> peek(const config::Resume& how,
+                                       const std::filesystem::path& directory,
+                                       WorkProgress* progress) {
+  if (how.from == config::Resume::From::file) return io::CheckpointFile::open(how.file, progress);
+  if (how.from == config::Resume::From::scratch || directory.empty()) return std::nullopt;
+  return io::peek_latest(directory, progress);
 }
 
 }  // namespace
 
-std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
-                                                 const std::filesystem::path& directory,
-                                                 WorkProgress* progress) {
+std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
+                                                     const std::filesystem::path& directory,
+                                                     WorkProgress* progress) {
   const auto file = peek(how, directory, progress);
   return file ? std::optional(file->metadata()) : std::nullopt;
 }
 
-bool saves_skipped(const Resume& how, const std::filesystem::path& directory,
+bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
                    WorkProgress* progress) {
   const auto file = peek(how, directory, progress);
-  return file && std::ranges::any_of(file->tensors(), [](const TensorInfo& info) {
+  return file && std::ranges::any_of(file->tensors(), [](const io::TensorInfo& info) {
            return info.name == loss_scale || info.name == skipped;
          });
 }
 
-std::optional<Resumed> resume(const Resume& how, Wanted wanted,
+std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
-                              const TrainingState& state, Communicator& communicator,
-                              const MpiSession& session, const Say& say, WorkProgress* progress) {
+                              const TrainingState& state, allreduce::Communicator& communicator,
+                              const allreduce::MpiSession& session, const Say& say,
+                              WorkProgress* progress) {
   std::string text, name, lineage;
   std::vector<std::vector<float>> values;
   if (session.rank() == 0) {
@@ -209,7 +212,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
         throw Error(Exit::incompatible_checkpoint, file->path().string(),
                     fmt::format("was saved by a {} whose layers differ from this one's",
                                 brief(file->metadata().model)));
-      if (how.from == Resume::From::file) file->verify();  // the newest one is
+      if (how.from == config::Resume::From::file) file->verify();  // the newest one is
       if (wanted == Wanted::everything) require_place_for_skipped(*file, state);
       values = read_values(*file, state, wanted);
       text = to_text(file->metadata(), why_dropped(*file, state, values));
@@ -219,7 +222,7 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   }
   text = session.broadcast(text);
   if (text.empty()) return std::nullopt;
-  const MpiSession::Wait waiting = session.wait();
+  const allreduce::MpiSession::Wait waiting = session.wait();
   Resumed resumed = resumed_from_text(text);
   resumed.file = name;
   resumed.lineage = lineage;
@@ -227,4 +230,4 @@ std::optional<Resumed> resume(const Resume& how, Wanted wanted,
   return resumed;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

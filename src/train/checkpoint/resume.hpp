@@ -11,11 +11,11 @@
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 #include "train/state/training_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What a resumed run goes on from.
 struct Resumed {
-  CheckpointMetadata metadata;
+  io::CheckpointMetadata metadata;
   std::string file;          ///< its name, on rank 0 only
   std::string lineage = {};  ///< likewise: of the training that goes on
   /// Why what compression had kept is not gone on from; empty where it is, or there is none.
@@ -31,22 +31,22 @@ enum class Wanted {
 
 /// Of the checkpoint that resume() would take, by its index alone: it may prove damaged later.
 /// `progress`, here and below, hears which file is read, and may be null.
-std::optional<CheckpointMetadata> saved_metadata(const Resume& how,
-                                                 const std::filesystem::path& directory,
-                                                 WorkProgress* progress = nullptr);
+std::optional<io::CheckpointMetadata> saved_metadata(const config::Resume& how,
+                                                     const std::filesystem::path& directory,
+                                                     WorkProgress* progress = nullptr);
 
 /// Whether that checkpoint says how many steps were left out; likewise by its index alone.
-bool saves_skipped(const Resume& how, const std::filesystem::path& directory,
+bool saves_skipped(const config::Resume& how, const std::filesystem::path& directory,
                    WorkProgress* progress = nullptr);
 
 /// Rank 0 finds, verifies and reads the checkpoint that `resume` asks for, straight into `state`,
 /// and the other ranks receive it. nullopt: training starts from scratch. Notes for the user go to
 /// `say` on rank 0. Throws as CheckpointFile does: the job must end. Collective.
-std::optional<Resumed> resume(const Resume& how, Wanted wanted,
+std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
                               const std::filesystem::path& directory, std::uint64_t model_hash,
-                              const TrainingState& state, Communicator& communicator,
-                              const MpiSession& session,
+                              const TrainingState& state, allreduce::Communicator& communicator,
+                              const allreduce::MpiSession& session,
                               const std::function<void(const std::string&)>& say,
                               WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -7,7 +7,7 @@
 
 #include "ringtrain/metrics/log_text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 // Texts that differ in steps, seconds and free bytes only tell of one cause.
@@ -18,13 +18,14 @@ std::string cause_of(std::string text) {
 
 }  // namespace
 
-std::string SaveAlerts::trouble(const SaveEvent& event) {
-  late_ = late_ || event.kind == SaveEvent::Kind::slow || event.kind == SaveEvent::Kind::skipped;
+std::string SaveAlerts::trouble(const io::SaveEvent& event) {
+  late_ = late_ || event.kind == io::SaveEvent::Kind::slow ||
+          event.kind == io::SaveEvent::Kind::skipped;
   if (!told_.insert(cause_of(event.text)).second) return "";
   return fmt::format("{}; {}", event.text, last_good());
 }
 
-std::string SaveAlerts::good(const SaveEvent& event) {
+std::string SaveAlerts::good(const io::SaveEvent& event) {
   last_.emplace(event.step, Stopwatch());
   if (told_.empty() || std::exchange(late_, false)) return "";
   told_.clear();
@@ -35,10 +36,10 @@ std::string SaveAlerts::last_good() const {
   constexpr const char* begin = "the last good checkpoint is of step";
   if (last_)
     return fmt::format("{} {}, {} ago", begin, last_->first,
-                       duration_words(last_->second.elapsed()));
+                       metrics::duration_words(last_->second.elapsed()));
   if (resumed_step_ > 0)
     return fmt::format("{} {}, from which training went on", begin, resumed_step_);
   return "there is no good checkpoint yet";
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

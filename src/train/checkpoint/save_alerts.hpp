@@ -8,7 +8,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Decides what the user is told of saves: each cause of trouble once, with the age of the last
 /// good checkpoint, and its end.
@@ -19,10 +19,10 @@ class SaveAlerts {
 
   /// What to tell of a save that failed, was skipped, or takes long, or of a lost writer; empty
   /// where that cause was told and has not ended since.
-  std::string trouble(const SaveEvent& event);
+  std::string trouble(const io::SaveEvent& event);
   /// A save is durable: what to tell if that ends the trouble; else empty. One good save ends
   /// failures; slow or skipped saves have ended once a save and the time before it knew none.
-  std::string good(const SaveEvent& event);
+  std::string good(const io::SaveEvent& event);
 
   /// "the last good checkpoint is of step 240, 95 s ago"
   std::string last_good() const;
@@ -36,4 +36,4 @@ class SaveAlerts {
   bool late_ = false;           // slow or skipped saves since the last good one
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

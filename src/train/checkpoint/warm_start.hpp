@@ -8,7 +8,7 @@
 #include "ringtrain/model/graph.hpp"
 #include "train/state/training_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Whether the layers that give the logits may be missing from a file, or be for other classes:
 /// then they stay as they were drawn.
@@ -20,8 +20,8 @@ enum class Heads { must_fit, may_differ };
 /// receive. Returns what became of it, for the user, on rank 0. Throws
 /// Error(Exit::incompatible_checkpoint) with the first ten tensors that do not fit, and as
 /// CheckpointFile does: the job must end. `progress` may be null. Collective.
-std::string init_from(const std::filesystem::path& file, Heads heads, const Graph& graph,
-                      const TrainingState& state, Communicator& communicator,
-                      const MpiSession& session, WorkProgress* progress = nullptr);
+std::string init_from(const std::filesystem::path& file, Heads heads, const model::Graph& graph,
+                      const TrainingState& state, allreduce::Communicator& communicator,
+                      const allreduce::MpiSession& session, WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

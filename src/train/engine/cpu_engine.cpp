@@ -19,16 +19,16 @@
 #include "train/plan/gradient_matrices.hpp"
 #include "train/state/sharded_snapshot.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 class CpuEngine final : public TrainingEngine {
  public:
-  CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSession& session,
-            Progress& progress);
+  CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
+            const allreduce::MpiSession& session, monitor::Progress& progress);
 
   std::vector<std::string> notes() const override { return notes_; }
-  Communicator& communicator() override { return *communicator_; }
+  allreduce::Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return state_; }
   Snapshotter& state_copy() override { return *copy_; }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
@@ -37,8 +37,8 @@ class CpuEngine final : public TrainingEngine {
     CpuStepper::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
-        const Activity activity = progress_.now().activity;
-        progress_.enter(Activity::all_reduce);
+        const monitor::Activity activity = progress_.now().activity;
+        progress_.enter(monitor::Activity::all_reduce);
         statistics_sums_->start_sum(values);
         statistics_sums_->finish();
         progress_.enter(activity);
@@ -46,15 +46,15 @@ class CpuEngine final : public TrainingEngine {
     return std::make_unique<CpuStepper>(all, plan_.trainer(), start);
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
-  Program& evaluation() override { return *evaluation_; }
+  compute::Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
   void sum(const Range& bucket) override {
     gradient_sums().start_sum(sums_.all().slice(bucket));
     gradient_sums().finish();
   }
-  const RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
-  std::vector<SumPlan> sum_plans() const override { return sum_plans_; }
-  void plan_sums(const SumPlan& plan) override {
+  const allreduce::RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
+  std::vector<allreduce::SumPlan> sum_plans() const override { return sum_plans_; }
+  void plan_sums(const allreduce::SumPlan& plan) override {
     communicator_->plan_sums(plan);
     reducer_.start_late(plan.late);
     ring_->plan = plan;
@@ -64,7 +64,7 @@ class CpuEngine final : public TrainingEngine {
   std::string device() const override { return device_; }
   std::string plans() const override { return plans_; }
   std::optional<std::size_t> first_non_finite_gradient() override {
-    return first_non_finite(sums_.gradients());
+    return optim::first_non_finite(sums_.gradients());
   }
   void close() override {
     communicator_->close();
@@ -79,7 +79,7 @@ class CpuEngine final : public TrainingEngine {
     void start(std::span<const std::span<float>> targets) override {
       expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
       for (std::size_t i = 0; i < targets.size(); ++i)
-        stream_copy(state_.buffers()[i].host(), targets[i]);
+        host::stream_copy(state_.buffers()[i].host(), targets[i]);
     }
     bool done() override { return true; }
     void release() override {}
@@ -96,15 +96,15 @@ class CpuEngine final : public TrainingEngine {
   };
 
   View initial();
-  Communicator& gradient_sums() {
+  allreduce::Communicator& gradient_sums() {
     if (plan_.options.compress) return compressed_sums_;
     if (plan_.options.gradient_dtype != Element::fp32) return rounded_sums_;
     return *communicator_;
   }
-  std::unique_ptr<Program> compile(Mode mode, View parameters, View statistics);
+  std::unique_ptr<compute::Program> compile(model::Mode mode, View parameters, View statistics);
   // A rank alone updates all parameters.
   struct LoneOptimizer {
-    Optimizer optimizer;
+    optim::Optimizer optimizer;
   };
   class LoneTrainer final : LoneOptimizer, public CpuStepper {
    public:
@@ -115,17 +115,18 @@ class CpuEngine final : public TrainingEngine {
     }
   };
 
-  std::vector<std::uint64_t> bounds(const GradientReducer& reducer) {
-    return reducer.bounds(final_places(make_schedule(plan_, *backend_, Mode::training), sums_));
+  std::vector<std::uint64_t> bounds(const allreduce::GradientReducer& reducer) {
+    return reducer.bounds(
+        final_places(make_schedule(plan_, *backend_, model::Mode::training), sums_));
   }
   std::optional<Shards> make_shards_if_any();
-  std::optional<Optimizer::Part> part() const {
+  std::optional<optim::Optimizer::Part> part() const {
     if (!shards_) return std::nullopt;
-    return Optimizer::Part{shards_->own(), plan_.options.on_nan == OnNan::skip};
+    return optim::Optimizer::Part{shards_->own(), plan_.options.on_nan == config::OnNan::skip};
   }
   TrainingState make_state();
-  std::unique_ptr<Snapshotter> make_copy(const MpiSession& session);
-  CpuStepper::Parts parts(GradientReducer& reducer, Optimizer& optimizer) {
+  std::unique_ptr<Snapshotter> make_copy(const allreduce::MpiSession& session);
+  CpuStepper::Parts parts(allreduce::GradientReducer& reducer, optim::Optimizer& optimizer) {
     return {*training_,
             sums_,
             batch_statistics_,
@@ -140,82 +141,88 @@ class CpuEngine final : public TrainingEngine {
   }
 
   const RunPlan& plan_;
-  Progress& progress_;
+  monitor::Progress& progress_;
   const bool never_sleeps_;  // compute threads that wait for each other
   const std::string plans_, device_;
-  std::optional<RingChoice> ring_;
-  const std::vector<SumPlan> sum_plans_;  // to try; none: there is no choice
+  std::optional<allreduce::RingChoice> ring_;
+  const std::vector<allreduce::SumPlan> sum_plans_;  // to try; none: there is no choice
   const std::vector<std::string> notes_;
   HostMemory memory_;
-  const std::unique_ptr<Communicator> communicator_, alone_;
-  const std::unique_ptr<Communicator> statistics_sums_;  // in forward and backward; null: none
-  const std::unique_ptr<Backend> backend_;
+  const std::unique_ptr<allreduce::Communicator> communicator_, alone_;
+  const std::unique_ptr<allreduce::Communicator>
+      statistics_sums_;  // in forward and backward; null: none
+  const std::unique_ptr<compute::Backend> backend_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   ReductionBuffer sums_;
   const std::optional<Shards> shards_;
-  Optimizer optimizer_;
-  const ReduceHook update_part_;  // where there are shards
+  optim::Optimizer optimizer_;
+  const allreduce::ReduceHook update_part_;  // where there are shards
   // What compression keeps, as part of the state: it mirrors what the communicator has.
   const std::optional<Shards> kept_by_ranks_;
   Buffer kept_, kept_complete_;
   TrainingState state_;
   LastStep last_step_;
   const std::unique_ptr<Snapshotter> copy_;
-  RoundingCommunicator rounded_sums_;
-  CompressingCommunicator compressed_sums_;
-  GradientReducer reducer_, no_sums_;
-  std::unique_ptr<Program> training_, evaluation_;
+  allreduce::RoundingCommunicator rounded_sums_;
+  allreduce::CompressingCommunicator compressed_sums_;
+  allreduce::GradientReducer reducer_, no_sums_;
+  std::unique_ptr<compute::Program> training_, evaluation_;
 };
 
 // What changes rounding: oneDNN divides weight gradients by thread, and the order of a sum depends
 // on which ranks share a host, unless all or none do (see HostReduce); compression begins between
 // hosts.
-std::string plans_of(const RunPlan& plan, const MpiSession& session, const ThreadPlan& threads) {
+std::string plans_of(const RunPlan& plan, const allreduce::MpiSession& session,
+                     const host::ThreadPlan& threads) {
   const bool plain =
       session.hosts() == 1 || (session.hosts() == session.size() && !plan.options.compress);
   const std::string hosts = plain ? "" : fmt::format(R"("hosts":{},)", session.host_of());
-  const Element element = cpu_element_of(plan.options.precision);
+  const Element element = config::cpu_element_of(plan.options.precision);
   const std::string precision =
       element == Element::fp32 ? "" : fmt::format(R"("precision":"{}",)", name_of(element));
   return fmt::format(R"({{{}{}"threads":{}}})", hosts, precision, threads.threads);
 }
 
-bool sums_overlap(const RunPlan& plan, const MpiSession& session) {
+bool sums_overlap(const RunPlan& plan, const allreduce::MpiSession& session) {
   return !plan.batch_norms_together() || session.threads_share_mpi();
 }
 
 // What compression leaves out, and an optimizer that replaces sums, take one at a time.
-bool several_sums(const RunPlan& plan, const MpiSession& session) {
+bool several_sums(const RunPlan& plan, const allreduce::MpiSession& session) {
   return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
 }
 
 // Nothing where no ring joins hosts.
-std::optional<RingChoice> ring_of(const RunPlan& plan, const MpiSession& session) {
-  if (session.hosts() == 1 || plan.options.allreduce == Allreduce::mpi) return std::nullopt;
-  const Tune& tune = plan.options.tune;
-  RingChoice ring{.plan = tune.plan};
+std::optional<allreduce::RingChoice> ring_of(const RunPlan& plan,
+                                             const allreduce::MpiSession& session) {
+  if (session.hosts() == 1 || plan.options.allreduce == config::Allreduce::mpi) return std::nullopt;
+  const config::Tune& tune = plan.options.tune;
+  allreduce::RingChoice ring{.plan = tune.plan};
   if (tune.measures()) {
     const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
     const double bucket = share * double(plan.bucket_bytes());
-    ring = choose_ring(measure_ring(session, bucket), bucket);
+    ring = allreduce::choose_ring(allreduce::measure_ring(session, bucket), bucket);
   }
   if (!several_sums(plan, session)) ring.plan.at_once = 1;
   return ring;
 }
 
-std::vector<SumPlan> sum_plans_of(const RunPlan& plan, const MpiSession& session,
-                                  const std::optional<RingChoice>& ring) {
+std::vector<allreduce::SumPlan> sum_plans_of(const RunPlan& plan,
+                                             const allreduce::MpiSession& session,
+                                             const std::optional<allreduce::RingChoice>& ring) {
   if (!ring || !plan.options.tune.measures()) return {};
-  std::vector<SumPlan> plans =
-      alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
-  std::erase(plans, SumPlan());  // the one to beat: where steps vary, luck makes none worse
-  plans.insert(plans.begin(), SumPlan());
+  std::vector<allreduce::SumPlan> plans =
+      allreduce::alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
+  std::erase(plans,
+             allreduce::SumPlan());  // the one to beat: where steps vary, luck makes none worse
+  plans.insert(plans.begin(), allreduce::SumPlan());
   return plans;
 }
 
 // One behind the other; nothing where no rank keeps any.
-std::optional<Shards> kept_by_ranks(const RunPlan& plan, const Communicator& communicator,
-                                    const MpiSession& session) {
+std::optional<Shards> kept_by_ranks(const RunPlan& plan,
+                                    const allreduce::Communicator& communicator,
+                                    const allreduce::MpiSession& session) {
   if (!plan.compresses()) return std::nullopt;
   std::vector<double> counts(static_cast<std::size_t>(session.size()));
   counts[static_cast<std::size_t>(session.rank())] = double(communicator.kept_count());
@@ -231,34 +238,35 @@ std::optional<Shards> kept_by_ranks(const RunPlan& plan, const Communicator& com
   return shards;
 }
 
-int most_at_once(const std::optional<RingChoice>& ring, const std::vector<SumPlan>& plans) {
+int most_at_once(const std::optional<allreduce::RingChoice>& ring,
+                 const std::vector<allreduce::SumPlan>& plans) {
   int most = ring ? ring->plan.at_once : 1;
-  for (const SumPlan& plan : plans) most = std::max(most, plan.at_once);
+  for (const allreduce::SumPlan& plan : plans) most = std::max(most, plan.at_once);
   return most;
 }
 
 // What the user asked of GPUs that are not trained on.
-std::vector<std::string> without_effect(const Options& o) {
+std::vector<std::string> without_effect(const config::Options& o) {
   std::vector<std::string> names;
   if (o.autotune) names.push_back("--autotune");
-  if (o.fusion != ConvolutionFusion::automatic) names.push_back("--fusion off");
+  if (o.fusion != config::ConvolutionFusion::automatic) names.push_back("--fusion off");
   if (o.no_graph) names.push_back("--no-graph");
   if (o.nccl_register) names.push_back("--nccl-register");
   if (names.empty()) return {};
   return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
 }
 
-std::vector<std::string> notes_of_sums(const RunPlan& plan, const MpiSession& session,
-                                       const std::optional<RingChoice>& ring) {
+std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::MpiSession& session,
+                                       const std::optional<allreduce::RingChoice>& ring) {
   if (plan.options.shard_optimizer && !plan.shards_optimizer())
     return {"--shard-optimizer changes nothing: no other rank trains"};
-  if (ring) return told(*ring, plan.options.tune, plan.options.baseline);
+  if (ring) return metrics::told(*ring, plan.options.tune, plan.options.baseline);
   if (session.hosts() > 1) return {};
   if (plan.options.compress)
     return {fmt::format(
         "--compress {} changes nothing: gradients are compressed between hosts, and all ranks are "
         "on one",
-        compression_value().write(plan.options.compress))};
+        config::compression_value().write(plan.options.compress))};
   const Element element = plan.options.gradient_dtype;
   if (element == Element::fp32) return {};
   return {fmt::format(
@@ -267,53 +275,59 @@ std::vector<std::string> notes_of_sums(const RunPlan& plan, const MpiSession& se
       name_of(element))};
 }
 
-std::vector<std::string> notes_of(const RunPlan& plan, const MpiSession& session,
-                                  const std::optional<RingChoice>& ring) {
+std::vector<std::string> notes_of(const RunPlan& plan, const allreduce::MpiSession& session,
+                                  const std::optional<allreduce::RingChoice>& ring) {
   std::vector<std::string> notes = notes_of_sums(plan, session, ring);
   std::ranges::move(without_effect(plan.options), std::back_inserter(notes));
   return notes;
 }
 
-std::unique_ptr<Communicator> communicator_of(const RunPlan& plan, const MpiSession& session,
-                                              CommunicatorOptions options, Timeline* timeline) {
+std::unique_ptr<allreduce::Communicator> communicator_of(const RunPlan& plan,
+                                                         const allreduce::MpiSession& session,
+                                                         allreduce::CommunicatorOptions options,
+                                                         metrics::Timeline* timeline) {
   const bool on_a_thread = options.overlap && session.hosts() > 1;
   if (timeline != nullptr)
-    options.on_sum = [timeline, row = on_a_thread ? Row::sums : Row::main](int thread,
-                                                                           const TimeSpan& sum) {
-      timeline->add(Doing::sum, sum, row, thread);
+    options.on_sum = [timeline, row = on_a_thread ? metrics::Row::sums : metrics::Row::main](
+                         int thread, const TimeSpan& sum) {
+      timeline->add(metrics::Doing::sum, sum, row, thread);
     };
-  return make_communicator(enumerator<Allreduce>().write(plan.options.allreduce), session, options);
+  return allreduce::make_communicator(
+      config::enumerator<config::Allreduce>().write(plan.options.allreduce), session, options);
 }
 
 // Beside the gradients' sums, which may be under way on a thread of their own: small sums that
 // forward and backward wait for neither stand in line behind those nor wait for that thread.
-std::unique_ptr<Communicator> statistics_sums_of(const RunPlan& plan, const MpiSession& session,
-                                                 bool crowded, Timeline* timeline) {
+std::unique_ptr<allreduce::Communicator> statistics_sums_of(const RunPlan& plan,
+                                                            const allreduce::MpiSession& session,
+                                                            bool crowded,
+                                                            metrics::Timeline* timeline) {
   if (!plan.batch_norms_together()) return nullptr;
   return communicator_of(plan, session, {.overlap = false, .crowded = crowded}, timeline);
 }
 
-CpuEngine::CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSession& session,
-                     Progress& progress)
+CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
+                     const allreduce::MpiSession& session, monitor::Progress& progress)
     : plan_(plan),
       progress_(progress),
       never_sleeps_(threads.threads == 1 || threads.active_wait),
       plans_(plans_of(plan, session, threads)),
-      device_(fmt::format("{}, {} of its cores", cpu_name(), threads.threads)),
+      device_(fmt::format("{}, {} of its cores", host::cpu_name(), threads.threads)),
       ring_(ring_of(plan, session)),
       sum_plans_(sum_plans_of(plan, session, ring_)),
       notes_(notes_of(plan, session, ring_)),
       communicator_(communicator_of(
           plan, session,
-          {.overlap = ringtrain::sums_overlap(plan, session),
+          {.overlap = train::sums_overlap(plan, session),
            .at_once = most_at_once(ring_, sum_plans_),
            .crowded = !threads.active_wait,
            .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
           progress.timeline())),
-      alone_(make_solo_communicator()),
+      alone_(allreduce::make_solo_communicator()),
       statistics_sums_(statistics_sums_of(
           plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
-      backend_(make_onednn_backend(&progress, cpu_element_of(plan.options.precision))),
+      backend_(
+          compute::make_onednn_backend(&progress, config::cpu_element_of(plan.options.precision))),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),
       statistics_(memory_.allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(memory_.allocate(averaged_statistics(plan))),
@@ -335,14 +349,14 @@ CpuEngine::CpuEngine(const RunPlan& plan, const ThreadPlan& threads, const MpiSe
       no_sums_(*alone_, sums_.all()) {
   if (ring_) plan_sums(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
   const bool averaged = averaged_statistics_.view().size() > 0;
-  training_ = compile(Mode::training, parameters_, statistics_);
-  evaluation_ = compile(Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
+  training_ = compile(model::Mode::training, parameters_, statistics_);
+  evaluation_ = compile(model::Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
                         averaged ? averaged_statistics_ : statistics_);
 }
 
 std::optional<Shards> CpuEngine::make_shards_if_any() {
   if (!plan_.shards_optimizer()) return std::nullopt;
-  const GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
+  const allreduce::GradientReducer as_in_steps(*communicator_, sums_.all(), plan_.bucket_bytes());
   return make_shards(*communicator_, bounds(as_in_steps), sums_.place_of(0));
 }
 
@@ -358,7 +372,7 @@ TrainingState CpuEngine::make_state() {
   return state;
 }
 
-std::unique_ptr<Snapshotter> CpuEngine::make_copy(const MpiSession& session) {
+std::unique_ptr<Snapshotter> CpuEngine::make_copy(const allreduce::MpiSession& session) {
   if (!shards_ && !kept_by_ranks_) return std::make_unique<Copy>(state_, last_step_);
   const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
   return std::make_unique<ShardedSnapshotter>(state_, last_step_, session, saves,
@@ -379,9 +393,11 @@ View CpuEngine::initial() {
   return parameters_;
 }
 
-std::unique_ptr<Program> CpuEngine::compile(Mode mode, View parameters, View statistics) {
-  progress_.at(Work::plan, mode == Mode::training ? "the steps of training" : "an evaluation");
-  const View gradients = mode == Mode::training ? sums_.gradients() : View();
+std::unique_ptr<compute::Program> CpuEngine::compile(model::Mode mode, View parameters,
+                                                     View statistics) {
+  progress_.at(Work::plan,
+               mode == model::Mode::training ? "the steps of training" : "an evaluation");
+  const View gradients = mode == model::Mode::training ? sums_.gradients() : View();
   return backend_->compile(make_schedule(plan_, *backend_, mode),
                            {parameters, gradients, statistics, batch_statistics_},
                            plan_.options.seed);
@@ -389,9 +405,11 @@ std::unique_ptr<Program> CpuEngine::compile(Mode mode, View parameters, View sta
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan, const ThreadPlan& threads,
-                                                const MpiSession& session, Progress& progress) {
+std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan,
+                                                const host::ThreadPlan& threads,
+                                                const allreduce::MpiSession& session,
+                                                monitor::Progress& progress) {
   return std::make_unique<CpuEngine>(plan, threads, session, progress);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/clock.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::size_t worth_threads = 65536;
@@ -38,7 +38,7 @@ CpuStepper::CpuStepper(const Parts& parts, const StepSettings& settings, Positio
   if (settings.accumulate > 1) accumulated_.resize(parts.sums.gradients().size());
 }
 
-std::optional<StepReport> CpuStepper::step(Loader& loader, const StepRequest& request) {
+std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepRequest& request) {
   parts_.progress.begin_step(position().step + 1);
   seconds_ = {};
   const double rate = learning_rate();
@@ -46,27 +46,28 @@ std::optional<StepReport> CpuStepper::step(Loader& loader, const StepRequest& re
   parts_.sums.clear_head();
   parts_.sums.ask(request);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
-    parts_.progress.enter(Activity::data);
-    const auto begin = Timeline::Clock::now();
+    parts_.progress.enter(monitor::Activity::data);
+    const auto begin = metrics::Timeline::Clock::now();
     const Batch* batch = loader.next();
-    record(Doing::data_wait, begin, loader.waited_s());
+    record(metrics::Doing::data_wait, begin, loader.waited_s());
     seconds_.data_wait += loader.waited_s();
     run_micro_step(*batch, micro);
   }
   Stopwatch watch;
   const auto wait_began = watch.started();
-  parts_.progress.enter(Activity::all_reduce);
+  parts_.progress.enter(monitor::Activity::all_reduce);
   parts_.reducer.finish();
   const double waited_s = watch.lap();
   const auto update_began = watch.started();
-  record(Doing::communication, wait_began, waited_s);
+  record(metrics::Doing::communication, wait_began, waited_s);
   seconds_.exposed += waited_s;
   seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
 
-  parts_.progress.enter(Activity::update);
+  parts_.progress.enter(monitor::Activity::update);
   StepOutcome outcome = parts_.sums.outcome();
   std::unique_lock updating(parts_.last_step.mutex);
-  outcome.not_finite = outcome.not_finite || first_non_finite(parts_.sums.gradients()).has_value();
+  outcome.not_finite =
+      outcome.not_finite || optim::first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
     update();
     parts_.reducer.accept();
@@ -79,7 +80,7 @@ std::optional<StepReport> CpuStepper::step(Loader& loader, const StepRequest& re
   if (!outcome.not_finite || settings().leaves_out) parts_.last_step.position = position();
   updating.unlock();
   seconds_.update = watch.lap();
-  record(Doing::update, update_began, seconds_.update);
+  record(metrics::Doing::update, update_began, seconds_.update);
   parts_.progress.finish_step();
   return StepReport{position(), rate, seconds_, outcome};
 }
@@ -87,22 +88,23 @@ std::optional<StepReport> CpuStepper::step(Loader& loader, const StepRequest& re
 void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const double sample_weight = settings().sample_weight();
   taken_ = parts_.sums.gradients().size();
-  parts_.progress.enter(Activity::forward);
+  parts_.progress.enter(monitor::Activity::forward);
   bool backward = false;
   const auto final = [&](std::size_t first) {
-    if (!std::exchange(backward, true)) parts_.progress.enter(Activity::backward);
+    if (!std::exchange(backward, true)) parts_.progress.enter(monitor::Activity::backward);
     take(first, micro);
   };
   Stopwatch watch;
   const auto begin = watch.started();
   const double cpu_before_s = cpu_s();
-  const StepResult result = parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
+  const compute::StepResult result =
+      parts_.program.run(batch, sample_weight, final, parts_.sum_over_ranks);
   const double took_s = watch.lap();
   if (parts_.never_sleeps)
     parts_.progress.add_no_cpu(
         std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
-  record(Doing::forward, begin, result.backward_at_s);
-  record(Doing::backward, begin + Timeline::length(result.backward_at_s),
+  record(metrics::Doing::forward, begin, result.backward_at_s);
+  record(metrics::Doing::backward, begin + metrics::Timeline::length(result.backward_at_s),
          took_s - result.backward_at_s);
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_.forward += result.forward_seconds;
@@ -110,8 +112,9 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   seconds_.exposed += result.ranks_seconds;
 }
 
-void CpuStepper::record(Doing doing, Timeline::Clock::time_point begin, double seconds) {
-  if (Timeline* const timeline = parts_.progress.timeline())
+void CpuStepper::record(metrics::Doing doing, metrics::Timeline::Clock::time_point begin,
+                        double seconds) {
+  if (metrics::Timeline* const timeline = parts_.progress.timeline())
     timeline->add(doing, begin, seconds, position().step + 1);
 }
 
@@ -140,12 +143,12 @@ void CpuStepper::update() {
     parts_.optimizer.update({0, parts_.sums.gradients().size()});
   float* running = parts_.running_statistics.data();
   const float* batch = parts_.sums.statistics().data();
-  for (const Statistic& norm : parts_.statistics)
+  for (const model::Statistic& norm : parts_.statistics)
     for (std::size_t i = 0; i < 2 * norm.channels; ++i, ++running, ++batch)
       *running += norm.momentum * (*batch - *running);
   if (parts_.averaged_statistics.size() > 0)
-    move_average(parts_.averaged_statistics, parts_.running_statistics,
-                 parts_.optimizer.average_decay());
+    optim::move_average(parts_.averaged_statistics, parts_.running_statistics,
+                        parts_.optimizer.average_decay());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,37 +8,38 @@
 #include "ringtrain/optim/optimizer.hpp"
 #include "train/engine/stepper.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Steps on CPUs, one after the other. All that it uses outlives it.
 class CpuStepper : public Stepper {
  public:
   struct Parts {
-    Program& program;
+    compute::Program& program;
     ReductionBuffer& sums;
     View batch_statistics;     ///< written by the program
     View running_statistics;   ///< updated here
     View averaged_statistics;  ///< their moving average, updated here; empty: there is none
-    const std::vector<Statistic>& statistics;
-    GradientReducer& reducer;
-    Optimizer& optimizer;
-    Progress& progress;
+    const std::vector<model::Statistic>& statistics;
+    allreduce::GradientReducer& reducer;
+    optim::Optimizer& optimizer;
+    monitor::Progress& progress;
     LastStep& last_step;
     /// Compute threads never sleep while they wait for each other: then the time in which the main
     /// thread had no CPU is what others took.
     bool never_sleeps = true;
-    Program::SumOverRanks sum_over_ranks = {};  ///< of BatchNorm's statistics; empty: this rank's
+    compute::Program::SumOverRanks sum_over_ranks =
+        {};  ///< of BatchNorm's statistics; empty: this rank's
   };
   CpuStepper(const Parts& parts, const StepSettings& settings, Position start);
 
-  std::optional<StepReport> step(Loader& loader, const StepRequest& request) override;
+  std::optional<StepReport> step(io::Loader& loader, const host::StepRequest& request) override;
   std::optional<StepReport> finish_step() override { return std::nullopt; }
 
  private:
   void run_micro_step(const Batch& batch, int micro);
   void take(std::size_t first, int micro);
   void update();
-  void record(Doing doing, Timeline::Clock::time_point begin, double seconds);
+  void record(metrics::Doing doing, metrics::Timeline::Clock::time_point begin, double seconds);
 
   Parts parts_;
   StepSeconds seconds_;
@@ -46,4 +47,4 @@ class CpuStepper : public Stepper {
   std::size_t taken_ = 0;  // of a micro-step, gradients [taken_, end) are added up or being summed
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -15,7 +15,7 @@
 #include "train/state/snapshot.hpp"
 #include "train/state/training_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What one rank trains on, CPUs or a GPU: the training state in its memory, and what changes it.
 class TrainingEngine {
@@ -26,7 +26,7 @@ class TrainingEngine {
   virtual std::vector<std::string> notes() const = 0;
   /// Of this rank's GPU, as PCI has it; empty: there is none.
   virtual std::string gpu_bus_id() const { return {}; }
-  virtual Communicator& communicator() = 0;
+  virtual allreduce::Communicator& communicator() = 0;
   virtual const TrainingState& state() = 0;
   virtual Snapshotter& state_copy() = 0;
 
@@ -35,7 +35,7 @@ class TrainingEngine {
   /// Without the others, whatever they do. Not collective.
   virtual std::unique_ptr<Stepper> make_solo_stepper() = 0;
   /// The network in evaluation mode: with the moving average of the parameters where there is one.
-  virtual Program& evaluation() = 0;
+  virtual compute::Program& evaluation() = 0;
 
   /// Bounds of the buckets in which the ranks sum, in elements.
   virtual std::vector<std::uint64_t> bucket_bounds() = 0;
@@ -43,11 +43,11 @@ class TrainingEngine {
   /// overwritten: between steps only. Collective.
   virtual void sum(const Range& bucket) = 0;
   /// How sums travel between hosts, where our ring joins them; else null.
-  virtual const RingChoice* ring() const { return nullptr; }
+  virtual const allreduce::RingChoice* ring() const { return nullptr; }
   /// How else they may, which steps can try: the plan in use first. None: there is no choice.
-  virtual std::vector<SumPlan> sum_plans() const { return {}; }
+  virtual std::vector<allreduce::SumPlan> sum_plans() const { return {}; }
   /// How sums travel from the next step on. Between steps, the same on all ranks.
-  virtual void plan_sums(const SumPlan& /*plan*/) {}
+  virtual void plan_sums(const allreduce::SumPlan& /*plan*/) {}
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.
@@ -65,10 +65,13 @@ class TrainingEngine {
 
 /// `plan`, `session` and `progress`, which its trainers tell where they are, outlive it.
 /// Collective.
-std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan, const ThreadPlan& threads,
-                                                const MpiSession& session, Progress& progress);
+std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan,
+                                                const host::ThreadPlan& threads,
+                                                const allreduce::MpiSession& session,
+                                                monitor::Progress& progress);
 /// Throws Error where this rank has no GPU that can be used. Collective.
-std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan, const MpiSession& session,
-                                                Progress& progress);
+std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan,
+                                                const allreduce::MpiSession& session,
+                                                monitor::Progress& progress);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -20,14 +20,14 @@
 #include "train/engine/gpu_stepper.hpp"
 #include "train/engine/schedule.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 // Neighbours that move alike move in one kernel.
-std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
-  std::vector<StatisticsMomentum> momenta;
+std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph) {
+  std::vector<compute::StatisticsMomentum> momenta;
   std::size_t end = 0;
-  for (const Statistic& statistic : graph.statistics) {
+  for (const model::Statistic& statistic : graph.statistics) {
     end += 2 * statistic.channels;
     if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
       momenta.back().end = end;
@@ -37,12 +37,12 @@ std::vector<StatisticsMomentum> momenta_of(const Graph& graph) {
   return momenta;
 }
 
-GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
-  const OptimizerSettings& o = plan.optimizer;
-  GpuTrainingSettings settings;
+compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
+  const optim::OptimizerSettings& o = plan.optimizer;
+  compute::GpuTrainingSettings settings;
   settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
                    o.epsilon, o.ema,      o.trust_coefficient};
-  settings.decays = decay_segments(o, plan.model.graph.parameter_count());
+  settings.decays = optim::decay_segments(o, plan.model.graph.parameter_count());
   settings.momenta = momenta_of(plan.model.graph);
   settings.averaged_statistics = averaged_statistics;
   settings.accumulates = plan.options.accumulate > 1;
@@ -54,17 +54,17 @@ GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
   return settings;
 }
 
-GpuSettings gpu_settings(const RunPlan& plan, int device) {
-  const Options& o = plan.options;
+compute::GpuSettings gpu_settings(const RunPlan& plan, int device) {
+  const config::Options& o = plan.options;
   return {.device = device,
-          .element = element_of(o.precision),
+          .element = config::element_of(o.precision),
           .deterministic = o.deterministic,
           .autotune = o.autotune,
           .cache_folder = cache_folder()};
 }
 
 // Of a rank's engines, for the user.
-std::vector<std::string> told(const GpuEngines& engines) {
+std::vector<std::string> told(const compute::GpuEngines& engines) {
   std::vector<std::string> lines = engines.notes;
   if (engines.timed > 0)
     lines.push_back(
@@ -86,19 +86,20 @@ std::string fingerprint_of(const std::vector<std::string>& ranks, const std::str
   return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
 }
 
-std::unique_ptr<Communicator> make_sums(const MpiSession& session, GpuBackend& backend,
-                                        const Options& chosen, int device) {
-  CommunicatorOptions options;
+std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& session,
+                                                   compute::GpuBackend& backend,
+                                                   const config::Options& chosen, int device) {
+  allreduce::CommunicatorOptions options;
   options.gpu.device = device;
   options.gpu.register_memory = chosen.nccl_register;
   options.gpu.compute_stream = backend.stream();
-  return make_communicator("nccl", session, options);
+  return allreduce::make_communicator("nccl", session, options);
 }
 
 // A line each: pattern, shape and reason, with tabs between.
-std::string text_of(const std::vector<GpuRefusal>& refusals) {
+std::string text_of(const std::vector<compute::GpuRefusal>& refusals) {
   std::string text;
-  for (GpuRefusal r : refusals) {
+  for (compute::GpuRefusal r : refusals) {
     std::ranges::replace_if(
         r.why, [](char c) { return c == '\n' || c == '\t'; }, ' ');
     text += fmt::format("{}\t{}\t{}\n", r.pattern, r.shape, r.why);
@@ -106,18 +107,18 @@ std::string text_of(const std::vector<GpuRefusal>& refusals) {
   return text;
 }
 
-std::vector<GpuRefusal> refusals_of(const std::string& text) {
-  std::vector<GpuRefusal> refusals;
+std::vector<compute::GpuRefusal> refusals_of(const std::string& text) {
+  std::vector<compute::GpuRefusal> refusals;
   std::istringstream lines(text);
-  for (GpuRefusal r; std::getline(lines, r.pattern, '\t') && std::getline(lines, r.shape, '\t') &&
-                     std::getline(lines, r.why);)
+  for (compute::GpuRefusal r; std::getline(lines, r.pattern, '\t') &&
+                              std::getline(lines, r.shape, '\t') && std::getline(lines, r.why);)
     refusals.push_back(r);
   return refusals;
 }
 
 // On every rank, what any rank refuses.
-std::vector<GpuRefusal> refused_by_any(const std::vector<GpuRefusal>& mine,
-                                       const MpiSession& session) {
+std::vector<compute::GpuRefusal> refused_by_any(const std::vector<compute::GpuRefusal>& mine,
+                                                const allreduce::MpiSession& session) {
   std::string all;
   for (const std::string& rank : session.gather(text_of(mine))) all += rank;
   return refusals_of(session.broadcast(all));
@@ -125,16 +126,18 @@ std::vector<GpuRefusal> refused_by_any(const std::vector<GpuRefusal>& mine,
 
 // The plan's schedule with those fused steps only that every rank's GPU computes rightly.
 // Collective.
-Schedule checked_schedule(const RunPlan& plan, GpuBackend& backend, const MpiSession& session,
-                          std::vector<GpuRefusal>& refused) {
+compute::Schedule checked_schedule(const RunPlan& plan, compute::GpuBackend& backend,
+                                   const allreduce::MpiSession& session,
+                                   std::vector<compute::GpuRefusal>& refused) {
   for (;;) {
-    Schedule schedule = make_schedule(plan, backend, Mode::training);
-    const auto mine = all_or_none([&] { return backend.check_fusions(schedule); }, session);
-    const std::vector<GpuRefusal> all = refused_by_any(mine, session);
+    compute::Schedule schedule = make_schedule(plan, backend, model::Mode::training);
+    const auto mine =
+        allreduce::all_or_none([&] { return backend.check_fusions(schedule); }, session);
+    const std::vector<compute::GpuRefusal> all = refused_by_any(mine, session);
     if (all.empty()) return schedule;
     backend.refuse(all);
-    for (const GpuRefusal& r : all)
-      if (std::ranges::none_of(refused, [&](const GpuRefusal& known) {
+    for (const compute::GpuRefusal& r : all)
+      if (std::ranges::none_of(refused, [&](const compute::GpuRefusal& known) {
             return known.pattern == r.pattern && known.shape == r.shape;
           }))
         refused.push_back(r);
@@ -143,11 +146,12 @@ Schedule checked_schedule(const RunPlan& plan, GpuBackend& backend, const MpiSes
 
 class GpuEngine final : public TrainingEngine {
  public:
-  GpuEngine(const RunPlan& plan, const MpiSession& session, int device, Progress& progress);
+  GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
+            monitor::Progress& progress);
 
   std::vector<std::string> notes() const override;
   std::string gpu_bus_id() const override { return backend_->bus_id(); }
-  Communicator& communicator() override { return *communicator_; }
+  allreduce::Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
   Snapshotter& state_copy() override { return *copy_; }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
@@ -155,7 +159,7 @@ class GpuEngine final : public TrainingEngine {
                                         progress_);
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
-  Program& evaluation() override { return *evaluation_; }
+  compute::Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override {
     return reducer_.bounds(final_places(schedule_, sums_));
   }
@@ -175,7 +179,8 @@ class GpuEngine final : public TrainingEngine {
   class Copy final : public Snapshotter {
    public:
     /// null: on a rank that does not save.
-    explicit Copy(std::unique_ptr<GpuSnapshot> snapshot) : snapshot_(std::move(snapshot)) {}
+    explicit Copy(std::unique_ptr<compute::GpuSnapshot> snapshot)
+        : snapshot_(std::move(snapshot)) {}
     void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
     bool done() override { return !snapshot_ || snapshot_->done(); }
     void release() override {
@@ -183,44 +188,45 @@ class GpuEngine final : public TrainingEngine {
     }
 
    private:
-    std::unique_ptr<GpuSnapshot> snapshot_;
+    std::unique_ptr<compute::GpuSnapshot> snapshot_;
   };
 
   void write_first_values();
-  void connect(const MpiSession& session);
-  Communicator& gradient_sums();
+  void connect(const allreduce::MpiSession& session);
+  allreduce::Communicator& gradient_sums();
   View evaluated_statistics() const {
     return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
   }
-  Buffers buffers() const {
+  compute::Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
-  std::unique_ptr<Communicator> make_narrow_sums();
-  GpuStepSums step_sums();
-  Program::SumOverRanks statistics_sums();
-  std::vector<Optimizer::Slot> slots() const;
+  std::unique_ptr<allreduce::Communicator> make_narrow_sums();
+  compute::GpuStepSums step_sums();
+  compute::Program::SumOverRanks statistics_sums();
+  std::vector<optim::Optimizer::Slot> slots() const;
 
   const RunPlan& plan_;
-  Progress& progress_;
-  const std::unique_ptr<GpuBackend> backend_;
-  const std::unique_ptr<Communicator> communicator_;
+  monitor::Progress& progress_;
+  const std::unique_ptr<compute::GpuBackend> backend_;
+  const std::unique_ptr<allreduce::Communicator> communicator_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   ReductionBuffer sums_;
-  const std::unique_ptr<Communicator> narrow_;  // where gradients travel in 16 bits
-  GradientReducer reducer_;
-  std::vector<GpuRefusal> refused_;  // fused steps
-  const Schedule schedule_;
-  std::unique_ptr<GpuTraining> training_;
-  std::unique_ptr<Program> evaluation_;
+  const std::unique_ptr<allreduce::Communicator> narrow_;  // where gradients travel in 16 bits
+  allreduce::GradientReducer reducer_;
+  std::vector<compute::GpuRefusal> refused_;  // fused steps
+  const compute::Schedule schedule_;
+  std::unique_ptr<compute::GpuTraining> training_;
+  std::unique_ptr<compute::Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
   std::string engines_;  // the fingerprint, on rank 0 of all ranks
 };
 
-GpuEngine::GpuEngine(const RunPlan& plan, const MpiSession& session, int device, Progress& progress)
+GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
+                     monitor::Progress& progress)
     : plan_(plan),
       progress_(progress),
-      backend_(make_gpu_backend(gpu_settings(plan, device))),
+      backend_(compute::make_gpu_backend(gpu_settings(plan, device))),
       communicator_(make_sums(session, *backend_, plan.options, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
@@ -232,7 +238,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const MpiSession& session, int device,
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
       schedule_(checked_schedule(plan, *backend_, session, refused_)) {
   // Ranks whose gradients were final in another order would wait for each other.
-  require_agreement(
+  allreduce::require_agreement(
       {{"order of gradients (GPU, cuDNN or its engines differ)",
         hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, sums_), ","))))}},
       session);
@@ -242,7 +248,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const MpiSession& session, int device,
   View evaluated = parameters_;
   for (const auto& [name, values] : training_->slots())
     if (name == "ema") evaluated = values;
-  evaluation_ = backend_->compile(make_schedule(plan, *backend_, Mode::evaluation),
+  evaluation_ = backend_->compile(make_schedule(plan, *backend_, model::Mode::evaluation),
                                   {evaluated, View(), evaluated_statistics(), batch_statistics_},
                                   plan.options.seed);
   state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots(),
@@ -264,7 +270,7 @@ std::vector<std::string> GpuEngine::notes() const {
                                              backend_->title(), name_of(backend_->element()),
                                              exact ? "" : " (convolutions in tf32)")};
   for (std::string& line : told(backend_->engines())) lines.push_back(std::move(line));
-  const GpuEngines engines = backend_->engines();
+  const compute::GpuEngines engines = backend_->engines();
   if (engines.checked > 0)
     lines.push_back(fmt::format("fusion: {} kinds of cuDNN's fused steps checked in {:.1f} s",
                                 engines.checked, engines.check_seconds));
@@ -278,13 +284,13 @@ std::vector<std::string> GpuEngine::notes() const {
 
 // The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
 // broadcast behind it waits for its end.
-void GpuEngine::connect(const MpiSession& session) {
+void GpuEngine::connect(const allreduce::MpiSession& session) {
   session.barrier();
   reducer_.finish();
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
-Communicator& GpuEngine::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
+allreduce::Communicator& GpuEngine::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
 
 // The broadcast waits for its end.
 void GpuEngine::sum(const Range& bucket) {
@@ -308,14 +314,14 @@ void GpuEngine::write_first_values() {
     backend_->memory().write(first.statistics, averaged_statistics_);
 }
 
-std::unique_ptr<Communicator> GpuEngine::make_narrow_sums() {
+std::unique_ptr<allreduce::Communicator> GpuEngine::make_narrow_sums() {
   const Element element = plan_.options.gradient_dtype;
   if (element == Element::fp32) return nullptr;
-  return std::make_unique<HalfCommunicator>(*communicator_, *backend_, element, sums_.all(),
-                                            sums_.place_of(0));
+  return std::make_unique<allreduce::HalfCommunicator>(*communicator_, *backend_, element,
+                                                       sums_.all(), sums_.place_of(0));
 }
 
-GpuStepSums GpuEngine::step_sums() {
+compute::GpuStepSums GpuEngine::step_sums() {
   return {sums_.all(),
           sums_.place_of(0),
           [this](std::size_t first) { reducer_.final_from(first); },
@@ -326,7 +332,7 @@ GpuStepSums GpuEngine::step_sums() {
 
 // By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's
 // at work on one GPU at a time can wait for each other for ever.
-Program::SumOverRanks GpuEngine::statistics_sums() {
+compute::Program::SumOverRanks GpuEngine::statistics_sums() {
   if (!plan_.batch_norms_together()) return nullptr;
   return [this](View values) {
     communicator_->start_sum(values);
@@ -334,14 +340,14 @@ Program::SumOverRanks GpuEngine::statistics_sums() {
   };
 }
 
-std::vector<Optimizer::Slot> GpuEngine::slots() const {
-  std::vector<Optimizer::Slot> slots;
+std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
+  std::vector<optim::Optimizer::Slot> slots;
   for (const auto& [name, values] : training_->slots()) slots.push_back({name, values});
   return slots;
 }
 
 std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() {
-  GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
+  compute::GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
   return std::make_unique<GpuStepper>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
                               settings_of(plan_, averaged_statistics_)),
@@ -355,10 +361,11 @@ std::string GpuEngine::plans() const {
 
 }  // namespace
 
-std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan, const MpiSession& session,
-                                                Progress& progress) {
-  return std::make_unique<GpuEngine>(plan, session, choose_gpu(session, plan.options.deterministic),
-                                     progress);
+std::unique_ptr<TrainingEngine> make_gpu_engine(const RunPlan& plan,
+                                                const allreduce::MpiSession& session,
+                                                monitor::Progress& progress) {
+  return std::make_unique<GpuEngine>(
+      plan, session, allreduce::choose_gpu(session, plan.options.deterministic), progress);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -5,11 +5,11 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/host/signals.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
-StepOutcome outcome_of(const GpuOutcome& o) {
-  const StepRequest request = agreed_request(o.stop, o.signalled, o.signal);
+StepOutcome outcome_of(const compute::GpuOutcome& o) {
+  const host::StepRequest request = host::agreed_request(o.stop, o.signalled, o.signal);
   return {.loss = o.loss + (o.skipped ? 0 : o.l2_loss),
           .top1 = o.top1,
           .stop = request.stop,
@@ -21,24 +21,24 @@ StepOutcome outcome_of(const GpuOutcome& o) {
 
 }  // namespace
 
-GpuStepper::GpuStepper(GpuTraining& training, const StepSettings& settings, Position start,
-                       double first_lead, Progress& progress)
+GpuStepper::GpuStepper(compute::GpuTraining& training, const StepSettings& settings, Position start,
+                       double first_lead, monitor::Progress& progress)
     : Stepper(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
   training_.refresh();
 }
 
-GpuStepper::GpuStepper(std::unique_ptr<GpuTraining> training, const StepSettings& settings,
-                       Progress& progress)
+GpuStepper::GpuStepper(std::unique_ptr<compute::GpuTraining> training, const StepSettings& settings,
+                       monitor::Progress& progress)
     : Stepper(settings, {}), own_(std::move(training)), training_(*own_), progress_(progress) {}
 
-std::optional<StepReport> GpuStepper::step(Loader& loader, const StepRequest& request) {
+std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepRequest& request) {
   progress_.begin_step(position().step + 1);
   UnderWay now{{}, learning_rate(), 0, 0};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
-    progress_.enter(Activity::data);
-    const auto begin = Timeline::Clock::now();
+    progress_.enter(monitor::Activity::data);
+    const auto begin = metrics::Timeline::Clock::now();
     const Batch* batch = loader.next();
-    progress_.enter(Activity::gpu);  // for a free slot, if steps before are under way
+    progress_.enter(monitor::Activity::gpu);  // for a free slot, if steps before are under way
     now.data_wait_s += loader.waited_s();
     Stopwatch watch;
     training_.queue(*batch, {.first = micro == 1,
@@ -51,9 +51,10 @@ std::optional<StepReport> GpuStepper::step(Loader& loader, const StepRequest& re
                              .signal = request.signal});
     const double copy_s = watch.lap();
     now.copy_s += copy_s;
-    if (Timeline* const timeline = progress_.timeline()) {
-      timeline->add(Doing::data_wait, begin, loader.waited_s(), position().step + 1);
-      timeline->add(Doing::copy, Timeline::Clock::now() - Timeline::length(copy_s), copy_s,
+    if (metrics::Timeline* const timeline = progress_.timeline()) {
+      timeline->add(metrics::Doing::data_wait, begin, loader.waited_s(), position().step + 1);
+      timeline->add(metrics::Doing::copy,
+                    metrics::Timeline::Clock::now() - metrics::Timeline::length(copy_s), copy_s,
                     position().step + 1);
     }
   }
@@ -65,28 +66,29 @@ std::optional<StepReport> GpuStepper::step(Loader& loader, const StepRequest& re
 
 // The GPU tells lengths, not moments: a step ends when the host sees its end, at the latest, and
 // begins no earlier than the one before ended.
-void GpuStepper::record(const GpuOutcome& o, std::uint64_t step) {
-  Timeline* const timeline = progress_.timeline();
+void GpuStepper::record(const compute::GpuOutcome& o, std::uint64_t step) {
+  metrics::Timeline* const timeline = progress_.timeline();
   if (timeline == nullptr) return;
-  const std::pair<Doing, double> parts[] = {{Doing::forward, o.forward_s},
-                                            {Doing::backward, o.backward_s},
-                                            {Doing::communication, o.exposed_s},
-                                            {Doing::update, o.update_s}};
+  const std::pair<metrics::Doing, double> parts[] = {{metrics::Doing::forward, o.forward_s},
+                                                     {metrics::Doing::backward, o.backward_s},
+                                                     {metrics::Doing::communication, o.exposed_s},
+                                                     {metrics::Doing::update, o.update_s}};
   double seconds = 0;
   for (const auto& [doing, part] : parts) seconds += part;
-  auto at = std::max(recorded_, Timeline::Clock::now() - Timeline::length(seconds));
-  timeline->add(Doing::step, at, seconds, step, Row::gpu);
+  auto at =
+      std::max(recorded_, metrics::Timeline::Clock::now() - metrics::Timeline::length(seconds));
+  timeline->add(metrics::Doing::step, at, seconds, step, metrics::Row::gpu);
   for (const auto& [doing, part] : parts) {
-    timeline->add(doing, at, part, step, Row::gpu);
-    at += Timeline::length(part);
+    timeline->add(doing, at, part, step, metrics::Row::gpu);
+    at += metrics::Timeline::length(part);
   }
   recorded_ = at;
 }
 
 // What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
 std::optional<StepReport> GpuStepper::take(int still_under_way) {
-  progress_.enter(Activity::gpu);
-  const std::optional<GpuOutcome> o = training_.outcome(still_under_way);
+  progress_.enter(monitor::Activity::gpu);
+  const std::optional<compute::GpuOutcome> o = training_.outcome(still_under_way);
   if (!o) return std::nullopt;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
@@ -105,4 +107,4 @@ std::optional<StepReport> GpuStepper::take(int still_under_way) {
                     outcome_of(*o)};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

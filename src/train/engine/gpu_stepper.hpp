@@ -6,20 +6,20 @@
 #include "ringtrain/monitor/progress.hpp"
 #include "train/engine/stepper.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Steps on a GPU: queued, and reported once the GPU is done with them, two steps later at most.
 /// A `training` that is not its own outlives it.
 class GpuStepper final : public Stepper {
  public:
   /// `first_lead`: how long before the end of the backward pass the first sum starts, as a share.
-  GpuStepper(GpuTraining& training, const StepSettings& settings, Position start, double first_lead,
-             Progress& progress);
+  GpuStepper(compute::GpuTraining& training, const StepSettings& settings, Position start,
+             double first_lead, monitor::Progress& progress);
   /// From the beginning, with a training of its own.
-  GpuStepper(std::unique_ptr<GpuTraining> training, const StepSettings& settings,
-             Progress& progress);
+  GpuStepper(std::unique_ptr<compute::GpuTraining> training, const StepSettings& settings,
+             monitor::Progress& progress);
 
-  std::optional<StepReport> step(Loader& loader, const StepRequest& request) override;
+  std::optional<StepReport> step(io::Loader& loader, const host::StepRequest& request) override;
   std::optional<StepReport> finish_step() override { return take(0); }
 
  private:
@@ -30,14 +30,14 @@ class GpuStepper final : public Stepper {
     double learning_rate, data_wait_s, copy_s;
   };
   std::optional<StepReport> take(int still_under_way);
-  void record(const GpuOutcome& outcome, std::uint64_t step);
+  void record(const compute::GpuOutcome& outcome, std::uint64_t step);
 
-  const std::unique_ptr<GpuTraining> own_;
-  GpuTraining& training_;
+  const std::unique_ptr<compute::GpuTraining> own_;
+  compute::GpuTraining& training_;
   const double first_lead_ = 0;
-  Progress& progress_;
+  monitor::Progress& progress_;
   std::deque<UnderWay> under_way_;
-  Timeline::Clock::time_point recorded_{};  // the end of the step of the GPU recorded last
+  metrics::Timeline::Clock::time_point recorded_{};  // the end of the step of the GPU recorded last
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 /// Where the head of the sums holds what.
@@ -29,7 +29,7 @@ Range ReductionBuffer::gradients_in(View part) const {
   return {begin - head_, end - begin};
 }
 
-void ReductionBuffer::add(const StepResult& result, View statistics, double sample_weight,
+void ReductionBuffer::add(const compute::StepResult& result, View statistics, double sample_weight,
                           double share) {
   const std::span<float> head = buffer_.view().host();
   head[at::loss] += static_cast<float>(result.loss * sample_weight);
@@ -39,7 +39,7 @@ void ReductionBuffer::add(const StepResult& result, View statistics, double samp
   for (std::size_t i = 0; i < statistics_; ++i) sums[i] += weight * statistics.data()[i];
 }
 
-void ReductionBuffer::ask(const StepRequest& request) {
+void ReductionBuffer::ask(const host::StepRequest& request) {
   const std::span<float> head = buffer_.view().host();
   head[at::stop] = request.stop;
   head[at::signalled] = request.signal != 0;
@@ -49,8 +49,8 @@ void ReductionBuffer::ask(const StepRequest& request) {
 
 StepOutcome ReductionBuffer::outcome() const {
   const std::span<float> head = buffer_.view().host();
-  const StepRequest request =
-      agreed_request(head[at::stop], head[at::signalled], head[at::signals]);
+  const host::StepRequest request =
+      host::agreed_request(head[at::stop], head[at::signalled], head[at::signals]);
   return {.loss = head[at::loss],
           .top1 = head[at::top1],
           .stop = request.stop,
@@ -59,4 +59,4 @@ StepOutcome ReductionBuffer::outcome() const {
           .not_finite = !std::isfinite(head[at::loss])};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

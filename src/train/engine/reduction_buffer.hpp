@@ -3,7 +3,7 @@
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/host/signals.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What one step came to, over all ranks.
 struct StepOutcome {
@@ -38,8 +38,8 @@ class ReductionBuffer {
   void clear_head();
   /// Adds this rank's micro-step: its sums times `sample_weight` (1 / samples of all ranks and
   /// micro-steps), and its statistics times its share of the samples.
-  void add(const StepResult& result, View statistics, double sample_weight, double share);
-  void ask(const StepRequest& request);
+  void add(const compute::StepResult& result, View statistics, double sample_weight, double share);
+  void ask(const host::StepRequest& request);
   /// After the sum: what all ranks' steps came to.
   StepOutcome outcome() const;
 
@@ -50,4 +50,4 @@ class ReductionBuffer {
   Buffer buffer_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -3,29 +3,33 @@
 #include <utility>
 #include <variant>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
-Supports allowed(ConvolutionFusion fusion, Supports supports) {
-  if (fusion == ConvolutionFusion::automatic) return supports;
-  return [supports = std::move(supports)](const Schedule& tensors, const Step& step) {
-    return !std::holds_alternative<BatchNormStatistics>(step) && supports(tensors, step);
+model::Supports allowed(config::ConvolutionFusion fusion, model::Supports supports) {
+  if (fusion == config::ConvolutionFusion::automatic) return supports;
+  return [supports = std::move(supports)](const compute::Schedule& tensors,
+                                          const compute::Step& step) {
+    return !std::holds_alternative<compute::BatchNormStatistics>(step) && supports(tensors, step);
   };
 }
 
-Schedule make_schedule(const RunPlan& plan, const Backend& backend, Mode mode) {
-  const Supports supports = allowed(
-      plan.options.fusion,
-      [&](const Schedule& tensors, const Step& step) { return backend.supports(tensors, step); });
-  return make_schedule(plan.model.graph, plan.share.count, mode,
-                       static_cast<float>(*plan.options.label_smoothing), supports, true,
-                       plan.batch_norms_together() ? BatchNorms::all_ranks : BatchNorms::each_rank);
+compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
+                                model::Mode mode) {
+  const model::Supports supports = allowed(
+      plan.options.fusion, [&](const compute::Schedule& tensors, const compute::Step& step) {
+        return backend.supports(tensors, step);
+      });
+  return model::make_schedule(
+      plan.model.graph, plan.share.count, mode, static_cast<float>(*plan.options.label_smoothing),
+      supports, true,
+      plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
 }
 
 InitialValues initial_values(const RunPlan& plan) {
-  const Graph& graph = plan.model.graph;
+  const model::Graph& graph = plan.model.graph;
   InitialValues values{std::vector<float>(graph.parameter_count()),
                        std::vector<float>(graph.statistic_count())};
-  initialise(graph, plan.options.seed, values.parameters, values.statistics);
+  model::initialise(graph, plan.options.seed, values.parameters, values.statistics);
   return values;
 }
 
@@ -33,16 +37,17 @@ std::size_t averaged_statistics(const RunPlan& plan) {
   return plan.optimizer.ema > 0 ? plan.model.graph.statistic_count() : 0;
 }
 
-std::vector<std::size_t> final_places(const Schedule& training, const ReductionBuffer& sums) {
+std::vector<std::size_t> final_places(const compute::Schedule& training,
+                                      const ReductionBuffer& sums) {
   std::vector<std::size_t> places;
-  for (const std::size_t first : finality(training))
+  for (const std::size_t first : compute::finality(training))
     if (first > 0) places.push_back(sums.place_of(first));
   return places;
 }
 
-std::vector<double> final_leads(const Schedule& training, const ReductionBuffer& sums,
+std::vector<double> final_leads(const compute::Schedule& training, const ReductionBuffer& sums,
                                 std::span<const std::uint64_t> bounds) {
-  const std::vector<std::size_t> finals = finality(training);
+  const std::vector<std::size_t> finals = compute::finality(training);
   const std::size_t steps = training.steps.size();
   std::vector<double> leads;
   for (std::size_t b = bounds.size(); b-- > 1;) {
@@ -53,4 +58,4 @@ std::vector<double> final_leads(const Schedule& training, const ReductionBuffer&
   return leads;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

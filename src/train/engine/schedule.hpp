@@ -4,14 +4,15 @@
 #include "train/engine/reduction_buffer.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// `supports`, but for parts of BatchNorm inside convolutions where `fusion` is off: then each
 /// BatchNorm stays whole, because none of its pieces has a place of its own.
-Supports allowed(ConvolutionFusion fusion, Supports supports);
+model::Supports allowed(config::ConvolutionFusion fusion, model::Supports supports);
 
 /// The plan's network for this rank's batch, fused as `backend` supports it.
-Schedule make_schedule(const RunPlan& plan, const Backend& backend, Mode mode);
+compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
+                                model::Mode mode);
 
 /// The plan's first parameters and running statistics, in the host's memory.
 struct InitialValues {
@@ -23,11 +24,12 @@ InitialValues initial_values(const RunPlan& plan);
 std::size_t averaged_statistics(const RunPlan& plan);
 
 /// Where gradients become final in a step of `training`, as places of `sums`; without the front.
-std::vector<std::size_t> final_places(const Schedule& training, const ReductionBuffer& sums);
+std::vector<std::size_t> final_places(const compute::Schedule& training,
+                                      const ReductionBuffer& sums);
 
 /// How long before the end of the backward pass each bucket between `bounds` is final, in the order
 /// of the sums, as a share of that pass: as if all its steps took the same time.
-std::vector<double> final_leads(const Schedule& training, const ReductionBuffer& sums,
+std::vector<double> final_leads(const compute::Schedule& training, const ReductionBuffer& sums,
                                 std::span<const std::uint64_t> bounds);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

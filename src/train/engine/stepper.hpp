@@ -6,7 +6,7 @@
 #include "train/engine/reduction_buffer.hpp"
 #include "train/plan/step_settings.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Where the seconds of one step went on this rank.
 struct StepSeconds {
@@ -15,13 +15,13 @@ struct StepSeconds {
 };
 
 /// To the step of `times` that is under way.
-inline void add(StepTimes& times, const StepSeconds& s) {
-  times.add(Phase::data_wait, s.data_wait);
-  times.add(Phase::copy, s.copy);
-  times.add(Phase::forward, s.forward);
-  times.add(Phase::backward, s.backward);
-  times.add(Phase::comm_exposed, s.exposed);
-  times.add(Phase::update, s.update);
+inline void add(metrics::StepTimes& times, const StepSeconds& s) {
+  times.add(metrics::Phase::data_wait, s.data_wait);
+  times.add(metrics::Phase::copy, s.copy);
+  times.add(metrics::Phase::forward, s.forward);
+  times.add(metrics::Phase::backward, s.backward);
+  times.add(metrics::Phase::comm_exposed, s.exposed);
+  times.add(metrics::Phase::update, s.update);
 }
 
 /// A step that is over.
@@ -41,7 +41,7 @@ class Stepper {
   /// was not reported: on CPUs this one, on a GPU one that was queued a few steps before, or none
   /// yet. The outcome tells all ranks what any asks for. The gradient of a step that is not
   /// finite updates nothing.
-  virtual std::optional<StepReport> step(Loader& loader, const StepRequest& request) = 0;
+  virtual std::optional<StepReport> step(io::Loader& loader, const host::StepRequest& request) = 0;
   /// Waits for the oldest step that was not reported; nullopt when all were.
   virtual std::optional<StepReport> finish_step() = 0;
 
@@ -65,4 +65,4 @@ class Stepper {
   Position position_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

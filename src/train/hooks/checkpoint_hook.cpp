@@ -4,7 +4,7 @@
 
 #include "train/loop/trainer.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr double seen_stall_s = 1e-5;  // of a step, on a timeline
@@ -15,16 +15,17 @@ void CheckpointHook::between_steps(Trainer& trainer) {
   const Position& position = trainer.position();
   if (control_.signals().signal() != 0) checkpoints_.save_if_killed();  // before it is told
   const double stalled_s = checkpoints_.stalled_s();
-  const auto begin = Timeline::Clock::now();
+  const auto begin = metrics::Timeline::Clock::now();
   offer(position);
-  if (Timeline* const timeline = progress_.timeline();
+  if (metrics::Timeline* const timeline = progress_.timeline();
       timeline && checkpoints_.stalled_s() - stalled_s > seen_stall_s)
-    timeline->add(Doing::checkpoint, {begin, Timeline::Clock::now(), position.step});
+    timeline->add(metrics::Doing::checkpoint,
+                  {begin, metrics::Timeline::Clock::now(), position.step});
 }
 
 // An evaluation may take long: what is saved is safe before.
 void CheckpointHook::before_evaluation(const Position&) {
-  progress_.enter(Activity::save);
+  progress_.enter(monitor::Activity::save);
   checkpoints_.settle(Deadline(patience_s_));
 }
 
@@ -35,4 +36,4 @@ void CheckpointHook::offer(const Position& position) {
   if (checkpoints_.longest_save_s() > 0) control_.set_save_s(checkpoints_.longest_save_s());
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -4,10 +4,10 @@
 
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 // What saves cost an evaluation is no part of a step.
-void LogHook::before_step(const Position&, StepRequest&) {
+void LogHook::before_step(const Position&, host::StepRequest&) {
   if (parts_.checkpoints) stalled_s_ = parts_.checkpoints->stalled_s();
 }
 
@@ -21,7 +21,7 @@ void LogHook::after_step(const Position&) {
 }
 
 void LogHook::step_timed(const StepReport& report, double wall_s) {
-  parts_.progress.enter(Activity::output);
+  parts_.progress.enter(monitor::Activity::output);
   const double stalled_s = parts_.checkpoints ? parts_.checkpoints->stalled_s() : 0;
   const bool saving = parts_.checkpoints && parts_.checkpoints->saving();
   parts_.session.fault_context().at_step(report.position.step);
@@ -30,7 +30,7 @@ void LogHook::step_timed(const StepReport& report, double wall_s) {
 }
 
 void LogHook::evaluated(const Position& position, const Evaluation& result) {
-  parts_.progress.enter(Activity::output);
+  parts_.progress.enter(monitor::Activity::output);
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);
     parts_.log.evaluation(position.step, result);
@@ -43,4 +43,4 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

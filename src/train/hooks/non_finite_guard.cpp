@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 // All ranks saw the same sums, so all agree in the same step.
 void NonFiniteGuard::step_done(const StepReport& report) {
@@ -18,7 +18,7 @@ void NonFiniteGuard::step_done(const StepReport& report) {
   if (!outcome.not_finite) return;
   const std::string text = fmt::format("{} is not finite in step {} (loss {})",
                                        what_is_not_finite(outcome), step, outcome.loss);
-  if (plan_.options.on_nan == OnNan::stop) {
+  if (plan_.options.on_nan == config::OnNan::stop) {
     before_end_();
     session_.fail_together(text +
                                "; a lower --lr or a longer --warmup-epochs may help, "
@@ -31,10 +31,10 @@ void NonFiniteGuard::step_done(const StepReport& report) {
 std::string NonFiniteGuard::what_is_not_finite(const StepOutcome& outcome) const {
   const auto first = engine_.first_non_finite_gradient();
   if (!first) return std::isfinite(outcome.loss) ? "a gradient" : "the loss";
-  const Graph& graph = plan_.model.graph;
+  const model::Graph& graph = plan_.model.graph;
   const auto ranges = graph.parameter_ranges();
   const auto found = std::ranges::find_if(ranges, [&](const Range& r) { return *first < r.end(); });
   return "the gradient of " + graph.parameters[found - ranges.begin()].name;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

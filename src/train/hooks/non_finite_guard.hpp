@@ -8,14 +8,14 @@
 #include "train/loop/step_logger.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Ends the job, or leaves the step out (--on-nan), where the loss or a gradient is not finite.
 /// Names the tensor.
 class NonFiniteGuard final : public Hook {
  public:
   /// `before_end` is called before the job ends. What is passed outlives it.
-  NonFiniteGuard(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
+  NonFiniteGuard(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
                  StepLogger& log, std::function<void()> before_end)
       : plan_(plan),
         engine_(engine),
@@ -30,9 +30,9 @@ class NonFiniteGuard final : public Hook {
 
   const RunPlan& plan_;
   TrainingEngine& engine_;
-  const MpiSession& session_;
+  const allreduce::MpiSession& session_;
   StepLogger& log_;
   const std::function<void()> before_end_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

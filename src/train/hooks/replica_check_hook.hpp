@@ -4,7 +4,7 @@
 #include "train/loop/trainer.hpp"
 #include "train/state/replica_check.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Compares the ranks' training states when that is due (--check-every), before a step is saved.
 class ReplicaCheckHook final : public Hook {
@@ -29,4 +29,4 @@ class ReplicaCheckHook final : public Hook {
   CheckpointManager& checkpoints_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

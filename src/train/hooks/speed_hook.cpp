@@ -8,7 +8,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/log_text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 SpeedHook::SpeedHook(const Parts& parts, const std::vector<std::string>& hosts, bool in_full)
     : parts_(parts), in_full_(in_full) {
@@ -22,9 +22,10 @@ void SpeedHook::expect_past_speed() {
   const auto past = past_runs_->find();
   if (!past) return;
   const auto when = std::chrono::system_clock::from_time_t(past->measured);
-  parts_.log.expect({.step_s = parts_.plan.global_batch / past->examples_per_second.median,
-                     .source = fmt::format("the run of {} reached", timestamp(when).substr(0, 16)),
-                     .phases = past->phases});
+  parts_.log.expect(
+      {.step_s = parts_.plan.global_batch / past->examples_per_second.median,
+       .source = fmt::format("the run of {} reached", metrics::timestamp(when).substr(0, 16)),
+       .phases = past->phases});
   is_expected_ = true;
 }
 
@@ -44,9 +45,10 @@ void SpeedHook::expect_verdict() {
   if (is_expected_ || !links_->expected()) return;
   is_expected_ = true;
   const RunPlan& plan = parts_.plan;
-  const MpiSession& session = parts_.session;
-  const Forecast& step = *links_->expected();
-  const bool on_its_own = plan.options.device == Device::cuda || session.hosts() == session.size();
+  const allreduce::MpiSession& session = parts_.session;
+  const metrics::Forecast& step = *links_->expected();
+  const bool on_its_own =
+      plan.options.device == config::Device::cuda || session.hosts() == session.size();
   if (const auto alone = parts_.efficiency.alone(); alone && on_its_own) {
     const double step_s = plan.global_batch / (session.size() * *alone) + step.exposed_s;
     if (step_s < step.step_s())
@@ -64,7 +66,7 @@ StepLogger::Expected SpeedHook::expected() const {
 }
 
 void SpeedHook::keep() {
-  parts_.progress.enter(Activity::open, cache_folder());
+  parts_.progress.enter(monitor::Activity::open, cache_folder());
   keep_best();
   if (in_full_) parts_.efficiency.keep_own(parts_.log.times());
 }
@@ -81,4 +83,4 @@ void SpeedHook::keep_best() {
   if (!why.empty()) parts_.output.note("the speed of this run is not kept for later ones: " + why);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

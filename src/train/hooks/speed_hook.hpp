@@ -9,7 +9,7 @@
 #include "train/performance/link_probe.hpp"
 #include "train/performance/past_runs.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What the run's speed is compared with: an earlier run of the same command, what the links allow,
 /// one rank alone. Measures the links in the first steps.
@@ -18,9 +18,9 @@ class SpeedHook final : public Hook {
   struct Parts {
     const RunPlan& plan;
     TrainingEngine& engine;
-    const MpiSession& session;
-    Progress& progress;
-    Reporter& output;
+    const allreduce::MpiSession& session;
+    monitor::Progress& progress;
+    metrics::Reporter& output;
     StepLogger& log;
     Efficiency& efficiency;
   };
@@ -31,7 +31,7 @@ class SpeedHook final : public Hook {
   /// Times the links from `start` on. Gradients are overwritten: before the first step. Collective.
   void measure_links(const Position& start);
 
-  void before_step(const Position& position, StepRequest&) override {
+  void before_step(const Position& position, host::StepRequest&) override {
     if (links_) links_->begin_step(position);
   }
   void step_timed(const StepReport& report, double wall_s) override {
@@ -56,4 +56,4 @@ class SpeedHook final : public Hook {
   bool is_expected_ = false;  // of how long a step takes, something
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/clock.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 /// How ranks agree, while each evaluates its share, that all of them stop, save, or are done. They
@@ -19,21 +19,21 @@ namespace {
 /// all ranks take part in the same ones, however many batches each has.
 class RequestRounds {
  public:
-  explicit RequestRounds(const MpiSession& session) : session_(session) {}
+  explicit RequestRounds(const allreduce::MpiSession& session) : session_(session) {}
 
   /// Between batches: hears whether a round is over, and says this rank's word in the next. Returns
   /// what all ranks ask for, where a round has just told of any. Never waits.
-  StepRequest look(const StepRequest& mine, bool done) {
+  host::StepRequest look(const host::StepRequest& mine, bool done) {
     if (mine.stop || mine.signal != 0) mine_ = mine;
     if (!round_ && !over_ && (done || mine_.stop || since_round_.elapsed() > between_s)) say(done);
     if (!round_ || !round_->done()) return {};
     const auto heard = std::exchange(round_, nullptr)->values();
-    const StepRequest all = agreed_request(heard[0], heard[1], heard[2]);
+    const host::StepRequest all = host::agreed_request(heard[0], heard[1], heard[2]);
     over_ = all.stop || heard[3] == session_.size();
     return all;
   }
   /// A request that came too late for the last round.
-  const StepRequest& unsaid() const { return mine_; }
+  const host::StepRequest& unsaid() const { return mine_; }
   /// All are done, or all stop.
   bool over() const { return over_; }
 
@@ -41,35 +41,37 @@ class RequestRounds {
   static constexpr double between_s = 0.2;
 
   void say(bool done) {
-    const StepRequest request = std::exchange(mine_, {});
+    const host::StepRequest request = std::exchange(mine_, {});
     const std::array<double, 4> word = {double(request.stop), double(request.signal != 0),
                                         double(request.signal), double(done)};
     since_round_.lap();
     round_ = session_.start_sum(word);
   }
 
-  const MpiSession& session_;
-  std::unique_ptr<MpiSession::SumUnderWay> round_;
+  const allreduce::MpiSession& session_;
+  std::unique_ptr<allreduce::MpiSession::SumUnderWay> round_;
   Stopwatch since_round_;
-  StepRequest mine_;  // not said yet
+  host::StepRequest mine_;  // not said yet
   bool over_ = false;
 };
 
 }  // namespace
 
-Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const std::function<StepRequest()>& ask,
-                    const std::function<void(const StepRequest&)>& grant, Progress& progress) {
+Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
+                    const io::LoaderOptions& options, const allreduce::MpiSession& session,
+                    const std::function<host::StepRequest()>& ask,
+                    const std::function<void(const host::StepRequest&)>& grant,
+                    monitor::Progress& progress) {
   progress.pause();
   Stopwatch watch;
-  LoaderOptions told = options;
-  told.on_retry = [&] { progress.enter(Activity::evaluation); };
+  io::LoaderOptions told = options;
+  told.on_retry = [&] { progress.enter(monitor::Activity::evaluation); };
   told.report = session.reporter();
-  Loader loader(dataset, told);
+  io::Loader loader(dataset, told);
   RequestRounds rounds(session);
   bool stop = false;
   const auto look = [&](bool done) {
-    const StepRequest all = rounds.look(ask(), done);
+    const host::StepRequest all = rounds.look(ask(), done);
     stop = stop || all.stop;
     if (all.stop || all.signal != 0) grant(all);
     return rounds.over();
@@ -78,15 +80,15 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
   try {
     const Batch* batch = nullptr;
     for (;;) {
-      progress.enter(Activity::evaluation);
+      progress.enter(monitor::Activity::evaluation);
       if (look(false) || (batch = loader.next()) == nullptr) break;
-      const StepResult result = program.run(*batch, 1, nullptr);
+      const compute::StepResult result = program.run(*batch, 1, nullptr);
       sums[0] += result.loss;
       sums[1] += result.top1;
       sums[2] += result.top5;
       sums[3] += result.samples;
     }
-    progress.enter(Activity::ranks);  // once, so that a wait without end is seen to be one
+    progress.enter(monitor::Activity::ranks);  // once, so that a wait without end is seen to be one
     while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read
@@ -103,4 +105,4 @@ Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOption
           loader.take_events()};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

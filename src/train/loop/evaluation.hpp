@@ -7,13 +7,13 @@
 #include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/monitor/progress.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Over all samples of the evaluation set and all ranks.
 struct Evaluation {
-  bool whole = true;        ///< else the ranks stopped amid it, and the figures are of a part
-  StepRequest unsaid = {};  ///< of this rank, which the others have not heard of
-  double loss = 0;          ///< mean cross-entropy
+  bool whole = true;              ///< else the ranks stopped amid it, and the figures are of a part
+  host::StepRequest unsaid = {};  ///< of this rank, which the others have not heard of
+  double loss = 0;                ///< mean cross-entropy
   double top1 = 0, top5 = 0;
   std::uint64_t examples = 0;
   double seconds = 0;
@@ -24,8 +24,10 @@ struct Evaluation {
 /// rank asks to stop. Each is asked before every batch, and what all of them ask for is granted on
 /// all, two batches and half a second later at most. Collective; all ranks return the same but for
 /// `events`.
-Evaluation evaluate(Program& program, const Dataset& dataset, const LoaderOptions& options,
-                    const MpiSession& session, const std::function<StepRequest()>& ask,
-                    const std::function<void(const StepRequest&)>& grant, Progress& progress);
+Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
+                    const io::LoaderOptions& options, const allreduce::MpiSession& session,
+                    const std::function<host::StepRequest()>& ask,
+                    const std::function<void(const host::StepRequest&)>& grant,
+                    monitor::Progress& progress);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

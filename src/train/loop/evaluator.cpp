@@ -1,6 +1,6 @@
 #include "train/loop/evaluator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 void Evaluator::evaluate_at(const Position& position) {
   parts_.control.share_save_s(parts_.session);  // so that all ranks end it at the same time
@@ -8,15 +8,16 @@ void Evaluator::evaluate_at(const Position& position) {
     for (Hook* const hook : hooks_) hook->between_batches(position);
     return parts_.control.wanted();
   };
-  const auto begin = Timeline::Clock::now();
+  const auto begin = metrics::Timeline::Clock::now();
   const Evaluation result = evaluate(
-      parts_.engine.evaluation(), *parts_.plan.evaluation, parts_.plan.loader(Split::evaluation),
-      parts_.session, ask, [&](const StepRequest& all) { parts_.control.agree(all); },
-      parts_.progress);
-  if (Timeline* const timeline = parts_.progress.timeline())
-    timeline->add(Doing::evaluation, {begin, Timeline::Clock::now(), position.step});
+      parts_.engine.evaluation(), *parts_.plan.evaluation,
+      parts_.plan.loader(io::Split::evaluation), parts_.session, ask,
+      [&](const host::StepRequest& all) { parts_.control.agree(all); }, parts_.progress);
+  if (metrics::Timeline* const timeline = parts_.progress.timeline())
+    timeline->add(metrics::Doing::evaluation,
+                  {begin, metrics::Timeline::Clock::now(), position.step});
   if (result.whole) evaluated_step_ = position.step;
   for (Hook* const hook : hooks_) hook->evaluated(position, result);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,7 +8,7 @@
 #include "train/loop/stop_control.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Evaluates the weights over the evaluation set, with hooks between its batches and behind it.
 class Evaluator {
@@ -16,8 +16,8 @@ class Evaluator {
   struct Parts {
     const RunPlan& plan;
     TrainingEngine& engine;
-    const MpiSession& session;
-    Progress& progress;
+    const allreduce::MpiSession& session;
+    monitor::Progress& progress;
     StopControl& control;
   };
   /// All of it outlives the evaluator.
@@ -35,4 +35,4 @@ class Evaluator {
   std::optional<std::uint64_t> evaluated_step_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -2,7 +2,7 @@
 #include "train/engine/stepper.hpp"
 #include "train/loop/evaluation.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 class Trainer;
 
@@ -16,7 +16,7 @@ class Hook {
   virtual ~Hook() = default;
   /// A step begins behind `position`. `request`: what this rank asks of all ranks with the step's
   /// sums.
-  virtual void before_step(const Position& /*position*/, StepRequest& /*request*/) {}
+  virtual void before_step(const Position& /*position*/, host::StepRequest& /*request*/) {}
   /// A step is over on all ranks: on CPUs the one just made, on a GPU one of up to two steps
   /// before.
   virtual void step_done(const StepReport& /*report*/) {}
@@ -37,4 +37,4 @@ class Hook {
   virtual void evaluated(const Position& /*position*/, const Evaluation& /*result*/) {}
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

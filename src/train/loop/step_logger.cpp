@@ -5,24 +5,24 @@
 #include <sstream>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
-std::string to_text(const PhaseSeconds& phases) {
+std::string to_text(const metrics::PhaseSeconds& phases) {
   return fmt::format("{}", fmt::join(phases.seconds, " "));
 }
 
-PhaseSeconds phases_from(const std::string& text) {
+metrics::PhaseSeconds phases_from(const std::string& text) {
   std::istringstream words(text);
-  PhaseSeconds phases;
+  metrics::PhaseSeconds phases;
   for (double& seconds : phases.seconds) words >> seconds;
   return phases;
 }
 
 }  // namespace
 
-StepLogger::StepLogger(Reporter& output, const RunPlan& plan, Position start, int rank,
-                       RankLedger ranks)
+StepLogger::StepLogger(metrics::Reporter& output, const RunPlan& plan, Position start, int rank,
+                       monitor::RankLedger ranks)
     : output_(output),
       plan_(plan),
       start_(start),
@@ -35,11 +35,11 @@ double StepLogger::epoch(const Position& position) const {
   return double(position.samples) / double(plan_.training->size());
 }
 
-PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
-                              double checkpoint_seconds, bool saving) {
+metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
+                                       double checkpoint_seconds, bool saving) {
   add(times_, report.seconds);
-  times_.add(Phase::checkpoint, checkpoint_seconds);
-  const PhaseSeconds phases =
+  times_.add(metrics::Phase::checkpoint, checkpoint_seconds);
+  const metrics::PhaseSeconds phases =
       times_.end_step(wall_seconds, plan_.global_batch, report.seconds.sums);
   if (const auto news = ranks_.step(wall_seconds, plan_.global_batch, saving); !news.text.empty())
     event(news.what, news.text);
@@ -58,24 +58,25 @@ PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
 }
 
 void StepLogger::tell(const StepReport& report) {
-  const StepTimes::Mean mean = times_.take_mean();
+  const metrics::StepTimes::Mean mean = times_.take_mean();
   rate_ = mean.examples_per_second;
-  output_.step(
-      {.step = static_cast<std::int64_t>(report.position.step),
-       .epoch = epoch(report.position),
-       .loss = report.outcome.loss,
-       .learning_rate = report.learning_rate,
-       .examples_per_second = mean.examples_per_second,
-       .seconds_per_batch = mean.seconds,
-       .phases = mean.phases,
-       .ranks = ranks_.differences(),
-       .sums = reached(mean.sums_seconds, mean.phases[Phase::comm_exposed], mean.seconds)});
+  output_.step({.step = static_cast<std::int64_t>(report.position.step),
+                .epoch = epoch(report.position),
+                .loss = report.outcome.loss,
+                .learning_rate = report.learning_rate,
+                .examples_per_second = mean.examples_per_second,
+                .seconds_per_batch = mean.seconds,
+                .phases = mean.phases,
+                .ranks = ranks_.differences(),
+                .sums = reached(mean.sums_seconds, mean.phases[metrics::Phase::comm_exposed],
+                                mean.seconds)});
 }
 
-std::optional<SumsReached> StepLogger::reached(double sums_s, double exposed_s,
-                                               double step_s) const {
+std::optional<metrics::SumsReached> StepLogger::reached(double sums_s, double exposed_s,
+                                                        double step_s) const {
   if (plan_.ranks == 1 || step_s == 0) return std::nullopt;
-  return SumsReached{bus_bandwidth(plan_.sum_bytes(), sums_s, plan_.ranks), exposed_s / step_s};
+  return metrics::SumsReached{metrics::bus_bandwidth(plan_.sum_bytes(), sums_s, plan_.ranks),
+                              exposed_s / step_s};
 }
 
 void StepLogger::evaluation(std::uint64_t step, const Evaluation& result) {
@@ -87,9 +88,9 @@ void StepLogger::evaluation(std::uint64_t step, const Evaluation& result) {
   output_.eval(*accuracy_);
 }
 
-void StepLogger::save(const SaveEvent& event, double stall_seconds) {
+void StepLogger::save(const io::SaveEvent& event, double stall_seconds) {
   switch (event.kind) {
-    case SaveEvent::Kind::saved:
+    case io::SaveEvent::Kind::saved:
       if (const std::string end = saves_.good(event); !end.empty()) this->event("save_works", end);
       checkpoint_file_ = event.file;
       output_.checkpoint({.step = static_cast<std::int64_t>(event.step),
@@ -98,24 +99,24 @@ void StepLogger::save(const SaveEvent& event, double stall_seconds) {
                           .seconds = event.seconds,
                           .stall_seconds = stall_seconds});
       return;
-    case SaveEvent::Kind::failed:
+    case io::SaveEvent::Kind::failed:
       return trouble("save_failed", event);
-    case SaveEvent::Kind::skipped:
+    case io::SaveEvent::Kind::skipped:
       return trouble("save_skipped", event);
-    case SaveEvent::Kind::slow:
+    case io::SaveEvent::Kind::slow:
       return trouble("save_slow", event);
-    case SaveEvent::Kind::replaced:
+    case io::SaveEvent::Kind::replaced:
       return this->event("writer_replaced", event.text);
-    case SaveEvent::Kind::alone:
+    case io::SaveEvent::Kind::alone:
       return this->event("fork_server_lost", event.text);
-    case SaveEvent::Kind::lost:
+    case io::SaveEvent::Kind::lost:
       return trouble("writer_lost", event);
-    case SaveEvent::Kind::note:
+    case io::SaveEvent::Kind::note:
       return output_.note(event.text);
   }
 }
 
-void StepLogger::trouble(const std::string& what, const SaveEvent& event) {
+void StepLogger::trouble(const std::string& what, const io::SaveEvent& event) {
   if (const std::string text = saves_.trouble(event); !text.empty()) this->event(what, text);
 }
 
@@ -124,9 +125,9 @@ Error StepLogger::with_last_good(const Error& failure) const {
       .of_kind(std::string(failure.kind()), failure.details());
 }
 
-void StepLogger::finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
-                        const Expected& expected) {
-  Summary summary;
+void StepLogger::finish(const Position& end, const SaveCounts& saves,
+                        const allreduce::MpiSession& session, const Expected& expected) {
+  metrics::Summary summary;
   summary.saved = saves.saved;
   summary.failed = saves.failed;
   summary.skipped = saves.skipped;
@@ -141,15 +142,15 @@ void StepLogger::finish(const Position& end, const SaveCounts& saves, const MpiS
   summary.checkpoint_file = checkpoint_file_;
   if (const auto& last = saves_.last())
     summary.checkpoint = {static_cast<std::int64_t>(last->first), last->second.elapsed()};
-  EndRecord record{.steps = summary.steps,
-                   .examples = summary.examples,
-                   .seconds = seconds_,
-                   .examples_per_second = summary.throughput.median};
+  metrics::EndRecord record{.steps = summary.steps,
+                            .examples = summary.examples,
+                            .seconds = seconds_,
+                            .examples_per_second = summary.throughput.median};
   if (accuracy_) record.top1 = accuracy_->top1;
   record.ranks = summary.ranks;
   const auto steps = double(std::max<std::int64_t>(1, times_.steps()));
   record.sums = reached(times_.total_sums_seconds() / steps,
-                        times_.total()[Phase::comm_exposed] / steps, seconds_ / steps);
+                        times_.total()[metrics::Phase::comm_exposed] / steps, seconds_ / steps);
   record.expected_step_s = expected.step_s;
   if (expected.alone)
     record.efficiency = summary.throughput.median / (plan_.ranks * *expected.alone);
@@ -160,4 +161,4 @@ void StepLogger::finish(const Position& end, const SaveCounts& saves, const MpiS
   output_.end(record, summary);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -12,27 +12,30 @@
 #include "train/loop/evaluation.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Keeps this rank's account of a run and tells the user through `output`, which is silent on all
 /// ranks but the first.
 class StepLogger {
  public:
-  StepLogger(Reporter& output, const RunPlan& plan, Position start, int rank, RankLedger ranks);
+  StepLogger(metrics::Reporter& output, const RunPlan& plan, Position start, int rank,
+             monitor::RankLedger ranks);
 
   /// A step is over, `wall_seconds` after the one before: what it does not account for is `other`.
   /// `saving`: a save is in flight. Returns where its time went.
-  PhaseSeconds step(const StepReport& report, double wall_seconds, double checkpoint_seconds,
-                    bool saving);
+  metrics::PhaseSeconds step(const StepReport& report, double wall_seconds,
+                             double checkpoint_seconds, bool saving);
   void evaluation(std::uint64_t step, const Evaluation& result);
   /// `stall_seconds`: what its copy cost the step loop.
-  void save(const SaveEvent& event, double stall_seconds);
+  void save(const io::SaveEvent& event, double stall_seconds);
   void event(const std::string& what, const std::string& text) {
     output_.event({what, rank_, text});
   }
   /// As SlowdownReporter, likewise the next two; on rank 0.
-  void expect(SlowdownReporter::Expectation expected) { ranks_.expect(std::move(expected)); }
-  std::optional<SlowdownReporter::Best> best() const { return ranks_.best(); }
+  void expect(monitor::SlowdownReporter::Expectation expected) {
+    ranks_.expect(std::move(expected));
+  }
+  std::optional<monitor::SlowdownReporter::Best> best() const { return ranks_.best(); }
   bool has_settled() const { return ranks_.has_settled(); }
   /// What a run's speed is measured against, where it is known.
   struct Expected {
@@ -40,30 +43,30 @@ class StepLogger {
     std::optional<double> alone = {};   ///< examples per second of one rank alone
   };
   /// The closing table of a run that ends at `end`. Collective: it shows all ranks' phases.
-  void finish(const Position& end, const SaveCounts& saves, const MpiSession& session,
+  void finish(const Position& end, const SaveCounts& saves, const allreduce::MpiSession& session,
               const Expected& expected);
   /// Of this rank's steps so far.
-  const StepTimes& times() const { return times_; }
+  const metrics::StepTimes& times() const { return times_; }
   /// `failure` of the last save, with what is left to go on from.
   Error with_last_good(const Error& failure) const;
 
  private:
   void tell(const StepReport& report);
-  void trouble(const std::string& what, const SaveEvent& event);
+  void trouble(const std::string& what, const io::SaveEvent& event);
   double epoch(const Position& position) const;
-  std::optional<SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
+  std::optional<metrics::SumsReached> reached(double sums_s, double exposed_s, double step_s) const;
 
-  Reporter& output_;
+  metrics::Reporter& output_;
   const RunPlan& plan_;
   Position start_;
   std::uint64_t last_step_;
   int rank_;
-  RankLedger ranks_;
-  StepTimes times_;
+  monitor::RankLedger ranks_;
+  metrics::StepTimes times_;
   double seconds_ = 0, rate_ = 0;
-  std::optional<EvalRecord> accuracy_;
+  std::optional<metrics::EvalRecord> accuracy_;
   SaveAlerts saves_;
   std::string checkpoint_file_;  // the last good one
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

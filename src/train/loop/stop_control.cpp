@@ -5,9 +5,9 @@
 #include <span>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
-void StopControl::before_step(const Position&, StepRequest& request) {
+void StopControl::before_step(const Position&, host::StepRequest& request) {
   const bool save = request.save;
   request = wanted();
   request.save = save;
@@ -25,13 +25,13 @@ void StopControl::evaluated(const Position&, const Evaluation& result) {
   save_unsaid_ = result.unsaid.signal == SIGUSR1;
 }
 
-StepRequest StopControl::wanted() {
+host::StepRequest StopControl::wanted() {
   if (signals_.signal() != 0 || out_of_time()) return {true, signals_.signal()};
   const bool save = std::exchange(save_unsaid_, false);
   return {false, signals_.take_save() || save ? SIGUSR1 : 0};
 }
 
-void StopControl::agree(const StepRequest& request) {
+void StopControl::agree(const host::StepRequest& request) {
   if (request.stop && !stopping_) {
     stopping_ = true;
     signal_ = request.signal;
@@ -41,7 +41,7 @@ void StopControl::agree(const StepRequest& request) {
 
 bool StopControl::take_save() { return std::exchange(saving_, false); }
 
-void StopControl::share_save_s(const MpiSession& session) {
+void StopControl::share_save_s(const allreduce::MpiSession& session) {
   session.broadcast(std::as_writable_bytes(std::span(&save_s_, 1)), 0);
 }
 
@@ -53,4 +53,4 @@ bool StopControl::out_of_time() const {
   return run_watch_.elapsed() + 3 * slowest_step_s_ + 2 * save_s_ + leaving_s > *max_time_s_;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 void Trainer::train() {
   step_watch_.lap();
@@ -15,14 +15,14 @@ void Trainer::train() {
 }
 
 void Trainer::step() {
-  const auto begin = Timeline::Clock::now();
-  StepRequest request;
+  const auto begin = metrics::Timeline::Clock::now();
+  host::StepRequest request;
   for (Hook* const hook : parts_.hooks) hook->before_step(position(), request);
   report(parts_.stepper.step(parts_.loader, request));
   for (Hook* const hook : parts_.hooks) hook->between_steps(*this);
   time_step();
-  if (Timeline* const timeline = parts_.progress.timeline())
-    timeline->add(Doing::step, {begin, Timeline::Clock::now(), position().step});
+  if (metrics::Timeline* const timeline = parts_.progress.timeline())
+    timeline->add(metrics::Doing::step, {begin, metrics::Timeline::Clock::now(), position().step});
   for (Hook* const hook : parts_.hooks) hook->after_step(position());
 }
 
@@ -53,4 +53,4 @@ void Trainer::time_step() {
   for (Hook* const hook : parts_.hooks) hook->step_timed(*report, wall_s);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

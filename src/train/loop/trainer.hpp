@@ -10,7 +10,7 @@
 #include "train/engine/stepper.hpp"
 #include "train/loop/hook.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// The training loop: makes steps until training is done or all ranks stop, evaluates in between,
 /// and calls hooks around both. Collective, on the main thread.
@@ -19,9 +19,9 @@ class Trainer {
   /// All of it outlives the trainer. The functions answer the same on all ranks.
   struct Parts {
     Stepper& stepper;
-    Loader& loader;
-    Communicator& communicator;  ///< of the stepper's sums
-    Progress& progress;
+    io::Loader& loader;
+    allreduce::Communicator& communicator;  ///< of the stepper's sums
+    monitor::Progress& progress;
     std::vector<Hook*> hooks;
     std::function<bool(const Position&)> done;  ///< whether training ends there
     std::function<bool()> stopping;             ///< whether the ranks have agreed to stop
@@ -50,4 +50,4 @@ class Trainer {
   std::optional<StepReport> untimed_;  // reported last, while its wall time runs
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

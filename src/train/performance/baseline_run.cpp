@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/clock.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr int window_rounds = 7;
@@ -17,8 +17,8 @@ constexpr double window_s = 1.0;
 // A trainer with a loader of its own that starts at the first sample.
 class Runner {
  public:
-  Runner(const RunPlan& plan, std::unique_ptr<Stepper> trainer, const LoaderOptions& options,
-         const StopSignals& stop)
+  Runner(const RunPlan& plan, std::unique_ptr<Stepper> trainer, const io::LoaderOptions& options,
+         const host::StopSignals& stop)
       : stop_(stop), trainer_(std::move(trainer)), loader_(*plan.training, options) {}
 
   // Fewer steps when a rank that takes part is asked to stop.
@@ -36,8 +36,8 @@ class Runner {
     times_ = {};
     step_s_.clear();
   }
-  Windows windows(std::vector<double> rates) const {
-    Windows all{std::move(rates), step_s_, times_.total()};
+  metrics::Windows windows(std::vector<double> rates) const {
+    metrics::Windows all{std::move(rates), step_s_, times_.total()};
     for (double& seconds : all.phases.seconds) seconds /= double(times_.steps());
     return all;
   }
@@ -51,28 +51,30 @@ class Runner {
     times_.end_step(step_s_.back(), 0);
   }
 
-  const StopSignals& stop_;
+  const host::StopSignals& stop_;
   const std::unique_ptr<Stepper> trainer_;
-  Loader loader_;
+  io::Loader loader_;
   bool stopped_ = false;
   Stopwatch step_watch_;
-  StepTimes times_;
+  metrics::StepTimes times_;
   std::vector<double> step_s_;
 };
 
 // One rank's numbers are all ranks', so that they come to one verdict.
-ScalingResult compare_alike(Windows alone, Windows together, const MpiSession& session) {
-  for (Windows* windows : {&alone, &together})
+metrics::ScalingResult compare_alike(metrics::Windows alone, metrics::Windows together,
+                                     const allreduce::MpiSession& session) {
+  for (metrics::Windows* windows : {&alone, &together})
     session.broadcast(std::as_writable_bytes(std::span(windows->rates)), 0);
   session.broadcast(std::as_writable_bytes(std::span(alone.phases.seconds)), 0);
   session.sum(together.phases.seconds);
   for (double& seconds : together.phases.seconds) seconds /= session.size();
-  return compare(alone, together, session.size());
+  return metrics::compare(alone, together, session.size());
 }
 
 // The comparison; nullopt when a rank was asked to stop.
-std::optional<ScalingResult> compare_windows(const RunPlan& plan, const MpiSession& session,
-                                             Runner& all, std::optional<Runner>& alone) {
+std::optional<metrics::ScalingResult> compare_windows(const RunPlan& plan,
+                                                      const allreduce::MpiSession& session,
+                                                      Runner& all, std::optional<Runner>& alone) {
   all.seconds_of(5);  // buffers and caches fill
   const double step_s = all.seconds_of(5) / 5;
   if (all.stopped()) return std::nullopt;
@@ -94,16 +96,17 @@ std::optional<ScalingResult> compare_windows(const RunPlan& plan, const MpiSessi
     session.barrier();
     together_rates.push_back(double(agreed) * plan.global_batch / seconds);
   }
-  return compare_alike(alone ? alone->windows(alone_rates) : Windows{alone_rates},
+  return compare_alike(alone ? alone->windows(alone_rates) : metrics::Windows{alone_rates},
                        all.windows(together_rates), session);
 }
 
 }  // namespace
 
-std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
-                                              const MpiSession& session, const StopSignals& stop) {
+std::optional<metrics::ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
+                                                       const allreduce::MpiSession& session,
+                                                       const host::StopSignals& stop) {
   const auto kept = engine.state().copy();
-  Runner all(plan, engine.make_stepper({}), plan.loader(Split::training), stop);
+  Runner all(plan, engine.make_stepper({}), plan.loader(io::Split::training), stop);
   std::optional<Runner> alone;
   try {
     if (session.rank() == 0)
@@ -116,4 +119,4 @@ std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngin
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

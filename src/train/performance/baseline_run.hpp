@@ -5,13 +5,14 @@
 #include "train/engine/engine.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Measures what the ranks gain over one: rank 0 trains alone, with its own threads and batch, then
 /// all train together, in windows that alternate within this job. Puts the
 /// engine's state back as it was: the training that follows is the same with and without. Every
 /// rank gets the comparison, or nullopt when one was asked to stop meanwhile. Collective.
-std::optional<ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
-                                              const MpiSession& session, const StopSignals& stop);
+std::optional<metrics::ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
+                                                       const allreduce::MpiSession& session,
+                                                       const host::StopSignals& stop);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -14,7 +14,7 @@
 #include "ringtrain/config/option_values.hpp"
 #include "train/checkpoint/resume.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using nlohmann::json;
@@ -42,7 +42,7 @@ bool fits(const std::vector<int>& counts, int samples) {
 // Trains this rank's share alone, as baseline does: what it changes goes with the engine.
 RankSpeed measure_speed(const RunPlan& plan, TrainingEngine& engine) {
   const std::unique_ptr<Stepper> trainer = engine.make_solo_stepper();
-  Loader loader(*plan.training, plan.lone_loader());
+  io::Loader loader(*plan.training, plan.lone_loader());
   std::vector<double> images_s, fixed_s;
   const auto take = [&](const std::optional<StepReport>& report) {
     if (!report || report->position.step <= warm_up) return;
@@ -61,7 +61,7 @@ RankSpeed measure_speed(const RunPlan& plan, TrainingEngine& engine) {
 }
 
 std::vector<RankSpeed> measure_speeds(const RunPlan& plan, TrainingEngine& engine,
-                                      const MpiSession& session) {
+                                      const allreduce::MpiSession& session) {
   session.barrier_asleep();  // all at once, as in steps
   return gather_speeds(measure_speed(plan, engine), session);
 }
@@ -71,7 +71,7 @@ std::string of_samples(const RunPlan& plan) {
 }
 
 // The weights of a list of one a rank or one a host, by rank; none: it is neither.
-std::vector<double> by_rank(const std::vector<double>& list, const MpiSession& session) {
+std::vector<double> by_rank(const std::vector<double>& list, const allreduce::MpiSession& session) {
   if (list.size() == static_cast<std::size_t>(session.size())) return list;
   if (list.size() != static_cast<std::size_t>(session.hosts())) return {};
   std::vector<double> weights;
@@ -82,8 +82,9 @@ std::vector<double> by_rank(const std::vector<double>& list, const MpiSession& s
 }
 
 // The shares of the checkpoint that rank 0 would go on from.
-std::vector<int> saved_shares(const RunPlan& plan, const MpiSession& session, Progress& progress) {
-  progress.enter(Activity::resume);
+std::vector<int> saved_shares(const RunPlan& plan, const allreduce::MpiSession& session,
+                              monitor::Progress& progress) {
+  progress.enter(monitor::Activity::resume);
   std::string plans;
   if (session.rank() == 0)
     if (const auto saved =
@@ -99,12 +100,12 @@ std::vector<int> in_proportion(const std::vector<int>& saved, const RunPlan& pla
 }
 
 bool are_open(const RunPlan& plan) {
-  const std::optional<Shares>& request = plan.options.shares;
-  return (!request || request->mode == Shares::Mode::automatic) && plan.ranks > 1 &&
+  const std::optional<config::Shares>& request = plan.options.shares;
+  return (!request || request->mode == config::Shares::Mode::automatic) && plan.ranks > 1 &&
          !plan.options.eval_only;
 }
 
-void keep(const std::vector<int>& saved, RunPlan& plan, const MpiSession& session,
+void keep(const std::vector<int>& saved, RunPlan& plan, const allreduce::MpiSession& session,
           const Tell& tell) {
   plan.take_shares(in_proportion(saved, plan), session.rank());
   plan.keeps_shares = true;
@@ -113,7 +114,7 @@ void keep(const std::vector<int>& saved, RunPlan& plan, const MpiSession& sessio
                                : ", in proportion to those in the checkpoint, of another batch"));
 }
 
-void choose(std::span<const RankSpeed> speeds, RunPlan& plan, const MpiSession& session,
+void choose(std::span<const RankSpeed> speeds, RunPlan& plan, const allreduce::MpiSession& session,
             const Tell& tell) {
   const auto [least, most] = std::ranges::minmax(speeds, {}, &RankSpeed::sample_s);
   const std::string measured = fmt::format("an image takes {:.2f} to {:.2f} ms, by rank",
@@ -181,7 +182,7 @@ double slowest_s(std::span<const int> shares, std::span<const RankSpeed> speeds)
   return slowest;
 }
 
-std::vector<RankSpeed> gather_speeds(const RankSpeed& own, const MpiSession& session) {
+std::vector<RankSpeed> gather_speeds(const RankSpeed& own, const allreduce::MpiSession& session) {
   const auto ranks = static_cast<std::size_t>(session.size());
   std::vector<double> values(2 * ranks);
   values[2 * static_cast<std::size_t>(session.rank())] = own.sample_s;
@@ -217,9 +218,9 @@ std::vector<int> shares_in(std::string_view plans) {
   return all <= most_samples ? shares : std::vector<int>();
 }
 
-void take_given_shares(RunPlan& plan, const MpiSession& session, const Tell& tell) {
-  if (!plan.options.shares || plan.options.shares->mode != Shares::Mode::given) return;
-  const std::string option = "--shares " + shares_value().write(*plan.options.shares);
+void take_given_shares(RunPlan& plan, const allreduce::MpiSession& session, const Tell& tell) {
+  if (!plan.options.shares || plan.options.shares->mode != config::Shares::Mode::given) return;
+  const std::string option = "--shares " + config::shares_value().write(*plan.options.shares);
   const std::vector<double> weights = by_rank(plan.options.shares->weights, session);
   if (!weights.empty()) {
     plan.take_shares(divide(plan.micro_batch, weights), session.rank());
@@ -242,7 +243,8 @@ bool settles_otherwise(std::string_view plans, const RunPlan& plan) {
 
 void settle_shares(RunPlan& plan,
                    const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-                   const MpiSession& session, const Tell& tell, Progress& progress) {
+                   const allreduce::MpiSession& session, const Tell& tell,
+                   monitor::Progress& progress) {
   if (!are_open(plan)) return;
   const bool tries = plan.options.shares && make_engine;
   if (const std::vector<int> saved = saved_shares(plan, session, progress); !saved.empty()) {
@@ -261,4 +263,4 @@ void settle_shares(RunPlan& plan,
   engine->close();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

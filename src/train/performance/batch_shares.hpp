@@ -10,7 +10,7 @@
 #include "train/engine/engine.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Other shares are worth their trouble where a step then takes so much of its time, or less.
 inline constexpr double worth_other_shares = 0.9;
@@ -32,7 +32,7 @@ std::vector<int> fastest_division(int samples, std::span<const RankSpeed> speeds
 /// When the slowest rank has computed.
 double slowest_s(std::span<const int> shares, std::span<const RankSpeed> speeds);
 /// Every rank's, on all ranks. Collective.
-std::vector<RankSpeed> gather_speeds(const RankSpeed& own, const MpiSession& session);
+std::vector<RankSpeed> gather_speeds(const RankSpeed& own, const allreduce::MpiSession& session);
 /// "10:6", as --shares takes it.
 std::string shares_text(std::span<const int> shares);
 
@@ -44,7 +44,7 @@ std::vector<int> shares_in(std::string_view plans);
 /// Divides the plan's samples as a list of --shares says: one number a rank, or one a host, of
 /// which its ranks get equal parts. Throws Error(Exit::usage) where the list is neither; with
 /// --as-ranks, when some ranks may have been lost, it is left aside. Tells the user.
-void take_given_shares(RunPlan& plan, const MpiSession& session, const Tell& tell);
+void take_given_shares(RunPlan& plan, const allreduce::MpiSession& session, const Tell& tell);
 
 /// Whether settle_shares() would come to other shares than the plan's from a checkpoint of these
 /// plans.
@@ -56,6 +56,7 @@ bool settles_otherwise(std::string_view plans, const RunPlan& plan);
 /// `progress` hears which file is read. Collective.
 void settle_shares(RunPlan& plan,
                    const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-                   const MpiSession& session, const Tell& tell, Progress& progress);
+                   const allreduce::MpiSession& session, const Tell& tell,
+                   monitor::Progress& progress);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -9,15 +9,15 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::int64_t least_steps = 30;  // of which the first ten warm up
 
 }  // namespace
 
-Efficiency::Efficiency(const RunPlan& plan, const TrainingEngine& engine, const MpiSession& session,
-                       Reporter& output)
+Efficiency::Efficiency(const RunPlan& plan, const TrainingEngine& engine,
+                       const allreduce::MpiSession& session, metrics::Reporter& output)
     : plan_(plan),
       session_(session),
       output_(output),
@@ -29,13 +29,13 @@ void Efficiency::keep(const PastRun& speed) {
     output_.note("the speed of one rank is not kept for later runs: " + why);
 }
 
-void Efficiency::keep(const ScalingResult& measured) {
+void Efficiency::keep(const metrics::ScalingResult& measured) {
   keep(PastRun{measured.alone, measured.alone_phases, std::time(nullptr)});
 }
 
-void Efficiency::keep_own(const StepTimes& run) {
+void Efficiency::keep_own(const metrics::StepTimes& run) {
   if (session_.size() > 1 || run.steps() < least_steps) return;
-  PhaseSeconds phases = run.total();
+  metrics::PhaseSeconds phases = run.total();
   for (double& seconds : phases.seconds) seconds /= double(run.steps());
   keep(PastRun{run.throughput(), phases, std::time(nullptr)});
 }
@@ -56,7 +56,7 @@ void Efficiency::tell(const PastRun& speed) {
   const double age_s = std::max(0.0, std::difftime(std::time(nullptr), speed.measured));
   output_.note(fmt::format("one rank alone: {:.1f} +- {:.1f} examples/sec, measured {} ago ({})",
                            speed.examples_per_second.median, speed.examples_per_second.deviation,
-                           duration_words(age_s), speeds_.file().string()));
+                           metrics::duration_words(age_s), speeds_.file().string()));
 }
 
 std::optional<double> Efficiency::alone() const {
@@ -65,7 +65,7 @@ std::optional<double> Efficiency::alone() const {
 }
 
 // Ranks train the same number of steps.
-void Efficiency::require(const StepTimes& run) const {
+void Efficiency::require(const metrics::StepTimes& run) const {
   if (!is_recalled_ || !plan_.options.require_efficiency) return;
   if (run.steps() < least_steps)
     return output_.note(
@@ -81,4 +81,4 @@ void Efficiency::require(const StepTimes& run) const {
         Exit::inefficient);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

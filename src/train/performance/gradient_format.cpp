@@ -11,7 +11,7 @@
 #include "ringtrain/config/option_values.hpp"
 #include "train/checkpoint/resume.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr double worth_a_format = 0.95;  // of the step's time
@@ -23,7 +23,7 @@ constexpr double enough_rounds_s = 15;
 // The later, the more they change the gradients.
 const std::array formats = {
     GradientFormat{}, GradientFormat{.element = Element::bf16},
-    GradientFormat{.compression = {.kind = Compression::Kind::powersgd, .rank = 4}}};
+    GradientFormat{.compression = {.kind = allreduce::Compression::Kind::powersgd, .rank = 4}}};
 
 void take(const GradientFormat& format, RunPlan& plan) {
   plan.options.gradient_dtype = format.element;
@@ -32,9 +32,9 @@ void take(const GradientFormat& format, RunPlan& plan) {
 
 // By rank 0's clock, the same on all ranks.
 std::vector<double> time_steps(const RunPlan& plan, TrainingEngine& engine,
-                               const MpiSession& session) {
+                               const allreduce::MpiSession& session) {
   const std::unique_ptr<Stepper> trainer = engine.make_stepper({});
-  Loader loader(*plan.training, plan.loader(Split::training));
+  io::Loader loader(*plan.training, plan.loader(io::Split::training));
   Stopwatch watch;
   for (int step = 0; step < untimed_steps; ++step) trainer->step(loader, {});
   double steps = std::clamp(timed_s * untimed_steps / watch.lap(), double(least_timed_steps),
@@ -52,7 +52,7 @@ std::vector<double> time_steps(const RunPlan& plan, TrainingEngine& engine,
 // Rounds in which all formats take turns, so that what else the machines do meets all alike.
 std::vector<TriedFormat> try_formats(
     RunPlan& plan, const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-    const MpiSession& session) {
+    const allreduce::MpiSession& session) {
   std::array<std::vector<double>, formats.size()> seconds;
   const Stopwatch watch;
   for (int round = 0; round < most_format_rounds; ++round) {
@@ -74,9 +74,10 @@ std::vector<TriedFormat> try_formats(
 }
 
 // Of the checkpoint that rank 0 would go on from; none: there is no checkpoint, or it does not say.
-std::optional<GradientFormat> saved_format(const RunPlan& plan, const MpiSession& session,
-                                           Progress& progress) {
-  progress.enter(Activity::resume);
+std::optional<GradientFormat> saved_format(const RunPlan& plan,
+                                           const allreduce::MpiSession& session,
+                                           monitor::Progress& progress) {
+  progress.enter(monitor::Activity::resume);
   std::string config;
   if (session.rank() == 0)
     if (const auto saved =
@@ -96,8 +97,9 @@ std::string told(std::span<const TriedFormat> tried, std::size_t best) {
 }  // namespace
 
 std::string text_of(const GradientFormat& format) {
-  if (format.compression) return "--compress " + compression_value().write(format.compression);
-  return "--gradient-dtype " + enumerator<Element>().write(format.element);
+  if (format.compression)
+    return "--compress " + config::compression_value().write(format.compression);
+  return "--gradient-dtype " + config::enumerator<Element>().write(format.element);
 }
 
 // A checkpoint's texts may be anybody's.
@@ -109,8 +111,8 @@ std::optional<GradientFormat> format_in(std::string_view config) {
     return found != object.end() && found->is_string() ? found->get<std::string>() : "";
   };
   try {
-    return GradientFormat{enumerator<Element>().read(text("gradient-dtype")),
-                          compression_value().read(text("compress"))};
+    return GradientFormat{config::enumerator<Element>().read(text("gradient-dtype")),
+                          config::compression_value().read(text("compress"))};
   } catch (const BadValue&) {
     return std::nullopt;
   }
@@ -125,9 +127,10 @@ std::size_t best_format(std::span<const TriedFormat> tried) {
 
 void settle_gradient_format(RunPlan& plan,
                             const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-                            const MpiSession& session, const Tell& tell, Progress& progress) {
-  if (plan.options.tune.mode != Tune::Mode::all || plan.options.eval_only) return;
-  if (plan.options.device == Device::cuda)
+                            const allreduce::MpiSession& session, const Tell& tell,
+                            monitor::Progress& progress) {
+  if (plan.options.tune.mode != config::Tune::Mode::all || plan.options.eval_only) return;
+  if (plan.options.device == config::Device::cuda)
     throw Error(Exit::usage, "--tuning all",
                 "is for sums between CPUs, but this run computes on GPUs; leave it out");
   if (session.hosts() == 1)
@@ -148,4 +151,4 @@ void settle_gradient_format(RunPlan& plan,
   tell(told(tried, best));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

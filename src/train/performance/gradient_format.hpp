@@ -11,12 +11,12 @@
 #include "train/engine/engine.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// In which numbers gradients travel between hosts, and how compressed.
 struct GradientFormat {
   Element element = Element::fp32;
-  Compression compression = {};
+  allreduce::Compression compression = {};
 
   bool operator==(const GradientFormat&) const = default;
 };
@@ -43,6 +43,7 @@ std::optional<GradientFormat> format_in(std::string_view config);
 /// Tells the user, and `progress` which file is read. Collective.
 void settle_gradient_format(RunPlan& plan,
                             const std::function<std::unique_ptr<TrainingEngine>()>& make_engine,
-                            const MpiSession& session, const Tell& tell, Progress& progress);
+                            const allreduce::MpiSession& session, const Tell& tell,
+                            monitor::Progress& progress);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

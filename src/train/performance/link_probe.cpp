@@ -11,7 +11,7 @@
 #include "train/performance/batch_shares.hpp"
 #include "train/plan/gradient_matrices.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr int rounds = 3;
@@ -29,8 +29,9 @@ std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
 
 }  // namespace
 
-LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-                     Progress& progress, Reporter& output, Position start)
+LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine,
+                     const allreduce::MpiSession& session, monitor::Progress& progress,
+                     metrics::Reporter& output, Position start)
     : plan_(plan),
       engine_(engine),
       session_(session),
@@ -40,12 +41,13 @@ LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine, const MpiSessi
       due_(start_ + least_steps),
       buckets_(in_order_of_sums(engine.bucket_bounds())),
       leads_s_(buckets_.size()) {
-  link_ = fit_link(time_sums(progress));
+  link_ = metrics::fit_link(time_sums(progress));
   link_.busy_s_per_byte = link_.s_per_byte;
-  if (const RingChoice* const ring = engine.ring(); ring && !ring->measured.trials.empty())
+  if (const allreduce::RingChoice* const ring = engine.ring();
+      ring && !ring->measured.trials.empty())
     link_.busy_s_per_byte = ring->measured.carried_s(1);
   if (engine.sum_plans().size() > 1)
-    tuner_.emplace(engine, session, output, plan.options.tune.mode == Tune::Mode::report);
+    tuner_.emplace(engine, session, output, plan.options.tune.mode == config::Tune::Mode::report);
 }
 
 // The verdict is about steps as they will be.
@@ -58,10 +60,10 @@ void LinkProbe::begin_step(const Position& position) {
 }
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
-double LinkProbe::seconds_of(const Range& bucket, Progress& progress) {
-  progress.enter(Activity::ranks);
+double LinkProbe::seconds_of(const Range& bucket, monitor::Progress& progress) {
+  progress.enter(monitor::Activity::ranks);
   session_.barrier();
-  progress.enter(Activity::all_reduce);
+  progress.enter(monitor::Activity::all_reduce);
   Stopwatch watch;
   engine_.sum(bucket);
   double seconds = watch.lap();
@@ -69,7 +71,7 @@ double LinkProbe::seconds_of(const Range& bucket, Progress& progress) {
   return seconds;
 }
 
-std::vector<TimedSum> LinkProbe::time_sums(Progress& progress) {
+std::vector<metrics::TimedSum> LinkProbe::time_sums(monitor::Progress& progress) {
   const Range smallest = *std::ranges::min_element(buckets_, {}, &Range::count);
   static_cast<void>(seconds_of(smallest, progress));  // connects the ranks
   double spent_s = 0;
@@ -79,7 +81,7 @@ std::vector<TimedSum> LinkProbe::time_sums(Progress& progress) {
       seconds[b].push_back(seconds_of(buckets_[b], progress));
       spent_s += seconds[b].back();
     }
-  std::vector<TimedSum> sums;
+  std::vector<metrics::TimedSum> sums;
   for (std::size_t b = 0; b < buckets_.size(); ++b)
     if (!seconds[b].empty()) sums.push_back({bytes_of(buckets_[b]), median_of(seconds[b])});
   return sums;
@@ -106,25 +108,27 @@ void LinkProbe::look(const Position& next) {
     due_ = start_ + 2 * (due_ - start_);
     return;
   }
-  const Options& o = plan_.options;
-  const RingChoice* const ring = engine_.ring();
+  const config::Options& o = plan_.options;
+  const allreduce::RingChoice* const ring = engine_.ring();
   if (ring != nullptr) link_.at_once = ring->plan.at_once;
-  const StepParts step = parts(next.step - start_ - warm_up - behind);
-  ScalingForecast verdict = judge({.step = step,
-                                   .link = link_,
-                                   .ranks = session_.size(),
-                                   .batch = most_of_a_rank(),
-                                   .accumulate = o.accumulate,
-                                   .may_narrow = may_narrow(),
-                                   .compressed = share_compressed(),
-                                   .target = o.require_efficiency.value_or(usual_target)});
+  const metrics::StepParts step = parts(next.step - start_ - warm_up - behind);
+  metrics::ScalingForecast verdict =
+      metrics::judge({.step = step,
+                      .link = link_,
+                      .ranks = session_.size(),
+                      .batch = most_of_a_rank(),
+                      .accumulate = o.accumulate,
+                      .may_narrow = may_narrow(),
+                      .compressed = share_compressed(),
+                      .target = o.require_efficiency.value_or(usual_target)});
   if (ring != nullptr) {
     verdict.ring = *ring;
     verdict.ring->tried = tried_;
   }
   verdict.shares = better_shares(step, verdict.step);
   expected_ = verdict.step;
-  for (const std::string& line : told(verdict, o.baseline, command_of(verdict))) output_.note(line);
+  for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
+    output_.note(line);
   output_.links(verdict);
 }
 
@@ -132,14 +136,15 @@ void LinkProbe::look(const Position& next) {
 // epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs and
 // Scaling Rules for Adaptive Gradient Algorithms"). Options that are given twice: the last one
 // counts.
-std::string LinkProbe::command_of(const ScalingForecast& verdict) const {
-  const Options& o = plan_.options;
+std::string LinkProbe::command_of(const metrics::ScalingForecast& verdict) const {
+  const config::Options& o = plan_.options;
   const bool counts_all = o.global_batch.has_value();  // --global-batch
   if (!verdict.larger || session_.rank() != 0) return "";
   const double times = double(verdict.larger->batch) / most_of_a_rank();
-  const bool adam = o.optimizer == OptimizerKind::adam || o.optimizer == OptimizerKind::adamw;
+  const bool adam =
+      o.optimizer == optim::OptimizerKind::adam || o.optimizer == optim::OptimizerKind::adamw;
   const double epochs = std::max(*o.warmup_epochs, std::min(5.0, plan_.epochs / 4));
-  std::vector<std::string> words = job_command();
+  std::vector<std::string> words = host::job_command();
   const auto set = [&](const std::string& name, const std::string& value) {
     words.push_back("--" + name);
     words.push_back(value);
@@ -149,7 +154,7 @@ std::string LinkProbe::command_of(const ScalingForecast& verdict) const {
   else
     set("batch", std::to_string(verdict.larger->batch));
   if (verdict.larger->narrow) set("gradient-dtype", "bf16");
-  if (verdict.larger->narrow && o.tune.mode == Tune::Mode::all) set("tuning", "auto");
+  if (verdict.larger->narrow && o.tune.mode == config::Tune::Mode::all) set("tuning", "auto");
   set("lr", fmt::format("{:.3g}", *o.lr * (adam ? std::sqrt(times) : times)));
   set("warmup-epochs", fmt::format("{:.3g}", epochs));
   if (!o.checkpoint_dir.empty())
@@ -162,35 +167,35 @@ int LinkProbe::most_of_a_rank() const {
   return (plan_.micro_batch + plan_.ranks - 1) / plan_.ranks;
 }
 
-std::optional<OtherShares> LinkProbe::better_shares(const StepParts& step,
-                                                    const Forecast& now) const {
+std::optional<metrics::OtherShares> LinkProbe::better_shares(const metrics::StepParts& step,
+                                                             const metrics::Forecast& now) const {
   const double update_s = median_of(update_s_);
   const double images_s = std::max(median_of(compute_s_) - update_s, 1e-9);
   const std::vector<RankSpeed> speeds =
       gather_speeds({images_s / plan_.share.count, update_s}, session_);
-  OtherShares other{fastest_division(plan_.micro_batch, speeds)};
+  metrics::OtherShares other{fastest_division(plan_.micro_batch, speeds)};
   const double times = slowest_s(other.shares, speeds) / slowest_s(plan_.shares, speeds);
-  other.step = forecast(step.with_images(std::min(1.0, times)), link_);
+  other.step = metrics::forecast(step.with_images(std::min(1.0, times)), link_);
   if (other.step.step_s() > worth_other_shares * now.step_s()) return std::nullopt;
   return other;
 }
 
 // What travels between GPUs and, by our ring, between hosts can be rounded.
 bool LinkProbe::may_narrow() const {
-  const Options& o = plan_.options;
-  const bool can =
-      o.device == Device::cuda || (session_.hosts() > 1 && o.allreduce != Allreduce::mpi);
+  const config::Options& o = plan_.options;
+  const bool can = o.device == config::Device::cuda ||
+                   (session_.hosts() > 1 && o.allreduce != config::Allreduce::mpi);
   return can && o.gradient_dtype == Element::fp32 && !o.compress && !o.shard_optimizer;
 }
 
 std::optional<double> LinkProbe::share_compressed() const {
-  const Options& o = plan_.options;
-  const bool can = o.device != Device::cuda && session_.hosts() > 1 &&
-                   o.allreduce != Allreduce::mpi && !o.compress && !o.shard_optimizer;
+  const config::Options& o = plan_.options;
+  const bool can = o.device != config::Device::cuda && session_.hosts() > 1 &&
+                   o.allreduce != config::Allreduce::mpi && !o.compress && !o.shard_optimizer;
   if (!can) return std::nullopt;
-  const Compression how{.kind = Compression::Kind::powersgd, .rank = 4};
+  const allreduce::Compression how{.kind = allreduce::Compression::Kind::powersgd, .rank = 4};
   const double numbers =
-      travelling_numbers(how, gradient_matrices(plan_.model.graph), session_.hosts());
+      allreduce::travelling_numbers(how, gradient_matrices(plan_.model.graph), session_.hosts());
   return sizeof(float) * numbers / plan_.gradient_bytes({0, plan_.model.graph.parameter_count()});
 }
 
@@ -210,12 +215,13 @@ bool LinkProbe::enough() const {
 }
 
 // All wait for the slowest rank of each step, so what counts is how long that computes.
-StepParts LinkProbe::parts(std::size_t steps) {
+metrics::StepParts LinkProbe::parts(std::size_t steps) {
   compute_s_.resize(steps);  // a rank may have seen more
   std::vector<double> slowest = compute_s_;
   session_.maximum(slowest);
   const bool late = engine_.ring() != nullptr && engine_.ring()->plan.late;
-  StepParts step{.update_s = median_of(update_s_), .overlaps = engine_.sums_overlap() && !late};
+  metrics::StepParts step{.update_s = median_of(update_s_),
+                          .overlaps = engine_.sums_overlap() && !late};
   const double computes_s = median_of(slowest);
   step.images_s = std::max(0.0, computes_s - step.update_s);
   for (std::size_t b = 0; b < buckets_.size(); ++b)
@@ -224,8 +230,8 @@ StepParts LinkProbe::parts(std::size_t steps) {
   std::vector<double> alone = alone_s_;
   session_.maximum(alone);
   step.images_s = std::clamp(median_of(alone) - step.update_s, 0.0, step.images_s);
-  step.beside = slowed_by_sums(step, link_, computes_s);
+  step.beside = metrics::slowed_by_sums(step, link_, computes_s);
   return step;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

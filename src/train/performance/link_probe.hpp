@@ -8,7 +8,7 @@
 #include "train/performance/sum_tuner.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Finds early in a run how sums between hosts travel fastest, then says what steps will take and
 /// what the links between the ranks cost: from sums that are timed before the first step and from
@@ -17,8 +17,8 @@ class LinkProbe {
  public:
   /// Times sums of the step's own buckets, each up to three times, for about a second at most.
   /// Gradients are overwritten: before the first step. What is passed outlives it. Collective.
-  LinkProbe(const RunPlan& plan, TrainingEngine& engine, const MpiSession& session,
-            Progress& progress, Reporter& output, Position start);
+  LinkProbe(const RunPlan& plan, TrainingEngine& engine, const allreduce::MpiSession& session,
+            monitor::Progress& progress, metrics::Reporter& output, Position start);
 
   /// Before a step, behind `position`: how its sums travel. Collective.
   void begin_step(const Position& position);
@@ -28,7 +28,7 @@ class LinkProbe {
   /// call it with the same steps. Collective.
   void look(const Position& next);
   /// What a step was expected to take, once that was told.
-  const std::optional<Forecast>& expected() const { return expected_; }
+  const std::optional<metrics::Forecast>& expected() const { return expected_; }
 
  private:
   static constexpr int warm_up = 2;                 // steps that do not count
@@ -36,35 +36,36 @@ class LinkProbe {
   static constexpr std::uint64_t least_steps = 12;  // then the first verdict is possible,
   static constexpr std::uint64_t most_steps = 48;   // and then there is one
 
-  std::vector<TimedSum> time_sums(Progress& progress);
-  double seconds_of(const Range& bucket, Progress& progress);
+  std::vector<metrics::TimedSum> time_sums(monitor::Progress& progress);
+  double seconds_of(const Range& bucket, monitor::Progress& progress);
   bool enough() const;
   bool may_narrow() const;
   int most_of_a_rank() const;
   std::optional<double> share_compressed() const;
-  std::string command_of(const ScalingForecast& verdict) const;
+  std::string command_of(const metrics::ScalingForecast& verdict) const;
   /// Where it makes the step of `now` at least a tenth shorter. Collective.
-  std::optional<OtherShares> better_shares(const StepParts& step, const Forecast& now) const;
+  std::optional<metrics::OtherShares> better_shares(const metrics::StepParts& step,
+                                                    const metrics::Forecast& now) const;
   double bytes_of(const Range& bucket) const;
-  StepParts parts(std::size_t steps);
+  metrics::StepParts parts(std::size_t steps);
 
   const RunPlan& plan_;
   TrainingEngine& engine_;
-  const MpiSession& session_;
-  Reporter& output_;
+  const allreduce::MpiSession& session_;
+  metrics::Reporter& output_;
   const std::uint64_t begun_;         // the run
   std::uint64_t start_;               // the steps behind it count
   std::uint64_t due_;                 // the step to look at
   const std::vector<Range> buckets_;  // in the order of their sums
-  LinkModel link_;
+  metrics::LinkModel link_;
   int seen_ = 0;
   double seen_s_ = 0;                         // of the steps that count
   std::vector<double> compute_s_, update_s_;  // of each measured step
   std::vector<double> alone_s_;               // computing of steps whose sums came behind it
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
-  std::optional<Forecast> expected_;
-  std::optional<SumTuner> tuner_;  // while it tries
-  std::vector<TriedPlan> tried_;   // by it
+  std::optional<metrics::Forecast> expected_;
+  std::optional<SumTuner> tuner_;            // while it tries
+  std::vector<allreduce::TriedPlan> tried_;  // by it
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

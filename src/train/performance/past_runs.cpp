@@ -15,7 +15,7 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/config/option_values.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,8 +35,9 @@ PastRun from_json(const json& object) {
   PastRun speed{{number("examples_per_second"), number("deviation")},
                 {},
                 object.at("measured").get<std::int64_t>()};
-  for (std::size_t p = 0; p < phase_names.size(); ++p)
-    speed.phases.seconds[p] = object.at("phases").at(std::string(phase_names[p])).get<double>();
+  for (std::size_t p = 0; p < metrics::phase_names.size(); ++p)
+    speed.phases.seconds[p] =
+        object.at("phases").at(std::string(metrics::phase_names[p])).get<double>();
   const double rate = speed.examples_per_second.median;
   if (!std::isfinite(rate) || rate <= 0) throw Error("a speed", "is not positive");
   return speed;
@@ -59,23 +60,24 @@ void remove_oldest(const fs::path& folder, std::string_view kind) {
 }  // namespace
 
 std::string speed_configuration(const RunPlan& plan, const std::string& device) {
-  const Options& o = plan.options;
-  const json configuration{{"model", plan.model.name},
-                           {"network", hex(plan.model.graph.structure_hash())},
-                           {"batch", plan.share.count},
-                           {"accumulate", o.accumulate},
-                           {"optimizer", enumerator<OptimizerKind>().write(*o.optimizer)},
-                           {"averaged", *o.ema > 0},
-                           {"precision", enumerator<Precision>().write(o.precision)},
-                           {"data", o.data.substr(0, o.data.find(':'))},
-                           {"device", device},
-                           {"build", program_hash()}};
+  const config::Options& o = plan.options;
+  const json configuration{
+      {"model", plan.model.name},
+      {"network", hex(plan.model.graph.structure_hash())},
+      {"batch", plan.share.count},
+      {"accumulate", o.accumulate},
+      {"optimizer", config::enumerator<optim::OptimizerKind>().write(*o.optimizer)},
+      {"averaged", *o.ema > 0},
+      {"precision", config::enumerator<config::Precision>().write(o.precision)},
+      {"data", o.data.substr(0, o.data.find(':'))},
+      {"device", device},
+      {"build", program_hash()}};
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
 std::string run_configuration(const RunPlan& plan, const std::string& device,
                               std::vector<std::string> hosts) {
-  const Options& o = plan.options;
+  const config::Options& o = plan.options;
   std::ranges::sort(hosts);
   json configuration = json::parse(speed_configuration(plan, device));
   configuration.update({{"data", o.data},
@@ -84,13 +86,13 @@ std::string run_configuration(const RunPlan& plan, const std::string& device,
                         {"shares", plan.shares_are_equal() ? std::vector<int>() : plan.shares},
                         {"threads", o.threads.value_or(0)},
                         {"data_threads", plan.data_threads},
-                        {"allreduce", enumerator<Allreduce>().write(o.allreduce)},
+                        {"allreduce", config::enumerator<config::Allreduce>().write(o.allreduce)},
                         {"bytes_of_sums", plan.sum_bytes()},
                         {"compressed", plan.compresses()},
                         {"shard_optimizer", o.shard_optimizer},
                         {"sync_batchnorm", o.sync_batchnorm},
                         {"deterministic", o.deterministic},
-                        {"fusion", o.fusion == ConvolutionFusion::automatic}});
+                        {"fusion", o.fusion == config::ConvolutionFusion::automatic}});
   return configuration.dump(-1, ' ', true, json::error_handler_t::replace);
 }
 
@@ -117,8 +119,8 @@ std::optional<PastRun> KeptSpeeds::find() const try {
 std::string KeptSpeeds::keep(const PastRun& speed) const try {
   if (file_.empty()) return "";
   json phases = json::object();
-  for (std::size_t p = 0; p < phase_names.size(); ++p)
-    phases[std::string(phase_names[p])] = speed.phases.seconds[p];
+  for (std::size_t p = 0; p < metrics::phase_names.size(); ++p)
+    phases[std::string(metrics::phase_names[p])] = speed.phases.seconds[p];
   const json all{{"format", format},
                  {"configuration", json::parse(configuration_)},
                  {"examples_per_second", speed.examples_per_second.median},
@@ -133,4 +135,4 @@ std::string KeptSpeeds::keep(const PastRun& speed) const try {
   return failure.what();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,13 +8,13 @@
 #include "ringtrain/metrics/scaling/step_phases.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What a run reached, and when.
 struct PastRun {
   Spread examples_per_second;
-  PhaseSeconds phases;        ///< of a mean step
-  std::int64_t measured = 0;  ///< seconds since 1970
+  metrics::PhaseSeconds phases;  ///< of a mean step
+  std::int64_t measured = 0;     ///< seconds since 1970
 };
 
 /// What a rank's speed depends on, as JSON: model, batch, optimizer, precision, data kind, build
@@ -43,4 +43,4 @@ class KeptSpeeds {
   std::filesystem::path file_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -5,7 +5,7 @@
 #include "ringtrain/base/statistics.hpp"
 #include "ringtrain/metrics/scaling/ring_text.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr double worth_it = 0.95;  // of the first plan's time
@@ -13,7 +13,7 @@ constexpr double mostly = 0.75;    // of the rounds
 
 }  // namespace
 
-SumTrials::SumTrials(std::vector<SumPlan> plans)
+SumTrials::SumTrials(std::vector<allreduce::SumPlan> plans)
     : plans_(std::move(plans)), seconds_(plans_.size()) {
   expects(!plans_.empty(), "SumTrials: a plan at least");
 }
@@ -46,14 +46,15 @@ std::size_t SumTrials::best() const {
   return best;
 }
 
-std::vector<TriedPlan> SumTrials::tried() const {
-  std::vector<TriedPlan> tried;
+std::vector<allreduce::TriedPlan> SumTrials::tried() const {
+  std::vector<allreduce::TriedPlan> tried;
   for (std::size_t p = 0; p < plans_.size(); ++p)
     tried.push_back({plans_[p], median_of(seconds_[p])});
   return tried;
 }
 
-SumTuner::SumTuner(TrainingEngine& engine, const MpiSession& session, Reporter& output, bool report)
+SumTuner::SumTuner(TrainingEngine& engine, const allreduce::MpiSession& session,
+                   metrics::Reporter& output, bool report)
     : engine_(engine),
       session_(session),
       output_(output),
@@ -85,8 +86,9 @@ void SumTuner::settle() {
   std::size_t best = trials_.best();
   session_.broadcast(std::as_writable_bytes(std::span(&best, 1)), 0);
   engine_.plan_sums(trials_.plan_of(report_ ? 0 : best));
-  for (const std::string& line : told_trials(trials_.tried(), best, trials_.steps(), report_))
+  for (const std::string& line :
+       metrics::told_trials(trials_.tried(), best, trials_.steps(), report_))
     output_.note(line);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

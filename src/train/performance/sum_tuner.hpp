@@ -7,17 +7,17 @@
 #include "ringtrain/metrics/reporter/reporter.hpp"
 #include "train/engine/engine.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Steps that tried several plans for their sums in turn, one plan a step, and which was fastest.
 class SumTrials {
  public:
   /// `plans`: at least one; the first is the one to beat.
-  explicit SumTrials(std::vector<SumPlan> plans);
+  explicit SumTrials(std::vector<allreduce::SumPlan> plans);
 
   /// Of the step that is next.
-  const SumPlan& plan() const { return plans_[steps_ % plans_.size()]; }
-  const SumPlan& plan_of(std::size_t which) const { return plans_[which]; }
+  const allreduce::SumPlan& plan() const { return plans_[steps_ % plans_.size()]; }
+  const allreduce::SumPlan& plan_of(std::size_t which) const { return plans_[which]; }
   /// That step took so long.
   void see(double step_s);
   /// How often each plan was tried; none while a round is under way.
@@ -29,10 +29,10 @@ class SumTrials {
   /// all rounds, and less than it in three of four. After the first round.
   std::size_t best() const;
   /// In the order of the plans: the median of their steps.
-  std::vector<TriedPlan> tried() const;
+  std::vector<allreduce::TriedPlan> tried() const;
 
  private:
-  const std::vector<SumPlan> plans_;
+  const std::vector<allreduce::SumPlan> plans_;
   std::vector<std::vector<double>> seconds_;  // of each plan, in each round
   std::size_t steps_ = 0;
   double spent_s_ = 0;
@@ -44,7 +44,8 @@ class SumTuner {
  public:
   /// What is passed outlives it. `report`: the first plan stays, whatever is found, which is told
   /// in a table.
-  SumTuner(TrainingEngine& engine, const MpiSession& session, Reporter& output, bool report);
+  SumTuner(TrainingEngine& engine, const allreduce::MpiSession& session, metrics::Reporter& output,
+           bool report);
 
   /// Before a step: how its sums travel. Returns whether more steps are to be tried. Collective.
   bool begin_step();
@@ -53,7 +54,7 @@ class SumTuner {
   /// That step took so long, by this rank's clock.
   void see(double step_s);
   /// Of all steps so far.
-  std::vector<TriedPlan> tried() const { return trials_.tried(); }
+  std::vector<allreduce::TriedPlan> tried() const { return trials_.tried(); }
 
  private:
   static constexpr int warm_up = 2;  // steps that do not count
@@ -64,11 +65,11 @@ class SumTuner {
   void settle();
 
   TrainingEngine& engine_;
-  const MpiSession& session_;
-  Reporter& output_;
+  const allreduce::MpiSession& session_;
+  metrics::Reporter& output_;
   const bool report_;
   SumTrials trials_;
   int seen_ = 0;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -13,7 +13,7 @@
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using Answer = GpuJudgement::Answer;
@@ -34,7 +34,7 @@ std::string driver_for(int cuda) {
   return cuda >= 13000 ? "580 or newer" : "525 or newer";
 }
 
-std::string what_is_there(const InstalledGpus& installed, const GpusHere& here) {
+std::string what_is_there(const compute::InstalledGpus& installed, const compute::GpusHere& here) {
   if (installed.names.empty()) return fmt::format("this process sees {} GPU(s)", here.count);
   const std::size_t count = installed.names.size();
   std::string driver = ", driver " + installed.driver;
@@ -61,7 +61,7 @@ bool serves(std::string_view kernel, int capability, bool can_compile) {
          ((kind != "-virtual" && same_generation) || (kind != "-real" && can_compile));
 }
 
-bool has_kernels_for(int capability, const GpusHere& here) {
+bool has_kernels_for(int capability, const compute::GpusHere& here) {
   std::string_view left = here.kernels;
   bool served = left.empty();
   while (!left.empty() && !served) {
@@ -76,7 +76,7 @@ struct Trouble {
   std::string why, mend;
 };
 
-Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
+Trouble why_no_device(const compute::InstalledGpus& installed, const compute::GpusHere& here) {
   if (!here.in_build)
     return {
         "this build is for CPUs only",
@@ -110,42 +110,46 @@ Trouble why_no_device(const InstalledGpus& installed, const GpusHere& here) {
 }
 
 // A rank may get any of the GPUs that it sees, so the oldest decides about the precision.
-std::optional<Trouble> trouble_of_devices(const GpusHere& here, Precision precision) {
+std::optional<Trouble> trouble_of_devices(const compute::GpusHere& here,
+                                          config::Precision precision) {
   if (here.capabilities.empty()) return std::nullopt;
   const int newest = std::ranges::max(here.capabilities);
   const int oldest = std::ranges::min(here.capabilities);
-  if (newest < oldest_gpu_capability)
+  if (newest < compute::oldest_gpu_capability)
     return Trouble{fmt::format("its compute capability {} is too old: cuDNN 9.11 and CUDA 13 want "
                                "{} (Turing) or newer",
-                               capability_text(newest), capability_text(oldest_gpu_capability)),
+                               compute::capability_text(newest),
+                               compute::capability_text(compute::oldest_gpu_capability)),
                    "No driver or build mends that"};
-  if (precision == Precision::bf16 && oldest < oldest_bf16_capability)
+  if (precision == config::Precision::bf16 && oldest < compute::oldest_bf16_capability)
     return Trouble{fmt::format("compute capability {} has no bf16, {} (Ampere) or newer has",
-                               capability_text(oldest), capability_text(oldest_bf16_capability)),
+                               compute::capability_text(oldest),
+                               compute::capability_text(compute::oldest_bf16_capability)),
                    "Say --precision fp16, or fp32"};
   if (!std::ranges::any_of(here.capabilities,
                            [&](int capability) { return has_kernels_for(capability, here); }))
     return Trouble{fmt::format("this build has no kernels for its compute capability {} (it has: "
                                "{})",
-                               capability_text(newest), here.kernels),
+                               compute::capability_text(newest), here.kernels),
                    fmt::format("In a checkout on this machine run: {}", build_again)};
   return std::nullopt;
 }
 
-GpuJudgement unusable(const InstalledGpus& installed, const GpusHere& here,
+GpuJudgement unusable(const compute::InstalledGpus& installed, const compute::GpusHere& here,
                       const Trouble& trouble) {
   return {Answer::unusable,
           fmt::format("{}, but cannot train on it: {}. {}. Or train on CPUs: --device cpu",
                       what_is_there(installed, here), trouble.why, trouble.mend)};
 }
 
-const char* name_of(Device device) {
-  return device == Device::cuda ? "--device cuda" : "--device auto";
+const char* name_of(config::Device device) {
+  return device == config::Device::cuda ? "--device cuda" : "--device auto";
 }
 
 }  // namespace
 
-GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Precision precision) {
+GpuJudgement judge_gpus(const compute::InstalledGpus& installed, const compute::GpusHere& here,
+                        config::Precision precision) {
   if (here.count == 0) {
     if (installed.names.empty()) return {Answer::none, "no NVIDIA GPU in this machine"};
     if (!installed.hidden.empty())
@@ -163,16 +167,18 @@ GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here, Pr
   return {Answer::usable, ""};
 }
 
-DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session) {
-  if (device == Device::cpu) return {};
-  GpusHere here = gpus_here();
-  if (here.count > 0 && here.missing.empty()) here.missing = why_nccl_is_missing();
-  const GpuJudgement mine = judge_gpus(find_installed_gpus(), here, precision);
+DeviceChoice choose_device(config::Device device, config::Precision precision,
+                           const allreduce::MpiSession& session) {
+  if (device == config::Device::cpu) return {};
+  compute::GpusHere here = compute::gpus_here();
+  if (here.count > 0 && here.missing.empty()) here.missing = allreduce::why_nccl_is_missing();
+  const GpuJudgement mine = judge_gpus(compute::find_installed_gpus(), here, precision);
   const bool usable = mine.answer == Answer::usable;
-  const bool refused = mine.answer == Answer::unusable || (device == Device::cuda && !usable);
+  const bool refused =
+      mine.answer == Answer::unusable || (device == config::Device::cuda && !usable);
   std::optional<Error> failure;
   if (refused) failure.emplace(Exit::usage, name_of(device), mine.text);
-  require_success(failure, session);
+  allreduce::require_success(failure, session);
   std::array<double, 1> with_gpu{usable ? 1. : 0.};
   session.sum(with_gpu);
   const bool any = with_gpu[0] > 0;
@@ -181,8 +187,8 @@ DeviceChoice choose_device(Device device, Precision precision, const MpiSession&
                     mine.text +
                         ", while other ranks have a GPU; start all ranks on machines with "
                         "GPUs, or train on CPUs: --device cpu");
-  require_success(failure, session);
+  allreduce::require_success(failure, session);
   return {any, mine.text};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -6,7 +6,7 @@
 #include "ringtrain/compute/installed_gpus.hpp"
 #include "ringtrain/config/options.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What one rank makes of its machine's GPUs.
 struct GpuJudgement {
@@ -18,8 +18,8 @@ struct GpuJudgement {
   Answer answer = Answer::none;
   std::string text;  ///< unless usable: what is there and what is wanted; how to mend it
 };
-GpuJudgement judge_gpus(const InstalledGpus& installed, const GpusHere& here,
-                        Precision precision = Precision::automatic);
+GpuJudgement judge_gpus(const compute::InstalledGpus& installed, const compute::GpusHere& here,
+                        config::Precision precision = config::Precision::automatic);
 
 /// Whether to train on GPUs, and if not, why --device auto takes CPUs.
 struct DeviceChoice {
@@ -29,6 +29,7 @@ struct DeviceChoice {
 /// Ends the job (Exit::usage) where a GPU is there that cannot be used, or not in this precision,
 /// where only some ranks have one, and where --device cuda finds none. Collective: all ranks come
 /// to the same choice.
-DeviceChoice choose_device(Device device, Precision precision, const MpiSession& session);
+DeviceChoice choose_device(config::Device device, config::Precision precision,
+                           const allreduce::MpiSession& session);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -1,11 +1,11 @@
 #include "train/plan/gradient_matrices.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
-std::vector<GradientMatrix> gradient_matrices(const Graph& graph) {
-  std::vector<GradientMatrix> matrices;
+std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& graph) {
+  std::vector<allreduce::GradientMatrix> matrices;
   std::size_t first = 0;
-  for (const Parameter& parameter : graph.parameters) {
+  for (const model::Parameter& parameter : graph.parameters) {
     const std::size_t count = parameter.count();
     const std::size_t rows = parameter.dims.size() > 1 ? parameter.dims.front() : 1;
     matrices.push_back({first, rows, count / rows});
@@ -14,4 +14,4 @@ std::vector<GradientMatrix> gradient_matrices(const Graph& graph) {
   return matrices;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -13,7 +13,7 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/model_file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::size_t most_model_text = 1 << 20;
@@ -50,28 +50,28 @@ void expect_readable(const std::string& option, const std::string& text, const R
   throw Error(Exit::usage, brief(option + "=" + text), bad.what());
 }
 
-void check(const Recipe& recipe) {
-  expect_readable("optimizer", recipe.optimizer, enumerator<OptimizerKind>().read);
-  expect_readable("lr-schedule", recipe.schedule, parse_decay);
+void check(const model::Recipe& recipe) {
+  expect_readable("optimizer", recipe.optimizer, config::enumerator<optim::OptimizerKind>().read);
+  expect_readable("lr-schedule", recipe.schedule, optim::parse_decay);
 }
 
 }  // namespace
 
-ModelSource::ModelSource(const Options& options)
+ModelSource::ModelSource(const config::Options& options)
     : name_(options.model),
       file_(options.model_file),
       text_(file_.empty() ? "" : read_text(file_)),
       classes_(options.classes) {}
 
-Model ModelSource::make(std::optional<int> usual) const {
+model::Model ModelSource::make(std::optional<int> usual) const {
   const std::optional<int> classes = classes_ ? classes_ : usual;
-  if (!file_.empty()) return read_model_file(text_, brief(file_), classes, check);
-  return make_model(name_, classes.value_or(default_classes(name_)));
+  if (!file_.empty()) return model::read_model_file(text_, brief(file_), classes, check);
+  return model::make_model(name_, classes.value_or(model::default_classes(name_)));
 }
 
-std::string ModelSource::identity(const Model& model) const {
+std::string ModelSource::identity(const model::Model& model) const {
   return file_.empty() ? model.name
                        : fmt::format("{} (file {})", model.name, hex(hash_text(text_)));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

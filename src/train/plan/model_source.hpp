@@ -5,24 +5,24 @@
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/model/zoo.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Where a run's network comes from: the zoo, or the file of --model-file, which is read once.
 class ModelSource {
  public:
   /// Throws Error (usage) when the file cannot be read.
-  explicit ModelSource(const Options& options);
+  explicit ModelSource(const config::Options& options);
 
   /// The network for --classes, else for `usual` classes, else for as many as it has. Throws Error
   /// (usage) where there is none, or the file is wrong.
-  Model make(std::optional<int> usual = std::nullopt) const;
+  model::Model make(std::optional<int> usual = std::nullopt) const;
 
   /// What tells the network that trains from others: its name, and of a file what it says.
-  std::string identity(const Model& model) const;
+  std::string identity(const model::Model& model) const;
 
  private:
   std::string name_, file_, text_;
   std::optional<int> classes_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -13,15 +13,15 @@
 #include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 // The options left open, from the recipe.
-void complete(Options& o, const Model& model) {
-  const Recipe& recipe = model.recipe;
+void complete(config::Options& o, const model::Model& model) {
+  const model::Recipe& recipe = model.recipe;
   o.classes = model.classes;
-  if (!o.optimizer) o.optimizer = enumerator<OptimizerKind>().read(recipe.optimizer);
-  if (!o.lr_schedule) o.lr_schedule = parse_decay(recipe.schedule);
+  if (!o.optimizer) o.optimizer = config::enumerator<optim::OptimizerKind>().read(recipe.optimizer);
+  if (!o.lr_schedule) o.lr_schedule = optim::parse_decay(recipe.schedule);
   if (!o.warmup_epochs) o.warmup_epochs = recipe.warmup_epochs;
   if (!o.weight_decay) o.weight_decay = recipe.weight_decay;
   if (!o.label_smoothing) o.label_smoothing = recipe.label_smoothing;
@@ -30,20 +30,20 @@ void complete(Options& o, const Model& model) {
   if (!o.check_every) o.check_every = 100;
 }
 
-Extent scaled(Extent extent, double factor) {
+io::Extent scaled(io::Extent extent, double factor) {
   return {static_cast<int>(std::lround(extent.height * factor)),
           static_cast<int>(std::lround(extent.width * factor))};
 }
 
-Augmentation input_of(const Model& model) {
-  const Recipe& recipe = model.recipe;
-  const Extent extent{model.input.height, model.input.width};
-  Augmentation input{extent};
+io::Augmentation input_of(const model::Model& model) {
+  const model::Recipe& recipe = model.recipe;
+  const io::Extent extent{model.input.height, model.input.width};
+  io::Augmentation input{extent};
   if (recipe.random_resized_crop) {
-    input.crop = Crop::random_resized;
+    input.crop = io::Crop::random_resized;
     input.area = {static_cast<float>(recipe.smallest_area), 1};
   } else if (recipe.random_crop || recipe.pad > 0) {
-    input.crop = Crop::random;
+    input.crop = io::Crop::random;
     input.padding = recipe.pad;
   }
   if (recipe.random_crop) {  // a window of three quarters: 24 of 32
@@ -61,18 +61,18 @@ Augmentation input_of(const Model& model) {
   return input;
 }
 
-OptimizerSettings optimizer_of(const Options& o, const Model& model) {
-  OptimizerSettings settings;
+optim::OptimizerSettings optimizer_of(const config::Options& o, const model::Model& model) {
+  optim::OptimizerSettings settings;
   settings.kind = *o.optimizer;
   settings.momentum = model.recipe.momentum;
   settings.weight_decay = *o.weight_decay;
   settings.ema = *o.ema;
-  if (settings.kind == OptimizerKind::rmsprop) settings.epsilon = 1;
+  if (settings.kind == optim::OptimizerKind::rmsprop) settings.epsilon = 1;
   const auto ranges = model.graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const Parameter& parameter = model.graph.parameters[p];
-    const bool weight = parameter.role == Parameter::Role::weight;
-    if (settings.kind == OptimizerKind::lars ? weight : parameter.decay)
+    const model::Parameter& parameter = model.graph.parameters[p];
+    const bool weight = parameter.role == model::Parameter::Role::weight;
+    if (settings.kind == optim::OptimizerKind::lars ? weight : parameter.decay)
       settings.decays.push_back({ranges[p], parameter.decay ? 1.0 : 0.0});
   }
   return settings;
@@ -96,7 +96,7 @@ int micro_steps(std::int64_t global, int ranks, int least, int most) {
 
 // From here on, options say what is done.
 void act_as(int ranks, RunPlan& plan, const Tell& tell) {
-  Options& o = plan.options;
+  config::Options& o = plan.options;
   const int before = most_on_a_rank(plan.global_batch / o.accumulate, ranks);
   o.batch.reset();
   o.global_batch = plan.global_batch;
@@ -110,13 +110,14 @@ void act_as(int ranks, RunPlan& plan, const Tell& tell) {
 
 std::vector<int> equal_shares(int samples, int ranks) {
   std::vector<int> shares;
-  for (int rank = 0; rank < ranks; ++rank) shares.push_back(share_of(samples, rank, ranks).count);
+  for (int rank = 0; rank < ranks; ++rank)
+    shares.push_back(io::share_of(samples, rank, ranks).count);
   return shares;
 }
 
 // Fills batch sizes in and checks that every rank gets work.
 void share_work(RunPlan& plan, int rank, const Tell& tell) {
-  Options& o = plan.options;
+  config::Options& o = plan.options;
   if (!o.batch && !o.global_batch) o.batch = plan.model.recipe.batch;
   const std::int64_t global =
       o.global_batch ? *o.global_batch
@@ -136,11 +137,11 @@ void share_work(RunPlan& plan, int rank, const Tell& tell) {
                 fmt::format("gives {} ranks less than one image a step each; use at least {}",
                             plan.ranks, std::int64_t{plan.ranks} * o.accumulate));
   plan.take_shares(equal_shares(plan.micro_batch, plan.ranks), rank);
-  check_enough(*plan.training, plan.global_batch);
+  io::check_enough(*plan.training, plan.global_batch);
 }
 
 void set_length(RunPlan& plan) {
-  const Options& o = plan.options;
+  const config::Options& o = plan.options;
   const auto size = static_cast<double>(plan.training->size());
   if (o.steps)
     plan.epochs = double(*o.steps) * plan.global_batch / size;
@@ -153,20 +154,20 @@ void set_length(RunPlan& plan) {
                             plan.epochs, plan.training->size(), most));
 }
 
-DatasetOptions dataset_options(const Options& o, const ModelSource& source, int threads,
-                               const Tell& tell, WorkProgress* progress) {
-  DatasetOptions data{
+io::DatasetOptions dataset_options(const config::Options& o, const ModelSource& source, int threads,
+                                   const Tell& tell, WorkProgress* progress) {
+  io::DatasetOptions data{
       .cache_folder = cache_folder(), .threads = threads, .tell = tell, .progress = progress};
   if (o.data != "synthetic") return data;
   // It has no extent and classes of its own: it takes the model's.
-  const Model model = source.make();
+  const model::Model model = source.make();
   data.extent = input_of(model).natural();
   data.classes = model.classes;
   return data;
 }
 
 void check_classes(const RunPlan& plan) {
-  for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
+  for (const io::Dataset* data : {plan.training.get(), plan.evaluation.get()})
     if (data != nullptr && data->classes() > plan.model.classes)
       throw Error(Exit::data, fmt::format("--classes {}", plan.model.classes),
                   fmt::format("but {} has {} classes", data->description(), data->classes()));
@@ -204,11 +205,12 @@ bool RunPlan::evaluation_due(const Position& position) const {
 
 StepSettings RunPlan::trainer() const {
   return {options.accumulate, micro_batch,   share.count,
-          training->size(),   learning_rate, options.on_nan == OnNan::skip};
+          training->size(),   learning_rate, options.on_nan == config::OnNan::skip};
 }
 
 bool RunPlan::counts_updates() const {
-  const bool adam = optimizer.kind == OptimizerKind::adam || optimizer.kind == OptimizerKind::adamw;
+  const bool adam =
+      optimizer.kind == optim::OptimizerKind::adam || optimizer.kind == optim::OptimizerKind::adamw;
   return adam || optimizer.ema > 0;
 }
 
@@ -218,14 +220,14 @@ std::size_t RunPlan::bucket_bytes() const {
 
 double RunPlan::gradient_bytes(const Range& gradients) const {
   // On one host of CPUs they are summed where they are.
-  const bool travel = options.device == Device::cuda || hosts > 1;
+  const bool travel = options.device == config::Device::cuda || hosts > 1;
   const Element element = travel ? options.gradient_dtype : Element::fp32;
   if (!compresses()) return double(gradients.count) * double(bytes_of(element));
-  std::vector<GradientMatrix> matrices = gradient_matrices(model.graph);
-  std::erase_if(matrices, [&](const GradientMatrix& matrix) {
+  std::vector<allreduce::GradientMatrix> matrices = gradient_matrices(model.graph);
+  std::erase_if(matrices, [&](const allreduce::GradientMatrix& matrix) {
     return matrix.first < gradients.first || matrix.first >= gradients.end();
   });
-  return travelling_numbers(options.compress, matrices, hosts) * sizeof(float);
+  return allreduce::travelling_numbers(options.compress, matrices, hosts) * sizeof(float);
 }
 
 double RunPlan::sum_bytes() const {
@@ -235,7 +237,7 @@ double RunPlan::sum_bytes() const {
 
 std::vector<std::string> RunPlan::hints() const {
   constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
-  if (options.eval_only || global_batch <= large || optimizer.kind == OptimizerKind::lars)
+  if (options.eval_only || global_batch <= large || optimizer.kind == optim::OptimizerKind::lars)
     return {};
   return {fmt::format(
       "hint: {} images a step; above {}, --optimizer lars with a rate of its own (--lr) trains "
@@ -243,8 +245,8 @@ std::vector<std::string> RunPlan::hints() const {
       global_batch, large)};
 }
 
-LoaderOptions RunPlan::loader(Split split) const {
-  LoaderOptions o;
+io::LoaderOptions RunPlan::loader(io::Split split) const {
+  io::LoaderOptions o;
   o.mode = split;
   o.seed = options.seed;
   o.global_batch = micro_batch;
@@ -254,31 +256,32 @@ LoaderOptions RunPlan::loader(Split split) const {
   return o;
 }
 
-LoaderOptions RunPlan::lone_loader() const {
-  LoaderOptions o = loader(Split::training);
+io::LoaderOptions RunPlan::lone_loader() const {
+  io::LoaderOptions o = loader(io::Split::training);
   o.global_batch = share.count;
   o.share = {0, share.count};
   return o;
 }
 
-void check_cpu_precision(Precision precision) {
-  if (precision == Precision::fp16)
+void check_cpu_precision(config::Precision precision) {
+  if (precision == config::Precision::fp16)
     throw Error(Exit::usage, "--precision fp16",
                 "is for GPUs, but this run computes on CPUs; leave it out, or say bf16 or fp32");
-  if (precision == Precision::bf16 && !cpu_trains_in(Element::bf16))
+  if (precision == config::Precision::bf16 && !compute::cpu_trains_in(Element::bf16))
     throw Error(Exit::usage, "--precision bf16",
                 "this CPU has neither AVX512_BF16 nor AMX; leave it out or say fp32");
 }
 
 namespace {
 
-void check_device(const Options& o) {
-  const bool gpu = o.device == Device::cuda, nccl = o.allreduce == Allreduce::nccl;
+void check_device(const config::Options& o) {
+  const bool gpu = o.device == config::Device::cuda, nccl = o.allreduce == config::Allreduce::nccl;
   if (!gpu && nccl)
     throw Error(Exit::usage, "--allreduce nccl",
                 "sums between GPUs, but this run computes on CPUs; leave it out or say ring");
-  if (gpu && !nccl && o.allreduce != Allreduce::automatic)
-    throw Error(Exit::usage, "--allreduce " + enumerator<Allreduce>().write(o.allreduce),
+  if (gpu && !nccl && o.allreduce != config::Allreduce::automatic)
+    throw Error(Exit::usage,
+                "--allreduce " + config::enumerator<config::Allreduce>().write(o.allreduce),
                 "sums between CPUs, but this run computes on GPUs; leave it out or say nccl");
   if (gpu && o.compress)
     throw Error(Exit::usage, "--compress",
@@ -291,34 +294,35 @@ void check_device(const Options& o) {
   if (!gpu) check_cpu_precision(o.precision);
 }
 
-void check_sharding(const Options& o) {
+void check_sharding(const config::Options& o) {
   if (!o.shard_optimizer || o.eval_only) return;
-  if (o.device == Device::cuda)
+  if (o.device == config::Device::cuda)
     throw Error(Exit::usage, "--shard-optimizer",
                 "is for CPUs, but this run computes on GPUs; leave it out or say --device cpu");
-  if (*o.optimizer == OptimizerKind::lars)
+  if (*o.optimizer == optim::OptimizerKind::lars)
     throw Error(Exit::usage, "--shard-optimizer with --optimizer lars",
                 "a tensor's rate needs all of its gradient; leave one of them out");
 }
 
 }  // namespace
 
-RunPlan make_run_plan(const Options& options, int cpus, int rank, int ranks, const Tell& tell,
-                      WorkProgress* progress) {
+RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ranks,
+                      const Tell& tell, WorkProgress* progress) {
   check_device(options);
   RunPlan plan;
   plan.options = options;
   plan.ranks = ranks;
   if (options.eval_only) {  // needs no optimizer's slots, and no average but the checkpoint's
-    plan.options.optimizer = OptimizerKind::sgd;
+    plan.options.optimizer = optim::OptimizerKind::sgd;
     plan.options.ema = 0;
   }
   plan.data_threads = options.data_threads.value_or(cpus);
   if (!options.model_file.empty()) at(progress, Work::open, options.model_file);
   const ModelSource source(options);
-  const DatasetOptions data = dataset_options(options, source, plan.data_threads, tell, progress);
-  plan.training = open_dataset(options.data, Split::training, data);
-  plan.evaluation = open_dataset(options.data, Split::evaluation, data);
+  const io::DatasetOptions data =
+      dataset_options(options, source, plan.data_threads, tell, progress);
+  plan.training = io::open_dataset(options.data, io::Split::training, data);
+  plan.evaluation = io::open_dataset(options.data, io::Split::evaluation, data);
   if (options.eval_only && !plan.evaluation)
     throw Error(Exit::data, "--eval-only on " + plan.training->description(),
                 "no directory val/ or test/ beside it, and no shards for evaluation");
@@ -331,7 +335,7 @@ RunPlan make_run_plan(const Options& options, int cpus, int rank, int ranks, con
   share_work(plan, rank, tell);
   set_length(plan);
 
-  const Recipe& recipe = plan.model.recipe;
+  const model::Recipe& recipe = plan.model.recipe;
   if (!plan.options.lr)
     plan.options.lr = recipe.learning_rate_batch == 0
                           ? recipe.learning_rate
@@ -343,4 +347,4 @@ RunPlan make_run_plan(const Options& options, int cpus, int rank, int ranks, con
   return plan;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

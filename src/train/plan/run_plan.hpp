@@ -11,30 +11,30 @@
 #include "ringtrain/model/zoo.hpp"
 #include "train/plan/step_settings.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 inline constexpr int most_samples = 100'000'000;  ///< in a step
 
 /// What a run will do: the user's options completed by the model's recipe, the data set and the
 /// number of ranks. The same on every rank but for `share`.
 struct RunPlan {
-  Options options;  ///< with every recipe default filled in
-  Model model;
-  std::unique_ptr<Dataset> training;
-  std::unique_ptr<Dataset> evaluation;  ///< null where the data has no such part
+  config::Options options;  ///< with every recipe default filled in
+  model::Model model;
+  std::unique_ptr<io::Dataset> training;
+  std::unique_ptr<io::Dataset> evaluation;  ///< null where the data has no such part
   int ranks = 1;
   int hosts = 1;
   int global_batch = 0;        ///< samples of all ranks and micro-steps in one step
   int micro_batch = 0;         ///< of all ranks in one micro-step
   std::vector<int> shares;     ///< of a micro-step, of each rank
-  BatchShard share;            ///< this rank's
+  io::BatchShard share;        ///< this rank's
   bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
   bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
-  OptimizerSettings optimizer;
-  LearningRate learning_rate;
-  Augmentation input;
+  optim::OptimizerSettings optimizer;
+  optim::LearningRate learning_rate;
+  io::Augmentation input;
 
   /// Whether BatchNorm normalises by the samples of all ranks.
   bool batch_norms_together() const { return options.sync_batchnorm && ranks > 1; }
@@ -47,16 +47,16 @@ struct RunPlan {
   /// Whether checkpoints have to say how many steps were left out: where that matters, and steps
   /// may be, or were.
   bool counts_skipped() const {
-    return counts_updates() && (options.on_nan == OnNan::skip || keeps_skipped);
+    return counts_updates() && (options.on_nan == config::OnNan::skip || keeps_skipped);
   }
   /// Whether they are what they are without --shares.
   bool shares_are_equal() const;
   /// Instead of the shares so far: at least one sample each, micro_batch in all.
   void take_shares(std::vector<int> all, int rank);
   StepSettings trainer() const;
-  LoaderOptions loader(Split split) const;
+  io::LoaderOptions loader(io::Split split) const;
   /// For training without the other ranks, on batches as large as this rank's share.
-  LoaderOptions lone_loader() const;
+  io::LoaderOptions lone_loader() const;
   std::size_t bucket_bytes() const;
   /// Whether gradients travel compressed.
   bool compresses() const { return options.compress && hosts > 1; }
@@ -79,12 +79,12 @@ struct RunPlan {
 using Tell = std::function<void(const std::string&)>;
 
 /// Throws Error (Exit::usage) when this CPU does not train in `precision`.
-void check_cpu_precision(Precision precision);
+void check_cpu_precision(config::Precision precision);
 /// Throws Error with a code the user can act on when options, model, data and ranks do not fit.
 /// `cpus`: how many processors this rank has, for loader threads. `progress` hears which files are
 /// read, and may be null.
 RunPlan make_run_plan(
-    const Options& options, int cpus, int rank, int ranks,
+    const config::Options& options, int cpus, int rank, int ranks,
     const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

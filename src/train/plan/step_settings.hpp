@@ -4,7 +4,7 @@
 
 #include "ringtrain/optim/lr_schedule.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Where training is: what a checkpoint's numbers belong to.
 struct Position {
@@ -24,11 +24,11 @@ struct StepSettings {
   int micro_batch = 0;              ///< samples of all ranks in a micro-step
   int share = 0;                    ///< this rank's of them
   std::uint64_t epoch_samples = 1;  ///< of the data set
-  LearningRate learning_rate;
+  optim::LearningRate learning_rate;
   bool leaves_out = false;  ///< steps that are not finite, and goes on behind them
 
   /// Of one sample's gradient in the step's mean.
   double sample_weight() const { return 1.0 / (double(accumulate) * micro_batch); }
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -6,7 +6,7 @@
 #include "ringtrain/base/units.hpp"
 #include "train/preflight/checks.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using enum Finding::Weight;
@@ -157,4 +157,4 @@ CheckResult check_limits(std::span<const HostFacts> ranks) {
   return e;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -9,7 +9,7 @@
 #include "ringtrain/base/units.hpp"
 #include "train/preflight/checks.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using enum Finding::Weight;
@@ -90,7 +90,9 @@ CheckResult check_gpus(std::span<const HostFacts> ranks) {
     e.findings.push_back({.what = "no GPU is seen here",
                           .advice = "look at CUDA_VISIBLE_DEVICES and at what the scheduler gave",
                           .ranks = {static_cast<int>(blind - visible.begin())}});
-  } else if (const GpuAssignment place = assign_gpus(0, host_of, visible, false); place.shared) {
+  } else if (const allreduce::GpuAssignment place =
+                 allreduce::assign_gpus(0, host_of, visible, false);
+             place.shared) {
     e.findings.push_back({.what = place.warning});
   }
   return e;
@@ -138,4 +140,4 @@ CheckResult check_checkpoints(std::span<const HostFacts> ranks) {
   return e;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,37 +8,37 @@
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 #include "train/preflight/checks.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 using enum Finding::Weight;
 
 constexpr int least_mbit = 1000;
 
-bool is_usable(const NetworkInterface& one) { return one.up && !one.addresses.empty(); }
+bool is_usable(const host::NetworkInterface& one) { return one.up && !one.addresses.empty(); }
 
 int fastest_mbit(const HostFacts& facts) {
   int fastest = 0;
-  for (const NetworkInterface& one : facts.interfaces)
+  for (const host::NetworkInterface& one : facts.interfaces)
     if (is_usable(one) && !one.bridge) fastest = std::max(fastest, one.mbit);
   return fastest;
 }
 
-std::string shown(const NetworkInterface& one) {
+std::string shown(const host::NetworkInterface& one) {
   return fmt::format("{} {}{}", one.name, fmt::join(one.addresses, " "),
                      one.mbit > 0 ? fmt::format(", {} Mbit/s", one.mbit) : "");
 }
 
 std::string seen_of(const HostFacts& facts) {
   std::vector<std::string> usable;
-  for (const NetworkInterface& one : facts.interfaces)
+  for (const host::NetworkInterface& one : facts.interfaces)
     if (is_usable(one)) usable.push_back(shown(one));
   return usable.empty() ? "no interface but loopback" : fmt::format("{}", fmt::join(usable, "; "));
 }
 
 // The name that --interface could have instead of `avoided`.
 std::string another_interface(const HostFacts& facts, const std::string& avoided) {
-  for (const NetworkInterface& one : facts.interfaces)
+  for (const host::NetworkInterface& one : facts.interfaces)
     if (is_usable(one) && !one.bridge && one.name != avoided) return one.name;
   return "NAME";
 }
@@ -54,7 +54,7 @@ void find_shared_addresses(std::span<const HostFacts> ranks, std::vector<Finding
   };
   std::map<std::string, Owner> owners;
   for (const auto& [host, there] : ranks_by_host(ranks))
-    for (const NetworkInterface& one : facts_of(ranks, there[0]).interfaces)
+    for (const host::NetworkInterface& one : facts_of(ranks, there[0]).interfaces)
       for (const std::string& address : one.addresses) {
         Owner& owner = owners[address];
         owner.hosts.insert(host);
@@ -93,7 +93,7 @@ void find_cut_off_hosts(std::span<const HostFacts> ranks, std::vector<Finding>& 
     const HostFacts& facts = facts_of(ranks, there[0]);
     if (std::ranges::any_of(facts.interfaces, is_usable)) continue;
     std::vector<std::string> names;
-    for (const NetworkInterface& one : facts.interfaces) names.push_back(one.name);
+    for (const host::NetworkInterface& one : facts.interfaces) names.push_back(one.name);
     findings.push_back(
         {.what = fmt::format("no network interface is up and has an address{}",
                              names.empty() ? "" : fmt::format(" ({})", fmt::join(names, ", "))),
@@ -108,7 +108,7 @@ void find_doors(std::span<const HostFacts> ranks, CheckResult& e) {
   const auto here =
       std::ranges::count(ranks, ranks[0].network_of_meeting, &HostFacts::network_of_meeting);
   const bool elsewhere = here < static_cast<std::ptrdiff_t>(ranks.size());
-  const auto addresses = listening_addresses(here > 1, elsewhere, ranks[0].addresses);
+  const auto addresses = monitor::listening_addresses(here > 1, elsewhere, ranks[0].addresses);
   e.seen += fmt::format(
       "; rank 0 listens on {}",
       addresses.empty() ? "all interfaces" : fmt::format("{}", fmt::join(addresses, " ")));
@@ -148,4 +148,4 @@ CheckResult check_fabric(std::span<const HostFacts> ranks) {
   return e;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::array<Check, 14> checks = {
@@ -38,4 +38,4 @@ std::vector<CheckResult> examine(std::span<const HostFacts> ranks) {
   return all;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -7,7 +7,7 @@
 
 #include "train/preflight/facts.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Something that a user should know before training.
 struct Finding {
@@ -63,4 +63,4 @@ inline const HostFacts& facts_of(std::span<const HostFacts> ranks, int rank) {
   return ranks[static_cast<std::size_t>(rank)];
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -9,7 +9,7 @@
 #include "ringtrain/base/units.hpp"
 #include "train/preflight/checks.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::size_t width = 100, indent = 24;
@@ -73,7 +73,7 @@ Diagnosis diagnose(std::span<const HostFacts> ranks) {
   return diagnosis;
 }
 
-Diagnosis diagnose(const HostFacts& mine, const MpiSession& session) {
+Diagnosis diagnose(const HostFacts& mine, const allreduce::MpiSession& session) {
   std::vector<HostFacts> ranks;
   for (const std::string& text : session.gather(to_text(mine)))
     ranks.push_back(facts_from_text(text));
@@ -84,4 +84,4 @@ Diagnosis diagnose(const HostFacts& mine, const MpiSession& session) {
   return diagnosis;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -6,7 +6,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "train/preflight/facts.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What the checks made of all ranks' facts.
 struct Diagnosis {
@@ -21,6 +21,6 @@ struct Diagnosis {
 Diagnosis diagnose(std::span<const HostFacts> ranks);
 /// The same of the facts that all ranks bring. On rank 0; the others learn `stop` and `code` only.
 /// Collective.
-Diagnosis diagnose(const HostFacts& mine, const MpiSession& session);
+Diagnosis diagnose(const HostFacts& mine, const allreduce::MpiSession& session);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -22,7 +22,29 @@
 #include "ringtrain/host/launcher.hpp"
 #include "train/preflight/memory_report.hpp"
 
-namespace ringtrain {
+namespace nlohmann {
+
+template <>
+struct adl_serializer<ringtrain::host::NetworkInterface> {
+  static void to_json(json& out, const ringtrain::host::NetworkInterface& from) {
+    out = {{"name", from.name},
+           {"up", from.up},
+           {"bridge", from.bridge},
+           {"mbit", from.mbit},
+           {"addresses", from.addresses}};
+  }
+  static void from_json(const json& in, ringtrain::host::NetworkInterface& to) {
+    in.at("name").get_to(to.name);
+    in.at("up").get_to(to.up);
+    in.at("bridge").get_to(to.bridge);
+    in.at("mbit").get_to(to.mbit);
+    in.at("addresses").get_to(to.addresses);
+  }
+};
+
+}  // namespace nlohmann
+
+namespace ringtrain::train {
 
 namespace {
 
@@ -65,7 +87,8 @@ std::uint64_t left_in(const std::string& group) {
 
 std::uint64_t available_memory() {
   std::uint64_t least = number_behind("/proc/meminfo", "MemAvailable:") * 1024;
-  for (const std::string& group : control_groups("memory")) least = std::min(least, left_in(group));
+  for (const std::string& group : host::control_groups("memory"))
+    least = std::min(least, left_in(group));
   return least;
 }
 
@@ -139,28 +162,29 @@ double clock_of_day_s() {
 // Containers of one machine have one kernel.
 std::string machine_id() { return first_word("/proc/sys/kernel/random/boot_id"); }
 
-void find_cpus(HostFacts& facts, const ThreadPlan& threads) {
+void find_cpus(HostFacts& facts, const host::ThreadPlan& threads) {
   facts.threads = threads.threads;
   facts.cpus = threads.cpus;
-  facts.cpus_of_job = static_cast<int>(affinity(launcher_process().value_or(::getppid())).size());
+  facts.cpus_of_job =
+      static_cast<int>(host::affinity(host::launcher_process().value_or(::getppid())).size());
   const std::string clock = "/sys/devices/system/cpu/cpu0/cpufreq/";
   facts.governor = first_word(clock + "scaling_governor");
   facts.frequency_driver = first_word(clock + "scaling_driver");
   facts.stolen = stolen_share();
 }
 
-void find_network(HostFacts& facts, const Options& options) {
+void find_network(HostFacts& facts, const config::Options& options) {
   std::error_code unknown;
   facts.network = facts.machine + fs::read_symlink("/proc/self/ns/net", unknown).string();
-  facts.interfaces = network_interfaces(options.interface);
-  facts.network_of_meeting = network_name();
-  facts.addresses = job_addresses(options.interface);
+  facts.interfaces = host::network_interfaces(options.interface);
+  facts.network_of_meeting = host::network_name();
+  facts.addresses = host::job_addresses(options.interface);
   facts.efa_devices = devices_in("/sys/class/infiniband", "efa");
   facts.fast_fabric = devices_in("/sys/class/infiniband", "");
   facts.efa_plugin = facts.efa_devices > 0 && finds_nccl_plugin();
 }
 
-void read_some(const Dataset& data, std::vector<std::string>& unreadable) {
+void read_some(const io::Dataset& data, std::vector<std::string>& unreadable) {
   for (const std::uint64_t sample : {std::uint64_t{0}, data.size() - 1}) try {
       static_cast<void>(data.read(sample));
     } catch (const Error& failure) {
@@ -170,16 +194,16 @@ void read_some(const Dataset& data, std::vector<std::string>& unreadable) {
 
 }  // namespace
 
-HostFacts collect_host_facts(const Options& options, const ThreadPlan& threads,
-                             const MpiSession& session) {
+HostFacts collect_host_facts(const config::Options& options, const host::ThreadPlan& threads,
+                             const allreduce::MpiSession& session) {
   HostFacts facts;
   facts.host = session.host();
   facts.machine = machine_id();
   facts.host_number = session.host_of()[static_cast<std::size_t>(session.rank())];
   find_cpus(facts, threads);
   find_network(facts, options);
-  facts.on_gpu = options.device == Device::cuda;
-  if (facts.on_gpu) facts.gpus = visible_gpus();
+  facts.on_gpu = options.device == config::Device::cuda;
+  if (facts.on_gpu) facts.gpus = allreduce::visible_gpus();
   facts.threads_share_mpi = session.threads_share_mpi();
   facts.available = available_memory();
   facts.shm_free = room_in("/dev/shm");
@@ -190,10 +214,10 @@ HostFacts collect_host_facts(const Options& options, const ThreadPlan& threads,
   return facts;
 }
 
-void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
+void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession& session,
               WorkProgress& progress) {
-  const Options& o = plan.options;
-  Options mine = o;
+  const config::Options& o = plan.options;
+  config::Options mine = o;
   mine.batch = plan.share.count;
   mine.global_batch.reset();
   progress.at(Work::plan, o.model);
@@ -203,7 +227,7 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
   facts.data = plan.training->description();
   progress.at(Work::open, o.data);
   if (session.local_rank() == 0)
-    for (const Dataset* data : {plan.training.get(), plan.evaluation.get()})
+    for (const io::Dataset* data : {plan.training.get(), plan.evaluation.get()})
       if (data != nullptr) read_some(*data, facts.unreadable);
   if (session.rank() > 0 || o.checkpoint_dir.empty() || o.eval_only) return;
   progress.at(Work::open, o.checkpoint_dir);
@@ -213,8 +237,6 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
   facts.checkpoints_there = checkpoints_in(o.checkpoint_dir);
   facts.keep = o.keep;
 }
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NetworkInterface, name, up, bridge, mbit, addresses)
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, host, machine, host_number, clock_s, threads, cpus,
                                    cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
@@ -232,4 +254,4 @@ HostFacts facts_from_text(const std::string& text) {
   return nlohmann::json::parse(text).get<HostFacts>();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

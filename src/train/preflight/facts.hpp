@@ -9,7 +9,7 @@
 #include "ringtrain/host/threads.hpp"
 #include "train/plan/run_plan.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// What one rank finds before training, of itself and of its host. Sizes are in bytes; where
 /// nothing is said, 0 and empty mean that it is not known.
@@ -27,10 +27,10 @@ struct HostFacts {
   bool on_gpu = false;
   std::vector<std::string> gpus;  ///< PCI bus ids of those it sees
 
-  std::string network;                       ///< what no two network namespaces share
-  std::vector<NetworkInterface> interfaces;  ///< those of --interface, or all
-  std::string network_of_meeting = {};       ///< network_name()
-  std::vector<std::string> addresses = {};   ///< job_addresses()
+  std::string network;                             ///< what no two network namespaces share
+  std::vector<host::NetworkInterface> interfaces;  ///< those of --interface, or all
+  std::string network_of_meeting = {};             ///< network_name()
+  std::vector<std::string> addresses = {};         ///< job_addresses()
   int efa_devices = 0;
   bool efa_plugin = false;  ///< NCCL would find its way to them
   int fast_fabric = 0;      ///< devices of InfiniBand's kind, EFA's among them
@@ -57,11 +57,11 @@ std::string to_text(const HostFacts& facts);
 HostFacts facts_from_text(const std::string& text);
 
 /// What the system tells of this rank and its host. `options`: with the device chosen. Collective.
-HostFacts collect_host_facts(const Options& options, const ThreadPlan& threads,
-                             const MpiSession& session);
+HostFacts collect_host_facts(const config::Options& options, const host::ThreadPlan& threads,
+                             const allreduce::MpiSession& session);
 /// Adds what the plan is and needs; reads the first and the last sample of the data, on one rank a
 /// host. `progress` hears of it.
-void add_plan(HostFacts& facts, const RunPlan& plan, const MpiSession& session,
+void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession& session,
               WorkProgress& progress);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -17,7 +17,7 @@
 #include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr int gpu_batch = 256;           // unless the user says otherwise: enough to fill a GPU
@@ -27,18 +27,18 @@ constexpr int gpu_batches = 4;  // three on their way to training steps, one to 
 
 // The planned model and what surrounds its schedule.
 struct Subject {
-  Model model;
+  model::Model model;
   int batch = 0;
   float label_smoothing = 0;
-  OptimizerKind optimizer = {};
+  optim::OptimizerKind optimizer = {};
   bool averaged = false;     // --ema
   bool accumulates = false;  // --accumulate above 1
   int shards = 1;            // in which the rule's slots are divided
   bool revertible = false;   // they are kept twice, so that steps can be left out
   Element gradient_dtype = Element::fp32;
-  Compression compress = {};
-  BatchNorms batch_norms = BatchNorms::each_rank;
-  ConvolutionFusion fusion = ConvolutionFusion::automatic;
+  allreduce::Compression compress = {};
+  model::BatchNorms batch_norms = model::BatchNorms::each_rank;
+  config::ConvolutionFusion fusion = config::ConvolutionFusion::automatic;
 
   // fp32 numbers a parameter that the optimizer's rule keeps beside it.
   std::size_t rule_slots() const {
@@ -64,13 +64,14 @@ struct Subject {
   // Of one rank a host: of the last step and the one under way, and what a checkpoint gets.
   double left_over_bytes() const {
     std::size_t numbers = 0;
-    for (const GradientMatrix& matrix : gradient_matrices(model.graph))
-      numbers += left_over_count(compress, matrix);
+    for (const allreduce::GradientMatrix& matrix : gradient_matrices(model.graph))
+      numbers += allreduce::left_over_count(compress, matrix);
     return double(3 * numbers * sizeof(float));
   }
   // What each of two hosts gives to the sums.
   double travelling_bytes() const {
-    return sizeof(float) * travelling_numbers(compress, gradient_matrices(model.graph), 2);
+    return sizeof(float) *
+           allreduce::travelling_numbers(compress, gradient_matrices(model.graph), 2);
   }
   // The running ones and their average, those of the batch, and their sums over the ranks.
   std::size_t statistic_buffers() const { return 3 + averaged; }
@@ -79,9 +80,10 @@ struct Subject {
     const std::size_t fp32 = (1 + 2 * (1 + slots())) * sizeof(float);
     return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
   }
-  Schedule schedule(const Supports& supports, Mode mode = Mode::training) const {
-    return make_schedule(model.graph, batch, mode, label_smoothing, allowed(fusion, supports), true,
-                         batch_norms);
+  compute::Schedule schedule(const model::Supports& supports,
+                             model::Mode mode = model::Mode::training) const {
+    return model::make_schedule(model.graph, batch, mode, label_smoothing,
+                                allowed(fusion, supports), true, batch_norms);
   }
   // What a checkpoint holds: parameters, slots and running statistics.
   double checkpoint_bytes() const {
@@ -92,21 +94,22 @@ struct Subject {
 };
 
 // On so many ranks.
-Subject subject_of(const Options& o, std::optional<int> usual_batch, int ranks = 1) {
+Subject subject_of(const config::Options& o, std::optional<int> usual_batch, int ranks = 1) {
   Subject s{ModelSource(o).make()};
-  const Recipe& recipe = s.model.recipe;
+  const model::Recipe& recipe = s.model.recipe;
   s.batch = o.batch ? *o.batch : o.global_batch.value_or(usual_batch.value_or(recipe.batch));
   if (!o.batch && o.global_batch) s.batch = std::max(1, s.batch / o.accumulate);
   s.accumulates = o.accumulate > 1;
   if (o.plan_device) s.gradient_dtype = o.gradient_dtype;  // between CPUs it takes no memory
   s.compress = o.compress;
   s.fusion = o.fusion;
-  if (o.sync_batchnorm) s.batch_norms = BatchNorms::all_ranks;
+  if (o.sync_batchnorm) s.batch_norms = model::BatchNorms::all_ranks;
   s.label_smoothing = static_cast<float>(o.label_smoothing.value_or(recipe.label_smoothing));
-  s.optimizer = o.optimizer ? *o.optimizer : enumerator<OptimizerKind>().read(recipe.optimizer);
+  s.optimizer = o.optimizer ? *o.optimizer
+                            : config::enumerator<optim::OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;
   if (o.shard_optimizer) s.shards = ranks;
-  s.revertible = s.shards > 1 && o.on_nan == OnNan::skip;
+  s.revertible = s.shards > 1 && o.on_nan == config::OnNan::skip;
   return s;
 }
 
@@ -115,16 +118,18 @@ std::string memory_line(const char* what, double bytes) {
 }
 
 // Which kernels move the most, with what they move for one image.
-std::string traffic_table(const GpuPlan& plan, const Schedule& schedule, double update_bytes) {
+std::string traffic_table(const compute::GpuPlan& plan, const compute::Schedule& schedule,
+                          double update_bytes) {
   struct Row {
     int launches = 0;
     double bytes = 0;
   };
   std::map<std::string, Row> rows;
   for (std::size_t s = 0; s < plan.steps.size(); ++s)
-    for (const Launch& launch : plan.steps[s]) {
+    for (const compute::Launch& launch : plan.steps[s]) {
       const bool ours = launch.engine.starts_with("kernel");
-      Row& row = rows[ours ? launch.engine : std::string("cudnn ") + name_of(schedule.steps[s])];
+      Row& row =
+          rows[ours ? launch.engine : std::string("cudnn ") + compute::name_of(schedule.steps[s])];
       ++row.launches;
       row.bytes += double(launch.bytes());
     }
@@ -139,25 +144,26 @@ std::string traffic_table(const GpuPlan& plan, const Schedule& schedule, double 
   return text;
 }
 
-std::string fusion_table(const GpuPlan& plan) {
+std::string fusion_table(const compute::GpuPlan& plan) {
   std::string text = "fusions: steps made, shapes refused\n";
-  for (const Fusion& fusion : plan.fusions)
+  for (const compute::Fusion& fusion : plan.fusions)
     text += fmt::format("  {:>4} {:>4}  {}{}\n", fusion.made, fusion.refused, fusion.what,
                         fusion.refused > 0 ? ": " + fusion.why : "");
   return text;
 }
 
 // Each launch takes as long as memory or arithmetic, whichever is slower, at the measured ceilings.
-double predicted_seconds(const GpuPlan& plan, const GpuModel& gpu, Element element) {
+double predicted_seconds(const compute::GpuPlan& plan, const compute::GpuModel& gpu,
+                         Element element) {
   double seconds = 0;
   for (const auto& launches : plan.steps)
-    for (const Launch& launch : launches)
+    for (const compute::Launch& launch : launches)
       seconds += std::max({launch_seconds, double(launch.bytes()) / gpu.bytes_per_second,
                            launch.flops / gpu.flops_per_second_of(element)});
   return seconds;
 }
 
-std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gpu,
+std::string speed_text(const Subject& s, const compute::GpuPlan& plan, const compute::GpuModel& gpu,
                        Element element) {
   const double bytes = double(plan.bytes_moved()) + s.update_bytes(element);
   const double by_memory = gpu.bytes_per_second * s.batch / bytes;
@@ -174,22 +180,23 @@ std::string speed_text(const Subject& s, const GpuPlan& plan, const GpuModel& gp
       gpu.measured ? "" : ", if it reaches as much of NVIDIA's figures as an H100");
 }
 
-std::string gpu_report(const Options& o) {
-  const GpuModel& gpu = gpu_model(*o.plan_device);
-  const Element element = element_of(o.precision);
+std::string gpu_report(const config::Options& o) {
+  const compute::GpuModel& gpu = compute::gpu_model(*o.plan_device);
+  const Element element = config::element_of(o.precision);
   if (!gpu.has(element))
     throw Error(
         Exit::usage, "--plan-device " + gpu.name,
         fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
-  const auto planner = make_gpu_planner(gpu, element);
+  const auto planner = compute::make_gpu_planner(gpu, element);
   const Subject s = subject_of(o, gpu_batch);
-  const auto schedule_of = [&](Mode mode) {
-    return s.schedule(
-        [&](const Schedule& at, const Step& step) { return planner->supports(at, step); }, mode);
+  const auto schedule_of = [&](model::Mode mode) {
+    return s.schedule([&](const compute::Schedule& at,
+                          const compute::Step& step) { return planner->supports(at, step); },
+                      mode);
   };
-  const Schedule schedule = schedule_of(Mode::training);
-  const GpuPlan plan = planner->plan(schedule),
-                evaluation = planner->plan(schedule_of(Mode::evaluation));
+  const compute::Schedule schedule = schedule_of(model::Mode::training);
+  const compute::GpuPlan plan = planner->plan(schedule),
+                         evaluation = planner->plan(schedule_of(model::Mode::evaluation));
 
   const double weights = s.state_bytes() + double(plan.weights + plan.vectors);
   const double evaluated = double(evaluation.activations + evaluation.workspace +
@@ -213,22 +220,24 @@ std::string gpu_report(const Options& o) {
 }
 
 // Batches that a loader holds, one for training and one for evaluation.
-double loader_bytes(const Subject& s, const Options& o) {
+double loader_bytes(const Subject& s, const config::Options& o) {
   const auto threads =
       o.data_threads ? unsigned(*o.data_threads) : std::thread::hardware_concurrency();
   return 2 * (threads + 2) * s.batch_bytes();
 }
 
-RankMemory rank_memory(const Subject& s, const Options& o, WorkProgress* progress = nullptr) {
-  const Element element = cpu_element_of(o.precision);
-  const auto backend = make_onednn_backend(nullptr, element);
-  const auto needs = [&](Mode mode) {
-    const auto supports = [&](const Schedule& at, const Step& step) {
+RankMemory rank_memory(const Subject& s, const config::Options& o,
+                       WorkProgress* progress = nullptr) {
+  const Element element = config::cpu_element_of(o.precision);
+  const auto backend = compute::make_onednn_backend(nullptr, element);
+  const auto needs = [&](model::Mode mode) {
+    const auto supports = [&](const compute::Schedule& at, const compute::Step& step) {
       return backend->supports(at, step);
     };
-    return host_needs(s.schedule(supports, mode), progress, element);
+    return compute::host_needs(s.schedule(supports, mode), progress, element);
   };
-  const HostNeeds training = needs(Mode::training), evaluation = needs(Mode::evaluation);
+  const compute::HostNeeds training = needs(model::Mode::training),
+                           evaluation = needs(model::Mode::evaluation);
   return {.activations = double(training.activations),
           .workspace = double(training.workspace),
           .evaluation = double(evaluation.activations + evaluation.workspace),
@@ -253,12 +262,12 @@ std::string shards_text(const Subject& s) {
       s.slot_bytes() * s.shards / giga, s.shards);
 }
 
-std::string cpu_report(const Options& o) {
+std::string cpu_report(const config::Options& o) {
   check_cpu_precision(o.precision);
   const Subject s = subject_of(o, std::nullopt, 2);
   const RankMemory memory = rank_memory(s, o);
   return fmt::format("{} on this CPU: a rank's training, {}, {} images a step\n", s.model.name,
-                     name_of(cpu_element_of(o.precision)), s.batch) +
+                     name_of(config::cpu_element_of(o.precision)), s.batch) +
          "memory\n" + memory_line("activations", memory.activations) +
          memory_line("workspace of oneDNN", memory.workspace) +
          memory_line("evaluation's activations and workspace", memory.evaluation) +
@@ -271,16 +280,16 @@ std::string cpu_report(const Options& o) {
 
 }  // namespace
 
-RankMemory rank_memory(const Options& options, int ranks, WorkProgress* progress) {
+RankMemory rank_memory(const config::Options& options, int ranks, WorkProgress* progress) {
   return rank_memory(subject_of(options, std::nullopt, ranks), options, progress);
 }
 
-double checkpoint_bytes(const Options& options) {
+double checkpoint_bytes(const config::Options& options) {
   return subject_of(options, std::nullopt).checkpoint_bytes();
 }
 
-std::string plan_report(const Options& options) {
+std::string plan_report(const config::Options& options) {
   return options.plan_device ? gpu_report(options) : cpu_report(options);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

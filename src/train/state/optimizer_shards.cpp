@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 std::size_t Shards::size_of(int rank) const {
   std::size_t size = 0;
@@ -10,8 +10,8 @@ std::size_t Shards::size_of(int rank) const {
   return size;
 }
 
-Shards make_shards(const Communicator& communicator, std::span<const std::uint64_t> bounds,
-                   std::size_t first_gradient) {
+Shards make_shards(const allreduce::Communicator& communicator,
+                   std::span<const std::uint64_t> bounds, std::size_t first_gradient) {
   std::vector<std::size_t> counts;
   for (std::size_t b = 0; b + 1 < bounds.size(); ++b) counts.push_back(bounds[b + 1] - bounds[b]);
   Shards shards{communicator.rank(), {}};
@@ -46,4 +46,4 @@ void pack(std::span<const float> piece, std::size_t first, std::span<const Range
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

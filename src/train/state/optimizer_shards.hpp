@@ -5,7 +5,7 @@
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Which parameters each rank updates, and keeps the optimizer's slots of, where the ranks share
 /// that: all ranks' together are all parameters. A slot of a rank holds its ranges one behind the
@@ -21,8 +21,8 @@ struct Shards {
 
 /// What comes of sums between `bounds`, as GradientReducer::bounds() gives them, with the gradients
 /// from `first_gradient` on.
-Shards make_shards(const Communicator& communicator, std::span<const std::uint64_t> bounds,
-                   std::size_t first_gradient);
+Shards make_shards(const allreduce::Communicator& communicator,
+                   std::span<const std::uint64_t> bounds, std::size_t first_gradient);
 
 /// Copies `packed`, the values of `ranges`, to where they belong in `whole`.
 void unpack(std::span<const float> packed, std::span<const Range> ranges, std::span<float> whole);
@@ -30,4 +30,4 @@ void unpack(std::span<const float> packed, std::span<const Range> ranges, std::s
 void pack(std::span<const float> piece, std::size_t first, std::span<const Range> ranges,
           std::span<float> packed);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -7,7 +7,7 @@
 
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 std::string to_text(const std::vector<std::uint64_t>& hashes) {
@@ -53,7 +53,7 @@ std::string diverged_ranks(const std::vector<std::string>& names,
   return lines;
 }
 
-ReplicaCheck::ReplicaCheck(const TrainingState& state, const MpiSession& session,
+ReplicaCheck::ReplicaCheck(const TrainingState& state, const allreduce::MpiSession& session,
                            std::uint64_t every, std::uint64_t first_step)
     : state_(state),
       session_(session),
@@ -82,7 +82,7 @@ void ReplicaCheck::fail(std::uint64_t step, const std::string& hashes) const {
   for (const std::string& text : session_.gather(session_.host() + hashes))
     ranks.push_back(hashes_from_text(text));
   std::vector<std::string> names;
-  for (const TensorPlace& place : state_.layout().tensors) names.push_back(place.info.name);
+  for (const io::TensorPlace& place : state_.layout().tensors) names.push_back(place.info.name);
   session_.fail_together(
       fmt::format("after step {} the ranks no longer train the same numbers:{}\n  they were equal "
                   "after step {}: go on from a checkpoint of that step or before (--resume FILE; "
@@ -91,4 +91,4 @@ void ReplicaCheck::fail(std::uint64_t step, const std::string& hashes) const {
       Exit::internal);
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -7,7 +7,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "train/state/training_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Makes sure now and then that all ranks still train the same numbers: each hashes its whole
 /// training state, and the hashes are compared. Nothing else would tell of a flipped bit, as the
@@ -15,8 +15,8 @@ namespace ringtrain {
 class ReplicaCheck {
  public:
   /// `every`: steps between two checks; 0: none is ever made. What is passed outlives the object.
-  ReplicaCheck(const TrainingState& state, const MpiSession& session, std::uint64_t every,
-               std::uint64_t first_step);
+  ReplicaCheck(const TrainingState& state, const allreduce::MpiSession& session,
+               std::uint64_t every, std::uint64_t first_step);
 
   /// Whether there is something to check after step `step`, or after the `last` one.
   bool due(std::uint64_t step, bool last) const;
@@ -30,7 +30,7 @@ class ReplicaCheck {
   [[noreturn]] void fail(std::uint64_t step, const std::string& hashes) const;
 
   const TrainingState& state_;
-  const MpiSession& session_;
+  const allreduce::MpiSession& session_;
   std::uint64_t every_;
   std::uint64_t equal_at_;  // the step after which all ranks were equal last
 };
@@ -45,4 +45,4 @@ struct RankHashes {
 std::string diverged_ranks(const std::vector<std::string>& names,
                            const std::vector<RankHashes>& ranks);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

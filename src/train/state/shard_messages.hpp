@@ -3,7 +3,7 @@
 
 #include "ringtrain/monitor/channel/messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 // What goes over a connection that brings a rank's slice of a save to rank 0, as it lies in memory:
 // both ends' proofs (proof.hpp), a ShardHello, rank 0's ShardAnswer, then, where it is
@@ -21,4 +21,4 @@ enum class ShardAnswer : std::uint8_t {
   taken,
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

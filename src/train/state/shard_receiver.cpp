@@ -14,7 +14,7 @@
 #include "ringtrain/base/error.hpp"
 #include "train/state/shard_messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 using asio::use_awaitable;
 using asio::ip::tcp;
@@ -22,10 +22,10 @@ using asio::ip::tcp;
 // All but `missing` belongs to the thread.
 class ShardReceiver::Impl {
  public:
-  Impl(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-       RankListener::Tell tell)
+  Impl(const monitor::JobToken& token, int ranks, const std::vector<std::string>& addresses,
+       monitor::RankListener::Tell tell)
       : door(
-            context, RankListener::Sign{token, Service::slices, ranks}, addresses,
+            context, monitor::RankListener::Sign{token, monitor::Service::slices, ranks}, addresses,
             [this](tcp::socket socket, std::size_t rank) {
               asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket)), rank),
                              asio::detached);
@@ -82,7 +82,7 @@ class ShardReceiver::Impl {
   }
 
   asio::io_context context{1};
-  RankListener door;
+  monitor::RankListener door;
   std::atomic<std::size_t> left{0};  // slices that are to come
 
  private:
@@ -143,15 +143,16 @@ class ShardReceiver::Impl {
   std::thread thread_;
 };
 
-ShardReceiver::ShardReceiver(const JobToken& token, int ranks,
-                             const std::vector<std::string>& addresses, RankListener::Tell tell) try
+ShardReceiver::ShardReceiver(const monitor::JobToken& token, int ranks,
+                             const std::vector<std::string>& addresses,
+                             monitor::RankListener::Tell tell) try
     : impl_(std::make_unique<Impl>(token, ranks, addresses, std::move(tell))) {
 } catch (const std::system_error& failure) {
   throw Error("listen for the other ranks", failure.what());
 }
 ShardReceiver::~ShardReceiver() = default;
 
-std::vector<Door> ShardReceiver::doors() const { return impl_->door.doors(); }
+std::vector<monitor::Door> ShardReceiver::doors() const { return impl_->door.doors(); }
 void ShardReceiver::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
   impl_->expect(save, std::move(places));
 }
@@ -159,4 +160,4 @@ bool ShardReceiver::complete() const { return impl_->left == 0; }
 std::vector<int> ShardReceiver::missing() const { return impl_->missing(); }
 void ShardReceiver::forget() { impl_->forget(); }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

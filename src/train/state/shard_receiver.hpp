@@ -8,7 +8,7 @@
 #include "monitor/channel/door.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Where the numbers of a rank's slice go, one range behind the other.
 using SlicePlaces = std::vector<std::span<float>>;
@@ -20,11 +20,11 @@ class ShardReceiver {
  public:
   /// `addresses` and `tell`, which is called on that thread, as RankListener has them. Throws Error
   /// where the system gives no port.
-  ShardReceiver(const JobToken& token, int ranks, const std::vector<std::string>& addresses,
-                RankListener::Tell tell = {});
+  ShardReceiver(const monitor::JobToken& token, int ranks,
+                const std::vector<std::string>& addresses, monitor::RankListener::Tell tell = {});
   ~ShardReceiver();
 
-  std::vector<Door> doors() const;
+  std::vector<monitor::Door> doors() const;
   /// From now on the slices of save `save` are taken, and of none before it: that of rank r goes to
   /// `places[r]`; a rank without places has none. Places stay until all slices are there, or
   /// forget(). Does not wait.
@@ -41,4 +41,4 @@ class ShardReceiver {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

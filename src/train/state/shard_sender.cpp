@@ -14,7 +14,7 @@
 #include "monitor/channel/socket.hpp"
 #include "train/state/shard_messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 using asio::use_awaitable;
 using asio::ip::tcp;
@@ -23,9 +23,9 @@ using namespace std::chrono_literals;
 // All but `busy` belongs to the thread.
 class ShardSender::Impl {
  public:
-  Impl(const JobToken& token, int rank, std::vector<Door> doors,
+  Impl(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
        std::function<void(const std::string&)> warn)
-      : way_(token, Service::slices, rank, std::move(doors)),
+      : way_(token, monitor::Service::slices, rank, std::move(doors)),
         warn_(std::move(warn)),
         thread_([this] {
           ::prctl(PR_SET_NAME, "slices");
@@ -94,12 +94,12 @@ class ShardSender::Impl {
       context.get_executor()};
   Socket socket_;     // of the save under way
   ShardHello hello_;  // of it, too
-  WayToRank0 way_;
+  monitor::WayToRank0 way_;
   const std::function<void(const std::string&)> warn_;
   std::thread thread_;
 };
 
-ShardSender::ShardSender(const JobToken& token, int rank, std::vector<Door> doors,
+ShardSender::ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
                          std::function<void(const std::string&)> warn)
     : impl_(std::make_unique<Impl>(token, rank, std::move(doors), std::move(warn))) {}
 ShardSender::~ShardSender() = default;
@@ -119,4 +119,4 @@ void ShardSender::drop() {
   done.get_future().wait();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -9,7 +9,7 @@
 #include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Another rank's end: brings its slice of a save to rank 0 while training goes on, on a thread of
 /// its own. It tries again until rank 0 has it, or does not want it. For one thread; throws
@@ -17,7 +17,7 @@ namespace ringtrain {
 class ShardSender {
  public:
   /// `doors` are tried in turn. `warn`, on that thread, gets WayToRank0's warnings.
-  ShardSender(const JobToken& token, int rank, std::vector<Door> doors,
+  ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
               std::function<void(const std::string&)> warn = {});
   ~ShardSender();
 
@@ -31,4 +31,4 @@ class ShardSender {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

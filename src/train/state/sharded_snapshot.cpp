@@ -10,25 +10,25 @@
 #include "ringtrain/host/stream_copy.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& last_step,
-                                       const MpiSession& session, bool saves,
+                                       const allreduce::MpiSession& session, bool saves,
                                        const std::string& interface)
     : state_(state), last_step_(last_step), session_(session) {
-  const std::vector<std::string> addresses = listening_addresses(session, interface);
+  const std::vector<std::string> addresses = monitor::listening_addresses(session, interface);
   std::string text;
   if (session.rank() == 0 && saves) {
-    const JobToken token = new_token();
+    const monitor::JobToken token = monitor::new_token();
     server_ = std::make_unique<ShardReceiver>(
         token, session.size(), addresses,
         [](const std::string& strangers) { offer_stderr("train: " + strangers + "\n"); });
-    text = to_text({token, network_name(), server_->doors()});
+    text = monitor::to_text({token, host::network_name(), server_->doors()});
   }
   text = session.broadcast(text);
   if (session.rank() == 0 || text.empty()) return;
-  const Rendezvous rendezvous = rendezvous_from_text(text);
+  const monitor::Rendezvous rendezvous = monitor::rendezvous_from_text(text);
   sender_ = std::make_unique<ShardSender>(
-      rendezvous.token, session.rank(), doors_from_here(rendezvous),
+      rendezvous.token, session.rank(), monitor::doors_from_here(rendezvous),
       [rank = session.rank()](const std::string& warning) {
         offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
       });
@@ -50,7 +50,7 @@ void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) con
     if (state_.has_shard(i))
       unpack(own, state_.shards()->own(), targets[i]);
     else
-      stream_copy(own, targets[i]);
+      host::stream_copy(own, targets[i]);
   }
 }
 
@@ -97,4 +97,4 @@ std::string ShardedSnapshotter::lateness() {
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

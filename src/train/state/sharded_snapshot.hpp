@@ -10,7 +10,7 @@
 #include "train/state/snapshot.hpp"
 #include "train/state/training_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Copies a training state of which each rank has a shard: each copies its own at the same position
 /// and goes on training, while the others' travel to rank 0, on TCP connections of their own.
@@ -18,8 +18,9 @@ class ShardedSnapshotter final : public Snapshotter {
  public:
   /// `state`, which has shards, in the host's memory, and `last_step` outlive this object. Rank 0
   /// takes slices where `saves`; `interface` as in Options. Collective.
-  ShardedSnapshotter(const TrainingState& state, LastStep& last_step, const MpiSession& session,
-                     bool saves, const std::string& interface);
+  ShardedSnapshotter(const TrainingState& state, LastStep& last_step,
+                     const allreduce::MpiSession& session, bool saves,
+                     const std::string& interface);
 
   void start(std::span<const std::span<float>> targets) override;
   bool done() override { return !server_ || server_->complete(); }
@@ -37,11 +38,11 @@ class ShardedSnapshotter final : public Snapshotter {
 
   const TrainingState& state_;
   LastStep& last_step_;
-  const MpiSession& session_;
+  const allreduce::MpiSession& session_;
   std::uint64_t save_ = 0;
   std::unique_ptr<ShardReceiver> server_;  // on rank 0
   std::vector<float> slice_;               // on the others, what is sent
   std::unique_ptr<ShardSender> sender_;    // on the others
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

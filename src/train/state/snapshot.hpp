@@ -5,7 +5,7 @@
 
 #include "train/plan/step_settings.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Copies the training state for a checkpoint, at the position where training is when start() is
 /// called.
@@ -32,4 +32,4 @@ class Snapshotter {
   virtual std::string lateness() { return "its copy out of the GPU did not end in time"; }
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -8,20 +8,20 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 namespace {
 
 constexpr std::size_t piece_size = 1 << 16;  // stays in the cache between copy and hash
 
 }  // namespace
 
-TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
-                             const std::vector<Optimizer::Slot>& slots, View averaged_statistics,
-                             const Shards* shards)
+TrainingState::TrainingState(const model::Graph& graph, Memory& memory, View parameters,
+                             View statistics, const std::vector<optim::Optimizer::Slot>& slots,
+                             View averaged_statistics, const Shards* shards)
     : memory_(memory), shards_(shards) {
   place_parameters(graph, "weights/", parameters);
   place_statistics(graph, "statistics/", statistics);
-  for (const Optimizer::Slot& slot : slots)
+  for (const optim::Optimizer::Slot& slot : slots)
     if (slot.name == "ema")
       place_parameters(graph, "ema/", slot.values);
     else
@@ -29,11 +29,11 @@ TrainingState::TrainingState(const Graph& graph, Memory& memory, View parameters
   if (averaged_statistics.size() > 0) place_statistics(graph, "ema/", averaged_statistics);
 }
 
-void TrainingState::place_parameters(const Graph& graph, const std::string& folder, View buffer,
-                                     bool sharded) {
+void TrainingState::place_parameters(const model::Graph& graph, const std::string& folder,
+                                     View buffer, bool sharded) {
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
-    const Parameter& parameter = graph.parameters[p];
+    const model::Parameter& parameter = graph.parameters[p];
     layout_.tensors.push_back(
         {{folder + parameter.name, {parameter.dims.begin(), parameter.dims.end()}},
          buffers_.size(),
@@ -42,7 +42,8 @@ void TrainingState::place_parameters(const Graph& graph, const std::string& fold
   push_buffer(buffer, sharded ? graph.parameter_count() : buffer.size(), sharded);
 }
 
-void TrainingState::place_statistics(const Graph& graph, const std::string& folder, View buffer) {
+void TrainingState::place_statistics(const model::Graph& graph, const std::string& folder,
+                                     View buffer) {
   const auto ranges = graph.statistics_ranges();
   for (std::size_t s = 0; s < ranges.size(); ++s) {
     const auto& [name, channels, momentum] = graph.statistics[s];
@@ -97,7 +98,7 @@ std::vector<std::vector<float>> TrainingState::copy() const {
 }
 
 void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
-                          Communicator& communicator) const {
+                          allreduce::Communicator& communicator) const {
   values.resize(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!kept && complete_ && (i == *complete_ || has_shard(i))) continue;
@@ -112,7 +113,7 @@ void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
 
 // In pieces: no rank but the first has room for all of it.
 void TrainingState::share_shards(View own, std::span<const float> values, std::size_t size,
-                                 Communicator& communicator) const {
+                                 allreduce::Communicator& communicator) const {
   constexpr std::size_t most = std::size_t{1} << 20;
   std::vector<float> piece;
   for (std::size_t first = 0; first < size; first += most) {
@@ -125,7 +126,8 @@ void TrainingState::share_shards(View own, std::span<const float> values, std::s
 }
 
 // All ranks' shards of it, on all ranks.
-std::vector<float> TrainingState::whole(std::size_t buffer, Communicator& communicator) const {
+std::vector<float> TrainingState::whole(std::size_t buffer,
+                                        allreduce::Communicator& communicator) const {
   std::vector<float> values(layout_.buffers[buffer]);
   for (int rank = 0; rank < communicator.size(); ++rank) {
     std::vector<float> shard(shards_->size_of(rank));
@@ -136,7 +138,7 @@ std::vector<float> TrainingState::whole(std::size_t buffer, Communicator& commun
   return values;
 }
 
-std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) const {
+std::vector<std::uint64_t> TrainingState::hashes(allreduce::Communicator& communicator) const {
   refresh();
   std::vector<float> piece(piece_size);
   std::vector<std::uint64_t> all = hashes();
@@ -144,9 +146,9 @@ std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) con
     if (!has_shard(i)) continue;
     std::vector<float> values = whole(i, communicator);
     for (std::size_t t = 0; t < all.size(); ++t)
-      if (const TensorPlace& place = layout_.tensors[t]; place.buffer == i)
+      if (const io::TensorPlace& place = layout_.tensors[t]; place.buffer == i)
         all[t] = hash_of(
-            View(values.data(), values.size()).slice(place.offset, element_count(place.info)),
+            View(values.data(), values.size()).slice(place.offset, io::element_count(place.info)),
             piece);
   }
   return all;
@@ -155,11 +157,12 @@ std::vector<std::uint64_t> TrainingState::hashes(Communicator& communicator) con
 std::vector<std::uint64_t> TrainingState::hashes() const {
   std::vector<float> piece(piece_size);
   std::vector<std::uint64_t> hashes;
-  for (const TensorPlace& place : layout_.tensors)
-    hashes.push_back(has_shard(place.buffer) ? 0
-                                             : hash_of(buffers_[place.buffer].slice(
-                                                           place.offset, element_count(place.info)),
-                                                       piece));
+  for (const io::TensorPlace& place : layout_.tensors)
+    hashes.push_back(
+        has_shard(place.buffer)
+            ? 0
+            : hash_of(buffers_[place.buffer].slice(place.offset, io::element_count(place.info)),
+                      piece));
   return hashes;
 }
 
@@ -174,4 +177,4 @@ std::uint64_t TrainingState::hash_of(View values, std::span<float> piece) const 
   return hash.value();
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

@@ -12,7 +12,7 @@
 #include "ringtrain/optim/optimizer.hpp"
 #include "train/state/optimizer_shards.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
 /// Everything that training changes, named: the parameters, BatchNorm's running statistics and the
 /// optimizer's slots (the moving average among them). What a checkpoint holds. Owns no memory.
@@ -24,8 +24,8 @@ class TrainingState {
   /// `memory`: where all of it lies; outlives this object. `averaged_statistics` is empty where the
   /// run has no moving average. `shards`: of the slots but the moving average; outlives this
   /// object; null: they are whole.
-  TrainingState(const Graph& graph, Memory& memory, View parameters, View statistics,
-                const std::vector<Optimizer::Slot>& slots, View averaged_statistics = {},
+  TrainingState(const model::Graph& graph, Memory& memory, View parameters, View statistics,
+                const std::vector<optim::Optimizer::Slot>& slots, View averaged_statistics = {},
                 const Shards* shards = nullptr);
 
   /// One more tensor, of one extent, called `name` in checkpoints.
@@ -45,7 +45,7 @@ class TrainingState {
   }
 
   /// Names and places of all tensors, as a checkpoint stores them.
-  const StateLayout& layout() const { return layout_; }
+  const io::StateLayout& layout() const { return layout_; }
   const std::vector<View>& buffers() const { return buffers_; }
   const Shards* shards() const { return shards_; }
   /// Whether this rank has its shard of that buffer only.
@@ -56,30 +56,31 @@ class TrainingState {
   std::vector<std::vector<float>> copy() const;
   /// Gives the values that rank 0 has of every buffer, whole, to all ranks; but where `kept` is
   /// false, what add_kept() added stays as it is. Collective, the same `kept` on all ranks.
-  void share(std::vector<std::vector<float>> values, bool kept, Communicator& communicator) const;
+  void share(std::vector<std::vector<float>> values, bool kept,
+             allreduce::Communicator& communicator) const;
   /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds; 0 for
   /// those of which this rank has a shard. Waits for what computes them.
   std::vector<std::uint64_t> hashes() const;
   /// Of all tensors, also those that are shared. Collective.
-  std::vector<std::uint64_t> hashes(Communicator& communicator) const;
+  std::vector<std::uint64_t> hashes(allreduce::Communicator& communicator) const;
 
  private:
-  void place_parameters(const Graph& graph, const std::string& folder, View buffer,
+  void place_parameters(const model::Graph& graph, const std::string& folder, View buffer,
                         bool sharded = false);
-  void place_statistics(const Graph& graph, const std::string& folder, View buffer);
+  void place_statistics(const model::Graph& graph, const std::string& folder, View buffer);
   void push_buffer(View buffer, std::size_t size, bool sharded = false);
   void share_shards(View own, std::span<const float> values, std::size_t size,
-                    Communicator& communicator) const;
-  std::vector<float> whole(std::size_t buffer, Communicator& communicator) const;
+                    allreduce::Communicator& communicator) const;
+  std::vector<float> whole(std::size_t buffer, allreduce::Communicator& communicator) const;
   std::uint64_t hash_of(View values, std::span<float> piece) const;
 
   Memory& memory_;
   const Shards* shards_;
   std::vector<View> buffers_;
   std::vector<bool> sharded_;  // by buffer
-  StateLayout layout_;
+  io::StateLayout layout_;
   std::optional<std::size_t> complete_;
   std::function<void()> refresh_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

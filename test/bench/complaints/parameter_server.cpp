@@ -44,8 +44,8 @@ struct Settings {
   }
 };
 
-void run_server(const Options& options, const Settings& settings) {
-  const RunPlan plan = make_run_plan(options, 1, 0, settings.number("workers"));
+void run_server(const config::Options& options, const Settings& settings) {
+  const train::RunPlan plan = train::make_run_plan(options, 1, 0, settings.number("workers"));
   const Door door(settings.port());
   fmt::print("port {}\n", door.port());
   std::fflush(stdout);
@@ -54,9 +54,9 @@ void run_server(const Options& options, const Settings& settings) {
         door);
 }
 
-void run_worker(const Options& options, const Settings& settings) {
+void run_worker(const config::Options& options, const Settings& settings) {
   const int worker = settings.number("worker");
-  const RunPlan plan = make_run_plan(options, 1, worker, settings.number("workers"));
+  const train::RunPlan plan = train::make_run_plan(options, 1, worker, settings.number("workers"));
   omp_set_num_threads(options.threads.value_or(1));
   const Stream server = connect_to(settings["host"], settings.port());
   work(plan, {worker, settings.updates(), settings.number("save_every") * 1.0}, server);
@@ -71,7 +71,7 @@ void run(int argc, char** argv) {
                 "parameter_server serve|work [KEY=VALUE...] -- TRAIN_OPTIONS");
   Settings settings;
   std::for_each(argv + 2, bar, [&](const char* argument) { settings.read(argument); });
-  const Options options = parse(static_cast<int>(end - bar), bar).options;
+  const config::Options options = config::parse(static_cast<int>(end - bar), bar).options;
   if (!options.steps) throw Error(Exit::usage, "--steps", "how many each worker trains");
   role == "serve" ? run_server(options, settings) : run_worker(options, settings);
 }

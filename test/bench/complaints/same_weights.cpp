@@ -12,12 +12,12 @@ using namespace ringtrain;
 
 int main(int argc, char** argv) {
   if (argc != 3) return 64;
-  const auto checkpoint = CheckpointFile::open(argv[1]);
+  const auto checkpoint = io::CheckpointFile::open(argv[1]);
   std::ifstream weights(argv[2], std::ios::binary);
   std::size_t compared = 0, differing = 0;
   for (std::size_t t = 0; t < checkpoint.tensors().size(); ++t) {
     if (!checkpoint.tensors()[t].name.starts_with("weights/")) continue;
-    std::vector<float> ours(element_count(checkpoint.tensors()[t])), others(ours.size());
+    std::vector<float> ours(io::element_count(checkpoint.tensors()[t])), others(ours.size());
     const auto bytes = static_cast<std::streamsize>(ours.size() * sizeof(float));
     checkpoint.read(t, ours);
     if (!weights.read(reinterpret_cast<char*>(others.data()), bytes)) return 1;

@@ -13,7 +13,7 @@ namespace {
 
 class Server {
  public:
-  Server(const RunPlan& plan, const ServerSettings& settings);
+  Server(const train::RunPlan& plan, const ServerSettings& settings);
   void run(const Door& door);
 
  private:
@@ -27,7 +27,7 @@ class Server {
   std::vector<std::atomic<int>> ended_;  // by worker: its steps whose end was said and heeded
 };
 
-Server::Server(const RunPlan& plan, const ServerSettings& settings)
+Server::Server(const train::RunPlan& plan, const ServerSettings& settings)
     : settings_(settings),
       steps_(static_cast<int>(*plan.options.steps)),
       variables_(plan, settings.workers, settings.updates),
@@ -91,7 +91,7 @@ void Server::wait_for_step(int worker, int step) const {
 
 }  // namespace
 
-void serve(const RunPlan& plan, const ServerSettings& settings, const Door& door) {
+void serve(const train::RunPlan& plan, const ServerSettings& settings, const Door& door) {
   Server(plan, settings).run(door);
 }
 

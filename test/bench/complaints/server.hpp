@@ -31,6 +31,6 @@ struct EndOfStep {
 /// Serves plan.options.steps steps of each worker: it gets all weights, from the last variable to
 /// the first, then sends its gradients in the same order and EndOfStep. For each worker one thread
 /// receives and updates, and one sends. A failure in one of them ends the process.
-void serve(const RunPlan& plan, const ServerSettings& settings, const Door& door);
+void serve(const train::RunPlan& plan, const ServerSettings& settings, const Door& door);
 
 }  // namespace ringtrain

@@ -12,13 +12,13 @@
 namespace ringtrain {
 namespace {
 
-double decay_of(const std::vector<DecaySegment>& segments, Range range) {
-  return std::ranges::upper_bound(segments, range.first, {}, &DecaySegment::end)->decay;
+double decay_of(const std::vector<compute::DecaySegment>& segments, Range range) {
+  return std::ranges::upper_bound(segments, range.first, {}, &compute::DecaySegment::end)->decay;
 }
 
 }  // namespace
 
-Variables::Variables(const RunPlan& plan, int workers, Updates updates)
+Variables::Variables(const train::RunPlan& plan, int workers, Updates updates)
     : plan_(plan),
       workers_(workers),
       updates_(updates),
@@ -26,12 +26,12 @@ Variables::Variables(const RunPlan& plan, int workers, Updates updates)
       weights_(memory_.allocate(plan.model.graph.parameter_count())),
       momentum_(memory_.allocate(weights_.view().size())),
       variables_(plan.model.graph.parameters.size()) {
-  const OptimizerKind kind = plan.optimizer.kind;
-  if (kind != OptimizerKind::sgd && kind != OptimizerKind::momentum)
+  const optim::OptimizerKind kind = plan.optimizer.kind;
+  if (kind != optim::OptimizerKind::sgd && kind != optim::OptimizerKind::momentum)
     throw Error(Exit::usage, "--optimizer", "this server knows sgd and momentum");
-  std::ranges::copy(initial_values(plan).parameters, weights_.view().data());
+  std::ranges::copy(train::initial_values(plan).parameters, weights_.view().data());
   for (int w = 0; w < workers; ++w) inboxes_.push_back(memory_.allocate(weights_.view().size()));
-  const auto segments = decay_segments(plan.optimizer, weights_.view().size());
+  const auto segments = optim::decay_segments(plan.optimizer, weights_.view().size());
   const auto ranges = plan.model.graph.parameter_ranges();
   for (std::size_t v = 0; v < count(); ++v) {
     variables_[v].range = {ranges[v].first, ranges[v].count};
@@ -61,7 +61,7 @@ void Variables::push(int worker, std::size_t variable) {
   }
   if (++v.arrived < workers_) return;
   v.arrived = 0;
-  for (int w = 1; w < workers_; ++w) add(inbox(0, variable), inbox(w, variable));
+  for (int w = 1; w < workers_; ++w) allreduce::add(inbox(0, variable), inbox(w, variable));
   apply(v, inbox(0, variable));
   for (int w = 0; w < workers_; ++w) answer(w);
 }
@@ -74,20 +74,20 @@ void Variables::wait_for(int worker, std::size_t variable, int gradients) const 
 void Variables::apply(Variable& variable, std::span<const float> gradient) {
   const std::int64_t before = variable.updates++ * samples_;
   const double rate = plan_.learning_rate.at(double(before) / double(plan_.training->size()));
-  const kernels::Part part{.w = weights_.view().data() + variable.range.first,
-                           .g = gradient.data(),
-                           .slot0 = momentum_.view().data() + variable.range.first,
-                           .slot1 = nullptr,
-                           .size = gradient.size()};
-  kernels::Factors factors{};
+  const optim::kernels::Part part{.w = weights_.view().data() + variable.range.first,
+                                  .g = gradient.data(),
+                                  .slot0 = momentum_.view().data() + variable.range.first,
+                                  .slot1 = nullptr,
+                                  .size = gradient.size()};
+  optim::kernels::Factors factors{};
   factors.scale = 1;
   factors.decay = variable.decay;
   factors.lr = static_cast<float>(rate);
   factors.momentum = static_cast<float>(plan_.optimizer.momentum);
-  if (plan_.optimizer.kind == OptimizerKind::sgd)
-    kernels::sgd(part, factors);
+  if (plan_.optimizer.kind == optim::OptimizerKind::sgd)
+    optim::kernels::sgd(part, factors);
   else
-    kernels::momentum(part, factors);
+    optim::kernels::momentum(part, factors);
 }
 
 void Variables::save(const std::string& path) const {

@@ -25,7 +25,7 @@ class Variables {
  public:
   /// `plan` is of `workers` ranks and outlives this. Throws Error(Exit::usage) for an optimizer
   /// other than sgd and momentum.
-  Variables(const RunPlan& plan, int workers, Updates updates);
+  Variables(const train::RunPlan& plan, int workers, Updates updates);
 
   std::size_t count() const { return variables_.size(); }
   std::span<const float> weights(std::size_t variable) const;
@@ -50,7 +50,7 @@ class Variables {
 
   void apply(Variable& variable, std::span<const float> gradient);
 
-  const RunPlan& plan_;
+  const train::RunPlan& plan_;
   const int workers_;
   const Updates updates_;
   const std::int64_t samples_;  // in one update

@@ -12,29 +12,29 @@ namespace {
 
 class Worker {
  public:
-  Worker(const RunPlan& plan, const WorkerSettings& settings, const Stream& server);
+  Worker(const train::RunPlan& plan, const WorkerSettings& settings, const Stream& server);
   void train();
 
  private:
-  std::unique_ptr<Program> compile();
+  std::unique_ptr<compute::Program> compile();
   double step(const Batch& batch, bool save);
   void pull();
   void push_as_final(bool save);
   bool save_is_due();
 
-  const RunPlan& plan_;
+  const train::RunPlan& plan_;
   const WorkerSettings& settings_;
   const Stream& server_;
-  const std::vector<ParameterRange> variables_;
-  const std::unique_ptr<Backend> backend_ = make_onednn_backend();
+  const std::vector<compute::ParameterRange> variables_;
+  const std::unique_ptr<compute::Backend> backend_ = compute::make_onednn_backend();
   Buffer parameters_, gradients_, statistics_, batch_statistics_;
-  const std::unique_ptr<Program> program_;
+  const std::unique_ptr<compute::Program> program_;
   const double sample_weight_;
   std::atomic<std::size_t> final_from_;  // gradients from there on are final
   Stopwatch since_save_;
 };
 
-Worker::Worker(const RunPlan& plan, const WorkerSettings& settings, const Stream& server)
+Worker::Worker(const train::RunPlan& plan, const WorkerSettings& settings, const Stream& server)
     : plan_(plan),
       settings_(settings),
       server_(server),
@@ -50,14 +50,14 @@ Worker::Worker(const RunPlan& plan, const WorkerSettings& settings, const Stream
   server_.send(std::as_bytes(std::span(&greeting, 1)));
 }
 
-std::unique_ptr<Program> Worker::compile() {
-  return backend_->compile(make_schedule(plan_, *backend_, Mode::training),
+std::unique_ptr<compute::Program> Worker::compile() {
+  return backend_->compile(train::make_schedule(plan_, *backend_, model::Mode::training),
                            {parameters_, gradients_, statistics_, batch_statistics_},
                            plan_.options.seed);
 }
 
 void Worker::train() {
-  Loader loader(*plan_.training, plan_.loader(Split::training));
+  io::Loader loader(*plan_.training, plan_.loader(io::Split::training));
   WorkerLog log(plan_, settings_.worker);
   pull();
   Stopwatch watch;
@@ -75,7 +75,7 @@ double Worker::step(const Batch& batch, bool save) {
     final_from_ = first;
     final_from_.notify_one();
   };
-  StepResult result;
+  compute::StepResult result;
   or_end([&] { result = program_->run(batch, sample_weight_, final); });
   final(0);
   pull();
@@ -109,7 +109,7 @@ bool Worker::save_is_due() {
 
 }  // namespace
 
-void work(const RunPlan& plan, const WorkerSettings& settings, const Stream& server) {
+void work(const train::RunPlan& plan, const WorkerSettings& settings, const Stream& server) {
   Worker(plan, settings, server).train();
 }
 

@@ -14,6 +14,6 @@ struct WorkerSettings {
 /// step's gradients are sent while the backward pass still runs. Prints a line every --log-every
 /// steps, as TensorFlow's example did, and writes `--metrics` records {kind, step, loss,
 /// examples_per_second, seconds_per_batch} of this worker's own steps.
-void work(const RunPlan& plan, const WorkerSettings& settings, const Stream& server);
+void work(const train::RunPlan& plan, const WorkerSettings& settings, const Stream& server);
 
 }  // namespace ringtrain

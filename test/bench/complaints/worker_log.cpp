@@ -10,7 +10,7 @@
 
 namespace ringtrain {
 
-WorkerLog::WorkerLog(const RunPlan& plan, int worker) : plan_(plan), worker_(worker) {
+WorkerLog::WorkerLog(const train::RunPlan& plan, int worker) : plan_(plan), worker_(worker) {
   if (plan.options.metrics.empty()) return;
   metrics_.open(plan.options.metrics);
   if (!metrics_) throw Error(Exit::storage, "--metrics " + plan.options.metrics, "cannot write");
@@ -22,7 +22,8 @@ void WorkerLog::step(std::int64_t step, double loss, double seconds) {
   const double batch_s = seconds_ / plan_.options.log_every, rate = plan_.share.count / batch_s;
   seconds_ = 0;
   fmt::print("{}: worker {}, step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch)\n",
-             timestamp(std::chrono::system_clock::now()), worker_, step, loss, rate, batch_s);
+             metrics::timestamp(std::chrono::system_clock::now()), worker_, step, loss, rate,
+             batch_s);
   std::fflush(stdout);
   metrics_ << fmt::format(R"({{"kind":"step","step":{},"loss":{},"examples_per_second":{:.6g},)"
                           R"("seconds_per_batch":{:.6g}}})",

@@ -10,11 +10,11 @@ namespace ringtrain {
 /// record of --metrics, each of the mean step since the last one.
 class WorkerLog {
  public:
-  WorkerLog(const RunPlan& plan, int worker);
+  WorkerLog(const train::RunPlan& plan, int worker);
   void step(std::int64_t step, double loss, double seconds);
 
  private:
-  const RunPlan& plan_;
+  const train::RunPlan& plan_;
   const int worker_;
   std::ofstream metrics_;
   double seconds_ = 0;  // since the last line

@@ -62,7 +62,8 @@ struct Seen {
 
 class EmulatedRank {
  public:
-  EmulatedRank(const Settings& settings, const MpiSession& session, Communicator& communicator)
+  EmulatedRank(const Settings& settings, const allreduce::MpiSession& session,
+               allreduce::Communicator& communicator)
       : settings_(settings),
         random_(static_cast<std::uint64_t>(session.rank()), Purpose::synthetic),
         gradients_(communicator.memory().allocate(settings["kib"] * kib)),
@@ -99,11 +100,11 @@ class EmulatedRank {
   const Settings& settings_;
   Philox random_;
   const Buffer gradients_;
-  GradientReducer reducer_;
+  allreduce::GradientReducer reducer_;
 };
 
 // Percentiles 0, 5, ..., 100, the mean of those of all ranks.
-std::vector<double> percentiles(std::vector<double> values, const MpiSession& session) {
+std::vector<double> percentiles(std::vector<double> values, const allreduce::MpiSession& session) {
   std::ranges::sort(values);
   std::vector<double> found;
   for (int p = 0; p <= 100; p += 5)
@@ -112,8 +113,9 @@ std::vector<double> percentiles(std::vector<double> values, const MpiSession& se
   return found;
 }
 
-void print(const Settings& settings, const MpiSession& session, const RingChoice& ring,
-           const Seen& seen, const std::vector<double>& computing) {
+void print(const Settings& settings, const allreduce::MpiSession& session,
+           const allreduce::RingChoice& ring, const Seen& seen,
+           const std::vector<double>& computing) {
   if (session.rank() != 0) return;
   std::string text = fmt::format(R"({{"hosts":{},"ranks":{})", session.hosts(), session.size());
   for (const auto& [key, value] : settings.values) text += fmt::format(R"(,"{}":{})", key, value);
@@ -124,11 +126,12 @@ void print(const Settings& settings, const MpiSession& session, const RingChoice
              fmt::join(seen.steps, ","));
 }
 
-void measure(const Settings& settings, const MpiSession& session) {
+void measure(const Settings& settings, const allreduce::MpiSession& session) {
   const double bucket = static_cast<double>(settings["bucket_kib"]) * 1024;
-  RingChoice ring = choose_ring(measure_ring(session, bucket), bucket);
+  allreduce::RingChoice ring =
+      allreduce::choose_ring(allreduce::measure_ring(session, bucket), bucket);
   if (settings["at_once"] > 0) ring.plan.at_once = static_cast<int>(settings["at_once"]);
-  const auto communicator = make_communicator(
+  const auto communicator = allreduce::make_communicator(
       "ring", session, {.ring = ring.plan.ring, .at_once = ring.plan.at_once, .crowded = true});
   const Seen seen = EmulatedRank(settings, session, *communicator).run();
   print(settings, session, ring, seen, percentiles(seen.computing, session));
@@ -137,7 +140,7 @@ void measure(const Settings& settings, const MpiSession& session) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const MpiSession session;
+  const allreduce::MpiSession session;
   try {
     Settings settings;
     for (int i = 1; i < argc; ++i) settings.read(argv[i]);

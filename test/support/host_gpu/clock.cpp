@@ -3,7 +3,7 @@
 #include "ringtrain/base/error.hpp"
 #include "support/host_gpu/device.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 // The scheduler's time is in microseconds.
 void mark_time(std::uint64_t* time, cudaStream_t stream) {
@@ -15,4 +15,4 @@ void mark_time(std::uint64_t* time, cudaStream_t stream) {
   if (code != cudaSuccess) throw Error("mark_time", cudaGetErrorString(code));
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -11,7 +11,7 @@
 #include "support/host_gpu/device.hpp"
 #include "support/host_gpu/interpreter.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 using host_gpu::Device;
@@ -101,21 +101,24 @@ std::uint64_t time_of(Device& gpu, const std::string& engine, std::size_t place)
 }
 
 /// Runs the graphs that engines were chosen for.
-class HostRunner final : public CudnnRunner {
+class HostRunner final : public compute::cuda::CudnnRunner {
  public:
   explicit HostRunner(cudaStream_t stream) : stream_(stream) {}
 
-  PlanTarget target() const override { return describe_device(device_json("h100")); }
+  compute::cuda::PlanTarget target() const override {
+    return compute::cuda::describe_device(compute::cuda::device_json("h100"));
+  }
   bool compiles() const override { return false; }  // that needs the driver
-  std::function<void()> bind(const Engine& engine, const OperationGraph& graph,
+  std::function<void()> bind(const compute::cuda::Engine& engine, const OperationGraph& graph,
                              std::span<void* const> data, void* workspace) override;
 
  private:
   cudaStream_t stream_;
 };
 
-std::function<void()> HostRunner::bind(const Engine& engine, const OperationGraph& graph,
-                                       std::span<void* const> data, void* workspace) {
+std::function<void()> HostRunner::bind(const compute::cuda::Engine& engine,
+                                       const OperationGraph& graph, std::span<void* const> data,
+                                       void* workspace) {
   expects(data.size() == graph.values().size(), "CudnnRunner::bind: memory of each value");
   Device& gpu = Device::get();
   const Extent scratch{static_cast<const std::byte*>(workspace), engine.workspace, true};
@@ -145,8 +148,8 @@ std::function<void()> HostRunner::bind(const Engine& engine, const OperationGrap
 
 }  // namespace
 
-std::unique_ptr<CudnnRunner> make_cudnn_runner(cudaStream_t stream) {
+std::unique_ptr<compute::cuda::CudnnRunner> make_cudnn_runner(cudaStream_t stream) {
   return std::make_unique<HostRunner>(stream);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

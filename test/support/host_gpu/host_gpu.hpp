@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 class OperationGraph;
 }
 
@@ -49,7 +49,8 @@ enum class EngineFault {
   refused,  ///< throws Error
 };
 /// By what the engine is to do, and its place among cuDNN's proposals.
-using EngineFaultOf = std::function<EngineFault(const cuda::OperationGraph&, std::size_t place)>;
+using EngineFaultOf =
+    std::function<EngineFault(const compute::cuda::OperationGraph&, std::size_t place)>;
 /// Of runs that are queued from now on. Empty, as at first: none.
 void set_engine_fault(EngineFaultOf fault);
 

@@ -6,8 +6,8 @@
 namespace ringtrain::host_gpu {
 namespace {
 
-using cuda::OperationGraph;
-using cuda::kernels::with_type;
+using compute::cuda::OperationGraph;
+using compute::cuda::kernels::with_type;
 using Kind = OperationGraph::Kind;
 
 using Value = OperationGraph::Value;
@@ -24,21 +24,21 @@ std::size_t place_of(const Value& value, std::size_t i) {
 }
 
 void load(const Value& value, const void* from, std::vector<float>& to) {
-  with_type(value.element, [&]<class T>(T) {
+  compute::cuda::kernels::with_type(value.element, [&]<class T>(T) {
     const T* at = static_cast<const T*>(from);
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<float>(at[place_of(value, i)]);
   });
 }
 
 void store(const Value& value, const std::vector<float>& from, void* to) {
-  with_type(value.element, [&]<class T>(T) {
+  compute::cuda::kernels::with_type(value.element, [&]<class T>(T) {
     T* at = static_cast<T*>(to);
     for (std::size_t i = 0; i < from.size(); ++i) at[place_of(value, i)] = static_cast<T>(from[i]);
   });
 }
 
 void round_to(Element element, std::vector<float>& values) {
-  with_type(element, [&]<class T>(T) {
+  compute::cuda::kernels::with_type(element, [&]<class T>(T) {
     for (float& v : values) v = static_cast<float>(static_cast<T>(v));
   });
 }

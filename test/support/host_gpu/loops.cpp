@@ -7,7 +7,7 @@ namespace {
 
 // Calls f(row, column of y, row, column of x, tap's row, column) where a tap meets the image.
 template <class F>
-void for_each_tap(const Window& w, const Field& x, const Field& y, F f) {
+void for_each_tap(const compute::Window& w, const Field& x, const Field& y, F f) {
   for (int oy = 0; oy < y.height(); ++oy)
     for (int ox = 0; ox < y.width(); ++ox)
       for (int ky = 0; ky < w.height; ++ky)
@@ -31,7 +31,7 @@ void add_multiple(float factor, const float* from, float* to, std::size_t count)
 
 }  // namespace
 
-void convolution(const Window& window, const Field& x, const Field& w, Field& y) {
+void convolution(const compute::Window& window, const Field& x, const Field& w, Field& y) {
   const std::size_t in = x.channels(), out = y.channels();
   std::ranges::fill(y.at, 0.f);
   for (std::size_t n = 0; n < x.batch(); ++n)
@@ -42,7 +42,7 @@ void convolution(const Window& window, const Field& x, const Field& w, Field& y)
     });
 }
 
-void input_gradient(const Window& window, const Field& dy, const Field& w, Field& dx) {
+void input_gradient(const compute::Window& window, const Field& dy, const Field& w, Field& dx) {
   const std::size_t in = dx.channels(), out = dy.channels();
   std::ranges::fill(dx.at, 0.f);
   for (std::size_t n = 0; n < dx.batch(); ++n)
@@ -53,7 +53,7 @@ void input_gradient(const Window& window, const Field& dy, const Field& w, Field
     });
 }
 
-void weight_gradient(const Window& window, const Field& dy, const Field& x, Field& dw) {
+void weight_gradient(const compute::Window& window, const Field& dy, const Field& x, Field& dw) {
   const std::size_t in = x.channels(), out = dy.channels();
   std::ranges::fill(dw.at, 0.f);
   for (std::size_t o = 0; o < out; ++o)

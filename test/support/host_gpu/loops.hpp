@@ -7,7 +7,8 @@ namespace ringtrain::host_gpu {
 
 /// A tensor in fp32, NHWC; weights are out x height x width x in.
 struct Field {
-  cuda::OperationGraph::Extents extents;  ///< N, C, H, W; of weights out, in, height, width
+  compute::cuda::OperationGraph::Extents
+      extents;  ///< N, C, H, W; of weights out, in, height, width
   std::vector<float> at;
 
   std::size_t batch() const { return static_cast<std::size_t>(extents[0]); }
@@ -32,9 +33,9 @@ void pointwise(const Field& a, const Field& b, Field& y, F f) {
   for (std::size_t i = 0; i < y.at.size(); ++i) y.at[i] = f(value(a, i), value(b, i));
 }
 
-void convolution(const Window& window, const Field& x, const Field& w, Field& y);
-void input_gradient(const Window& window, const Field& dy, const Field& w, Field& dx);
-void weight_gradient(const Window& window, const Field& dy, const Field& x, Field& dw);
+void convolution(const compute::Window& window, const Field& x, const Field& w, Field& y);
+void input_gradient(const compute::Window& window, const Field& dy, const Field& w, Field& dx);
+void weight_gradient(const compute::Window& window, const Field& dy, const Field& x, Field& dw);
 
 void statistics(const Field& x, Field& sum, Field& squares);
 

@@ -78,7 +78,7 @@ cudaError_t attribute(cudaDeviceAttr name, int& value) {
 
 }  // namespace
 
-const char* ringtrain::cuda::kernels::kernel_architectures() {
+const char* ringtrain::compute::cuda::kernels::kernel_architectures() {
   const char* named = std::getenv("SIMULATED_GPU_KERNELS");
   return named == nullptr ? "" : named;
 }

@@ -18,7 +18,8 @@ class KernelQueue {
 
   template <class Work>
   void items(const Work& work, std::size_t count) {
-    const cuda::kernels::Grid grid = cuda::kernels::item_grid(cuda::kernels::small(count));
+    const compute::cuda::kernels::Grid grid =
+        compute::cuda::kernels::item_grid(compute::cuda::kernels::small(count));
     const std::size_t threads = std::size_t(grid.blocks) * grid.threads;
     each(threads, [&](std::size_t thread) {
       for (std::size_t i = thread; i < count; i += threads) work(static_cast<std::uint32_t>(i));
@@ -26,8 +27,9 @@ class KernelQueue {
   }
 
   template <class Work>
-  void blocks(const Work& work, const cuda::kernels::Grid& grid) {
-    expects(grid.threads <= cuda::kernels::block_threads, "a kernel's threads fit into a block");
+  void blocks(const Work& work, const compute::cuda::kernels::Grid& grid) {
+    expects(grid.threads <= compute::cuda::kernels::block_threads,
+            "a kernel's threads fit into a block");
     expects(grid.shared_bytes <= 48 << 10, "a kernel's shared memory fits into a block");
     each(grid.blocks, [&](std::size_t block) {
       const Shared shared(grid.shared_bytes);

@@ -21,7 +21,7 @@ std::vector<std::string> complaints() { return {}; }
 extern "C" int __real_main(int argc, char** argv);
 
 extern "C" int __wrap_main(int argc, char** argv) {
-  if (const auto here = ringtrain::gpus_here(); here.count == 0) {
+  if (const auto here = ringtrain::compute::gpus_here(); here.count == 0) {
     std::printf("skipped: %s\n", here.why.c_str());
     return 77;  // skipped, to CTest
   }

@@ -3,7 +3,8 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::reference;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::reference;
 
 namespace {
 

@@ -3,7 +3,8 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::reference;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::reference;
 
 TEST_CASE("batch norm pieces: together they are the whole, forward") {
   const std::optional<ParameterRange> gamma =

@@ -4,7 +4,8 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::reference;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::reference;
 
 namespace {
 

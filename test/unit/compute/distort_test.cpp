@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 TEST_CASE("distort: neutral values change nothing, and each change does what it says") {
   const std::vector<double> image{10, 20, 30, 200, 100, 50};
@@ -70,7 +71,8 @@ TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's
   reference::State s(schedule, 1);
   s.batch = &batch;
 
-  run(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true}, s);
+  compute::reference::run(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true},
+                          s);
 
   for (std::size_t i = 0; i < expected.size(); ++i)
     CHECK(255 * s[0][i] == Approx(expected[i]).margin(0.01));

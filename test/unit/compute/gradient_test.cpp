@@ -5,7 +5,8 @@
 #include "support/gradient_check.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::reference;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::reference;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "support/sanitized.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 

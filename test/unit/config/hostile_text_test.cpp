@@ -26,6 +26,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::config;
 using namespace std::chrono_literals;
 using Catch::Contains;
 using Catch::Matchers::StartsWith;
@@ -52,7 +53,7 @@ std::vector<std::string> hostile_json() {
 
 TEST_CASE("hostile text: kept speeds are passed over") {
   const TemporaryFolder folder;
-  const KeptSpeeds speeds(folder.path(), "run", R"({"batch":64})");
+  const train::KeptSpeeds speeds(folder.path(), "run", R"({"batch":64})");
   for (const std::string& text : hostile_json()) {
     REQUIRE(text.size() <= 1024);
     std::ofstream(speeds.file()) << text;
@@ -64,9 +65,11 @@ TEST_CASE("hostile text: kept speeds are passed over") {
 TEST_CASE("hostile text: shares and gradient formats of a checkpoint") {
   for (const std::string& text : hostile_json()) {
     CAPTURE(text.substr(0, 40));
-    CHECK(in_limited_memory([&] { return fmt::format("{}", shares_in(text).size()); }) == "0");
-    CHECK(in_limited_memory([&] { return std::string(format_in(text) ? "a format" : "none"); }) !=
-          "out of memory");
+    CHECK(in_limited_memory([&] { return fmt::format("{}", train::shares_in(text).size()); }) ==
+          "0");
+    CHECK(in_limited_memory([&] {
+            return std::string(train::format_in(text) ? "a format" : "none");
+          }) != "out of memory");
   }
 }
 
@@ -110,29 +113,30 @@ std::string_view as_bytes(const T& message) {
 
 // Rank 1's connection, which knows the token; `serve` lets rank 0 answer.
 template <class Serve>
-FileDescriptor proven(std::uint16_t port, Service service, Serve serve) {
-  const Call call = make_call(service, 1);
+FileDescriptor proven(std::uint16_t port, monitor::Service service, Serve serve) {
+  const monitor::Call call = monitor::make_call(service, 1);
   FileDescriptor socket = connected(port, as_bytes(call));
-  Challenge challenge;
+  monitor::Challenge challenge;
   while (::recv(socket.get(), &challenge, sizeof challenge, MSG_DONTWAIT | MSG_PEEK) <
          static_cast<ssize_t>(sizeof challenge))
     serve();
   ::recv(socket.get(), &challenge, sizeof challenge, 0);
-  write_all(socket.get(), as_bytes(prove_rank(job_token, call, challenge)));
+  write_all(socket.get(), as_bytes(monitor::prove_rank(monitor::job_token, call, challenge)));
   return socket;
 }
 
 }  // namespace
 
 TEST_CASE("hostile text: a message of the watchdog's says no longer text than is allowed") {
-  const std::uint32_t text_bytes = GENERATE(std::uint32_t(most_text) + 1, 1u << 30, ~0u);
+  const std::uint32_t text_bytes = GENERATE(std::uint32_t(monitor::most_text) + 1, 1u << 30, ~0u);
 
   CHECK(in_limited_memory([&] {
-          HeartbeatServer server(job_token, 2, {"127.0.0.1"});
-          Heartbeat beat;
+          monitor::HeartbeatServer server(monitor::job_token, 2, {"127.0.0.1"});
+          monitor::Heartbeat beat;
           beat.text_bytes = text_bytes;
           const FileDescriptor rank =
-              proven(server.doors().front().port, Service::watchdog, [&] { server.run_for(5ms); });
+              proven(server.doors().front().port, monitor::Service::watchdog,
+                     [&] { server.run_for(5ms); });
           write_all(rank.get(), as_bytes(beat));
           char answer[64];
           for (int i = 0; i < 400; ++i) {
@@ -145,18 +149,18 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
 }
 
 TEST_CASE("hostile text: a slice of another length than is expected is not taken") {
-  ShardReceiver server(job_token, 2, {"127.0.0.1"});
+  train::ShardReceiver server(monitor::job_token, 2, {"127.0.0.1"});
   std::vector<float> target(10);
   server.expect(1, {{}, {target}});
   const std::uint64_t count = GENERATE(0, 9, 11, std::uint64_t(1) << 60, ~std::uint64_t(0));
-  const ShardHello hello{.save = 1, .count = count};
+  const train::ShardHello hello{.save = 1, .count = count};
 
-  const FileDescriptor rank = proven(server.doors().front().port, Service::slices,
+  const FileDescriptor rank = proven(server.doors().front().port, monitor::Service::slices,
                                      [] { std::this_thread::sleep_for(1ms); });
   write_all(rank.get(), as_bytes(hello));
-  ShardAnswer answer{};
+  train::ShardAnswer answer{};
 
   REQUIRE(::recv(rank.get(), &answer, sizeof answer, MSG_WAITALL) == sizeof answer);
-  CHECK(answer == ShardAnswer::unwanted);
+  CHECK(answer == train::ShardAnswer::unwanted);
   CHECK_FALSE(server.complete());
 }

@@ -8,6 +8,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::config;
 using Catch::Contains;
 
 namespace {
@@ -128,8 +129,8 @@ TEST_CASE("options: values arrive where they belong") {
 
   CHECK(o.batch == 32);
   CHECK(o.lr == 0.045);
-  CHECK(o.lr_schedule == Decay{Decay::Kind::step, 2, 0.94});
-  CHECK(o.optimizer == OptimizerKind::rmsprop);
+  CHECK(o.lr_schedule == optim::Decay{optim::Decay::Kind::step, 2, 0.94});
+  CHECK(o.optimizer == optim::OptimizerKind::rmsprop);
   CHECK(o.seed == 18446744073709551615u);
   CHECK(o.checkpoint_every.seconds == 900);
   CHECK(o.checkpoint_every.steps == 0);
@@ -292,12 +293,13 @@ TEST_CASE("options: how sums travel is measured, left alone or given") {
   CHECK(options("--tuning report").tune.measures());
   CHECK_FALSE(options("--tuning off").tune.measures());
   CHECK(options("--tuning all").tune.measures());
-  CHECK(options("--tuning off").tune.plan == SumPlan());
+  CHECK(options("--tuning off").tune.plan == allreduce::SumPlan());
   const Tune given = options("--tuning blocks=62,sums=4,start=late").tune;
   CHECK(given.mode == Tune::Mode::given);
   const std::size_t floats = 62 * 256;
-  CHECK(given.plan == SumPlan{{.largest_segment = floats, .smallest_segment = floats}, 4, true});
-  CHECK(options("--tuning start=late").tune.plan == SumPlan{.late = true});
+  CHECK(given.plan ==
+        allreduce::SumPlan{{.largest_segment = floats, .smallest_segment = floats}, 4, true});
+  CHECK(options("--tuning start=late").tune.plan == allreduce::SumPlan{.late = true});
   for (const char* line : {"--tuning fast", "--tuning sums=0", "--tuning sums=17",
                            "--tuning blocks=0", "--tuning blocks=2000", "--tuning start=soon",
                            "--tuning sums=2,", "--tuning sums=2,off", "--tuning sums"})
@@ -326,8 +328,8 @@ TEST_CASE("options: a bad value is refused with what it must be") {
     CHECK_THAT(refusal(line), Contains("--compress"));
   CHECK_THAT(refusal("--compress zip:3"), Contains("none, powersgd:RANK or topk:RATIO"));
   CHECK(options("--compress powersgd:2").compress ==
-        Compression{.kind = Compression::Kind::powersgd, .rank = 2});
-  CHECK(options("--compress none").compress == Compression{});
+        allreduce::Compression{.kind = allreduce::Compression::Kind::powersgd, .rank = 2});
+  CHECK(options("--compress none").compress == allreduce::Compression{});
   CHECK_THAT(refusal("--compress topk:0.1 --allreduce mpi"), Contains("--allreduce ring"));
   CHECK_THAT(refusal("--compress topk:0.1 --gradient-dtype fp16"), Contains("give one"));
   CHECK(refusal("--compress topk:0.1 --verify-resume") == "accepted");

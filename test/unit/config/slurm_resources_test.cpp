@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::config;
 using Catch::Contains;
 
 namespace {

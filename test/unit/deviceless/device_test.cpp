@@ -11,7 +11,7 @@ using namespace ringtrain;
 TEST_CASE("the built-in H100 is a real one") {
   std::ifstream file(RINGTRAIN_SOURCE_DIR "/test/data/h100-device-properties.json");
   const auto real = nlohmann::json::parse(file);
-  const auto built_in = nlohmann::json::parse(cuda::device_json("h100"));
+  const auto built_in = nlohmann::json::parse(compute::cuda::device_json("h100"));
 
   for (const auto& [name, value] : real.items()) {
     CAPTURE(name);

@@ -8,17 +8,19 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda;
+using namespace ringtrain::compute::cuda;
 
 namespace {
 
 constexpr std::size_t any = std::size_t(1) << 40;
 
-Schedule schedule_of(const std::string& model, Mode mode, Element element, Engines& engines) {
-  const Model made = make_model(model, default_classes(model));
-  return make_schedule(made.graph, 256, mode, 0.1f, [&](const Schedule& s, const Step& step) {
-    return supports(s, step, element, engines);
-  });
+compute::Schedule schedule_of(const std::string& model, model::Mode mode, Element element,
+                              Engines& engines) {
+  const model::Model made = model::make_model(model, model::default_classes(model));
+  return model::make_schedule(made.graph, 256, mode, 0.1f,
+                              [&](const compute::Schedule& s, const compute::Step& step) {
+                                return supports(s, step, element, engines);
+                              });
 }
 
 Engines engines_of(const EngineRules& rules) {
@@ -27,12 +29,12 @@ Engines engines_of(const EngineRules& rules) {
 
 // Of a 3x3 convolution of 64 channels on 32 images of 28x28 pixels.
 Request weight_gradient(Element element) {
-  Schedule s;
+  compute::Schedule s;
   s.tensors = {{32, 28, 28, 64}, {32, 28, 28, 64}};
   s.parameters = 3 * 3 * 64 * 64;
   s.batch = 32;
-  const Window window{3, 3, 1, 1, 1, 1, 1, 1};
-  return request(s, ConvolutionWeightGradient{window, 0, 1, {0, s.parameters}}, element);
+  const compute::Window window{3, 3, 1, 1, 1, 1, 1, 1};
+  return request(s, compute::ConvolutionWeightGradient{window, 0, 1, {0, s.parameters}}, element);
 }
 
 std::vector<std::size_t> places(const Engines& engines, const Request& request) {
@@ -47,25 +49,26 @@ std::vector<std::size_t> places(const Engines& engines, const Request& request) 
 TEST_CASE("every step of every model has a plan that gives the same bits every time") {
   const auto element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
   Engines engines = engines_of({.deterministic = true});
-  for (const std::string& model : model_names())
-    for (const Mode mode : {Mode::training, Mode::evaluation}) {
-      CAPTURE(model, mode == Mode::training, name_of(element));
-      const Schedule schedule = schedule_of(model, mode, element, engines);
+  for (const std::string& model : model::model_names())
+    for (const model::Mode mode : {model::Mode::training, model::Mode::evaluation}) {
+      CAPTURE(model, mode == model::Mode::training, name_of(element));
+      const compute::Schedule schedule = schedule_of(model, mode, element, engines);
       Launches launches(schedule, element, engines);
 
-      for (const Step& step : schedule.steps) CHECK_FALSE(launches.of(step).empty());
+      for (const compute::Step& step : schedule.steps) CHECK_FALSE(launches.of(step).empty());
     }
 }
 
 TEST_CASE("statistics inside a convolution are passed over when bits must repeat") {
   Engines engines = engines_of({.deterministic = true});
 
-  const Schedule schedule = schedule_of("resnet50", Mode::training, Element::fp16, engines);
+  const compute::Schedule schedule =
+      schedule_of("resnet50", model::Mode::training, Element::fp16, engines);
 
-  for (const Step& step : schedule.steps) {
-    const auto* forward = std::get_if<ConvolutionForward>(&step);
-    const auto* backward = std::get_if<ConvolutionInputGradient>(&step);
-    CHECK((!forward || forward->sums == no_vector));
+  for (const compute::Step& step : schedule.steps) {
+    const auto* forward = std::get_if<compute::ConvolutionForward>(&step);
+    const auto* backward = std::get_if<compute::ConvolutionInputGradient>(&step);
+    CHECK((!forward || forward->sums == compute::no_vector));
     CHECK((!backward || !backward->epilogue));
   }
 }
@@ -73,10 +76,11 @@ TEST_CASE("statistics inside a convolution are passed over when bits must repeat
 TEST_CASE("a fused engine's workspace moves no more than the fusion saves") {
   const std::string gpu = GENERATE("h100", "a100", "rtx4090");
   Engines engines(describe_device(device_json(gpu)));
-  const Schedule schedule = schedule_of("resnet50", Mode::training, Element::fp16, engines);
+  const compute::Schedule schedule =
+      schedule_of("resnet50", model::Mode::training, Element::fp16, engines);
 
   int fused = 0;
-  for (const Step& step : schedule.steps) {
+  for (const compute::Step& step : schedule.steps) {
     const auto request = fused_request(schedule, step, Element::fp16);
     if (!request) continue;
     ++fused;

@@ -5,35 +5,38 @@ using namespace ringtrain;
 
 namespace {
 
-constexpr TensorId x = 0, y = 1, residual = 2, written = 3;
+constexpr compute::TensorId x = 0, y = 1, residual = 2, written = 3;
 
 // A convolution of 3x3 or 1x1 pixels on 32 images, and what may stand around it.
 struct Case {
   int channels = 64, kernel = 3;
-  Schedule schedule() const {
-    Schedule s;
-    const Shape shape{32, 14, 14, channels};
+  compute::Schedule schedule() const {
+    compute::Schedule s;
+    const compute::Shape shape{32, 14, 14, channels};
     s.tensors = {shape, shape, shape, shape};
     s.vectors = std::vector<int>(8, channels);
     s.batch = 32;
     return s;
   }
-  Window window() const {
+  compute::Window window() const {
     const int pad = kernel / 2;
     return {kernel, kernel, 1, 1, pad, pad, pad, pad};
   }
-  ConvolutionForward forward() const { return {window(), x, y, weights()}; }
-  ParameterRange weights() const { return {0, std::size_t(channels) * channels * kernel * kernel}; }
+  compute::ConvolutionForward forward() const { return {window(), x, y, weights()}; }
+  compute::ParameterRange weights() const {
+    return {0, std::size_t(channels) * channels * kernel * kernel};
+  }
 };
 
-bool supported(Element element, const Case& at, const Step& step) {
-  return make_gpu_planner(gpu_model("h100"), element)->supports(at.schedule(), step);
+bool supported(Element element, const Case& at, const compute::Step& step) {
+  return compute::make_gpu_planner(compute::gpu_model("h100"), element)
+      ->supports(at.schedule(), step);
 }
 
 }  // namespace
 
 TEST_CASE("statistics of a convolution's result are fused in fp16 and nowhere else") {
-  ConvolutionForward step = Case{}.forward();
+  compute::ConvolutionForward step = Case{}.forward();
   step.sums = 0;
 
   CHECK(supported(Element::fp16, {}, step));
@@ -45,46 +48,50 @@ TEST_CASE("statistics of a convolution's result are fused in fp16 and nowhere el
 TEST_CASE("a residual is added before convolutions of one pixel only") {
   const int kernel = GENERATE(1, 3);
   const Case at{.kernel = kernel};
-  ConvolutionForward step = at.forward();
+  compute::ConvolutionForward step = at.forward();
   step.sums = 0;
   step.prologue =
-      Activation{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
+      compute::Activation{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
 
   CHECK(supported(Element::fp16, at, step) == (kernel == 1));
 }
 
 TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
-  ConvolutionInputGradient step{Case{}.window(), y, no_tensor, Case{}.weights()};
-  step.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  compute::ConvolutionInputGradient step{Case{}.window(), y, compute::no_tensor, Case{}.weights()};
+  step.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
 
   CHECK(supported(Element::fp16, {}, step));
   step.epilogue->residual = residual;
   CHECK(supported(Element::fp16, {}, step));
-  step.epilogue->residual = no_tensor;
+  step.epilogue->residual = compute::no_tensor;
   step.epilogue->y = residual;
   CHECK(!supported(Element::fp16, {}, step));
 }
 
 TEST_CASE("a max pool takes a BatchNorm in, in every type, and makes no mask from a residual") {
   const Element element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
-  const Activation activation{.scale = 1, .bias = 2, .relu = true};
-  MaxPoolBackward step{Case{}.window(), x, no_tensor, y, no_tensor, no_tensor, activation};
-  step.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  const compute::Activation activation{.scale = 1, .bias = 2, .relu = true};
+  compute::MaxPoolBackward step{
+      Case{}.window(),    x,         compute::no_tensor, y, compute::no_tensor,
+      compute::no_tensor, activation};
+  step.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
 
-  CHECK(supported(element, {}, MaxPoolForward{Case{}.window(), x, y, activation}));
+  CHECK(supported(element, {}, compute::MaxPoolForward{Case{}.window(), x, y, activation}));
   CHECK(supported(element, {}, step));
   step.epilogue->residual = residual;
   CHECK(!supported(element, {}, step));
 }
 
 TEST_CASE("the gradient of a max pool reads a byte a window, and x only for what is fused") {
-  Schedule schedule = Case{}.schedule();
+  compute::Schedule schedule = Case{}.schedule();
   const std::size_t tensor = 32 * 14 * 14 * 64 * 2;
-  MaxPoolBackward fused{Case{}.window(), x, no_tensor, y, no_tensor, residual};
-  fused.epilogue = BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
-  schedule.steps = {MaxPoolBackward{Case{}.window(), x, residual, y, written}, fused};
+  compute::MaxPoolBackward fused{Case{}.window(),    x,       compute::no_tensor, y,
+                                 compute::no_tensor, residual};
+  fused.epilogue = compute::BatchNormSums{.x = x, .g = written, .relu = true, .beta = {}};
+  schedule.steps = {compute::MaxPoolBackward{Case{}.window(), x, residual, y, written}, fused};
 
-  const GpuPlan plan = make_gpu_planner(gpu_model("h100"), Element::fp16)->plan(schedule);
+  const compute::GpuPlan plan =
+      compute::make_gpu_planner(compute::gpu_model("h100"), Element::fp16)->plan(schedule);
 
   CHECK(plan.steps.at(0).at(0).bytes_read == tensor + tensor / 2);
   CHECK(plan.steps.at(1).at(0).bytes_read == 3 * tensor + tensor / 2);
@@ -92,14 +99,15 @@ TEST_CASE("the gradient of a max pool reads a byte a window, and x only for what
 }
 
 TEST_CASE("a bias that cuDNN does not add is added by a kernel of ours") {
-  Schedule schedule = Case{}.schedule();
-  ConvolutionForward step = Case{}.forward();
-  step.b = ParameterRange{1, 64};
+  compute::Schedule schedule = Case{}.schedule();
+  compute::ConvolutionForward step = Case{}.forward();
+  step.b = compute::ParameterRange{1, 64};
   step.relu = true;
   schedule.steps = {step};
   schedule.backward = 1;
 
-  const GpuPlan plan = make_gpu_planner(gpu_model("h100"), Element::fp16)->plan(schedule);
+  const compute::GpuPlan plan =
+      compute::make_gpu_planner(compute::gpu_model("h100"), Element::fp16)->plan(schedule);
 
   REQUIRE(plan.steps.size() == 1);
   const std::size_t tensor = 32 * 14 * 14 * 64 * 2, weights = 64 * 9 * 64 * 2;
@@ -108,5 +116,5 @@ TEST_CASE("a bias that cuDNN does not add is added by a kernel of ours") {
 }
 
 TEST_CASE("an unknown GPU is refused with the names that are known") {
-  CHECK_THROWS_WITH(gpu_model("h300"), Catch::Contains("h100, h200"));
+  CHECK_THROWS_WITH(compute::gpu_model("h300"), Catch::Contains("h100, h200"));
 }

@@ -5,6 +5,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::host;
 
 TEST_CASE("own addresses: only those of the interfaces or subnets that are asked for") {
   const auto all = own_addresses();

@@ -11,6 +11,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::host;
 
 namespace {
 

@@ -12,6 +12,7 @@
 #include "support/sanitized.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::host;
 using Catch::Contains;
 
 namespace {

@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::host;
 
 TEST_CASE("stream_copy: copies all of any size to any address and nothing beside it") {
   const auto size = GENERATE(0, 1, 15, 16, 17, 100, 65'535, 65'536, 196'613);

@@ -19,6 +19,7 @@
 #include "support/variable.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::host;
 using Catch::Contains;
 
 namespace {

@@ -12,6 +12,7 @@
 #include "support/some_parameters.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
@@ -20,12 +21,12 @@ constexpr int all_images = 7;
 // BatchNorms with a ReLU, with a sum behind, without gamma; channels that fill no vector.
 Graph network() {
   GraphBuilder g;
-  const auto convolution = [&](const char* name, TensorId x) {
+  const auto convolution = [&](const char* name, compute::TensorId x) {
     return g.convolution(name, x, {.channels = 6, .height = 3, .width = 3});
   };
-  TensorId x = g.input(6, 5, 3, {Normalisation::standardise_image, {}, {}, true});
+  compute::TensorId x = g.input(6, 5, 3, {compute::Normalisation::standardise_image, {}, {}, true});
   x = g.relu(g.batch_norm("bn1", convolution("conv1", x), {}));
-  const TensorId kept = x;
+  const compute::TensorId kept = x;
   x = g.batch_norm("bn2", convolution("conv2", x), {.gamma = false, .unbiased = false});
   x = g.relu(g.sum(x, kept));
   x = g.batch_norm("bn3", convolution("conv3", x), {});
@@ -36,8 +37,9 @@ Graph network() {
 // Images as numbers just above 1000.
 Graph far_from_zero() {
   GraphBuilder g;
-  TensorId x = g.input(
-      6, 5, 3, {Normalisation::mean_deviation, std::vector<float>(3, -1000), {1, 1, 1}, false});
+  compute::TensorId x = g.input(
+      6, 5, 3,
+      {compute::Normalisation::mean_deviation, std::vector<float>(3, -1000), {1, 1, 1}, false});
   x = g.batch_norm("bn", x, {});
   g.loss(g.matrix_product("fc", g.global_pool(x), 10, {}, 0.0, true));
   return std::move(g).finish();
@@ -49,14 +51,14 @@ struct RankOutcome {
 
 RankOutcome train_part(const Graph& graph, const std::string& backend_name, const Batch& batch,
                        BatchNorms norms, bool fuse, float running_mean,
-                       const Program::SumOverRanks& sum) {
+                       const compute::Program::SumOverRanks& sum) {
   const auto weights = some_parameters(graph);
   std::vector<float> parameters(weights.begin(), weights.end());
   std::vector<float> running(graph.statistic_count(), running_mean);
   RankOutcome o{std::vector<float>(parameters.size()), std::vector<float>(running.size())};
   const auto view = [](std::vector<float>& v) { return View(v.data(), v.size()); };
-  const auto backend = make_backend(backend_name);
-  const Supports supports = [&](const Schedule& s, const Step& step) {
+  const auto backend = compute::make_backend(backend_name);
+  const Supports supports = [&](const compute::Schedule& s, const compute::Step& step) {
     return backend->supports(s, step);
   };
   const auto program = backend->compile(
@@ -148,13 +150,15 @@ TEST_CASE("all ranks: alone, without a sum, a rank trains on its own images", "[
 }
 
 TEST_CASE("all ranks: every BatchNorm of training is whole and asks for it, none of evaluation") {
-  const Supports everything = [](const Schedule&, const Step&) { return true; };
+  const Supports everything = [](const compute::Schedule&, const compute::Step&) { return true; };
   const auto asking = [&](Mode mode, BatchNorms norms) {
     int count = 0;
-    const Schedule s = make_schedule(network(), 2, mode, 0.1f, everything, true, norms);
-    for (const Step& step : s.steps) {
-      if (const auto* norm = std::get_if<BatchNormForward>(&step)) count += norm->all_ranks;
-      if (const auto* norm = std::get_if<BatchNormBackward>(&step)) count += norm->all_ranks;
+    const compute::Schedule s = make_schedule(network(), 2, mode, 0.1f, everything, true, norms);
+    for (const compute::Step& step : s.steps) {
+      if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
+        count += norm->all_ranks;
+      if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step))
+        count += norm->all_ranks;
     }
     return count;
   };

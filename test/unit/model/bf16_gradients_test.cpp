@@ -11,13 +11,15 @@
 #include "support/shrink.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
-Schedule schedule_of(const Graph& graph, int batch, const Backend& backend) {
-  return make_schedule(
-      graph, batch, Mode::training, 0.1f,
-      [&](const Schedule& s, const Step& step) { return backend.supports(s, step); });
+compute::Schedule schedule_of(const Graph& graph, int batch, const compute::Backend& backend) {
+  return make_schedule(graph, batch, Mode::training, 0.1f,
+                       [&](const compute::Schedule& s, const compute::Step& step) {
+                         return backend.supports(s, step);
+                       });
 }
 
 struct OnednnStep {
@@ -36,8 +38,8 @@ void open_relus(const Graph& graph, std::span<float> parameters) {
 }
 
 OnednnStep one_step(const Graph& graph, const Batch& batch, Element element) {
-  const auto backend = make_onednn_backend(nullptr, element);
-  const Schedule schedule = schedule_of(graph, batch.size(), *backend);
+  const auto backend = compute::make_onednn_backend(nullptr, element);
+  const compute::Schedule schedule = schedule_of(graph, batch.size(), *backend);
   Memory& memory = backend->memory();
   const Buffer parameters = memory.allocate(schedule.parameters),
                gradients = memory.allocate(schedule.parameters),
@@ -51,7 +53,7 @@ OnednnStep one_step(const Graph& graph, const Batch& batch, Element element) {
   const auto values = gradients.view().host();
   return {loss,
           {values.begin(), values.end()},
-          dynamic_cast<const onednn::OnednnProgram&>(*program).implementations()};
+          dynamic_cast<const compute::onednn::OnednnProgram&>(*program).implementations()};
 }
 
 // Images that differ: of noise alone a deep network makes nearly the same of each, and BatchNorm
@@ -83,7 +85,7 @@ double cosine(std::span<const float> a, std::span<const float> b) {
 }  // namespace
 
 TEST_CASE("bf16: gradients of whole networks point where fp32's do", "[unsanitized]") {
-  if (!cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  if (!compute::cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
   struct Case {
     const char* model;
     int extent, batch;
@@ -108,13 +110,14 @@ TEST_CASE("bf16: gradients of whole networks point where fp32's do", "[unsanitiz
 }
 
 TEST_CASE("bf16: an image takes at most 0.6 of the memory that it takes in fp32") {
-  if (!cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  if (!compute::cpu_trains_in(Element::bf16)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
   const char* model = GENERATE("cifar10_cnn", "resnet20", "resnet50", "inception_v3");
   CAPTURE(model);
   const Graph graph = make_model(model, 10).graph;
   const auto bytes = [&](int batch, Element element) {
-    const auto backend = make_onednn_backend(nullptr, element);
-    const HostNeeds needs = host_needs(schedule_of(graph, batch, *backend), nullptr, element);
+    const auto backend = compute::make_onednn_backend(nullptr, element);
+    const compute::HostNeeds needs =
+        compute::host_needs(schedule_of(graph, batch, *backend), nullptr, element);
     return double(needs.activations + needs.workspace);
   };
   const auto bytes_of_image = [&](Element element) {

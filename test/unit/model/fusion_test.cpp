@@ -14,57 +14,60 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
 template <class Kind>
-const Kind* step_as(const Step& step) {
+const Kind* step_as(const compute::Step& step) {
   return std::get_if<Kind>(&step);
 }
 
 // What a step is, fusions included: "ConvolutionForward prologue residual y sums".
-std::string form(const Step& step) {
+std::string form(const compute::Step& step) {
   std::string text = name_of(step);
-  const auto activation = [&](const Activation& how) {
-    if (how.residual != no_tensor) text += " residual";
-    if (how.residual_scale != no_vector) text += " scaled";
-    if (how.y != no_tensor) text += " y";
+  const auto activation = [&](const compute::Activation& how) {
+    if (how.residual != compute::no_tensor) text += " residual";
+    if (how.residual_scale != compute::no_vector) text += " scaled";
+    if (how.y != compute::no_tensor) text += " y";
   };
-  if (const auto* s = step_as<BatchNormApply>(step)) activation(s->how);
-  if (const auto* s = step_as<ConvolutionForward>(step)) {
+  if (const auto* s = step_as<compute::BatchNormApply>(step)) activation(s->how);
+  if (const auto* s = step_as<compute::ConvolutionForward>(step)) {
     if (s->prologue) text += " prologue", activation(*s->prologue);
-    if (s->sums != no_vector) text += " sums";
+    if (s->sums != compute::no_vector) text += " sums";
   }
-  if (const auto* s = step_as<ConvolutionWeightGradient>(step); s && s->prologue)
+  if (const auto* s = step_as<compute::ConvolutionWeightGradient>(step); s && s->prologue)
     text += " prologue", activation(*s->prologue);
-  if (const auto* s = step_as<ConvolutionInputGradient>(step); s && s->epilogue) {
+  if (const auto* s = step_as<compute::ConvolutionInputGradient>(step); s && s->epilogue) {
     text += " epilogue";
-    if (s->epilogue->y != no_tensor) text += " y";
-    if (s->epilogue->residual != no_tensor) text += " residual";
-    if (s->epilogue->residual_scale != no_vector) text += " scaled";
-    if (s->epilogue->skip != no_tensor) text += " skip";
+    if (s->epilogue->y != compute::no_tensor) text += " y";
+    if (s->epilogue->residual != compute::no_tensor) text += " residual";
+    if (s->epilogue->residual_scale != compute::no_vector) text += " scaled";
+    if (s->epilogue->skip != compute::no_tensor) text += " skip";
     if (s->epilogue_of_residual) text += " both";
   }
-  if (const auto* s = step_as<MaxPoolForward>(step); s && s->prologue)
+  if (const auto* s = step_as<compute::MaxPoolForward>(step); s && s->prologue)
     text += " prologue", activation(*s->prologue);
-  if (const auto* s = step_as<MaxPoolBackward>(step)) {
+  if (const auto* s = step_as<compute::MaxPoolBackward>(step)) {
     if (s->prologue) text += " prologue", activation(*s->prologue);
-    if (s->dy2 != no_tensor) text += " two";
-    if (s->y != no_tensor) text += " result";
+    if (s->dy2 != compute::no_tensor) text += " two";
+    if (s->y != compute::no_tensor) text += " result";
     if (s->epilogue) text += " epilogue";
-    if (s->epilogue && s->epilogue->y != no_tensor) text += " y";
-    if (s->epilogue && s->epilogue->skip != no_tensor) text += " skip";
+    if (s->epilogue && s->epilogue->y != compute::no_tensor) text += " y";
+    if (s->epilogue && s->epilogue->skip != compute::no_tensor) text += " skip";
   }
-  if (const auto* s = step_as<BatchNormBackwardApply>(step); s && s->dx2 != no_tensor)
+  if (const auto* s = step_as<compute::BatchNormBackwardApply>(step);
+      s && s->dx2 != compute::no_tensor)
     text += " pair";
-  if (const auto* s = step_as<BatchNormForward>(step); s && s->residual != no_tensor)
+  if (const auto* s = step_as<compute::BatchNormForward>(step);
+      s && s->residual != compute::no_tensor)
     text += " residual";
   return text;
 }
 
 // Steps whose form has all of `words`.
-int steps_with(const Schedule& schedule, const std::vector<std::string>& words) {
-  return static_cast<int>(std::ranges::count_if(schedule.steps, [&](const Step& step) {
+int steps_with(const compute::Schedule& schedule, const std::vector<std::string>& words) {
+  return static_cast<int>(std::ranges::count_if(schedule.steps, [&](const compute::Step& step) {
     const std::string text = " " + form(step) + " ";
     return std::ranges::all_of(words, [&](const std::string& word) {
       return text.find(" " + word + " ") != std::string::npos;
@@ -74,8 +77,8 @@ int steps_with(const Schedule& schedule, const std::vector<std::string>& words) 
 
 // Refuses a step whose form has the word (or, given two, both).
 Supports all_but(const std::vector<std::string>& words) {
-  return [words](const Schedule& schedule, const Step& step) {
-    Schedule one;
+  return [words](const compute::Schedule& schedule, const compute::Step& step) {
+    compute::Schedule one;
     one.tensors = schedule.tensors;
     one.steps = {step};
     return steps_with(one, words) == 0;
@@ -84,45 +87,46 @@ Supports all_but(const std::vector<std::string>& words) {
 
 // Refuses half of the fused steps and some of the pieces, the same ones whenever it is asked.
 Supports fused_at_random(std::uint64_t seed) {
-  return [seed](const Schedule&, const Step& step) {
+  return [seed](const compute::Schedule&, const compute::Step& step) {
     std::string key = form(step) + " " + std::to_string(seed);
-    for_each_tensor(step, [&](TensorId id, Access) { key += " " + std::to_string(id); });
+    compute::for_each_tensor(
+        step, [&](compute::TensorId id, compute::Access) { key += " " + std::to_string(id); });
     const bool fused = form(step) != name_of(step);
     return hash_text(key) % 32 >= (fused ? 16u : 1u);
   };
 }
 
 // What cuDNN 9 can fuse for 16-bit numbers on a GPU of compute capability 9.0.
-bool like_cudnn(const Schedule& schedule, const Step& step) {
-  if (const auto* s = step_as<ConvolutionForward>(step)) {
-    if (s->sums != no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
+bool like_cudnn(const compute::Schedule& schedule, const compute::Step& step) {
+  if (const auto* s = step_as<compute::ConvolutionForward>(step)) {
+    if (s->sums != compute::no_vector && schedule.tensors[s->x].channels % 8 != 0) return false;
     if (!s->prologue) return true;
-    const bool residual = s->prologue->residual != no_tensor;
-    return s->sums != no_vector && s->prologue->relu &&
-           (!residual || (s->window == Window{} && s->prologue->y != no_tensor));
+    const bool residual = s->prologue->residual != compute::no_tensor;
+    return s->sums != compute::no_vector && s->prologue->relu &&
+           (!residual || (s->window == compute::Window{} && s->prologue->y != compute::no_tensor));
   }
-  if (const auto* s = step_as<ConvolutionInputGradient>(step); s && s->epilogue) {
-    const bool scaled = s->epilogue->residual_scale != no_vector;
-    return s->epilogue->y == no_tensor && scaled == s->epilogue_of_residual.has_value() &&
-           (s->epilogue->skip == no_tensor || s->window.stride_y == 1);
+  if (const auto* s = step_as<compute::ConvolutionInputGradient>(step); s && s->epilogue) {
+    const bool scaled = s->epilogue->residual_scale != compute::no_vector;
+    return s->epilogue->y == compute::no_tensor && scaled == s->epilogue_of_residual.has_value() &&
+           (s->epilogue->skip == compute::no_tensor || s->window.stride_y == 1);
   }
   return true;
 }
 
 Supports both_agree(const Supports& a, const Supports& b) {
-  return [=](const Schedule& schedule, const Step& step) {
+  return [=](const compute::Schedule& schedule, const compute::Step& step) {
     return a(schedule, step) && b(schedule, step);
   };
 }
 
 void check_all(const Graph& graph, const std::vector<Supports>& backends) {
-  const Shape image = graph.tensors[graph.nodes[0].output];
+  const compute::Shape image = graph.tensors[graph.nodes[0].output];
   const Batch batch = random_batch(batch_size, image.height, image.width, 3, 5);
   const auto parameters = some_parameters(graph);
   const Outcome apart = train_once(
       make_schedule(graph, batch_size, Mode::training, 0.1f, nothing, false), parameters, batch);
   for (const Supports& supports : backends) {
-    const Schedule s = make_schedule(graph, batch_size, Mode::training, 0.1f, supports);
+    const compute::Schedule s = make_schedule(graph, batch_size, Mode::training, 0.1f, supports);
     check_agree(graph, train_once(s, parameters, batch), apart);
     CHECK(steps_with(s, {"MaxPoolBackward", "prologue", "result"}) == 0);
     CHECK(steps_with(s, {"both"}) == steps_with(s, {"both", "scaled"}));
@@ -168,21 +172,24 @@ struct UnitBuilder {
   GraphBuilder g;
   int layers = 0;
 
-  TensorId convolution(TensorId x, int channels, int size = 1, int stride = 1, bool bias = false) {
+  compute::TensorId convolution(compute::TensorId x, int channels, int size = 1, int stride = 1,
+                                bool bias = false) {
     return g.convolution(
         "conv" + std::to_string(++layers), x,
         {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
   }
-  TensorId norm(TensorId x, bool gamma = true) {
+  compute::TensorId norm(compute::TensorId x, bool gamma = true) {
     ++layers;
     return g.batch_norm("bn" + std::to_string(layers), x,
                         {.gamma = gamma, .unbiased = layers % 2 == 0});
   }
-  TensorId unit(TensorId x, int channels, int size = 1, int stride = 1) {
+  compute::TensorId unit(compute::TensorId x, int channels, int size = 1, int stride = 1) {
     return g.relu(norm(convolution(x, channels, size, stride)));
   }
-  TensorId image() { return g.input(12, 10, 3, {Normalisation::standardise_image, {}, {}, false}); }
-  Graph finish(TensorId x) && {
+  compute::TensorId image() {
+    return g.input(12, 10, 3, {compute::Normalisation::standardise_image, {}, {}, false});
+  }
+  Graph finish(compute::TensorId x) && {
     x = g.matrix_product("fc", g.global_pool(x), 5, {}, 0.0, true);
     g.loss(x);
     return std::move(g).finish();
@@ -192,8 +199,8 @@ struct UnitBuilder {
 // Bottlenecks behind a max pool: a projection, the same extents, option A.
 Graph bottlenecks() {
   UnitBuilder b;
-  TensorId x = b.g.max_pool(b.unit(b.image(), 4, 3), {.size = 3, .symmetric_padding = 1});
-  TensorId y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3, 2), 8));
+  compute::TensorId x = b.g.max_pool(b.unit(b.image(), 4, 3), {.size = 3, .symmetric_padding = 1});
+  compute::TensorId y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3, 2), 8));
   x = b.g.relu(b.g.sum(y, b.norm(b.convolution(x, 8, 1, 2))));
   y = b.norm(b.convolution(b.unit(b.unit(x, 3), 3, 3), 8));
   x = b.g.relu(b.g.sum(y, x));
@@ -207,17 +214,18 @@ Graph bottlenecks() {
 // of one tensor.
 Graph odd_neighbours() {
   UnitBuilder b;
-  TensorId x = b.norm(b.g.relu(b.convolution(b.image(), 4, 3, 1, true)), false);
+  compute::TensorId x = b.norm(b.g.relu(b.convolution(b.image(), 4, 3, 1, true)), false);
   x = b.g.relu(b.norm(b.convolution(x, 5, 3)));
-  const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
+  const compute::TensorId pooled =
+      b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
   x = b.g.sum(b.convolution(x, 5, 3), pooled);
   x = b.g.relu(b.norm(x));
-  const TensorId both = b.unit(b.convolution(x, 6), 6);
+  const compute::TensorId both = b.unit(b.convolution(x, 6), 6);
   x = b.g.beside({b.unit(both, 3, 3), b.norm(b.convolution(both, 2)), b.norm(b.norm(x))});
-  const TensorId shared = b.convolution(x, 4);
+  const compute::TensorId shared = b.convolution(x, 4);
   x = b.g.sum(b.g.relu(b.norm(shared)), b.norm(shared, false));
   x = b.convolution(b.norm(b.norm(x)), 4);
-  const TensorId branch = b.norm(b.convolution(x, 4));
+  const compute::TensorId branch = b.norm(b.convolution(x, 4));
   x = b.convolution(b.g.relu(b.g.sum(b.norm(x), branch)), 4);
   x = b.g.sum(b.g.relu(b.norm(x)), b.convolution(branch, 4));
   x = b.convolution(x, 6);
@@ -231,10 +239,10 @@ Graph odd_neighbours() {
 // sum of branches, of a ReLU without BatchNorm; results that one, two and three steps read.
 Graph pools() {
   UnitBuilder b;
-  const auto pool = [&](TensorId x, int stride = 1) {
+  const auto pool = [&](compute::TensorId x, int stride = 1) {
     return b.g.max_pool(x, {.size = 3, .stride = stride, .padding = Padding::same});
   };
-  TensorId x = pool(b.norm(b.convolution(b.image(), 4, 3)));
+  compute::TensorId x = pool(b.norm(b.convolution(b.image(), 4, 3)));
   x = b.g.relu(b.g.sum(b.norm(b.convolution(x, 4)), b.norm(b.convolution(x, 4, 3))));
   x = pool(x);
   x = b.unit(b.g.sum(b.g.sum(b.convolution(x, 4), b.convolution(x, 4, 3)), pool(x)), 4);
@@ -249,17 +257,17 @@ Graph pools() {
 // concatenation.
 Graph merged_branches() {
   UnitBuilder b;
-  const auto unit = [&](TensorId x) { return b.g.relu(b.norm(x, b.layers % 2 == 0)); };
-  const auto block = [&](TensorId x) {
-    const TensorId one = b.convolution(x, 3), two = b.convolution(x, 5),
-                   three = b.convolution(x, 2);
-    const TensorId a = unit(one), c = b.norm(two), d = unit(three);
+  const auto unit = [&](compute::TensorId x) { return b.g.relu(b.norm(x, b.layers % 2 == 0)); };
+  const auto block = [&](compute::TensorId x) {
+    const compute::TensorId one = b.convolution(x, 3), two = b.convolution(x, 5),
+                            three = b.convolution(x, 2);
+    const compute::TensorId a = unit(one), c = b.norm(two), d = unit(three);
     return b.g.beside(
         {a, b.unit(c, 4, 3),
          b.unit(b.g.max_pool(d, {.size = 3, .stride = 1, .padding = Padding::same}), 3, 3)});
   };
-  TensorId x = block(b.unit(b.image(), 4, 3));
-  const TensorId one = b.convolution(x, 10), two = b.convolution(x, 10);
+  compute::TensorId x = block(b.unit(b.image(), 4, 3));
+  const compute::TensorId one = b.convolution(x, 10), two = b.convolution(x, 10);
   x = b.g.relu(b.g.sum(b.norm(one), b.norm(two)));
   return std::move(b).finish(block(x));
 }
@@ -298,7 +306,7 @@ TEST_CASE("fusions: the networks of the zoo train the same") {
 }
 
 TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is supported") {
-  const Schedule s =
+  const compute::Schedule s =
       make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, everything);
 
   CHECK(steps_with(s, {"BatchNormForward"}) == 0);
@@ -329,9 +337,10 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
   CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue", "skip", "scaled", "both"}) == 4);
   CHECK(steps_with(s, {"ConvolutionInputGradient", "y"}) == 0);
   // The other summand is the gradient of the shortcut, also where that is a convolution's.
-  CHECK(std::ranges::all_of(s.steps, [](const Step& step) {
-    const auto* c = step_as<ConvolutionInputGradient>(step);
-    return !c || !c->epilogue || c->epilogue->skip == no_tensor || c->window == Window{};
+  CHECK(std::ranges::all_of(s.steps, [](const compute::Step& step) {
+    const auto* c = step_as<compute::ConvolutionInputGradient>(step);
+    return !c || !c->epilogue || c->epilogue->skip == compute::no_tensor ||
+           c->window == compute::Window{};
   }));
   // No library takes these into a convolution. A projection's is one with that of the branch that
   // it is added to.
@@ -341,7 +350,7 @@ TEST_CASE("fusions: what stays of resnet50's BatchNorms when everything is suppo
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sums") {
-  const Schedule s =
+  const compute::Schedule s =
       make_schedule(make_model("resnet50", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
 
   CHECK(steps_with(s, {"BatchNormStatistics"}) == 1);
@@ -352,7 +361,7 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet50 loses only the stem's sum
 }
 
 TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blocks apart") {
-  const Schedule s =
+  const compute::Schedule s =
       make_schedule(make_model("resnet18", 1000).graph, 8, Mode::training, 0.1f, like_cudnn);
 
   // The stem's.
@@ -371,10 +380,10 @@ TEST_CASE("fusions: with the limits of cuDNN, resnet18 keeps the sums of its blo
 TEST_CASE("fusions: the activations that only convolutions read take no memory") {
   const Graph graph = make_model("resnet50", 1000).graph;
   const auto bytes = [&](const Supports& supports) {
-    const Schedule s = make_schedule(graph, 8, Mode::training, 0.1f, supports);
+    const compute::Schedule s = make_schedule(graph, 8, Mode::training, 0.1f, supports);
     std::vector<std::size_t> sizes;
-    for (const Shape& shape : s.tensors) sizes.push_back(2 * shape.elements());
-    return double(plan_memory(s, sizes).bytes);
+    for (const compute::Shape& shape : s.tensors) sizes.push_back(2 * shape.elements());
+    return double(compute::plan_memory(s, sizes).bytes);
   };
 
   CHECK(bytes(everything) < 0.85 * bytes(all_but({"BatchNormFinalize"})));
@@ -382,12 +391,13 @@ TEST_CASE("fusions: the activations that only convolutions read take no memory")
 
 TEST_CASE("fusions: a convolution moves before what reads the activation it writes") {
   UnitBuilder b;
-  const TensorId x = b.unit(b.image(), 4);
-  const TensorId pooled = b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
-  const TensorId both = b.g.sum(pooled, b.convolution(x, 4));
+  const compute::TensorId x = b.unit(b.image(), 4);
+  const compute::TensorId pooled =
+      b.g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same});
+  const compute::TensorId both = b.g.sum(pooled, b.convolution(x, 4));
   const Graph graph = std::move(b).finish(both);
 
-  const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
+  const compute::Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
 
   std::vector<std::string> forms;
   for (std::size_t i = 0; i < s.backward; ++i) forms.push_back(form(s.steps[i]));
@@ -399,11 +409,11 @@ TEST_CASE("fusions: a convolution moves before what reads the activation it writ
 
 TEST_CASE("fusions: a BatchNorm without ReLU is in the convolutions on both sides") {
   UnitBuilder b;
-  const TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
-  const TensorId last = b.convolution(x, 4);
+  const compute::TensorId x = b.norm(b.convolution(b.convolution(b.image(), 4), 4));
+  const compute::TensorId last = b.convolution(x, 4);
   const Graph graph = std::move(b).finish(last);
 
-  const Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
+  const compute::Schedule s = make_schedule(graph, 2, Mode::training, 0, everything);
 
   CHECK(steps_with(s, {"ConvolutionForward", "prologue"}) == 1);
   CHECK(steps_with(s, {"ConvolutionInputGradient", "epilogue"}) == 1);
@@ -412,10 +422,11 @@ TEST_CASE("fusions: a BatchNorm without ReLU is in the convolutions on both side
 }
 
 TEST_CASE("fusions: a BatchNorm in pieces need not be supported as a whole") {
-  const Supports pieces = [](const Schedule&, const Step& step) {
-    return !step_as<BatchNormForward>(step) && !step_as<BatchNormBackward>(step);
+  const Supports pieces = [](const compute::Schedule&, const compute::Step& step) {
+    return !step_as<compute::BatchNormForward>(step) && !step_as<compute::BatchNormBackward>(step);
   };
-  const Schedule s = make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, pieces);
+  const compute::Schedule s =
+      make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, pieces);
 
   CHECK(steps_with(s, {"BatchNormForward"}) == 0);
   CHECK(steps_with(s, {"BatchNormBackward"}) == 0);
@@ -427,7 +438,7 @@ TEST_CASE("fusions: one refused piece keeps a BatchNorm whole") {
   for (const char* piece : {"BatchNormStatistics", "BatchNormFinalize", "BatchNormApply",
                             "BatchNormBackwardReduce", "BatchNormBackwardApply"}) {
     CAPTURE(piece);
-    const Schedule s =
+    const compute::Schedule s =
         make_schedule(make_model("resnet20", 10).graph, 2, Mode::training, 0, all_but({piece}));
 
     CHECK(steps_with(s, {"BatchNormForward"}) == 19);
@@ -438,8 +449,8 @@ TEST_CASE("fusions: one refused piece keeps a BatchNorm whole") {
 
 TEST_CASE("fusions: an evaluation and a schedule for oneDNN know no pieces") {
   const Graph graph = make_model("resnet50", 1000).graph;
-  const auto onednn = make_onednn_backend();
-  const Supports on_cpu = [&](const Schedule& s, const Step& step) {
+  const auto onednn = compute::make_onednn_backend();
+  const Supports on_cpu = [&](const compute::Schedule& s, const compute::Step& step) {
     return onednn->supports(s, step);
   };
 

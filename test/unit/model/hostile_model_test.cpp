@@ -6,6 +6,7 @@
 #include "support/model_files.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 using Catch::Contains;
 using Catch::Matchers::StartsWith;
 

@@ -13,27 +13,29 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
 // All but slices.
-bool whole_tensors(const Schedule& schedule, const Step& step) {
-  return !touches_slice(schedule, step);
+bool whole_tensors(const compute::Schedule& schedule, const compute::Step& step) {
+  return !compute::touches_slice(schedule, step);
 }
 
 // Refuses a step that touches a slice where its name begins with `name`.
 Supports no_slice_in(const std::string& name) {
-  return [name](const Schedule& schedule, const Step& step) {
-    return !std::string(name_of(step)).starts_with(name) || !touches_slice(schedule, step);
+  return [name](const compute::Schedule& schedule, const compute::Step& step) {
+    return !std::string(name_of(step)).starts_with(name) || !compute::touches_slice(schedule, step);
   };
 }
 
 // Refuses half of the steps that touch slices, the same ones whenever it is asked.
 Supports slices_at_random(std::uint64_t seed) {
-  return [seed](const Schedule& schedule, const Step& step) {
+  return [seed](const compute::Schedule& schedule, const compute::Step& step) {
     std::string key = name_of(step) + std::to_string(seed);
-    for_each_tensor(step, [&](TensorId id, Access) { key += " " + std::to_string(id); });
-    return !touches_slice(schedule, step) || hash_text(key) % 2 == 0;
+    compute::for_each_tensor(
+        step, [&](compute::TensorId id, compute::Access) { key += " " + std::to_string(id); });
+    return !compute::touches_slice(schedule, step) || hash_text(key) % 2 == 0;
   };
 }
 
@@ -42,37 +44,38 @@ Supports slices_at_random(std::uint64_t seed) {
 Graph joined_branches() {
   GraphBuilder g;
   int layers = 0;
-  const auto convolution = [&](TensorId x, int channels, int size = 1) {
+  const auto convolution = [&](compute::TensorId x, int channels, int size = 1) {
     return g.convolution("conv" + std::to_string(++layers), x,
                          {.channels = channels, .height = size, .width = size});
   };
-  const auto unit = [&](TensorId x, int channels, int size = 1) {
+  const auto unit = [&](compute::TensorId x, int channels, int size = 1) {
     return g.relu(
         g.batch_norm("bn" + std::to_string(++layers), convolution(x, channels, size), {}));
   };
   const GraphBuilder::PoolOptions same{.size = 3, .stride = 1, .padding = Padding::same};
-  TensorId x = g.input(9, 8, 3, {Normalisation::standardise_image, {}, {}, false});
+  compute::TensorId x =
+      g.input(9, 8, 3, {compute::Normalisation::standardise_image, {}, {}, false});
   x = unit(x, 4, 3);
-  const TensorId middle = unit(x, 3);
+  const compute::TensorId middle = unit(x, 3);
   x = g.beside({unit(x, 5), g.beside({unit(middle, 2, 3), unit(middle, 3)}), g.max_pool(x, same),
                 unit(g.average_pool(x, same), 2)});
-  const TensorId read_too = unit(x, 4);
+  const compute::TensorId read_too = unit(x, 4);
   x = g.beside({g.batch_norm("bare", convolution(x, 3), {}), g.average_pool(x, same), read_too,
                 g.relu(convolution(read_too, 2, 3))});
   x = g.beside({x, unit(x, 2)});
-  const TensorId twice = unit(x, 3);
+  const compute::TensorId twice = unit(x, 3);
   x = g.sum(convolution(g.beside({twice, convolution(x, 2), twice}), 5),
             convolution(g.beside({twice, x}), 5));
-  const TensorId joined = g.beside({unit(x, 4), g.shortcut(x, 1, 6)});
+  const compute::TensorId joined = g.beside({unit(x, 4), g.shortcut(x, 1, 6)});
   x = g.sum(joined, g.dropout(convolution(x, 10), 0.7f));  // of both, the gradient is one tensor
   g.loss(g.matrix_product("fc", g.global_pool(x), 5, {}, 0.0, true));
   return std::move(g).finish();
 }
 
-std::size_t bytes_of(const Schedule& schedule) {
+std::size_t bytes_of(const compute::Schedule& schedule) {
   std::vector<std::size_t> sizes;
-  for (const Shape& shape : schedule.tensors) sizes.push_back(64 * shape.elements());
-  return plan_memory(schedule, sizes).bytes;
+  for (const compute::Shape& shape : schedule.tensors) sizes.push_back(64 * shape.elements());
+  return compute::plan_memory(schedule, sizes).bytes;
 }
 
 }  // namespace
@@ -93,8 +96,8 @@ TEST_CASE("join in place: training comes to the same, whatever is refused") {
 }
 
 TEST_CASE("join in place: where all is supported, only what has two places is copied") {
-  const Schedule s = schedule_of(joined_branches(), everything);
-  const Schedule copies = schedule_of(joined_branches(), whole_tensors);
+  const compute::Schedule s = schedule_of(joined_branches(), everything);
+  const compute::Schedule copies = schedule_of(joined_branches(), whole_tensors);
 
   // `twice` has three places.
   CHECK(steps_named(copies, "Concat") == 7);
@@ -108,13 +111,14 @@ TEST_CASE("join in place: where all is supported, only what has two places is co
 }
 
 TEST_CASE("join in place: a backend without slices keeps its concatenations") {
-  const Schedule s = schedule_of(joined_branches(), whole_tensors);
+  const compute::Schedule s = schedule_of(joined_branches(), whole_tensors);
 
   CHECK(s.slices.empty());
 }
 
 TEST_CASE("join in place: an evaluation joins as well") {
-  const Schedule s = make_schedule(joined_branches(), batch_size, Mode::evaluation, 0, everything);
+  const compute::Schedule s =
+      make_schedule(joined_branches(), batch_size, Mode::evaluation, 0, everything);
 
   CHECK(steps_named(s, "Concat") == 2);
   CHECK(s.backward == s.steps.size());
@@ -122,24 +126,27 @@ TEST_CASE("join in place: an evaluation joins as well") {
 
 TEST_CASE("join in place: oneDNN joins what lies in whole blocks, and merges, with equal results") {
   GraphBuilder g;
-  const auto norm = [&](const std::string& name, TensorId x) {
+  const auto norm = [&](const std::string& name, compute::TensorId x) {
     return g.relu(g.batch_norm("bn" + name, x, {}));
   };
-  TensorId x = g.input(9, 8, 3, {Normalisation::standardise_image, {}, {}, false});
+  compute::TensorId x =
+      g.input(9, 8, 3, {compute::Normalisation::standardise_image, {}, {}, false});
   x = norm("0", g.convolution("0", x, {.channels = 16, .height = 3, .width = 3}));
-  const TensorId a = g.convolution("a", x, {.channels = 32}),
-                 b = g.convolution("b", x, {.channels = 16});
-  const TensorId c = g.convolution("c", norm("b", b), {.channels = 16, .height = 3, .width = 3});
+  const compute::TensorId a = g.convolution("a", x, {.channels = 32}),
+                          b = g.convolution("b", x, {.channels = 16});
+  const compute::TensorId c =
+      g.convolution("c", norm("b", b), {.channels = 16, .height = 3, .width = 3});
   x = g.beside({norm("a", a), norm("c", c),
                 g.max_pool(x, {.size = 3, .stride = 1, .padding = Padding::same})});
   g.loss(g.matrix_product("fc", g.global_pool(x), 5, {}, 0.0, true));
   const Graph graph = std::move(g).finish();
   const Batch batch = random_batch(batch_size, 9, 8, 3, 5);
   const auto parameters = some_parameters(graph);
-  const auto backend = make_onednn_backend();
-  const Schedule s = schedule_of(graph, [&](const Schedule& tensors, const Step& step) {
-    return backend->supports(tensors, step);
-  });
+  const auto backend = compute::make_onednn_backend();
+  const compute::Schedule s =
+      schedule_of(graph, [&](const compute::Schedule& tensors, const compute::Step& step) {
+        return backend->supports(tensors, step);
+      });
   Memory& memory = backend->memory();
   const Buffer values = memory.allocate(graph.parameter_count()),
                gradients = memory.allocate(graph.parameter_count()),

@@ -9,102 +9,110 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
 // Refuses one kind of step where it touches slices.
 template <class Kind>
-bool no_slice_of(const Schedule& schedule, const Step& step) {
-  return !std::holds_alternative<Kind>(step) || !touches_slice(schedule, step);
+bool no_slice_of(const compute::Schedule& schedule, const compute::Step& step) {
+  return !std::holds_alternative<Kind>(step) || !compute::touches_slice(schedule, step);
 }
 
 struct BranchBuilder {
   GraphBuilder g;
   int layers = 0;
 
-  TensorId convolution(TensorId x, int channels, int stride = 1, bool bias = false, int size = 1) {
+  compute::TensorId convolution(compute::TensorId x, int channels, int stride = 1,
+                                bool bias = false, int size = 1) {
     return g.convolution(
         "conv" + std::to_string(++layers), x,
         {.channels = channels, .height = size, .width = size, .stride = stride, .bias = bias});
   }
-  TensorId norm(TensorId x) { return g.batch_norm("bn" + std::to_string(++layers), x, {}); }
-  TensorId image() { return g.input(6, 5, 3, {Normalisation::standardise_image, {}, {}, false}); }
-  Graph finish(const std::vector<TensorId>& branches) && {
-    std::vector<TensorId> pooled;
-    for (const TensorId x : branches) pooled.push_back(g.global_pool(x));
+  compute::TensorId norm(compute::TensorId x) {
+    return g.batch_norm("bn" + std::to_string(++layers), x, {});
+  }
+  compute::TensorId image() {
+    return g.input(6, 5, 3, {compute::Normalisation::standardise_image, {}, {}, false});
+  }
+  Graph finish(const std::vector<compute::TensorId>& branches) && {
+    std::vector<compute::TensorId> pooled;
+    for (const compute::TensorId x : branches) pooled.push_back(g.global_pool(x));
     g.loss(g.matrix_product("fc", g.beside(pooled), 5, {}, 0.0, true));
     return std::move(g).finish();
   }
 };
 
 template <class Kind>
-int steps_of(const Schedule& schedule) {
-  return static_cast<int>(std::ranges::count_if(
-      schedule.steps, [](const Step& step) { return std::holds_alternative<Kind>(step); }));
+int steps_of(const compute::Schedule& schedule) {
+  return static_cast<int>(std::ranges::count_if(schedule.steps, [](const compute::Step& step) {
+    return std::holds_alternative<Kind>(step);
+  }));
 }
 
 // Three convolutions of one tensor, one behind the other, and what reads them.
 Graph three(int between) {
   BranchBuilder b;
-  const TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
-  std::vector<TensorId> results;
+  const compute::TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
+  std::vector<compute::TensorId> results;
   for (int i = 0; i < 3; ++i) {
     results.push_back(b.convolution(x, 2 + i));
     if (between == i) b.norm(x);  // its parameters lie between
   }
-  for (TensorId& y : results) y = b.g.relu(b.norm(y));
+  for (compute::TensorId& y : results) y = b.g.relu(b.norm(y));
   return std::move(b).finish(results);
 }
 
 }  // namespace
 
 TEST_CASE("merge convolutions: three of one tensor become one, forward and backward") {
-  const Schedule s = schedule_of(three(3), everything);
+  const compute::Schedule s = schedule_of(three(3), everything);
 
-  CHECK(steps_of<ConvolutionForward>(s) == 2);
-  CHECK(steps_of<ConvolutionWeightGradient>(s) == 2);
-  CHECK(steps_of<ConvolutionInputGradient>(s) == 1);
-  CHECK(steps_of<Add>(s) == 0);
-  CHECK(steps_of<BatchNormStatistics>(s) == 0);
-  const auto merged = std::ranges::find_if(s.steps, [&](const Step& step) {
-    const auto* c = std::get_if<ConvolutionForward>(&step);
+  CHECK(steps_of<compute::ConvolutionForward>(s) == 2);
+  CHECK(steps_of<compute::ConvolutionWeightGradient>(s) == 2);
+  CHECK(steps_of<compute::ConvolutionInputGradient>(s) == 1);
+  CHECK(steps_of<compute::Add>(s) == 0);
+  CHECK(steps_of<compute::BatchNormStatistics>(s) == 0);
+  const auto merged = std::ranges::find_if(s.steps, [&](const compute::Step& step) {
+    const auto* c = std::get_if<compute::ConvolutionForward>(&step);
     return c && s.tensors[c->y].channels == 2 + 3 + 4;
   });
   REQUIRE(merged != s.steps.end());
-  const auto& c = std::get<ConvolutionForward>(*merged);
+  const auto& c = std::get<compute::ConvolutionForward>(*merged);
   CHECK(c.w.count == 4 * (2 + 3 + 4));
   CHECK(s.vectors[c.sums] == 2 * (2 + 3 + 4));
 }
 
 TEST_CASE("merge convolutions: only weights that lie one behind the other") {
-  CHECK(steps_of<ConvolutionForward>(schedule_of(three(0), everything)) == 3);
-  CHECK(steps_of<ConvolutionForward>(schedule_of(three(1), everything)) == 3);
-  CHECK(steps_of<ConvolutionForward>(schedule_of(three(2), everything)) == 2);
+  CHECK(steps_of<compute::ConvolutionForward>(schedule_of(three(0), everything)) == 3);
+  CHECK(steps_of<compute::ConvolutionForward>(schedule_of(three(1), everything)) == 3);
+  CHECK(steps_of<compute::ConvolutionForward>(schedule_of(three(2), everything)) == 2);
 }
 
 TEST_CASE("merge convolutions: none with a stride, a bias, a larger window or other readers") {
   const int which = GENERATE(0, 1, 2, 3, 4);
   CAPTURE(which);
   BranchBuilder b;
-  const TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
-  const TensorId one = b.convolution(x, 2);
-  const TensorId other = b.convolution(x, 2, which == 0 ? 2 : 1, which == 1, which == 2 ? 3 : 1);
-  const TensorId read = which == 3 ? other : b.norm(other);
-  std::vector<TensorId> results{b.norm(one), read};
+  const compute::TensorId x = b.norm(b.convolution(b.image(), 4, 1, false, 3));
+  const compute::TensorId one = b.convolution(x, 2);
+  const compute::TensorId other =
+      b.convolution(x, 2, which == 0 ? 2 : 1, which == 1, which == 2 ? 3 : 1);
+  const compute::TensorId read = which == 3 ? other : b.norm(other);
+  std::vector<compute::TensorId> results{b.norm(one), read};
   if (which == 4) results.push_back(b.g.relu(other));
 
-  const Schedule s = schedule_of(std::move(b).finish(results), everything);
-  CHECK(steps_of<ConvolutionForward>(s) == 3);
+  const compute::Schedule s = schedule_of(std::move(b).finish(results), everything);
+  CHECK(steps_of<compute::ConvolutionForward>(s) == 3);
 }
 
 TEST_CASE("merge convolutions: a backend whose BatchNorm takes no slice keeps them apart") {
-  const Supports refusing =
-      GENERATE(Supports(no_slice_of<BatchNormForward>), Supports(no_slice_of<BatchNormBackward>));
-  const auto in_one_piece = [&](const Schedule& schedule, const Step& step) {
-    return !std::holds_alternative<BatchNormStatistics>(step) && refusing(schedule, step);
+  const Supports refusing = GENERATE(Supports(no_slice_of<compute::BatchNormForward>),
+                                     Supports(no_slice_of<compute::BatchNormBackward>));
+  const auto in_one_piece = [&](const compute::Schedule& schedule, const compute::Step& step) {
+    return !std::holds_alternative<compute::BatchNormStatistics>(step) && refusing(schedule, step);
   };
 
-  CHECK(steps_of<ConvolutionForward>(schedule_of(three(3), in_one_piece)) == 4);
+  CHECK(steps_of<compute::ConvolutionForward>(schedule_of(three(3), in_one_piece)) == 4);
 }
 
 TEST_CASE("merge convolutions: training comes to the same") {
@@ -113,14 +121,14 @@ TEST_CASE("merge convolutions: training comes to the same") {
   const auto parameters = some_parameters(graph);
   const Outcome apart = train_once(schedule_of(graph, nothing, false), parameters, batch);
 
-  for (const Supports& supports :
-       {everything, Supports(no_slice_of<BatchNormApply>),
-        Supports(no_slice_of<BatchNormBackwardReduce>), Supports(no_slice_of<Concat>)})
+  for (const Supports& supports : {everything, Supports(no_slice_of<compute::BatchNormApply>),
+                                   Supports(no_slice_of<compute::BatchNormBackwardReduce>),
+                                   Supports(no_slice_of<compute::Concat>)})
     check_agree(graph, train_once(schedule_of(graph, supports), parameters, batch), apart);
 }
 
 TEST_CASE("merge convolutions: an evaluation merges as well") {
-  const Schedule s = make_schedule(three(3), batch_size, Mode::evaluation, 0, everything);
+  const compute::Schedule s = make_schedule(three(3), batch_size, Mode::evaluation, 0, everything);
 
-  CHECK(steps_of<ConvolutionForward>(s) == 2);
+  CHECK(steps_of<compute::ConvolutionForward>(s) == 2);
 }

@@ -10,29 +10,31 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
 constexpr int classes = 5;
 
 struct BackendOutcome {
-  StepResult result;
+  compute::StepResult result;
   std::vector<float> gradients;
 };
 
 BackendOutcome train_on_backend(const std::string& backend_name, const Graph& graph, bool fuse) {
-  const auto backend = make_backend(backend_name);
-  const Supports supports = [&](const Schedule& tensors, const Step& step) {
+  const auto backend = compute::make_backend(backend_name);
+  const Supports supports = [&](const compute::Schedule& tensors, const compute::Step& step) {
     return backend->supports(tensors, step);
   };
-  const Schedule schedule = make_schedule(graph, batch_size, Mode::training, 0.1f, supports, fuse);
+  const compute::Schedule schedule =
+      make_schedule(graph, batch_size, Mode::training, 0.1f, supports, fuse);
   Buffer parameters = backend->memory().allocate(graph.parameter_count()),
          gradients = backend->memory().allocate(graph.parameter_count()),
          statistics = backend->memory().allocate(graph.statistic_count()),
          batch_statistics = backend->memory().allocate(graph.statistic_count());
   std::ranges::transform(some_parameters(graph), parameters.view().host().begin(),
                          [](double v) { return static_cast<float>(v); });
-  Shape image = graph.tensors[0];
+  compute::Shape image = graph.tensors[0];
   image.batch = batch_size;
   const Batch batch = random_batch(image, classes);
   BackendOutcome outcome;

@@ -9,6 +9,7 @@
 #include "support/model_files.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "support/model_files.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
@@ -52,7 +53,7 @@ TEST_CASE("model file: the zoo's networks, written as files, are the zoo's") {
 
 TEST_CASE("model file: every operation with every option is what the builder makes of it") {
   GraphBuilder g;
-  TensorId x = g.input(9, 7, 3, {.mean = {0.25f, 0.5f, 1}, .deviation = {1, 2, 3}});
+  compute::TensorId x = g.input(9, 7, 3, {.mean = {0.25f, 0.5f, 1}, .deviation = {1, 2, 3}});
   x = g.convolution("c", x,
                     {.channels = 6,
                      .height = 1,
@@ -63,10 +64,10 @@ TEST_CASE("model file: every operation with every option is what the builder mak
                      .bias = true,
                      .bias_value = -0.5,
                      .decay = false});
-  const TensorId pooled = g.max_pool(x, {.size = 3, .stride = 1, .symmetric_padding = 1});
+  const compute::TensorId pooled = g.max_pool(x, {.size = 3, .stride = 1, .symmetric_padding = 1});
   x = g.batch_norm("n", g.average_pool(x, {.size = 2, .stride = 1, .padding = Padding::same}),
                    {.gamma_value = 0.5, .epsilon = 0.01f, .momentum = 0.2f, .unbiased = false});
-  const TensorId both = g.beside({g.sum(pooled, x), g.lrn(x, {2, 2, 0.5f, 0.25f})});
+  const compute::TensorId both = g.beside({g.sum(pooled, x), g.lrn(x, {2, 2, 0.5f, 0.25f})});
   x = g.batch_norm("m", g.shortcut(g.dropout(both, 0.75f), 2, 20), {.gamma = false});
   g.loss(g.matrix_product("side", g.global_pool(x), 5, {Initialiser::Kind::normal, 0.5},
                           std::nullopt, false),
@@ -109,8 +110,8 @@ TEST_CASE("model file: what is left out is what the documentation says") {
   const Graph& graph = model.graph;
   CHECK(image_of(graph).mean == std::vector<float>(3, 0.5f));
   CHECK(image_of(graph).deviation == std::vector<float>(3, 0.25f));
-  CHECK(graph.tensors[1] == Shape{1, 8, 8, 2});
-  CHECK(graph.tensors[2] == Shape{1, 4, 4, 2});
+  CHECK(graph.tensors[1] == compute::Shape{1, 8, 8, 2});
+  CHECK(graph.tensors[2] == compute::Shape{1, 4, 4, 2});
   CHECK(model.recipe == Recipe{});
   CHECK(same(graph.parameters[0].initial, {Initialiser::Kind::normal, std::sqrt(2.0 / 18)}));
   CHECK(graph.parameters[0].decay);

@@ -10,12 +10,13 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
-std::vector<std::string> names(const Schedule& schedule) {
+std::vector<std::string> names(const compute::Schedule& schedule) {
   std::vector<std::string> result;
-  for (const Step& step : schedule.steps) result.emplace_back(name_of(step));
+  for (const compute::Step& step : schedule.steps) result.emplace_back(name_of(step));
   return result;
 }
 
@@ -23,7 +24,7 @@ std::vector<std::string> names(const Schedule& schedule) {
 Graph everything_network() {
   GraphBuilder g;
   const Initialiser initial{Initialiser::Kind::normal, 0.3};
-  const auto convolution = [&](const std::string& name, TensorId x, int channels, int size,
+  const auto convolution = [&](const std::string& name, compute::TensorId x, int channels, int size,
                                int stride = 1) {
     return g.convolution(name, x,
                          {.channels = channels,
@@ -34,20 +35,20 @@ Graph everything_network() {
                           .bias = true,
                           .bias_value = 0.1});
   };
-  TensorId x = g.input(9, 7, 3, {Normalisation::standardise_image, {}, {}, true});
+  compute::TensorId x = g.input(9, 7, 3, {compute::Normalisation::standardise_image, {}, {}, true});
   x = g.relu(convolution("conv1", x, 6, 3));
   x = g.lrn(g.max_pool(x, {.size = 3, .stride = 2, .padding = Padding::same}),
             {.radius = 2, .alpha = 0.1f});
-  const TensorId kept = x;
+  const compute::TensorId kept = x;
   x = g.relu(g.batch_norm("bn1", convolution("conv2", x, 6, 3), {}));
   x = g.batch_norm("bn2", convolution("conv3", x, 6, 3), {.gamma = false, .unbiased = false});
   x = g.relu(g.sum(x, kept));
-  const TensorId shortcut = g.shortcut(x, 2, 8);
+  const compute::TensorId shortcut = g.shortcut(x, 2, 8);
   x = g.batch_norm("bn3", convolution("conv4", x, 8, 3, 2), {});
   x = g.relu(g.sum(x, shortcut));
   x = g.beside({x, g.relu(convolution("conv5", x, 3, 1)),
                 g.average_pool(x, {.size = 3, .stride = 1, .padding = Padding::same})});
-  const TensorId side = g.matrix_product("side", g.global_pool(x), 5, initial, 0.0, true);
+  const compute::TensorId side = g.matrix_product("side", g.global_pool(x), 5, initial, 0.0, true);
   x = g.dropout(g.relu(g.matrix_product("fc1", x, 11, initial, 0.1, true)), 0.7f);
   g.loss(g.matrix_product("fc2", x, 5, initial, std::nullopt, true));
   g.loss(side, {.weight = 0.4f, .auxiliary = true});
@@ -55,17 +56,17 @@ Graph everything_network() {
 }
 
 struct FloatOutcome {
-  StepResult result;
+  compute::StepResult result;
   std::vector<float> gradients, batch_statistics;
 };
 
-FloatOutcome train_in_floats(const Graph& graph, const Schedule& schedule,
+FloatOutcome train_in_floats(const Graph& graph, const compute::Schedule& schedule,
                              std::vector<float> parameters, const Batch& batch) {
   FloatOutcome o{
       {}, std::vector<float>(graph.parameter_count()), std::vector<float>(graph.statistic_count())};
   std::vector<float> statistics(graph.statistic_count());
   const auto view = [](std::vector<float>& v) { return View(v.data(), v.size()); };
-  const auto program = make_reference_backend()->compile(
+  const auto program = compute::make_reference_backend()->compile(
       schedule, {view(parameters), view(o.gradients), view(statistics), view(o.batch_statistics)},
       7);
   o.result = program->run(batch, 1.0 / batch.size(), nullptr);
@@ -87,7 +88,8 @@ TEST_CASE("passes: fused and unfused schedules agree on every gradient") {
 
   const FloatOutcome plain = train_in_floats(
       graph, make_schedule(graph, 4, Mode::training, 0.1f, nothing, false), parameters, batch);
-  const Schedule fused_schedule = make_schedule(graph, 4, Mode::training, 0.1f, everything);
+  const compute::Schedule fused_schedule =
+      make_schedule(graph, 4, Mode::training, 0.1f, everything);
   const FloatOutcome fused = train_in_floats(graph, fused_schedule, parameters, batch);
 
   CHECK(fused.result.loss == Approx(plain.result.loss).epsilon(1e-12));
@@ -103,7 +105,7 @@ TEST_CASE("passes: the gradients of a whole network are those of its loss") {
   const Graph graph = everything_network();
   const Batch batch = random_batch(3, 9, 7, 3, 5);
   auto parameters = initial_parameters(graph);
-  const Schedule schedule = make_schedule(graph, 3, Mode::training, 0.1f, everything);
+  const compute::Schedule schedule = make_schedule(graph, 3, Mode::training, 0.1f, everything);
 
   const FloatOutcome analytic = train_in_floats(graph, schedule, parameters, batch);
 
@@ -132,8 +134,8 @@ TEST_CASE("passes: the gradients of a whole network are those of its loss") {
 TEST_CASE("passes: what the backend refuses stays unfused") {
   const Graph graph = make_model("resnet20", 10).graph;
 
-  const Schedule refused = make_schedule(graph, 2, Mode::training, 0, nothing);
-  const Schedule fused = make_schedule(graph, 2, Mode::training, 0, everything);
+  const compute::Schedule refused = make_schedule(graph, 2, Mode::training, 0, nothing);
+  const compute::Schedule fused = make_schedule(graph, 2, Mode::training, 0, everything);
 
   CHECK(steps_named(refused, "ReluForward") == 19);
   CHECK(steps_named(fused, "ReluForward") == 0);
@@ -142,18 +144,18 @@ TEST_CASE("passes: what the backend refuses stays unfused") {
 }
 
 TEST_CASE("passes: cifar10_cnn masks its gradients in LRN, and only the small ones alone") {
-  const Schedule s =
+  const compute::Schedule s =
       make_schedule(make_model("cifar10_cnn", 10).graph, 2, Mode::training, 0, everything);
 
   CHECK(steps_named(s, "ReluBackward") == 2);  // local3 and local4
-  CHECK(std::ranges::all_of(s.steps, [](const Step& step) {
-    const auto* lrn = std::get_if<LrnBackward>(&step);
+  CHECK(std::ranges::all_of(s.steps, [](const compute::Step& step) {
+    const auto* lrn = std::get_if<compute::LrnBackward>(&step);
     return !lrn || lrn->mask;
   }));
 }
 
 TEST_CASE("passes: the image has no gradient, and weights come before inputs") {
-  const Schedule s =
+  const compute::Schedule s =
       make_schedule(make_model("cifar10_cnn", 10).graph, 2, Mode::training, 0, everything);
 
   CHECK(steps_named(s, "ConvolutionInputGradient") == 1);
@@ -161,20 +163,23 @@ TEST_CASE("passes: the image has no gradient, and weights come before inputs") {
   CHECK(order.back() == "ConvolutionWeightGradient");
   CHECK(std::ranges::find(order, "MatrixProductWeightGradient") <
         std::ranges::find(order, "MatrixProductInputGradient"));
-  CHECK(finality(s).back() == 0);
+  CHECK(compute::finality(s).back() == 0);
 }
 
 TEST_CASE("passes: an evaluation has no backward, no auxiliary head and no mask") {
-  const Schedule s = make_schedule(everything_network(), 2, Mode::evaluation, 0.1f, everything);
+  const compute::Schedule s =
+      make_schedule(everything_network(), 2, Mode::evaluation, 0.1f, everything);
 
   CHECK(s.backward == s.steps.size());
   CHECK(steps_named(s, "SoftmaxCrossEntropy") == 1);
   CHECK(steps_named(s, "MatrixProductForward") == 2);
-  for (const Step& step : s.steps) {
-    if (const auto* norm = std::get_if<BatchNormForward>(&step)) CHECK_FALSE(norm->training);
-    if (const auto* drop = std::get_if<Dropout>(&step)) CHECK(drop->keep == 1);
-    if (const auto* input = std::get_if<Input>(&step)) CHECK_FALSE(input->distort);
-    if (const auto* loss = std::get_if<SoftmaxCrossEntropy>(&step)) CHECK(loss->smoothing == 0);
+  for (const compute::Step& step : s.steps) {
+    if (const auto* norm = std::get_if<compute::BatchNormForward>(&step))
+      CHECK_FALSE(norm->training);
+    if (const auto* drop = std::get_if<compute::Dropout>(&step)) CHECK(drop->keep == 1);
+    if (const auto* input = std::get_if<compute::Input>(&step)) CHECK_FALSE(input->distort);
+    if (const auto* loss = std::get_if<compute::SoftmaxCrossEntropy>(&step))
+      CHECK(loss->smoothing == 0);
   }
 }
 
@@ -185,8 +190,8 @@ TEST_CASE("passes: images are distorted and clipped in training only") {
   const Graph graph = std::move(g).finish();
 
   for (const Mode mode : {Mode::training, Mode::evaluation}) {
-    const Schedule s = make_schedule(graph, 2, mode, 0, everything);
-    const auto& input = std::get<Input>(s.steps.front());
+    const compute::Schedule s = make_schedule(graph, 2, mode, 0, everything);
+    const auto& input = std::get<compute::Input>(s.steps.front());
     CHECK(input.distort == (mode == Mode::training));
     CHECK(input.clip == (mode == Mode::training));
   }
@@ -196,13 +201,13 @@ TEST_CASE("passes: images that are standardised cannot be clipped") {
   GraphBuilder g;
 
   CHECK_THROWS_WITH(
-      g.input(2, 2, 1, {.normalisation = Normalisation::standardise_image, .clip = true}),
+      g.input(2, 2, 1, {.normalisation = compute::Normalisation::standardise_image, .clip = true}),
       Catch::Contains("mean and deviation"));
 }
 
 TEST_CASE("passes: a layer that does not fit says which and why") {
   GraphBuilder g;
-  const TensorId x = g.input(4, 4, 3, {});
+  const compute::TensorId x = g.input(4, 4, 3, {});
 
   CHECK_THROWS_WITH(
       g.convolution("big", x, {.channels = 2, .height = 5, .width = 5, .padding = Padding::valid}),

@@ -9,6 +9,7 @@
 #include "unit/model/schedules.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
@@ -20,22 +21,23 @@ struct Layers {
 
 Graph network(const Layers& layers) {
   GraphBuilder g;
-  TensorId x = g.input(9, 8, 3, {Normalisation::standardise_image, {}, {}, false});
+  compute::TensorId x =
+      g.input(9, 8, 3, {compute::Normalisation::standardise_image, {}, {}, false});
   x = g.convolution("first", x, {.channels = layers.channels, .height = 3, .width = 3});
-  const TensorId pooled =
+  const compute::TensorId pooled =
       g.average_pool(x, {.size = 3, .stride = layers.stride, .padding = Padding::same});
   const GraphBuilder::ConvolutionOptions options{
       .channels = layers.out, .height = layers.kernel, .width = layers.kernel, .bias = layers.bias};
-  TensorId y = g.convolution("behind", pooled, options);
+  compute::TensorId y = g.convolution("behind", pooled, options);
   if (layers.read_twice) y = g.beside({y, pooled});
   g.loss(g.matrix_product("fc", g.global_pool(y), 10, {}, 0.0, true));
   return std::move(g).finish();
 }
 
 // The channels of what is pooled; the last pool is that over the whole image.
-int pooled_channels(const Schedule& schedule) {
-  for (const Step& step : schedule.steps)
-    if (const auto* pool = std::get_if<AveragePoolForward>(&step))
+int pooled_channels(const compute::Schedule& schedule) {
+  for (const compute::Step& step : schedule.steps)
+    if (const auto* pool = std::get_if<compute::AveragePoolForward>(&step))
       return schedule.tensors[pool->x].channels;
   return 0;
 }

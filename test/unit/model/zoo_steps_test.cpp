@@ -17,6 +17,7 @@
 #include "support/shrink.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
@@ -36,18 +37,20 @@ double relative_norm(std::span<const float> values, std::span<const double> exac
 }
 
 // A step's kind, and what is fused into it.
-std::string form_of(const Schedule& schedule, const Step& step) {
+std::string form_of(const compute::Schedule& schedule, const compute::Step& step) {
   std::string form = name_of(step);
   std::visit(
       [&](const auto& kind) {
         const auto add = [&](bool there, const char* what) { form += there ? what : ""; };
         if constexpr (requires { kind.relu; }) add(kind.relu, ", ReLU");
-        if constexpr (requires { kind.residual; }) add(kind.residual != no_tensor, ", residual");
-        if constexpr (requires { kind.dresidual; }) add(kind.dresidual != no_tensor, ", residual");
-        if constexpr (requires { kind.dy2; }) add(kind.dy2 != no_tensor, ", sum");
+        if constexpr (requires { kind.residual; })
+          add(kind.residual != compute::no_tensor, ", residual");
+        if constexpr (requires { kind.dresidual; })
+          add(kind.dresidual != compute::no_tensor, ", residual");
+        if constexpr (requires { kind.dy2; }) add(kind.dy2 != compute::no_tensor, ", sum");
       },
       step);
-  return touches_slice(schedule, step) ? form + ", slice" : form;
+  return compute::touches_slice(schedule, step) ? form + ", slice" : form;
 }
 
 /// The training schedule that oneDNN gets of a network. The reference runs it; oneDNN runs each of
@@ -58,11 +61,12 @@ class StepByStep {
   StepByStep(const Graph& graph, const Batch& batch, Element element)
       : element_(element),
         tolerance_(element == Element::bf16 ? 1e-2 : 1e-5),
-        backend_(make_onednn_backend(nullptr, element)),
-        schedule_(make_schedule(graph, batch.size(), Mode::training, 0.1f,
-                                [this](const Schedule& schedule, const Step& step) {
-                                  return backend_->supports(schedule, step);
-                                })),
+        backend_(compute::make_onednn_backend(nullptr, element)),
+        schedule_(
+            make_schedule(graph, batch.size(), Mode::training, 0.1f,
+                          [this](const compute::Schedule& schedule, const compute::Step& step) {
+                            return backend_->supports(schedule, step);
+                          })),
         parameters_(backend_->memory().allocate(schedule_.parameters)),
         gradients_(backend_->memory().allocate(schedule_.parameters)),
         statistics_(backend_->memory().allocate(schedule_.statistics)),
@@ -77,7 +81,7 @@ class StepByStep {
 
   Names forms() const {
     Names forms;
-    for (const Step& step : schedule_.steps) forms.insert(form_of(schedule_, step));
+    for (const compute::Step& step : schedule_.steps) forms.insert(form_of(schedule_, step));
     return forms;
   }
   /// Runs and checks all steps; the forms of those of which a result was compared.
@@ -90,48 +94,49 @@ class StepByStep {
   }
 
  private:
-  void check(const Step& step) {
-    if (const auto* norm = std::get_if<BatchNormBackward>(&step)) settle_mask(*norm);
+  void check(const compute::Step& step) {
+    if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step)) settle_mask(*norm);
     const auto program = backend_->compile(
         alone(step), {parameters_, gradients_, statistics_, batch_statistics_}, seed);
-    auto& onednn = dynamic_cast<onednn::OnednnProgram&>(*program);
-    for (const TensorId id : tensors_of(step)) onednn.write(id, floats(state_[id]));
+    auto& onednn = dynamic_cast<compute::onednn::OnednnProgram&>(*program);
+    for (const compute::TensorId id : tensors_of(step)) onednn.write(id, floats(state_[id]));
 
-    const StepResult result = program->run(batch_, state_.sample_weight, nullptr);
+    const compute::StepResult result = program->run(batch_, state_.sample_weight, nullptr);
     state_.result = {};
-    reference::run(step, state_);
+    compute::reference::run(step, state_);
 
-    std::set<TensorId> others = tensors_of(step);  // inputs, and what slices are part of
-    for_each_tensor(step, [&](TensorId id, Access access) {
-      if (access != Access::write) return;
+    std::set<compute::TensorId> others = tensors_of(step);  // inputs, and what slices are part of
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
+      if (access != compute::Access::write) return;
       CAPTURE(id);
       compare(step, onednn.read(id), state_[id]);
       others.erase(id);
     });
-    for (const TensorId id : others)
+    for (const compute::TensorId id : others)
       CHECK(relative_norm(onednn.read(id), state_[id]) <= tolerance_);
-    for (const TensorId id : tensors_of(step)) {
+    for (const compute::TensorId id : tensors_of(step)) {
       CHECK(onednn.padding_is_zero(id));
       round(state_[id]);
     }
-    for (const ParameterRange& range : gradients_written(step))
+    for (const compute::ParameterRange& range : compute::gradients_written(step))
       compare(step, gradients_.view().slice(range).host(), part(state_.gradients, range));
-    if (const auto* norm = std::get_if<BatchNormForward>(&step)) check_statistics(*norm);
-    if (std::holds_alternative<SoftmaxCrossEntropy>(step)) check_loss(result);
+    if (const auto* norm = std::get_if<compute::BatchNormForward>(&step)) check_statistics(*norm);
+    if (std::holds_alternative<compute::SoftmaxCrossEntropy>(step)) check_loss(result);
   }
-  void check_statistics(const BatchNormForward& step) {
+  void check_statistics(const compute::BatchNormForward& step) {
     const std::size_t channels = step.statistics.count / 2;
     for (const std::size_t first : {step.statistics.first, step.statistics.first + channels})
       compare(step, batch_statistics_.view().slice({first, channels}).host(),
               part(state_.batch_statistics, {first, channels}));
   }
-  void check_loss(const StepResult& result) {
+  void check_loss(const compute::StepResult& result) {
     CHECK(result.loss == Approx(state_.result.loss).epsilon(tolerance_));
     CHECK(result.samples == state_.result.samples);
     CHECK(result.top1 == state_.result.top1);
     CHECK(result.top5 == state_.result.top5);
   }
-  void compare(const Step& step, std::span<const float> values, std::span<const double> exact) {
+  void compare(const compute::Step& step, std::span<const float> values,
+               std::span<const double> exact) {
     REQUIRE(values.size() == exact.size());
     CHECK(relative_norm(values, exact) <= tolerance_);
     checked_.insert(form_of(schedule_, step));
@@ -140,34 +145,35 @@ class StepByStep {
   // A schedule of `step`, and what oneDNN wants around it. A backward step has its forward step
   // before it, which leaves moments or maxima. That comes again at the end, so that none of its
   // tensors shares memory with one of the backward step.
-  Schedule alone(const Step& step) const {
-    Schedule schedule = schedule_;
+  compute::Schedule alone(const compute::Step& step) const {
+    compute::Schedule schedule = schedule_;
     schedule.backward = 0;
     schedule.steps = {step};
-    if (const auto* norm = std::get_if<BatchNormBackward>(&step)) {
-      auto forward =
-          forward_of<BatchNormForward>([&](const auto& f) { return f.beta == norm->beta; });
-      forward.y = static_cast<TensorId>(schedule.tensors.size());  // dy may have its memory by now
-      forward.residual = no_tensor;
-      schedule.tensors.push_back(Shape(schedule.tensors[forward.x]));
+    if (const auto* norm = std::get_if<compute::BatchNormBackward>(&step)) {
+      auto forward = forward_of<compute::BatchNormForward>(
+          [&](const auto& f) { return f.beta == norm->beta; });
+      forward.y =
+          static_cast<compute::TensorId>(schedule.tensors.size());  // dy may have its memory by now
+      forward.residual = compute::no_tensor;
+      schedule.tensors.push_back(compute::Shape(schedule.tensors[forward.x]));
       schedule.steps = {forward, step, forward};
     }
-    if (const auto* pool = std::get_if<MaxPoolBackward>(&step)) {
+    if (const auto* pool = std::get_if<compute::MaxPoolBackward>(&step)) {
       const auto forward =
-          forward_of<MaxPoolForward>([&](const auto& f) { return f.y == pool->y; });
+          forward_of<compute::MaxPoolForward>([&](const auto& f) { return f.y == pool->y; });
       schedule.steps = {forward, step, forward};
     }
     // oneDNN lays out as images what an Input writes.
-    const Step& input = schedule_.steps.front();
-    const TensorId image = std::get<Input>(input).y;
-    for_each_tensor(step, [&](TensorId id, Access access) {
-      if (id == image && access == Access::read) schedule.steps.push_back(input);
+    const compute::Step& input = schedule_.steps.front();
+    const compute::TensorId image = std::get<compute::Input>(input).y;
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {
+      if (id == image && access == compute::Access::read) schedule.steps.push_back(input);
     });
     return schedule;
   }
   template <class Kind, class F>
   const Kind& forward_of(F is_it) const {
-    const auto found = std::ranges::find_if(schedule_.steps, [&](const Step& step) {
+    const auto found = std::ranges::find_if(schedule_.steps, [&](const compute::Step& step) {
       const auto* kind = std::get_if<Kind>(&step);
       return kind && is_it(*kind);
     });
@@ -176,17 +182,19 @@ class StepByStep {
   }
 
   // Those with memory of their own.
-  std::set<TensorId> tensors_of(const Step& step) const {
-    std::set<TensorId> ids;
-    for_each_tensor(step, [&](TensorId id, Access) { ids.insert(schedule_.place_of(id).of); });
+  std::set<compute::TensorId> tensors_of(const compute::Step& step) const {
+    std::set<compute::TensorId> ids;
+    compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access) {
+      ids.insert(schedule_.place_of(id).of);
+    });
     return ids;
   }
 
   // Where a ReLU's input is so near to zero that rounding decides its mask, both get no gradient.
-  void settle_mask(const BatchNormBackward& step) {
-    if (!step.relu || step.y != no_tensor) return;
+  void settle_mask(const compute::BatchNormBackward& step) {
+    if (!step.relu || step.y != compute::no_tensor) return;
     const std::size_t channels = schedule_.tensors[step.x].channels;
-    const reference::State::Moments& m = state_.moments.at(step.x);
+    const compute::reference::State::Moments& m = state_.moments.at(step.x);
     for (std::size_t i = 0; i < state_[step.x].size(); ++i) {
       const std::size_t c = i % channels;
       const double gamma = step.gamma ? state_.parameters[step.gamma->first + c] : 1;
@@ -195,11 +203,11 @@ class StepByStep {
           state_.parameters[step.beta.first + c];
       if (std::abs(y) > 1e-5) continue;
       at(step.dy, i) = 0;
-      if (step.dy2 != no_tensor) at(step.dy2, i) = 0;
+      if (step.dy2 != compute::no_tensor) at(step.dy2, i) = 0;
     }
   }
-  double& at(TensorId id, std::size_t i) {
-    const Slice place = schedule_.place_of(id);
+  double& at(compute::TensorId id, std::size_t i) {
+    const compute::Slice place = schedule_.place_of(id);
     const std::size_t channels = schedule_.tensors[id].channels,
                       all = schedule_.tensors[place.of].channels;
     return state_[place.of][i / channels * all + place.first + i % channels];
@@ -221,11 +229,11 @@ class StepByStep {
 
   const Element element_;
   const double tolerance_;
-  const std::unique_ptr<Backend> backend_;
-  const Schedule schedule_;
+  const std::unique_ptr<compute::Backend> backend_;
+  const compute::Schedule schedule_;
   const Buffer parameters_, gradients_, statistics_, batch_statistics_;
   const Batch batch_;
-  reference::State state_;
+  compute::reference::State state_;
   Names checked_;
 };
 
@@ -236,8 +244,8 @@ Graph graph_of(const std::string& model, int extent) {
 }
 
 StepByStep steps_of(const std::string& model, int extent, int batch, Element element) {
-  if (!cpu_trains_in(element)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
-  if (onednn::effective_isa() == onednn::Isa::baseline)
+  if (!compute::cpu_trains_in(element)) skip_test("this CPU has neither AVX512_BF16 nor AMX");
+  if (compute::onednn::effective_isa() == compute::onednn::Isa::baseline)
     skip_test("oneDNN has no fast weight gradients for processors without AVX2");
   return {graph_of(model, extent), random_batch(batch, extent, extent, 3, default_classes(model)),
           element};

@@ -7,6 +7,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::model;
 
 namespace {
 
@@ -24,12 +25,13 @@ Wanted& operation(Graph& graph) {
 
 Graph with_every_operation() {
   GraphBuilder g;
-  const TensorId x = g.input(12, 12, 3, {});
-  const TensorId convolved = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3});
-  const TensorId y = g.relu(g.batch_norm("bn", convolved, {}));
-  const TensorId half = g.sum(g.max_pool(y, {}), g.shortcut(y, 2, 4));
-  const TensorId all = g.beside({g.lrn(half, {}), half});
-  const TensorId pooled = g.dropout(g.global_pool(all), 0.5f);
+  const compute::TensorId x = g.input(12, 12, 3, {});
+  const compute::TensorId convolved =
+      g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3});
+  const compute::TensorId y = g.relu(g.batch_norm("bn", convolved, {}));
+  const compute::TensorId half = g.sum(g.max_pool(y, {}), g.shortcut(y, 2, 4));
+  const compute::TensorId all = g.beside({g.lrn(half, {}), half});
+  const compute::TensorId pooled = g.dropout(g.global_pool(all), 0.5f);
   g.loss(g.matrix_product("fc", pooled, 5, {}, 0.0, true));
   return std::move(g).finish();
 }
@@ -99,22 +101,22 @@ TEST_CASE("zoo: inception_v3 has slim's parts in slim's sizes") {
 
 TEST_CASE("zoo: inception_v3's blocks have the published extents") {
   const Graph graph = make_model("inception_v3", 1001).graph;
-  std::vector<Shape> joined;
+  std::vector<compute::Shape> joined;
   for (const Node& node : graph.nodes)
     if (std::holds_alternative<Beside>(node.operation) && node.inputs.size() > 2)
       joined.push_back(graph.tensors[node.output]);
 
-  CHECK(joined == std::vector<Shape>{{1, 35, 35, 256},
-                                     {1, 35, 35, 288},
-                                     {1, 35, 35, 288},
-                                     {1, 17, 17, 768},
-                                     {1, 17, 17, 768},
-                                     {1, 17, 17, 768},
-                                     {1, 17, 17, 768},
-                                     {1, 17, 17, 768},
-                                     {1, 8, 8, 1280},
-                                     {1, 8, 8, 2048},
-                                     {1, 8, 8, 2048}});
+  CHECK(joined == std::vector<compute::Shape>{{1, 35, 35, 256},
+                                              {1, 35, 35, 288},
+                                              {1, 35, 35, 288},
+                                              {1, 17, 17, 768},
+                                              {1, 17, 17, 768},
+                                              {1, 17, 17, 768},
+                                              {1, 17, 17, 768},
+                                              {1, 17, 17, 768},
+                                              {1, 8, 8, 1280},
+                                              {1, 8, 8, 2048},
+                                              {1, 8, 8, 2048}});
 }
 
 TEST_CASE("zoo: cifar10_cnn decays local3 and local4 only") {

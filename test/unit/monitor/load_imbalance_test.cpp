@@ -3,17 +3,18 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 
 namespace {
 
 // `steps` more steps of these seconds in forward, and as many in waiting for one another.
 void add(RankStats& account, std::uint64_t steps, double forward_s) {
   account.spent.steps += steps;
-  account.spent.phases[Phase::forward] += double(steps) * forward_s;
-  account.spent.phases[Phase::comm_exposed] += double(steps) * (0.050 - forward_s);
+  account.spent.phases[metrics::Phase::forward] += double(steps) * forward_s;
+  account.spent.phases[metrics::Phase::comm_exposed] += double(steps) * (0.050 - forward_s);
 }
 
-const RankStatistics& spread_of(const PhaseSpread& phases, Phase phase) {
+const metrics::RankStatistics& spread_of(const metrics::PhaseSpread& phases, metrics::Phase phase) {
   return phases.phases[static_cast<std::size_t>(phase)];
 }
 
@@ -27,11 +28,11 @@ TEST_CASE("rank spread: tells least, median and most of each phase, and the rank
   const auto told = spread.look(now);
 
   REQUIRE(told);
-  CHECK(spread_of(*told, Phase::forward).min == Approx(0.010));
-  CHECK(spread_of(*told, Phase::forward).median == Approx(0.012));
-  CHECK(spread_of(*told, Phase::forward).max == Approx(0.030));
-  CHECK(spread_of(*told, Phase::forward).max_rank == 1);
-  CHECK(spread_of(*told, Phase::comm_exposed).max_rank == 0);
+  CHECK(spread_of(*told, metrics::Phase::forward).min == Approx(0.010));
+  CHECK(spread_of(*told, metrics::Phase::forward).median == Approx(0.012));
+  CHECK(spread_of(*told, metrics::Phase::forward).max == Approx(0.030));
+  CHECK(spread_of(*told, metrics::Phase::forward).max_rank == 1);
+  CHECK(spread_of(*told, metrics::Phase::comm_exposed).max_rank == 0);
   CHECK(told->own_work.max == Approx(0.030));
   CHECK(told->slowest == "slowest rank 1 (a): forward 30.0 ms, median 12.0");
 }

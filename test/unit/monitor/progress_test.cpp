@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 
 TEST_CASE("progress: an item is that of the activity it was entered with") {
   Progress progress;

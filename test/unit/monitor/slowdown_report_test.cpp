@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using Catch::Contains;
 
 namespace {
@@ -36,7 +37,7 @@ class Job {
 
   struct Disturbance {
     std::vector<std::size_t> ranks = {};
-    Phase phase = Phase::forward;
+    metrics::Phase phase = metrics::Phase::forward;
     double extra_s = 0;                        // a step, in that phase: all others wait
     SystemMetric vital = SystemMetric::still;  // that moves on those ranks
     double a_second = 0;
@@ -75,10 +76,10 @@ class Job {
   }
   static void account(RankStats& rank, const Disturbance& d, bool disturbed) {
     ++rank.spent.steps;
-    rank.spent.phases[Phase::forward] += 0.006;
-    rank.spent.phases[Phase::backward] += 0.003;
-    rank.spent.phases[Phase::comm_exposed] += 0.001;
-    rank.spent.phases[disturbed ? d.phase : Phase::comm_exposed] += d.extra_s;
+    rank.spent.phases[metrics::Phase::forward] += 0.006;
+    rank.spent.phases[metrics::Phase::backward] += 0.003;
+    rank.spent.phases[metrics::Phase::comm_exposed] += 0.001;
+    rank.spent.phases[disturbed ? d.phase : metrics::Phase::comm_exposed] += d.extra_s;
     rank.vitals.seconds += 0.010 + d.extra_s;
     if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
   }
@@ -100,7 +101,7 @@ TEST_CASE("slow-downs: one rank's work is named, with what moved on it, and so i
   Job job;
   job.run(30, {});
   const std::string told = job.run(20, {.ranks = {2},
-                                        .phase = Phase::forward,
+                                        .phase = metrics::Phase::forward,
                                         .extra_s = 0.010,
                                         .vital = SystemMetric::still,
                                         .a_second = 0.5});
@@ -121,21 +122,21 @@ TEST_CASE("slow-downs: what grew, and where") {
   };
   const auto [disturbance, expected] = GENERATE(values<Case>(
       {{{.ranks = {0, 1},
-         .phase = Phase::backward,
+         .phase = metrics::Phase::backward,
          .extra_s = 0.01,
          .vital = SystemMetric::others,
          .a_second = 1},
         "backward grew from 3.0 to 13.0 ms a step on rank 0 (a), rank 1 (a); with it moved, on a: "
         "CPUs used by other processes 0 -> 1 of the host's"},
        {{.ranks = {0, 1, 2, 3},
-         .phase = Phase::data_wait,
+         .phase = metrics::Phase::data_wait,
          .extra_s = 0.02,
          .vital = SystemMetric::disk_waits,
          .a_second = 0.5},
         "data wait grew from 0.0 to 20.0 ms a step on all ranks; with it moved, on a: CPUs waiting "
         "for disks 0 -> 0.5 of the host's"},
        {{.ranks = {3},
-         .phase = Phase::comm_exposed,
+         .phase = metrics::Phase::comm_exposed,
          .extra_s = 0.04,
          .vital = SystemMetric::retransmitted,
          .a_second = 30},
@@ -143,25 +144,25 @@ TEST_CASE("slow-downs: what grew, and where") {
         "work "
         "did; with it moved, on b: TCP segments sent again 0 -> 30 a second"},
        {{.ranks = {2},
-         .phase = Phase::comm_exposed,
+         .phase = metrics::Phase::comm_exposed,
          .extra_s = 0.04,
          .vital = SystemMetric::sending,
          .a_second = 0.9},
         "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
         "for its link; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1, 2},
-         .phase = Phase::comm_exposed,
+         .phase = metrics::Phase::comm_exposed,
          .extra_s = 0.04,
          .vital = SystemMetric::sending,
          .a_second = 0.9},
         "and no rank's own work did; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1},
-         .phase = Phase::comm_exposed,
+         .phase = metrics::Phase::comm_exposed,
          .extra_s = 0.01,
          .vital = SystemMetric::still,
          .a_second = 0.5},
         "on rank 1 (a); with it moved, on a: the process stood still"},
-       {{.ranks = {0}, .phase = Phase::other, .extra_s = 0.01},
+       {{.ranks = {0}, .phase = metrics::Phase::other, .extra_s = 0.01},
         "other grew from 0.0 to 10.0 ms a step on rank 0 (a); ruled out, none of them moved: "
         "stopped or unscheduled"}}));
   Job job;
@@ -190,7 +191,7 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
   Job job;
   job.run(600, {});
   const std::string told = job.fall(7200, {.ranks = {1},
-                                           .phase = Phase::backward,
+                                           .phase = metrics::Phase::backward,
                                            .extra_s = 0.010,
                                            .vital = SystemMetric::throttled,
                                            .a_second = 0.6});
@@ -206,7 +207,7 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
 TEST_CASE("slow-downs: what stays slow is said once") {
   Job job;
   job.run(600, {});
-  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.005};
+  const Job::Disturbance slow{.ranks = {1}, .phase = metrics::Phase::backward, .extra_s = 0.005};
   const std::string told = job.run(7200, slow);
   CHECK_THAT(told, Catch::Matches("slow_down: [^\n]*\nslow_down_stays: 4266.7 examples/s since "
                                   "12:10: what comes is compared with that from now on; before, "
@@ -223,7 +224,7 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
                       "rank 0 (a), forward takes 11.0 ms of 15.0 ms a step; what to do: "));
   REQUIRE(job.reporter().best());
   CHECK(job.reporter().best()->step_s == Approx(0.015));
-  CHECK(job.reporter().best()->phases[Phase::forward] == Approx(0.011));
+  CHECK(job.reporter().best()->phases[metrics::Phase::forward] == Approx(0.011));
 
   CHECK_FALSE(job.reporter().has_settled());
   CHECK_THAT(job.run(3500, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
@@ -232,16 +233,16 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
                           "of 2026-01-04 12:00 reached"));
   CHECK(job.reporter().has_settled());
 
-  PhaseSeconds then;
-  then[Phase::forward] = 0.010;
-  then[Phase::backward] = 0.0005;
+  metrics::PhaseSeconds then;
+  then[metrics::Phase::forward] = 0.010;
+  then[metrics::Phase::backward] = 0.0005;
   Job other;
   other.reporter().expect({.step_s = 0.010, .source = "that run had", .phases = then});
   CHECK_THAT(other.run(300, {.ranks = {0, 1, 2, 3}, .extra_s = 0.005}),
              Contains("; on rank 0 (a), backward takes 3.0 ms of 15.0 ms a step, 0.5 ms then; "));
   Job uneven;
   uneven.reporter().expect({.step_s = 0.010, .source = "that run had"});
-  CHECK_THAT(uneven.run(300, {.ranks = {3}, .phase = Phase::data_wait, .extra_s = 0.008}),
+  CHECK_THAT(uneven.run(300, {.ranks = {3}, .phase = metrics::Phase::data_wait, .extra_s = 0.008}),
              Contains("; rank 3 (b) holds up the others: data wait takes 8.0 ms a step, median "
                       "0.0; what to do: look at the storage of --data"));
 }
@@ -249,7 +250,7 @@ TEST_CASE("slow-downs: a run is compared with what was expected of it") {
 TEST_CASE("slow-downs: what comes and goes is said so, and in the end how often it came") {
   Job job;
   job.run(60, {});
-  const Job::Disturbance slow{.ranks = {1}, .phase = Phase::backward, .extra_s = 0.010};
+  const Job::Disturbance slow{.ranks = {1}, .phase = metrics::Phase::backward, .extra_s = 0.010};
   std::string told;
   for (int i = 0; i < 5; ++i) {
     told += job.run(60, slow);
@@ -270,7 +271,7 @@ TEST_CASE("slow-downs: stalls are counted") {
   job.run(300, {});
   std::string told;
   for (int i = 0; i < 12; ++i) {
-    told += job.run(7, {.ranks = {2}, .phase = Phase::data_wait, .extra_s = 6.99});
+    told += job.run(7, {.ranks = {2}, .phase = metrics::Phase::data_wait, .extra_s = 6.99});
     told += job.run(13, {});
   }
   CHECK_THAT(told,

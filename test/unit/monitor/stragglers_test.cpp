@@ -2,6 +2,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using Catch::Contains;
 
 namespace {
@@ -11,11 +12,12 @@ const std::vector<std::string> three_hosts = {"a", "b", "c"};
 // Ranks whose steps take 10 ms each, but for one kind of work on one rank.
 class Ranks {
  public:
-  std::vector<std::string> run(int steps, std::size_t slow_rank = 0, Phase phase = Phase::data_wait,
+  std::vector<std::string> run(int steps, std::size_t slow_rank = 0,
+                               metrics::Phase phase = metrics::Phase::data_wait,
                                double extra_s = 0) {
     for (std::size_t r = 0; r < spent_.size(); ++r) {
       spent_[r].steps += steps;
-      for (const Phase half : {Phase::forward, Phase::backward})
+      for (const metrics::Phase half : {metrics::Phase::forward, metrics::Phase::backward})
         spent_[r].phases[half] += 0.005 * steps;
       if (r == slow_rank) spent_[r].phases[phase] += extra_s * steps;
     }
@@ -36,9 +38,9 @@ TEST_CASE("stragglers: equal ranks are none") {
 
 TEST_CASE("stragglers: the slow rank is told once, with what it is slow in, until it keeps up") {
   Ranks ranks;
-  const auto [kind, name] = GENERATE(table<Phase, std::string>(
-      {{Phase::data_wait, "in data wait: 6.0 ms, where the median is 0.0 ms"},
-       {Phase::backward, "in backward: 11.0 ms, where the median is 5.0 ms"}}));
+  const auto [kind, name] = GENERATE(table<metrics::Phase, std::string>(
+      {{metrics::Phase::data_wait, "in data wait: 6.0 ms, where the median is 0.0 ms"},
+       {metrics::Phase::backward, "in backward: 11.0 ms, where the median is 5.0 ms"}}));
   CHECK(ranks.run(20).empty());
   CHECK(ranks.run(19, 2, kind, 0.006).empty());  // too few steps to tell
   const auto told = ranks.run(1, 2, kind, 0.006);
@@ -54,11 +56,11 @@ TEST_CASE("stragglers: the slow rank is told once, with what it is slow in, unti
 
 TEST_CASE("stragglers: what is within tolerance, or has happened once, is no reason to speak") {
   Ranks ranks;
-  CHECK(ranks.run(20, 1, Phase::forward, 0.0049).empty());
-  CHECK(ranks.run(40, 1, Phase::forward, 0.1 / 40).empty());
+  CHECK(ranks.run(20, 1, metrics::Phase::forward, 0.0049).empty());
+  CHECK(ranks.run(40, 1, metrics::Phase::forward, 0.1 / 40).empty());
 }
 
 TEST_CASE("stragglers: who waits for others is none") {
   Ranks ranks;
-  CHECK(ranks.run(20, 1, Phase::comm_exposed, 1).empty());
+  CHECK(ranks.run(20, 1, metrics::Phase::comm_exposed, 1).empty());
 }

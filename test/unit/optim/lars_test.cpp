@@ -9,6 +9,7 @@
 #include "unit/optim/optimizer_inputs.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::optim;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::optim;
 
 TEST_CASE("learning rate: a staircase steps exactly at the epochs it names") {
   const LearningRate rate{.peak = 0.045, .decay = parse_decay("step:2:0.94"), .total_epochs = 10};

@@ -12,6 +12,7 @@
 #include "unit/optim/optimizer_inputs.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::optim;
 
 namespace {
 

@@ -20,9 +20,13 @@ violates 'io/loader may not include io/checkpoint' src/io/loader/loader.cpp '#in
 violates 'is entered by include/ringtrain/monitor/telemetry only' src/train/run.cpp '#include "monitor/telemetry/procfs.hpp"'
 violates 'a header in include/ includes one of src/' include/ringtrain/monitor/progress.hpp '#include "monitor/telemetry/procfs.hpp"'
 violates '<mpi.h> belongs in src/allreduce/' src/io/loader/loader.cpp '#include <mpi.h>'
-violates 'ringtrain::Error is the name of two types' src/io/loader/sampler.hpp 'namespace ringtrain {
+violates 'ringtrain::Error is the name of two types' src/base/file_descriptor.hpp 'namespace ringtrain {
 struct Error {
 };'
+violates 'namespace ringtrain::model; this room.s is ringtrain::io' src/io/loader/loader.cpp 'namespace ringtrain::model {
+}'
+violates 'namespace ringtrain::host; this room.s is ringtrain' src/base/text.cpp 'namespace ringtrain::host {
+}'
 violates 'is in no room' src/attic/new.cpp '#include "ringtrain/base/error.hpp"'
 fresh
 for ((i = 0; i < 17; i++)); do echo >"$dir/src/optim/more_$i.cpp"; done

@@ -11,6 +11,7 @@
 #include "support/sanitized.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
@@ -22,14 +23,14 @@ struct Golden {
   double gradient_tolerance;    ///< of oneDNN: twice the largest of 20 seeds, by [.measure] below
 };
 
-const Golden resnet18{{"resnet18", 33, 4, 1000, OptimizerKind::nesterov, 0.01},
+const Golden resnet18{{"resnet18", 33, 4, 1000, optim::OptimizerKind::nesterov, 0.01},
                       62,
                       40,
                       1e-5,
                       2 * 1.2e-2};  // 1.9e-5 where no ReLU changes sides: 19 of the seeds
 const Golden resnet50{
-    {"resnet50", 33, 4, 1000, OptimizerKind::momentum, 0.01}, 161, 106, 1e-5, 2 * 6.8e-2};
-const Golden inception_v3{{"inception_v3", 299, 3, 1001, OptimizerKind::rmsprop, 0.045},
+    {"resnet50", 33, 4, 1000, optim::OptimizerKind::momentum, 0.01}, 161, 106, 1e-5, 2 * 6.8e-2};
+const Golden inception_v3{{"inception_v3", 299, 3, 1001, optim::OptimizerKind::rmsprop, 0.045},
                           196,
                           192,
                           1e-3,  // its momentum moves them by 1e-3 only
@@ -43,7 +44,7 @@ Probes probes_of(RecipeRun run, const std::string& backend, int seed = 0) {
   const GivenImages images({run.extent, run.extent}, run.classes,
                            named::images(run.batch, run.extent, seed),
                            named::labels(run.batch, run.classes, seed));
-  const auto fill_by_names = [&](const Graph& graph, const TrainingState& state) {
+  const auto fill_by_names = [&](const model::Graph& graph, const TrainingState& state) {
     auto values = state.copy();  // parameters, statistics, slots
     named::fill(graph, values[0], values[1], seed);
     state.copy_from(values);

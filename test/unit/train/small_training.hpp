@@ -8,11 +8,11 @@
 #include "train/state/training_state.hpp"
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
-namespace ringtrain {
+namespace ringtrain::train {
 
-inline Graph network(int channels, int classes) {
-  GraphBuilder g;
-  TensorId x = g.input(4, 4, 3, {Normalisation::standardise_image});
+inline model::Graph network(int channels, int classes) {
+  model::GraphBuilder g;
+  compute::TensorId x = g.input(4, 4, 3, {compute::Normalisation::standardise_image});
   x = g.convolution("conv", x, {.channels = channels});
   x = g.global_pool(g.batch_norm("bn", x, {}));
   g.loss(g.matrix_product("fc", x, classes, {}, 0.0, true));
@@ -24,9 +24,9 @@ enum class Averaged { weights, statistics_too };
 
 /// The state of a training of `graph` on one rank; buffer b holds 1000 * b + 1, 1000 * b + 2, ...
 struct SmallTraining {
-  SmallTraining(Graph network, double ema, Averaged averaged = Averaged::weights)
+  SmallTraining(model::Graph network, double ema, Averaged averaged = Averaged::weights)
       : graph(std::move(network)),
-        communicator(make_communicator("solo", session)),
+        communicator(allreduce::make_communicator("solo", session)),
         parameters(memory.allocate(graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
         gradients(memory.allocate(graph.parameter_count())),
@@ -45,10 +45,10 @@ struct SmallTraining {
     state.copy_from(values);
   }
   std::filesystem::path save(const std::filesystem::path& directory) const {
-    State file(7);
+    io::State file(7);
     file.layout = state.layout();
     file.buffers = state.copy();
-    return save_one(directory, file);
+    return io::save_one(directory, file);
   }
   // Buffers: parameters, statistics, momentum, moving average.
   std::vector<float> part(std::size_t buffer, std::size_t first, std::size_t count) const {
@@ -56,13 +56,13 @@ struct SmallTraining {
     return {values.begin() + first, values.begin() + first + count};
   }
 
-  MpiSession session;
+  allreduce::MpiSession session;
   HostMemory memory;
-  Graph graph;
-  std::unique_ptr<Communicator> communicator;
+  model::Graph graph;
+  std::unique_ptr<allreduce::Communicator> communicator;
   Buffer parameters, statistics, gradients, averaged_statistics;
-  Optimizer optimizer;
+  optim::Optimizer optimizer;
   TrainingState state;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::train

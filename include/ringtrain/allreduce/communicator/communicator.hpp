@@ -15,7 +15,7 @@
 #include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Replaces sums by what is made of them, in place, on the one rank that completes them, before the
 /// other ranks get them: so a rank that updates its part of the parameters passes new parameters on
@@ -86,4 +86,4 @@ class Communicator {
   virtual void cancel() noexcept {}
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -3,7 +3,7 @@
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
 #include "ringtrain/base/clock.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// How sums between GPUs are made.
 struct GpuSums {
@@ -39,4 +39,4 @@ struct CommunicatorOptions {
   OnSpan on_sum = {};
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// How gradients are compressed where they travel between hosts. What a host leaves out of a sum it
 /// adds to its next gradients (error feedback), so that nothing is lost, only late.
@@ -53,4 +53,4 @@ std::size_t left_over_count(const Compression& how, const GradientMatrix& matrix
 double travelling_numbers(const Compression& how, std::span<const GradientMatrix> matrices,
                           int hosts);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

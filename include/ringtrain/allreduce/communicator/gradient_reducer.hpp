@@ -5,7 +5,7 @@
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Sums the flat gradient in a few large buckets while the backward pass still runs. Backward goes
 /// from the last layer to the first, so what is final is always a tail of the buffer.
@@ -66,4 +66,4 @@ class GradientReducer {
   std::vector<Bucket> buckets_;  // of the step, the last one's until there are new ones
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

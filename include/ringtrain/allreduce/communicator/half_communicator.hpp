@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Sums gradients in 16 bits: half the bytes between the ranks. They are rounded into a buffer of
 /// their own, summed there, and widened in finish(). What lies in front of them stays fp32.
@@ -35,4 +35,4 @@ class HalfCommunicator final : public Communicator {
   const NarrowView rounded_;  // one number a gradient
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// How a ring cuts what it sends. Changes speed, never the result.
 struct RingTuning {
@@ -19,4 +19,4 @@ struct SumPlan {
   friend bool operator==(const SumPlan&, const SumPlan&) = default;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

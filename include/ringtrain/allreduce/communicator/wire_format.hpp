@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// Has gradients summed by start_rounded_sum(), and what lies in front of them as it is: between
 /// hosts of CPUs, where they need no buffer of their own for that (see HalfCommunicator).
@@ -57,4 +57,4 @@ class CompressingCommunicator final : public Communicator {
   const float* const gradients_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

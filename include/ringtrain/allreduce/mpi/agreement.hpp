@@ -7,7 +7,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What must be the same on all ranks, by name.
 using Agreement = std::vector<std::pair<std::string, std::string>>;
@@ -38,4 +38,4 @@ auto all_or_none(const Make& make, const MpiSession& session) {
 /// "host\n" and then "name\tvalue\n" for each item.
 std::string disagreement(const std::vector<std::string>& ranks);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

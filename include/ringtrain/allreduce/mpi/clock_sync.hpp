@@ -3,7 +3,7 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// A question to another clock, in seconds: asked and answered by the own clock, read in between.
 struct ClockProbe {
@@ -28,4 +28,4 @@ double by_other_clock(double moment, const ClockOffset& before, const ClockOffse
 /// Takes some milliseconds for each of the other ranks. Collective.
 ClockOffset measure_clock_offset(const MpiSession& session);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What the launcher's environment says about this process, before MPI is up: who prints usage
 /// errors, who starts the checkpoint writer.
@@ -13,4 +13,4 @@ struct JobLaunch {
 /// several tasks without a way to find each other.
 JobLaunch launch_from_environment();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

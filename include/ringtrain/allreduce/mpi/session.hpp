@@ -13,7 +13,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 class Guard;
 
@@ -136,4 +136,4 @@ class MpiSession {
       nullptr, nullptr};
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// The GPU of one rank, and what NCCL must be told so that it works there.
 struct GpuAssignment {
@@ -36,4 +36,4 @@ std::string why_nccl_is_missing();
 /// none, or no CUDA in the build. Collective.
 int choose_gpu(const MpiSession& session, bool same_bits);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -9,7 +9,7 @@
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// One rank's place in a ring: it sends to its right neighbour, rank + 1, and receives from its
 /// left one. Messages arrive in the order in which they were sent.
@@ -79,4 +79,4 @@ Range part_of(std::size_t count, std::size_t k, std::size_t n);
 /// its order.
 std::vector<float> ring_order_sum(std::span<const std::vector<float>> ranks);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

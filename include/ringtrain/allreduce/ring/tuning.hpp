@@ -3,7 +3,7 @@
 
 #include "ringtrain/allreduce/ring/ring.hpp"
 
-namespace ringtrain {
+namespace ringtrain::allreduce {
 
 /// What a sum between hosts took, cut in this way.
 struct RingTrial {
@@ -49,4 +49,4 @@ RingChoice choose_ring(const RingTable& measured, double bucket_bytes);
 /// can be; the blocks that were second in the table; the default.
 std::vector<SumPlan> alternatives(const RingChoice& choice, bool overlap, bool several);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A named fp32 array, row-major. The name is the path of its dataset in the file, by convention
 /// `weights/conv1.weight`, `optimizer/momentum/conv1.weight`, `ema/...`, `statistics/...`; no name
@@ -66,4 +66,4 @@ std::uint64_t state_hash(const CheckpointMetadata& metadata, std::span<const Ten
 /// The name of a step's file: `step-0000000240.h5`.
 std::string checkpoint_name(std::uint64_t step);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -12,7 +12,7 @@
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A checkpoint opened for reading. Only this project's own index is parsed, never HDF5, so a
 /// hostile file can make nothing happen but an Error; memory is bounded by 64 MiB and what the
@@ -98,4 +98,4 @@ void read_checkpoint(const CheckpointFile& file, std::span<const TensorInfo> exp
 /// like find_latest().
 std::string inspect(const std::filesystem::path& path);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -14,7 +14,7 @@
 #include "ringtrain/base/late_library.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 class WriterProcess;
 
@@ -129,4 +129,4 @@ class CheckpointWriter {
 
 LibraryVersion hdf5_version();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/file.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// The helper process that writes checkpoints. It is a process and not a thread because a thread in
 /// a stuck file system call makes its whole process unkillable, and with it the job. It must be
@@ -56,4 +56,4 @@ class WriterProcess {
   std::optional<std::string> ended_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -11,7 +11,7 @@
 #include "ringtrain/io/files/unreadable_sample.hpp"
 #include "ringtrain/io/image/image.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// One thread's way to the pixels of a data set; keeps its buffers and decoders from sample to
 /// sample. It must not outlive the data set.
@@ -77,4 +77,4 @@ std::unique_ptr<Dataset> open_dataset(std::string_view spec, Split split,
 /// more than there are.
 void check_enough(const Dataset& dataset, int global_batch);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -5,7 +5,7 @@
 
 #include "ringtrain/io/dataset/dataset.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 struct PackOptions {
   std::string source;  ///< as for `--data`, of encoded images; without a kind, an image folder
@@ -25,4 +25,4 @@ struct PackOptions {
 /// more than 0.1 % (and more than ten) images cannot be read, Exit::storage.
 void pack(const PackOptions& options);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

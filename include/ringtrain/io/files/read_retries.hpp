@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A call on a file of training data that failed: errno, and where. An errno of 0 says that reading
 /// ended before the file does.
@@ -79,4 +79,4 @@ class ReadRetries {
   bool ended_ = false;  // guarded by mutex_
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -3,7 +3,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// One sample that cannot be decoded. The loader replaces it and counts. Any other failure ends the
 /// job, as a file does that is gone or may not be read, or a disk.
@@ -13,4 +13,4 @@ class UnreadableSample : public Error {
       : Error(Exit::data, what, reason) {}
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -1,7 +1,7 @@
 #pragma once
 #include "ringtrain/io/image/image.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 struct Interval {
   float low = 0, high = 0;
@@ -42,4 +42,4 @@ struct Augmentation {
   }
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

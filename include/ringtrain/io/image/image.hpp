@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 struct Extent {
   int height = 0, width = 0;
@@ -49,4 +49,4 @@ struct Image {
   ImageView view() const { return {extent, pixels}; }
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -20,7 +20,7 @@
 #include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/image/augmentation.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A rank's places in each global batch: [first, first + count).
 struct BatchShard {
@@ -87,4 +87,4 @@ class Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

@@ -10,7 +10,7 @@
 #include "ringtrain/metrics/log_text.hpp"
 #include "ringtrain/metrics/records.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// Tells the user about a run, on standard output and error and in the files of
 /// --metrics, --tensorboard and --report. Rank 0 has
@@ -44,13 +44,13 @@ struct ReporterSettings {
 };
 
 /// Standard output and error, as `options` and the terminal have it.
-ReporterSettings standard_sinks(const Options& options);
+ReporterSettings standard_sinks(const config::Options& options);
 
 /// For rank 0. Throws Error(Exit::storage) when a file that options name cannot be opened.
 /// `progress` hears which one is being opened; null: nobody.
-std::unique_ptr<Reporter> make_reporter(const Options& options, ReporterSettings sinks,
+std::unique_ptr<Reporter> make_reporter(const config::Options& options, ReporterSettings sinks,
                                         WorkProgress* progress = nullptr);
 /// For the other ranks: only events are shown.
 std::unique_ptr<Reporter> make_silent_reporter();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -6,7 +6,7 @@
 
 #include "ringtrain/allreduce/ring/tuning.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// A sum over the ranks that was timed: bytes of a rank's buffer, seconds until the result was
 /// there.
@@ -104,7 +104,8 @@ struct ScalingForecast {
   std::optional<LargerBatch> larger = {};
   /// Where ranks are not equally fast, and this makes a step at least a tenth shorter.
   std::optional<OtherShares> shares = {};
-  std::optional<RingChoice> ring = {};  ///< how sums travel between hosts, where that was measured
+  std::optional<allreduce::RingChoice> ring =
+      {};  ///< how sums travel between hosts, where that was measured
 
   bool well() const { return step.efficiency() >= target; }
 };
@@ -128,4 +129,4 @@ ScalingForecast judge(const LinkSituation& now);
 std::vector<std::string> told(const ScalingForecast& verdict, bool details,
                               const std::string& command = {});
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -5,7 +5,7 @@
 #include "ringtrain/base/statistics.hpp"
 #include "ringtrain/metrics/scaling/step_phases.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// What several ranks gain over one.
 struct ScalingResult {
@@ -39,4 +39,4 @@ std::vector<std::string> told(const ScalingResult& comparison, int ranks);
 /// "1 rank", "2 ranks".
 std::string ranks_text(int ranks);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -7,7 +7,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/statistics.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// What a rank does during a step; each moment belongs to one phase.
 enum class Phase { data_wait, copy, forward, backward, comm_exposed, update, checkpoint, other };
@@ -66,4 +66,4 @@ class StepTimes {
   std::vector<double> rates_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/clock.hpp"
 
-namespace ringtrain {
+namespace ringtrain::metrics {
 
 /// What a span of a timeline shows.
 enum class Doing : std::uint8_t {
@@ -72,4 +72,4 @@ class Timeline {
 std::string_view name_of(Doing doing);
 std::string_view number_name_of(Doing doing);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::metrics

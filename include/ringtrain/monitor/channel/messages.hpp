@@ -6,7 +6,7 @@
 #include "ringtrain/monitor/channel/token.hpp"
 #include "ringtrain/monitor/rank_stats.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
 // who they are (proof.hpp); then ranks send Heartbeats, and rank 0 answers each with a
@@ -33,4 +33,4 @@ struct HeartbeatReply {
   std::uint32_t text_bytes = 0;  // that follow: why, or rank 0's goodbye
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/monitor/channel/token.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// One of rank 0's addresses, as text, and a port on which it listens there.
 struct Door {
@@ -38,7 +38,7 @@ std::vector<Door> doors_from_here(const Rendezvous& rendezvous);
 std::vector<std::string> listening_addresses(bool ranks_here, bool ranks_elsewhere,
                                              const std::vector<std::string>& own);
 /// The same for this job, on rank 0. Collective.
-std::vector<std::string> listening_addresses(const MpiSession& session,
+std::vector<std::string> listening_addresses(const allreduce::MpiSession& session,
                                              const std::string& interfaces);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

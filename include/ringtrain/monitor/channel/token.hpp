@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// 128 random bits which only the ranks of one job know: they travel through MPI.
 using JobToken = std::array<std::byte, 16>;
@@ -14,4 +14,4 @@ struct ProcessName {
   std::int64_t id = 0;   ///< 0: not known
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -4,7 +4,7 @@
 
 #include "ringtrain/monitor/telemetry/gpu_monitor.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What drivers tell of a GPU and of network cards. They are asked once a second by a thread that
 /// nobody waits for, because a driver in trouble may never answer: then its last answer stays.
@@ -29,4 +29,4 @@ class DriverPoller {
   bool started_ = false;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Shows how fast a GPU is allowed to run.
 class GpuMonitor {
@@ -23,4 +23,4 @@ class GpuMonitor {
 /// null where it is not there or does not know that GPU.
 std::unique_ptr<GpuMonitor> make_gpu_gauge(const std::string& pci_bus_id);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What is watched on each rank, so that a slow-down can be told together with what moved with it.
 enum class SystemMetric : std::uint8_t {
@@ -69,4 +69,4 @@ std::string_view advice_for(SystemMetric vital);
 /// or, on a job of one host, a network.
 std::string watched_metrics(const SystemSample& rank, bool several_hosts);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -7,7 +7,7 @@
 #include "ringtrain/monitor/telemetry/driver_poller.hpp"
 #include "ringtrain/monitor/telemetry/system_metrics.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Looks at this process, its host and its GPU. For one thread, but for watch(); throws nothing:
 /// what a file does not show is not a number, and what is not there 0. Never waits for a driver.
@@ -32,4 +32,4 @@ class SystemSampler {
   SystemSample vitals_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -9,7 +9,7 @@
 #include "ringtrain/monitor/progress.hpp"
 #include "ringtrain/monitor/watchdog/process_state.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What a rank tells of itself, once a second. Seconds count ticks of its own watchdog thread, so
 /// that time in which the whole process was stopped is not counted.
@@ -84,4 +84,4 @@ std::string details(const Verdict& verdict, std::span<const std::string> hosts);
 /// A line for each rank: host, step, activity, seconds in it, when it was last heard.
 std::string table(std::span<const RankHealth> ranks, std::span<const std::string> hosts);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 
 #include "ringtrain/monitor/rank_stats.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What each rank last told of itself, by rank, from one thread to another.
 class RankStatsMailbox {
@@ -43,4 +43,4 @@ class TextMailbox {
   std::vector<std::string> sentences_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

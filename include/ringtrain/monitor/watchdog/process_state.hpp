@@ -5,7 +5,7 @@
 
 #include "ringtrain/monitor/channel/messages.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// What the kernel tells of a process of this host.
 enum class ProcessState : std::uint8_t {
@@ -24,4 +24,4 @@ ProcessState state_of(const ProcessName& process);
 /// This one.
 ProcessName own_process();
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -15,7 +15,7 @@
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "ringtrain/monitor/watchdog/mailbox.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// For all that a rank does to end the job. A job that has lost a rank ends within 15 s, of which
 /// silence takes ten.
@@ -56,8 +56,8 @@ class Watch {
   /// How long to watch: until further notice, until nobody is left to watch, or not any more.
   enum class Until { told, alone, now };
 
-  Watch(const MpiSession& session, const Progress& progress, const Options& options,
-        SystemSampler& vital_signs)
+  Watch(const allreduce::MpiSession& session, const Progress& progress,
+        const config::Options& options, SystemSampler& vital_signs)
       : session_(session), progress_(progress), options_(options), vital_signs_(vital_signs) {}
   virtual ~Watch() = default;
 
@@ -83,8 +83,8 @@ class Watch {
   static constexpr double tick_s = 0.1;
   static constexpr double looked_at_s = 3;  // of silence; then it is looked at why
 
-  const MpiSession& session() const { return session_; }
-  const Options& options() const { return options_; }
+  const allreduce::MpiSession& session() const { return session_; }
+  const config::Options& options() const { return options_; }
   const Progress& progress() const { return progress_; }
   const RankStatus& own() const { return own_; }
   /// With this rank, mpirun, or its daemon here, shall end, too. It gets the time that it needs to
@@ -92,9 +92,10 @@ class Watch {
   /// that may hang, as a disk.
   void end_launcher_of_job(Exit code) const {
     constexpr std::chrono::seconds lost{1}, other{8};
-    const auto launcher = session_.size() > 1 ? launcher_process() : std::nullopt;
+    const auto launcher = session_.size() > 1 ? host::launcher_process() : std::nullopt;
     if (launcher)
-      end_launcher(*launcher, (code == Exit::rank_lost ? lost : other) + 2 * time_to_kill_ranks());
+      host::end_launcher(*launcher,
+                         (code == Exit::rank_lost ? lost : other) + 2 * host::time_to_kill_ranks());
   }
   /// Of this rank, up to now.
   RankStats account() {
@@ -121,9 +122,9 @@ class Watch {
             activity == Activity::ranks ? "" : printable(progress_.item())};
   }
 
-  const MpiSession& session_;
+  const allreduce::MpiSession& session_;
   const Progress& progress_;
-  const Options& options_;
+  const config::Options& options_;
   SystemSampler& vital_signs_;
   SuspendDetector pauses_;
   std::uint64_t moved_ = 0;  // changes when the main thread does something else
@@ -131,11 +132,13 @@ class Watch {
 };
 
 /// Rank 0's: hears all ranks and judges. What is passed outlives it. Collective, as the other one.
-std::unique_ptr<Watch> make_first_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, SystemSampler& vital_signs,
-                                        TextMailbox& notices, RankStatsMailbox& accounts);
+std::unique_ptr<Watch> make_first_watch(const allreduce::MpiSession& session,
+                                        const Progress& progress, const config::Options& options,
+                                        SystemSampler& vital_signs, TextMailbox& notices,
+                                        RankStatsMailbox& accounts);
 /// Another rank's: knows rank 0 alone.
-std::unique_ptr<Watch> make_other_watch(const MpiSession& session, const Progress& progress,
-                                        const Options& options, SystemSampler& vital_signs);
+std::unique_ptr<Watch> make_other_watch(const allreduce::MpiSession& session,
+                                        const Progress& progress, const config::Options& options,
+                                        SystemSampler& vital_signs);
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -6,7 +6,7 @@
 
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::monitor {
 
 /// Ends a job in which a rank is gone, silent or stuck: a thread on every rank tells rank 0 once a
 /// second where its main thread is, over TCP connections of its own, with neither MPI nor NCCL in
@@ -17,7 +17,7 @@ class Watchdog {
  public:
   /// What is passed outlives it. Rank 0's options say whether anything is watched; ranks are to
   /// compare theirs later. Collective.
-  Watchdog(const MpiSession& session, const Options& options);
+  Watchdog(const allreduce::MpiSession& session, const config::Options& options);
   /// Says goodbye, so that this rank's end is no failure. Rank 0 watches the others until they have
   /// left, too; not so while an exception passes through.
   ~Watchdog();
@@ -44,4 +44,4 @@ class Watchdog {
   std::thread thread_;
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::monitor

@@ -1,7 +1,7 @@
 #pragma once
 #include "compute/cuda/bind/binder.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 // Each gives one kind of step its memory and kernels; the files are named as those of reference/.
 Action bind(const Input&, Binder&);
@@ -34,4 +34,4 @@ Action bind(const BatchNormApply&, Binder&);
 Action bind(const BatchNormBackwardReduce&, Binder&);
 Action bind(const BatchNormBackwardApply&, Binder&);
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -7,7 +7,7 @@
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const Activation& how, Binder& b) {
@@ -244,4 +244,4 @@ Action bind(const BatchNormBackwardApply& s, Binder& b) {
   };
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

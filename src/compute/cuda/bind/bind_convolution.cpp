@@ -5,7 +5,7 @@
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/weights.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // How the weights of the layer that reads the image lie, where that is not as in the flat buffer.
@@ -120,4 +120,4 @@ Action bind(const MatrixProductInputGradient& s, Binder& b) {
 
 Action bind(const MatrixProductWeightGradient& s, Binder& b) { return weight_gradient(s, b); }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

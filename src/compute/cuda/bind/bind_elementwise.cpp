@@ -4,7 +4,7 @@
 #include "compute/cuda/kernels/arguments/channels.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 Action bind(const ReluForward& s, Binder& b) {
   return [&b, count = b.elements(s.x), x = b.at(s.x), y = b.at(s.y)] {
@@ -80,4 +80,4 @@ Action bind(const ShortcutBackward& s, Binder& b) {
   };
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

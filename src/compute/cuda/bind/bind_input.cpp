@@ -3,7 +3,7 @@
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/input.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // As the convolution wants it that reads the image.
@@ -45,4 +45,4 @@ Action bind(const Input& s, Binder& b) {
   };
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

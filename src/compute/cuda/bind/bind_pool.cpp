@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/arguments/lrn.hpp"
 #include "compute/cuda/kernels/arguments/pool.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 kernels::PoolOperands operands(const Window& window, TensorId x, TensorId y, const Binder& b) {
@@ -80,4 +80,4 @@ Action bind(const LrnBackward& s, Binder& b) {
   };
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -1,7 +1,7 @@
 #include "compute/cuda/bind/bind.hpp"
 #include "compute/cuda/kernels/arguments/softmax.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
   const Shape& shape = b.shape(s.logits);
@@ -31,4 +31,4 @@ Action bind(const SoftmaxCrossEntropy& s, Binder& b) {
   };
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

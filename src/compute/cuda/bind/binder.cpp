@@ -10,7 +10,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 constexpr std::size_t wanted_alignment = 16;
@@ -213,4 +213,4 @@ void Binder::copy(const Detour& detour) const {
         "cudaMemcpyAsync");
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -12,7 +12,7 @@
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/compute/backend.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Queues a step's kernels on the program's stream. Waits for nothing, allocates nothing.
 using Action = std::function<void()>;
@@ -151,4 +151,4 @@ class Binder {
   std::size_t workspace_bytes_ = 0, bytes_ = 0;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -8,7 +8,7 @@
 #include "compute/cuda/kernels/arguments/pool.hpp"
 #include "compute/cuda/runtime/slices.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 constexpr std::size_t fp32 = sizeof(float);
@@ -216,4 +216,4 @@ std::vector<Launch> Launches::launches(const Kind& s) const {
   return {kernel(kernel_of(s), s)};
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

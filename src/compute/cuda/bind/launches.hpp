@@ -5,7 +5,7 @@
 #include "compute/cuda/engines/convolution.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Whether `step` as it stands is an engine of cuDNN's, where it must be one, or else kernels of
 /// ours.
@@ -61,4 +61,4 @@ class Launches {
   std::vector<std::size_t> bytes_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

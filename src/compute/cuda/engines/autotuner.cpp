@@ -10,7 +10,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 constexpr int runs_a_sample = 4, samples = 5;
@@ -124,4 +124,4 @@ void Autotuner::drop(const Engine& engine, const EngineUse& use, std::string_vie
                             report_.dropped.back(), cudaGetErrorString(code)));
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -9,7 +9,7 @@
 #include "compute/cuda/engines/fusion_check.hpp"
 #include "compute/cuda/runtime/runtime.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A request and the memory that a program has for it.
 struct EngineUse {
@@ -72,4 +72,4 @@ class Autotuner {
   Report report_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

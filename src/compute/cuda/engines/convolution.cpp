@@ -8,7 +8,7 @@
 
 #include "compute/cuda/engines/operation_graph.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 using Tensor = OperationGraph::Tensor;
@@ -348,4 +348,4 @@ std::optional<Request> fused_request(const Schedule& schedule, const Step& step,
   return std::nullopt;
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

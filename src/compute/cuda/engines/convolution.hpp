@@ -6,7 +6,7 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A convolution as cuDNN is asked for it.
 struct Convolution {
@@ -56,4 +56,4 @@ Request request(const Schedule& schedule, const MatrixProductWeightGradient& ste
 /// not.
 std::optional<Request> fused_request(const Schedule& schedule, const Step& step, Element element);
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 using Handle = UniqueHandle<cudnnHandle_t, cudnnDestroy>;
@@ -55,4 +55,4 @@ std::unique_ptr<CudnnRunner> make_cudnn_runner(cudaStream_t stream) {
   return std::make_unique<LibraryRunner>(stream);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

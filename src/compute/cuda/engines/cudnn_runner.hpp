@@ -8,7 +8,7 @@
 #include "compute/cuda/engines/engine.hpp"
 #include "compute/cuda/engines/operation_graph.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Runs cuDNN's engines on one stream.
 class CudnnRunner {
@@ -28,4 +28,4 @@ class CudnnRunner {
 /// Throws Error in cuDNN's words where the GPU cannot be used.
 std::unique_ptr<CudnnRunner> make_cudnn_runner(cudaStream_t stream);
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -9,7 +9,7 @@
 #include "compute/cuda/engines/operation_graph.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // What the heuristics propose for the graph, best first.
@@ -180,4 +180,4 @@ void Engines::choose(const RequestKey& request, Engine engine) {
   keep(request);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

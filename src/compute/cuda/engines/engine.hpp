@@ -10,7 +10,7 @@
 #include "compute/cuda/runtime/cudnn.hpp"
 #include "compute/cuda/runtime/device.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A kernel that cuDNN's heuristics propose for a graph.
 struct Engine {
@@ -91,4 +91,4 @@ class Engines {
   Answers answers_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

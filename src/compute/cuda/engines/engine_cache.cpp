@@ -12,7 +12,7 @@
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,4 +110,4 @@ void EngineCache::save() try {
   notes_.push_back(fmt::format("engine choices are not kept: {}", failure.what()));
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// What cuDNN is asked for: the pattern and the shape of a Request.
 using RequestKey = std::pair<std::string, std::string>;
@@ -55,4 +55,4 @@ class EngineCache {
   std::vector<std::string> notes_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -17,7 +17,7 @@
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 // Relative, by norms. Right engines lie 2e-4 to 5e-4 from the reference in fp16, on an H100.
@@ -397,4 +397,4 @@ std::string FusionCheck::fault(const Case& one, const Engine& engine) try {
   return words_of(failure);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

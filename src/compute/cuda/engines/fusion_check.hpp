@@ -11,7 +11,7 @@
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Runs fused steps before training, beside the same steps in parts, on random numbers. cuDNN makes
 /// plans that end without an error and with wrong results: docs/internals/gpu.md lists those that
@@ -60,4 +60,4 @@ class FusionCheck {
   double seconds_ = 0;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -7,7 +7,7 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 constexpr double zero_share = 0.1;
@@ -138,4 +138,4 @@ void FusionOperands::fill(const DeviceBytes& buffer, const Operand& operand) con
   }
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

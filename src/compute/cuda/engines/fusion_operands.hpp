@@ -8,7 +8,7 @@
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Standard normal numbers, a tenth of them zeros, as a ReLU leaves them. The same every time.
 std::vector<float> normal_numbers(std::size_t count, std::uint64_t stream);
@@ -74,4 +74,4 @@ class FusionOperands {
   std::map<Key, DeviceBytes> all_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

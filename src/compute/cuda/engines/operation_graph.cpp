@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 std::size_t OperationGraph::first_result(Kind kind) {
   switch (kind) {
@@ -275,4 +275,4 @@ Descriptor describe(const OperationGraph& graph, cudnnHandle_t handle) {
   return d;
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

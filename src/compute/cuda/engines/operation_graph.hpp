@@ -9,7 +9,7 @@
 #include "compute/cuda/runtime/operand.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// A few operations that are to run as one kernel, built as an expression: every member adds an
 /// operation and returns its result. All tensors are NHWC; arithmetic is fp32 (tf32 for fp32
@@ -113,4 +113,4 @@ class OperationGraph {
 /// here.
 Descriptor describe(const OperationGraph& graph, cudnnHandle_t handle = nullptr);
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

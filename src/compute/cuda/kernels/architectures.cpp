@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/architectures.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 const char* kernel_architectures() { return RINGTRAIN_CUDA_ARCHITECTURES; }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

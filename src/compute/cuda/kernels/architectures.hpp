@@ -1,8 +1,8 @@
 #pragma once
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// What the kernels were compiled for, as CMAKE_CUDA_ARCHITECTURES with commas; empty: for any GPU.
 const char* kernel_architectures();
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

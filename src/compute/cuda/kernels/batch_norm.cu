@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/batch_norm_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 std::size_t batch_norm_workspace(std::size_t pixels, std::size_t channels) {
   return sums_workspace(pixels, channels, 2);
@@ -54,4 +54,4 @@ void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
   work::batch_norm_backward_apply_pair(first, second, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/channels_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
               const float* bias, void* y, bool relu, cudaStream_t stream) {
@@ -37,4 +37,4 @@ std::size_t bias_gradient_workspace(std::size_t pixels, std::size_t channels) {
   return sums_workspace(pixels, channels, 1);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/clock.hpp"
 #include "compute/cuda/kernels/arguments/queue.cuh"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 namespace {
 
 struct MarkTime {
@@ -19,4 +19,4 @@ void mark_time(std::uint64_t* time, cudaStream_t stream) {
   StreamQueue(stream).items(MarkTime{time}, 1);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/elementwise_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void relu_forward(Element element, std::size_t count, const void* x, void* y, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -37,4 +37,4 @@ void dropout(const DropoutOperands& operands, cudaStream_t stream) {
   work::dropout(operands, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/head_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void begin_head(float* head, std::size_t floats, const StepFlags* flags, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -15,4 +15,4 @@ void add_to_head(float* head, std::size_t statistics, const LossTotals* totals,
   work::add_to_head(head, statistics, totals, batch_statistics, sample_weight, share, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

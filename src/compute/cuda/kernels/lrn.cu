@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/lrn_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -14,4 +14,4 @@ void lrn_backward(const LrnOperands& operands, const void* x, const void* dy, vo
   work::lrn_backward(operands, x, dy, dx, mask, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

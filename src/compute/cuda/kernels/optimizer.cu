@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/optimizer_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void begin_update(UpdateState* state, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -58,4 +58,4 @@ std::size_t update_workspace(std::size_t segments) {
   return (work::most_update_blocks + tensors) * sizeof(double);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -2,7 +2,7 @@
 #include "compute/cuda/kernels/device/max_pool_work.hpp"
 #include "compute/cuda/kernels/device/pool_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void max_pool_forward(const MaxPoolForwardOperands& operands, cudaStream_t stream) {
   StreamQueue queue(stream);
@@ -36,4 +36,4 @@ void average_pool_backward(const PoolOperands& operands, const void* dy, void* d
   work::average_pool_backward(operands, dy, dx, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

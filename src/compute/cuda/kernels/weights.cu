@@ -1,7 +1,7 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
 #include "compute/cuda/kernels/device/weights_work.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 void pack_weights(const WeightForm& form, Element element, const void* weights, void* packed,
                   cudaStream_t stream) {
@@ -15,4 +15,4 @@ void unpack_weights(const WeightForm& form, Element element, const void* packed,
   work::unpack_weights(form, element, packed, gradient, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

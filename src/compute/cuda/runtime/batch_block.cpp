@@ -4,7 +4,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
@@ -40,4 +40,4 @@ void BatchBlock::fill(std::byte* block, const Batch& batch, const StepNumbers& n
   copy(block + images_, batch.images);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "ringtrain/base/batch.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// What the host says of a step besides its batch.
 struct StepNumbers {
@@ -58,4 +58,4 @@ class BatchBlock {
   std::size_t labels_, samples_, epochs_, distortions_, images_;  // offsets
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -8,7 +8,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 cudnnBackendDescriptor_t create(cudnnBackendDescriptorType_t type) {
@@ -33,9 +33,9 @@ Descriptor& Descriptor::finalize() {
   return *this;
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 LibraryVersions gpu_libraries() {
   const auto cuda = [](int code) { return fmt::format("{}.{}", code / 1000, code / 10 % 100); };
@@ -49,4 +49,4 @@ LibraryVersions gpu_libraries() {
            cuda::why_cudnn_is_missing().empty() ? cudnn(cudnnGetVersion()) : "not found"}};
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -12,7 +12,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// In the loader's words; empty where cuDNN is there. The functions of cuDNN throw Error where it
 /// is not.
@@ -101,4 +101,4 @@ class Descriptor {
   UniqueHandle<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> handle_;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -4,7 +4,7 @@
 #include "compute/cuda/runtime/cudnn.hpp"
 #include "ringtrain/base/late_library.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 LateLibrary& cudnn_library() {
@@ -16,9 +16,9 @@ LateLibrary& cudnn_library() {
 
 std::string why_cudnn_is_missing() { return cudnn_library().why_missing(); }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda
 
-using ringtrain::cuda::cudnn_library;
+using ringtrain::compute::cuda::cudnn_library;
 
 extern "C" {
 

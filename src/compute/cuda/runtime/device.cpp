@@ -12,7 +12,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 namespace {
 
@@ -88,4 +88,4 @@ void DeviceMemory::write(std::span<const float> from, View to) const {
   write_and_wait(to.data(), from.data(), from.size_bytes());
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -7,7 +7,7 @@
 #include "compute/cuda/runtime/cudnn.hpp"
 #include "ringtrain/base/memory/memory.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// The GPU that cuDNN plans for: one that is only described, whose plans cannot run, or that of a
 /// handle, which outlives the plans.
@@ -32,4 +32,4 @@ class DeviceMemory final : public Memory {
   void write(std::span<const float> from, View to) const override;
 };
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

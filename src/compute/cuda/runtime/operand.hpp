@@ -3,7 +3,7 @@
 
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 // What a kernel reads or writes, by its name in the schedule; a program knows where that lies.
 
@@ -51,4 +51,4 @@ using Operand = std::variant<TensorOperand, VectorOperand, ParameterOperand, Low
                              GradientOperand, WeightsOperand, WeightGradientOperand, OnesOperand,
                              UnwantedOperand>;
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 using Recording = UniqueHandle<cudaGraph_t, cudaGraphDestroy>;
@@ -108,4 +108,4 @@ Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
   return Graph(graph);
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -8,7 +8,7 @@
 
 #include "ringtrain/base/unique_handle.hpp"
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 
 /// Throws Error with CUDA's own words unless `code` is success.
 void check(cudaError_t code, std::string_view call,
@@ -67,4 +67,4 @@ void read_and_wait(void* to, const void* from, std::size_t bytes);
 /// unit that launches fast. Other threads may use CUDA meanwhile.
 Graph capture(cudaStream_t stream, const std::function<void()>& queue);
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-namespace ringtrain::cuda {
+namespace ringtrain::compute::cuda {
 namespace {
 
 using Ids = std::vector<TensorId>;
@@ -63,4 +63,4 @@ bool takes_slices(const Schedule& schedule, const Step& step, Element element) {
   });
 }
 
-}  // namespace ringtrain::cuda
+}  // namespace ringtrain::compute::cuda

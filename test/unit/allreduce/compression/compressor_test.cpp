@@ -8,6 +8,7 @@
 #include "support/thread_ring.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 namespace {
 

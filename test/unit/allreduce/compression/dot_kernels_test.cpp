@@ -4,6 +4,7 @@
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("products: near the exact ones, and the same bits with all instruction sets") {
   const std::size_t count = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{31},

@@ -7,6 +7,7 @@
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("largest: those that a sort would take, and the others stay") {
   const std::size_t count = GENERATE(std::size_t{1}, std::size_t{2}, std::size_t{7},

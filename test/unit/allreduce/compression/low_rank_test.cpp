@@ -8,6 +8,7 @@
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 namespace {
 

@@ -4,6 +4,7 @@
 #include "support/thread_ring.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("HostBarrier: nobody passes before all have come, round after round") {
   const bool crowded = GENERATE(false, true);

@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
   std::vector<std::size_t> summed;

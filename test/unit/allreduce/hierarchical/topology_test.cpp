@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("topology: ranks dealt to hosts in turn know their place on their host") {
   const std::vector<int> host_of{0, 1, 0, 1, 0};

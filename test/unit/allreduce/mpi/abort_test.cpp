@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 using namespace std::chrono_literals;
 
 TEST_CASE("report_delay: lower hosts go first, by enough for the abort to arrive") {

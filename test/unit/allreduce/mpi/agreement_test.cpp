@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("agreement: equal ranks have nothing to say") {
   CHECK(disagreement({"a\nbuild\t1\nseed\t7\n", "b\nbuild\t1\nseed\t7\n"}).empty());

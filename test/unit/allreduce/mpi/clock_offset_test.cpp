@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("clock offset: the shortest round trip decides") {
   // the other clock is 100 s before ours; a late answer, a late question, and a quick exchange

@@ -10,6 +10,7 @@
 #include "support/recording_nccl.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 using Catch::Contains;
 using Gpus = std::vector<std::string>;
 

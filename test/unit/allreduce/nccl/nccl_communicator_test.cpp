@@ -6,6 +6,7 @@
 #include "support/recording_nccl.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 using Catch::Contains;
 using Texts = std::vector<std::string>;
 

@@ -8,6 +8,7 @@
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 TEST_CASE("add: adds each element once, at any length") {
   const std::size_t count = GENERATE(std::size_t{0}, std::size_t{1}, std::size_t{15},

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::allreduce;
 
 namespace {
 

@@ -14,14 +14,15 @@
 #include "support/some_parameters.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 
 constexpr int images[] = {4, 3};
 
-Graph norm_network() {
-  const Initialiser initial{Initialiser::Kind::normal, 0.3};
-  GraphBuilder g;
+model::Graph norm_network() {
+  const model::Initialiser initial{model::Initialiser::Kind::normal, 0.3};
+  model::GraphBuilder g;
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
   TensorId kept = x;
   for (const char* name : {"1", "2", "3"}) {
@@ -43,7 +44,7 @@ struct RankOutcome {
 // The running statistics are zero: so are the points that the reference's distances start from, and
 // it hands in what a GPU does.
 RankOutcome run(Backend& backend, const Batch& batch, const Program::SumOverRanks& sum) {
-  const Graph graph = norm_network();
+  const model::Graph graph = norm_network();
   const auto weights = some_parameters(graph);
   Memory& memory = backend.memory();
   const Buffer parameters = memory.allocate(graph.parameter_count()),
@@ -53,10 +54,10 @@ RankOutcome run(Backend& backend, const Batch& batch, const Program::SumOverRank
   memory.write(std::vector<float>(weights.begin(), weights.end()), parameters);
   memory.write(std::vector<float>(graph.statistic_count()), statistics);
   const auto program = backend.compile(
-      make_schedule(
-          graph, batch.size(), Mode::training, 0.1f,
+      model::make_schedule(
+          graph, batch.size(), model::Mode::training, 0.1f,
           [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, true,
-          BatchNorms::all_ranks),
+          model::BatchNorms::all_ranks),
       {parameters, gradients, statistics, batch_statistics}, 7);
   program->run(batch, 1. / 7, nullptr, sum);
   RankOutcome o{std::vector<float>(graph.parameter_count()),

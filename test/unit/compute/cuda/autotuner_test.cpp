@@ -11,7 +11,8 @@
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda;
 
 namespace {
 

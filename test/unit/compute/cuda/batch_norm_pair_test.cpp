@@ -2,7 +2,8 @@
 #include "support/kernel_case.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 TEST_CASE("cuda kernels: two BatchNorms behind one gradient agree with the reference") {
   enum : TensorId { g, x, x2, dx, dx2, last_tensor };

@@ -4,7 +4,8 @@
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 TEST_CASE("cuda kernels: ReLU and sums agree with the reference") {
   const Element element = any_element();

@@ -14,8 +14,9 @@
 #include "support/graph_operands.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda;
-using Network = ringtrain::Graph;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda;
+using Network = ringtrain::model::Graph;
 
 namespace {
 
@@ -131,14 +132,14 @@ int number(const char* name, int otherwise) {
 // request), _SHARD and _SHARDS say what.
 TEST_CASE("cuda engines: those of a network, one by one", "[.engines]") {
   const char* const name = std::getenv("RINGTRAIN_MODEL");
-  const Network graph = make_model(name == nullptr ? "resnet20" : name, 10).graph;
+  const Network graph = model::make_model(name == nullptr ? "resnet20" : name, 10).graph;
   const int batch = number("RINGTRAIN_BATCH", 4), most = number("RINGTRAIN_ENGINES", 1);
   const bool fused = number("RINGTRAIN_FUSED", 1) == 1;
   const int shard = number("RINGTRAIN_SHARD", 0), shards = number("RINGTRAIN_SHARDS", 1);
   const Element element = Element::fp16;
   const auto backend = make_gpu_backend({.element = element});
-  const Schedule schedule =
-      make_schedule(graph, batch, Mode::training, 0, [&](const Schedule& at, const Step& step) {
+  const Schedule schedule = model::make_schedule(
+      graph, batch, model::Mode::training, 0, [&](const Schedule& at, const Step& step) {
         if (!fused && std::holds_alternative<BatchNormStatistics>(step)) return false;
         return backend->supports(at, step);
       });

@@ -10,6 +10,7 @@
 #include "support/shrink.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 
@@ -33,12 +34,12 @@ struct Faults {
 };
 
 Schedule schedule_of(const Backend& backend, const std::string& name) {
-  const Model model = make_model(name, 10);
-  const ringtrain::Graph graph =
+  const model::Model model = model::make_model(name, 10);
+  const ringtrain::model::Graph graph =
       name == "resnet20" ? model.graph : Shrunk(model.graph, 64, 8).graph();
-  return make_schedule(graph, 3, Mode::training, 0.1f, [&](const Schedule& s, const Step& step) {
-    return backend.supports(s, step);
-  });
+  return model::make_schedule(
+      graph, 3, model::Mode::training, 0.1f,
+      [&](const Schedule& s, const Step& step) { return backend.supports(s, step); });
 }
 
 std::size_t fused_steps(const Schedule& schedule) {

@@ -7,7 +7,8 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 TEST_CASE("cuda geometry: items get a thread each, up to a limit") {
   CHECK(item_grid(0).blocks == 0);

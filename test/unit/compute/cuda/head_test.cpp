@@ -8,14 +8,15 @@
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 TEST_CASE("cuda kernels: the head of a step is the host's") {
   const std::size_t statistics = GENERATE(0, 1, 15, 16, 17, 600);
   const int signal = GENERATE(-1, 0, 15);  // -1: nobody asks to stop
   CAPTURE(statistics, signal);
   HostMemory memory;
-  ReductionBuffer host(memory, 3, statistics);
+  train::ReductionBuffer host(memory, 3, statistics);
   const std::size_t floats = host.place_of(0);
   std::vector<float> head(floats + 3, NAN), weight{0.125f}, share{0.3f};
   const std::vector<StepFlags> flags{

@@ -7,6 +7,7 @@
 #include "support/host_gpu_case.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "support/host_gpu_case.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 

@@ -9,7 +9,8 @@
 #include "support/host_gpu_case.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "support/catch.hpp"
 #include "support/kernel_case.hpp"
 
-namespace ringtrain {
+namespace ringtrain::compute {
 
 inline Element any_element() { return GENERATE(Element::fp32, Element::fp16, Element::bf16); }
 inline int any_channels() { return GENERATE(1, 3, 8, 17, 64); }
@@ -31,4 +31,4 @@ enum NormVectors : VectorId {
   last_vector
 };
 
-}  // namespace ringtrain
+}  // namespace ringtrain::compute

@@ -8,7 +8,8 @@
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 namespace {
 
@@ -80,7 +81,7 @@ struct Device {
   }
 };
 
-RuleSettings rule_settings(const OptimizerSettings& s, Rule rule) {
+RuleSettings rule_settings(const optim::OptimizerSettings& s, Rule rule) {
   return {rule,      s.momentum, s.mean_square_decay, s.beta1, s.beta2,
           s.epsilon, s.ema,      s.trust_coefficient};
 }
@@ -99,13 +100,13 @@ void write_gradients(Device& device, int step, std::vector<float>& host) {
 
 TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   const auto [kind, rule] =
-      GENERATE(table<OptimizerKind, Rule>({{OptimizerKind::sgd, Rule::sgd},
-                                           {OptimizerKind::momentum, Rule::momentum},
-                                           {OptimizerKind::nesterov, Rule::nesterov},
-                                           {OptimizerKind::rmsprop, Rule::rmsprop},
-                                           {OptimizerKind::adam, Rule::adam},
-                                           {OptimizerKind::adamw, Rule::adamw},
-                                           {OptimizerKind::lars, Rule::lars}}));
+      GENERATE(table<optim::OptimizerKind, Rule>({{optim::OptimizerKind::sgd, Rule::sgd},
+                                                  {optim::OptimizerKind::momentum, Rule::momentum},
+                                                  {optim::OptimizerKind::nesterov, Rule::nesterov},
+                                                  {optim::OptimizerKind::rmsprop, Rule::rmsprop},
+                                                  {optim::OptimizerKind::adam, Rule::adam},
+                                                  {optim::OptimizerKind::adamw, Rule::adamw},
+                                                  {optim::OptimizerKind::lars, Rule::lars}}));
   const auto [gradient, copied] =
       GENERATE(table<Element, Element>({{Element::fp32, Element::fp32},
                                         {Element::fp32, Element::fp16},
@@ -113,7 +114,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
                                         {Element::fp16, Element::fp16},
                                         {Element::bf16, Element::bf16}}));
   CAPTURE(kind, gradient, copied);
-  OptimizerSettings settings;
+  optim::OptimizerSettings settings;
   settings.kind = kind;
   settings.weight_decay = 0.01;
   settings.decays = {{{3, 998}, 1}, {{1003, 997}, 0.5}};
@@ -122,7 +123,7 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   HostMemory memory;
   std::vector<float> w = random_floats(size, 1), g(size);
   Device device(rule_settings(settings, rule), gradient, copied, w);
-  Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
+  optim::Optimizer host(settings, {w.data(), size}, {g.data(), size}, memory);
 
   for (int step = 0; step < 5; ++step) {
     write_gradients(device, step, g);

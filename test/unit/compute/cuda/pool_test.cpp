@@ -5,7 +5,8 @@
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 
 namespace {
 

@@ -15,6 +15,7 @@
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 
@@ -30,9 +31,9 @@ std::vector<float> to_float(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-std::vector<double> some_statistics(const Graph& graph) {
+std::vector<double> some_statistics(const model::Graph& graph) {
   std::vector<double> values;
-  for (const Statistic& statistic : graph.statistics) {
+  for (const model::Statistic& statistic : graph.statistics) {
     values.insert(values.end(), statistic.channels, 0.125);
     values.insert(values.end(), statistic.channels, 1.5);
   }
@@ -41,11 +42,11 @@ std::vector<double> some_statistics(const Graph& graph) {
 
 // Random, but with quiet residual branches: else rounding errors grow from block to block until the
 // first ReLU that falls to the other side.
-std::vector<double> calm_parameters(const Graph& graph) {
+std::vector<double> calm_parameters(const model::Graph& graph) {
   std::vector<double> values = some_parameters(graph);
   const auto ranges = graph.parameter_ranges();
   const bool bottlenecks = std::ranges::any_of(
-      graph.parameters, [](const Parameter& p) { return p.name.ends_with("bn3.weight"); });
+      graph.parameters, [](const model::Parameter& p) { return p.name.ends_with("bn3.weight"); });
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     const std::string& name = graph.parameters[p].name;
     if (!name.ends_with(bottlenecks ? "bn3.weight" : "bn2.weight")) continue;
@@ -54,8 +55,8 @@ std::vector<double> calm_parameters(const Graph& graph) {
   return values;
 }
 
-NetworkOutcome run_reference(const Graph& graph, Mode mode, const Batch& batch) {
-  const Schedule schedule = make_schedule(
+NetworkOutcome run_reference(const model::Graph& graph, model::Mode mode, const Batch& batch) {
+  const Schedule schedule = model::make_schedule(
       graph, batch_size, mode, 0.1f, [](const Schedule&, const Step&) { return false; }, false);
   reference::State state(schedule, 7);
   state.parameters = calm_parameters(graph);
@@ -68,7 +69,7 @@ NetworkOutcome run_reference(const Graph& graph, Mode mode, const Batch& batch) 
 
 // Buffers of one network on the GPU.
 struct Buffered {
-  Buffered(const Graph& graph, Memory& memory)
+  Buffered(const model::Graph& graph, Memory& memory)
       : memory(memory),
         parameters(memory.allocate(graph.parameter_count())),
         gradients(memory.allocate(graph.parameter_count())),
@@ -87,9 +88,10 @@ struct Buffered {
 };
 
 // As training makes it: without what the GPU computes wrongly.
-Schedule checked_schedule(const Graph& graph, Mode mode, GpuBackend& backend, bool fuse) {
+Schedule checked_schedule(const model::Graph& graph, model::Mode mode, GpuBackend& backend,
+                          bool fuse) {
   for (;;) {
-    Schedule schedule = make_schedule(
+    Schedule schedule = model::make_schedule(
         graph, batch_size, mode, 0.1f,
         [&](const Schedule& s, const Step& step) { return backend.supports(s, step); }, fuse);
     const std::vector<GpuRefusal> refusals = backend.check_fusions(schedule);
@@ -100,8 +102,8 @@ Schedule checked_schedule(const Graph& graph, Mode mode, GpuBackend& backend, bo
   }
 }
 
-NetworkOutcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const Batch& batch,
-                       bool fuse) {
+NetworkOutcome run_gpu(const model::Graph& graph, model::Mode mode, GpuBackend& backend,
+                       const Batch& batch, bool fuse) {
   const Buffered b(graph, backend.memory());
   const Schedule schedule = checked_schedule(graph, mode, backend, fuse);
   const auto program =
@@ -111,19 +113,19 @@ NetworkOutcome run_gpu(const Graph& graph, Mode mode, GpuBackend& backend, const
     CHECK(first < known);
     known = first;
   });
-  CHECK(known == (mode == Mode::training ? 0 : graph.parameter_count()));
+  CHECK(known == (mode == model::Mode::training ? 0 : graph.parameter_count()));
   return {result, b.read(b.gradients), b.read(b.batch_statistics)};
 }
 
-NetworkOutcome run_gpu(const Graph& graph, Mode mode, const GpuSettings& settings,
+NetworkOutcome run_gpu(const model::Graph& graph, model::Mode mode, const GpuSettings& settings,
                        const Batch& batch, bool fuse) {
   return run_gpu(graph, mode, *make_gpu_backend(settings), batch, fuse);
 }
 
 // Of few engines, for tests that run each of them often.
-Graph small_network() {
-  const Initialiser initial{Initialiser::Kind::normal, 0.3};
-  GraphBuilder g;
+model::Graph small_network() {
+  const model::Initialiser initial{model::Initialiser::Kind::normal, 0.3};
+  model::GraphBuilder g;
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
   for (const char* name : {"1", "2"}) {
     x = g.convolution(name, x, {.channels = 8, .height = 3, .width = 3, .initial = initial});
@@ -135,9 +137,9 @@ Graph small_network() {
 
 // Concatenations of all that a block of Inception joins, one of them nested; two convolutions that
 // are merged.
-Graph blocks_of_branches() {
-  const Initialiser initial{Initialiser::Kind::normal, 0.3};
-  GraphBuilder g;
+model::Graph blocks_of_branches() {
+  const model::Initialiser initial{model::Initialiser::Kind::normal, 0.3};
+  model::GraphBuilder g;
   int layers = 0;
   const auto convolution = [&](TensorId x, int channels, int size = 1, int stride = 1) {
     return g.convolution(std::to_string(++layers), x,
@@ -153,13 +155,14 @@ Graph blocks_of_branches() {
   const auto unit = [&](TensorId x, int channels, int size = 1, int stride = 1) {
     return norm(convolution(x, channels, size, stride));
   };
-  const GraphBuilder::PoolOptions same{.size = 3, .stride = 1, .padding = Padding::same};
+  const model::GraphBuilder::PoolOptions same{
+      .size = 3, .stride = 1, .padding = model::Padding::same};
   TensorId x = g.input(12, 12, 3, {Normalisation::standardise_image, {}, {}, true});
   x = unit(x, 16, 3);
   const TensorId one = convolution(x, 16), other = convolution(x, 8);
   x = g.beside({norm(one), unit(norm(other), 24, 3), unit(g.average_pool(x, same), 8)});
-  x = g.beside(
-      {unit(x, 16, 3, 2), g.max_pool(x, {.size = 3, .stride = 2, .padding = Padding::same})});
+  x = g.beside({unit(x, 16, 3, 2),
+                g.max_pool(x, {.size = 3, .stride = 2, .padding = model::Padding::same})});
   const TensorId middle = unit(x, 16);
   x = g.beside(
       {unit(x, 8), g.beside({unit(middle, 8, 3), unit(middle, 16)}),
@@ -169,25 +172,27 @@ Graph blocks_of_branches() {
 }
 
 // Slices that are two operands of one step: what is normalised and added, and a gradient.
-Graph operands_given_twice() {
-  GraphBuilder g;
+model::Graph operands_given_twice() {
+  model::GraphBuilder g;
   const auto convolution = [&](const char* name, TensorId x) {
-    return g.convolution(name, x, {.channels = 8, .initial = {Initialiser::Kind::normal, 0.3}});
+    return g.convolution(name, x,
+                         {.channels = 8, .initial = {model::Initialiser::Kind::normal, 0.3}});
   };
   TensorId x = g.input(6, 6, 3, {Normalisation::standardise_image, {}, {}, true});
   const TensorId kept = g.relu(g.batch_norm("1", convolution("a", x), {}));
   const TensorId twice = g.batch_norm("2", convolution("b", kept), {});
   x = g.beside({g.sum(g.batch_norm("3", kept, {}), kept), kept, g.sum(twice, twice)});
-  g.loss(g.matrix_product("fc", g.global_pool(x), 10, {Initialiser::Kind::normal, 0.3}, 0.0, true));
+  g.loss(g.matrix_product("fc", g.global_pool(x), 10, {model::Initialiser::Kind::normal, 0.3}, 0.0,
+                          true));
   return std::move(g).finish();
 }
 
 // Small enough for plain loops. Shrunk ones keep channels that cuDNN's fused engines take.
-Graph network_of(const std::string& name) {
+model::Graph network_of(const std::string& name) {
   if (name == "small") return small_network();
   if (name == "branches") return blocks_of_branches();
   if (name == "operands") return operands_given_twice();
-  const Graph whole = make_model(name, 10).graph;
+  const model::Graph whole = model::make_model(name, 10).graph;
   if (name == "resnet50") return Shrunk(whole, 64, 8).graph();
   if (name == "resnet18") return Shrunk(whole, 32, 8).graph();
   return whole;
@@ -205,9 +210,9 @@ Errors errors_of(const NetworkOutcome& actual, const NetworkOutcome& exact) {
 
 // Rounding to 16 bits grows through BatchNorm layers, differently in each network. A fused program
 // may round elsewhere, but not be much worse than one whose every kernel is tested alone.
-void check_agrees(const std::string& name, Mode mode, const GpuSettings& settings) {
+void check_agrees(const std::string& name, model::Mode mode, const GpuSettings& settings) {
   const Element element = settings.element;
-  const Graph graph = network_of(name);
+  const model::Graph graph = network_of(name);
   const Shape image = graph.tensors[graph.nodes[0].output];
   const Batch batch = random_batch(batch_size, image.height, image.width, image.channels, 10);
   host_gpu::set_seed(3);
@@ -234,9 +239,9 @@ void check_agrees(const std::string& name, Mode mode, const GpuSettings& setting
 TEST_CASE("cuda program: networks agree with the reference") {
   const std::string name = GENERATE(as<std::string>(), "mlp", "cifar10_cnn", "resnet20", "resnet18",
                                     "resnet50", "branches", "operands");
-  const auto mode = GENERATE(Mode::training, Mode::evaluation);
+  const auto mode = GENERATE(model::Mode::training, model::Mode::evaluation);
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
-  CAPTURE(name, mode == Mode::training, name_of(element));
+  CAPTURE(name, mode == model::Mode::training, name_of(element));
 
   check_agrees(name, mode, {.element = element});
 }
@@ -246,8 +251,8 @@ TEST_CASE(
     "merged") {
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const auto backend = make_gpu_backend({.element = element});
-  const Schedule s = make_schedule(
-      blocks_of_branches(), batch_size, Mode::training, 0.1f,
+  const Schedule s = model::make_schedule(
+      blocks_of_branches(), batch_size, model::Mode::training, 0.1f,
       [&](const Schedule& s, const Step& step) { return backend->supports(s, step); });
   const auto steps = [&](const std::string& name) {
     return std::ranges::count_if(s.steps, [&](const Step& step) { return name_of(step) == name; });
@@ -263,16 +268,16 @@ TEST_CASE("cuda program: with engines that were timed a network agrees with the 
   const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
   const bool deterministic = GENERATE(false, true);
 
-  check_agrees("small", Mode::training,
+  check_agrees("small", model::Mode::training,
                {.element = element, .deterministic = deterministic, .autotune = true});
 }
 
 TEST_CASE("cuda program: a faster engine whose results are wrong is not chosen", "[simulated]") {
-  const Graph graph = small_network();
+  const model::Graph graph = small_network();
   const Batch batch = random_batch(batch_size, 8, 8, 3, 10);
   host_gpu::set_seed(3);
   GpuSettings settings{.element = Element::fp16};
-  const NetworkOutcome expected = run_gpu(graph, Mode::training, settings, batch, true);
+  const NetworkOutcome expected = run_gpu(graph, model::Mode::training, settings, batch, true);
   settings.autotune = true;
   host_gpu::set_engine_fault([](const cuda::OperationGraph& operations, std::size_t place) {
     const bool fused = std::ranges::any_of(operations.operations(), [](const auto& operation) {
@@ -282,7 +287,7 @@ TEST_CASE("cuda program: a faster engine whose results are wrong is not chosen",
   });
 
   const auto tuned = make_gpu_backend(settings);
-  const NetworkOutcome outcome = run_gpu(graph, Mode::training, *tuned, batch, true);
+  const NetworkOutcome outcome = run_gpu(graph, model::Mode::training, *tuned, batch, true);
   host_gpu::set_engine_fault({});
 
   CHECK(outcome.gradients == expected.gradients);
@@ -294,17 +299,17 @@ TEST_CASE("cuda program: engines are timed before the first step, once and for l
           "[simulated]") {
   const TemporaryFolder folder;
   GpuSettings settings{.element = Element::fp16, .cache_folder = folder.path()};
-  const Graph graph = small_network();
+  const model::Graph graph = small_network();
   const Batch batch = random_batch(batch_size, 8, 8, 3, 10);
   const auto run = [&](GpuBackend& backend) {
     host_gpu::set_seed(3);
-    return run_gpu(graph, Mode::training, backend, batch, true);
+    return run_gpu(graph, model::Mode::training, backend, batch, true);
   };
   const auto plain = make_gpu_backend(settings);
   const NetworkOutcome expected = run(*plain);
   const std::size_t engines_a_step = host_gpu::counts().engines;
   host_gpu::set_seed(3);
-  checked_schedule(graph, Mode::training, *make_gpu_backend(settings), true);
+  checked_schedule(graph, model::Mode::training, *make_gpu_backend(settings), true);
   const std::size_t checks = host_gpu::counts().engines;  // of the fused steps, part of that
   // The later the proposal, the faster.
   host_gpu::set_engine_time([](const std::string&, std::size_t place) {

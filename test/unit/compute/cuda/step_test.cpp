@@ -3,6 +3,7 @@
 #include "support/random_batch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "support/random_batch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::compute;
 
 namespace {
 
@@ -23,9 +24,9 @@ constexpr int images_a_rank = 3;
 constexpr double learning_rate = 0.05;
 constexpr std::size_t head_results = 16;
 
-Graph trained_network() {
-  const Initialiser initial{Initialiser::Kind::normal, 0.3};
-  GraphBuilder g;
+model::Graph trained_network() {
+  const model::Initialiser initial{model::Initialiser::Kind::normal, 0.3};
+  model::GraphBuilder g;
   TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
   for (const char* name : {"1", "2"}) {
     x = g.convolution(name, x, {.channels = 8, .height = 3, .width = 3, .initial = initial});
@@ -38,15 +39,15 @@ Graph trained_network() {
 
 std::size_t padded(std::size_t count) { return (count + 15) / 16 * 16; }
 
-OptimizerSettings optimizer_settings(const Graph& graph) {
-  OptimizerSettings o{.momentum = 0.9, .weight_decay = 0.01, .ema = 0.5};
+optim::OptimizerSettings optimizer_settings(const model::Graph& graph) {
+  optim::OptimizerSettings o{.momentum = 0.9, .weight_decay = 0.01, .ema = 0.5};
   o.decays = {{graph.parameter_ranges()[0], 1}};
   return o;
 }
 
 // Two ranks with the same batch: sums are doubles, and averages halves that are doubled, as NCCL's,
 // on a stream of their own.
-class Twins final : public Communicator {
+class Twins final : public allreduce::Communicator {
  public:
   Twins(void* compute, Memory& memory)
       : memory_(memory), compute_(static_cast<cudaStream_t>(compute)) {}
@@ -97,26 +98,27 @@ struct GpuRig {
         batch_statistics(memory.allocate(graph.statistic_count())),
         twins(backend->stream(), memory),
         narrow(make_narrow(wish.gradient_dtype)),
-        reducer(narrow ? *narrow : static_cast<Communicator&>(twins), sums, 1),
+        reducer(narrow ? *narrow : static_cast<allreduce::Communicator&>(twins), sums, 1),
         summed_as_twins(wish.twins) {
     std::vector<float> first(graph.parameter_count()), running(graph.statistic_count());
-    initialise(graph, 1, first, running);
+    model::initialise(graph, 1, first, running);
     memory.write(first, parameters);
     memory.write(running, statistics);
     memory.write(running, averaged_statistics);
     training = backend->make_training(
-        make_schedule(
-            graph, images_a_rank, Mode::training, 0.1f,
+        model::make_schedule(
+            graph, images_a_rank, model::Mode::training, 0.1f,
             [this](const Schedule& s, const Step& step) { return backend->supports(s, step); },
-            true, wish.norms_together ? BatchNorms::all_ranks : BatchNorms::each_rank),
+            true,
+            wish.norms_together ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank),
         {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
          batch_statistics},
         5, step_sums(), settings(wish));
   }
 
-  std::unique_ptr<Communicator> make_narrow(Element element) {
+  std::unique_ptr<allreduce::Communicator> make_narrow(Element element) {
     if (element == Element::fp32) return nullptr;
-    return std::make_unique<HalfCommunicator>(twins, *backend, element, sums, head);
+    return std::make_unique<allreduce::HalfCommunicator>(twins, *backend, element, sums, head);
   }
   GpuStepSums step_sums() {
     if (!summed_as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
@@ -131,10 +133,10 @@ struct GpuRig {
             }};
   }
   GpuTrainingSettings settings(const Wish& wish) const {
-    const OptimizerSettings o = optimizer_settings(graph);
+    const optim::OptimizerSettings o = optimizer_settings(graph);
     GpuTrainingSettings s;
     s.rule = {o.kind, o.momentum, o.mean_square_decay, o.beta1, o.beta2, o.epsilon, o.ema};
-    s.decays = decay_segments(o, graph.parameter_count());
+    s.decays = optim::decay_segments(o, graph.parameter_count());
     s.momenta = {{graph.statistic_count(), 0.1f}};
     s.averaged_statistics = averaged_statistics;
     s.accumulates = wish.accumulates;
@@ -179,14 +181,14 @@ struct GpuRig {
     return values;
   }
 
-  Graph graph;
+  model::Graph graph;
   std::unique_ptr<GpuBackend> backend;
   Memory& memory;
   std::size_t head;
   Buffer parameters, sums, statistics, averaged_statistics, batch_statistics;
   Twins twins;
-  const std::unique_ptr<Communicator> narrow;
-  GradientReducer reducer;
+  const std::unique_ptr<allreduce::Communicator> narrow;
+  allreduce::GradientReducer reducer;
   const bool summed_as_twins;
   std::unique_ptr<GpuTraining> training;
   std::vector<GpuOutcome> outcomes;
@@ -199,19 +201,19 @@ struct Expected {
 
 // The same steps with the reference backend and the host's optimizer.
 Expected train_on_host(int steps, int micro) {
-  const Graph graph = trained_network();
+  const model::Graph graph = trained_network();
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count()),
                gradients = memory.allocate(graph.parameter_count()),
                statistics = memory.allocate(graph.statistic_count()),
                averaged_statistics = memory.allocate(graph.statistic_count()),
                batch_statistics = memory.allocate(graph.statistic_count());
-  initialise(graph, 1, parameters.view().host(), statistics.view().host());
+  model::initialise(graph, 1, parameters.view().host(), statistics.view().host());
   std::ranges::copy(statistics.view().host(), averaged_statistics.view().data());
-  Optimizer optimizer(optimizer_settings(graph), parameters, gradients, memory);
+  optim::Optimizer optimizer(optimizer_settings(graph), parameters, gradients, memory);
   const auto program = make_reference_backend()->compile(
-      make_schedule(graph, images_a_rank, Mode::training, 0.1f,
-                    [](const Schedule&, const Step&) { return false; }),
+      model::make_schedule(graph, images_a_rank, model::Mode::training, 0.1f,
+                           [](const Schedule&, const Step&) { return false; }),
       {parameters, gradients, statistics, batch_statistics}, 5);
   Expected expected;
   for (int step = 0; step < steps; ++step) {
@@ -233,7 +235,7 @@ Expected train_on_host(int steps, int micro) {
     expected.loss.push_back(loss + optimizer.l2_loss());
     for (std::size_t i = 0; i < mean.size(); ++i)
       statistics.view().data()[i] += 0.1f * (mean[i] - statistics.view().data()[i]);
-    move_average(averaged_statistics, statistics, optimizer.average_decay());
+    optim::move_average(averaged_statistics, statistics, optimizer.average_decay());
   }
   const auto copy = [](View v) { return std::vector<float>(v.host().begin(), v.host().end()); };
   expected.parameters = copy(parameters);

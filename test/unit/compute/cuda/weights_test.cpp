@@ -5,7 +5,8 @@
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;
-using namespace ringtrain::cuda::kernels;
+using namespace ringtrain::compute;
+using namespace ringtrain::compute::cuda::kernels;
 using work::WeightPlaces;
 
 namespace {
@@ -32,7 +33,7 @@ StoredForm any_form() {
 /// none belong.
 struct Weights {
   StoredForm form;
-  WeightPlaces places;
+  compute::cuda::kernels::work::WeightPlaces places;
   DeviceTensor flat, packed;
   Element element;
 

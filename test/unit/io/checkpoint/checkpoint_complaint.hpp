@@ -6,7 +6,7 @@
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "support/catch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// What opening and checking every byte of `path` says; empty when all is well.
 inline std::string complaint(const std::filesystem::path& path) {
@@ -19,4 +19,4 @@ inline std::string complaint(const std::filesystem::path& path) {
   }
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

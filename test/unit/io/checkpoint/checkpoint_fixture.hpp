@@ -18,7 +18,7 @@
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 /// A new directory, gone with all its content at the end.
 class TemporaryDirectory {
@@ -160,4 +160,4 @@ inline bool holds(const CheckpointFile& file, const State& state) {
   return file.metadata() == state.metadata;
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

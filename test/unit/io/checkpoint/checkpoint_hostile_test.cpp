@@ -11,6 +11,7 @@
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace ringtrain::test;
 using Catch::Contains;
 using Json = nlohmann::json;

@@ -22,6 +22,7 @@
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using ringtrain::test::Mutant;
 using ringtrain::test::Mutants;
 

@@ -18,6 +18,7 @@
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace std::chrono_literals;
 using Catch::Contains;
 namespace fs = std::filesystem;

@@ -10,6 +10,7 @@
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using Catch::Contains;
 
 namespace {

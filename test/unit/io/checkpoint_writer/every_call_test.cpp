@@ -15,6 +15,7 @@
 
 // One save, with something going wrong at each of the helper's system calls in turn.
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace std::chrono_literals;
 
 namespace {

@@ -13,6 +13,7 @@
 
 // What network file systems lack or do otherwise, put into the helper's system calls.
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace std::chrono_literals;
 using Catch::Contains;
 

@@ -4,7 +4,7 @@
 #include "support/call_tracer.hpp"
 #include "support/catch.hpp"
 
-namespace ringtrain {
+namespace ringtrain::io {
 
 inline constexpr std::size_t more_than_a_block = 600'000;  // floats
 
@@ -12,4 +12,4 @@ inline void skip_without_tracing() {
   if (!CallTracer::allowed()) skip_test("this process may not trace its children");
 }
 
-}  // namespace ringtrain
+}  // namespace ringtrain::io

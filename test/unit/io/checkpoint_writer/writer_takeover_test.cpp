@@ -15,6 +15,7 @@
 
 // The writer process dies, and another one takes over.
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace std::chrono_literals;
 using Catch::Contains;
 

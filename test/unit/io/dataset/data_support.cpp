@@ -45,19 +45,19 @@ void write_text(const fs::path& path, std::string_view text) {
   write_file(path, {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
 }
 
-Image gradient_image(Extent extent, int seed) {
-  Image image;
+io::Image gradient_image(io::Extent extent, int seed) {
+  io::Image image;
   image.reshape(extent);
   std::size_t i = 0;
   for (int y = 0; y < extent.height; ++y)
     for (int x = 0; x < extent.width; ++x)
-      for (int c = 0; c < Image::channels; ++c)
+      for (int c = 0; c < io::Image::channels; ++c)
         image.pixels[i++] = static_cast<std::uint8_t>(
             (40 * c + 3 * seed + (y * 90) / extent.height + (x * 80) / extent.width) % 256);
   return image;
 }
 
-int largest_difference(const ImageView& a, const ImageView& b) {
+int largest_difference(const io::ImageView& a, const io::ImageView& b) {
   if (a.extent != b.extent || a.pixels.size() != b.pixels.size()) return 256;
   int largest = 0;
   for (std::size_t i = 0; i < a.pixels.size(); ++i)
@@ -71,32 +71,32 @@ std::uint64_t hash_of(std::span<const std::uint8_t> pixels, std::uint64_t seed) 
 
 namespace {
 
-class CountingReader final : public SampleReader {
+class CountingReader final : public io::SampleReader {
  public:
   CountingReader(const CountingDataset& data, std::vector<std::uint64_t> unreadable)
       : data_(data), unreadable_(std::move(unreadable)) {}
-  Extent open(std::uint64_t sample) override {
+  io::Extent open(std::uint64_t sample) override {
     if (std::ranges::find(unreadable_, sample) != unreadable_.end())
-      throw UnreadableSample(fmt::format("read sample {}", sample), "planted");
+      throw io::UnreadableSample(fmt::format("read sample {}", sample), "planted");
     image_ = data_.image(sample);
     return image_.extent;
   }
-  PixelView pixels(const CropRequest&) override { return {image_.view()}; }
+  io::PixelView pixels(const io::CropRequest&) override { return {image_.view()}; }
 
  private:
   const CountingDataset& data_;
   std::vector<std::uint64_t> unreadable_;
-  Image image_;
+  io::Image image_;
 };
 
 }  // namespace
 
-std::unique_ptr<SampleReader> CountingDataset::reader() const {
+std::unique_ptr<io::SampleReader> CountingDataset::reader() const {
   return std::make_unique<CountingReader>(*this, unreadable_);
 }
 
-Image CountingDataset::image(std::uint64_t sample) const {
-  Image image;
+io::Image CountingDataset::image(std::uint64_t sample) const {
+  io::Image image;
   image.reshape(extent_);
   for (std::size_t i = 0; i < image.pixels.size(); ++i)
     image.pixels[i] = static_cast<std::uint8_t>(sample * 31 + i * 7 + i / 5);

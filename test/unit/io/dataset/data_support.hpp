@@ -46,23 +46,23 @@ void write_file(const std::filesystem::path& path, std::span<const std::uint8_t>
 void write_text(const std::filesystem::path& path, std::string_view text);
 
 /// An image whose values differ by place and channel, smooth enough for JPEG.
-Image gradient_image(Extent extent, int seed = 0);
+io::Image gradient_image(io::Extent extent, int seed = 0);
 
 enum class JpegKind { rgb, grey, progressive, many_scans, arithmetic, cmyk, ycck };
 inline constexpr std::array all_jpeg_kinds{
     JpegKind::rgb,        JpegKind::grey, JpegKind::progressive, JpegKind::many_scans,
     JpegKind::arithmetic, JpegKind::cmyk, JpegKind::ycck};
 /// For cmyk and ycck the image is written as Adobe's programs do: inverted, marked, without black.
-Bytes encode_jpeg(const Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
+Bytes encode_jpeg(const io::Image& image, JpegKind kind = JpegKind::rgb, int quality = 95);
 
 enum class PngKind { rgb, grey, grey_16, rgb_16, rgb_alpha, palette, grey_1, interlaced };
 inline constexpr std::array all_png_kinds{PngKind::rgb,    PngKind::grey,      PngKind::grey_16,
                                           PngKind::rgb_16, PngKind::rgb_alpha, PngKind::palette,
                                           PngKind::grey_1, PngKind::interlaced};
-Bytes encode_png(const Image& image, PngKind kind = PngKind::rgb);
+Bytes encode_png(const io::Image& image, PngKind kind = PngKind::rgb);
 
 /// Largest difference of two images' values; 256 when their extents differ.
-int largest_difference(const ImageView& a, const ImageView& b);
+int largest_difference(const io::ImageView& a, const io::ImageView& b);
 
 std::uint64_t hash_of(std::span<const std::uint8_t> pixels, std::uint64_t seed = 0);
 
@@ -78,23 +78,23 @@ std::optional<Error> error_of(Action action) {
 }
 
 /// A data set for tests of the loader: any size, every sample another image, some unreadable.
-class CountingDataset final : public Dataset {
+class CountingDataset final : public io::Dataset {
  public:
-  CountingDataset(std::uint64_t size, Extent extent, std::vector<std::uint64_t> unreadable = {})
+  CountingDataset(std::uint64_t size, io::Extent extent, std::vector<std::uint64_t> unreadable = {})
       : size_(size), extent_(extent), unreadable_(std::move(unreadable)) {}
 
   std::uint64_t size() const override { return size_; }
   const std::vector<std::string>& class_names() const override { return names_; }
   int label(std::uint64_t sample) const override { return static_cast<int>(sample % 3); }
-  std::unique_ptr<SampleReader> reader() const override;
+  std::unique_ptr<io::SampleReader> reader() const override;
   std::string description() const override { return "counting"; }
   std::uint64_t manifest_hash() const override { return size_; }
 
-  Image image(std::uint64_t sample) const;
+  io::Image image(std::uint64_t sample) const;
 
  private:
   std::uint64_t size_;
-  Extent extent_;
+  io::Extent extent_;
   std::vector<std::uint64_t> unreadable_;
   std::vector<std::string> names_{"a", "b", "c"};
 };

@@ -8,6 +8,7 @@
 #include "unit/io/dataset/data_support.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace ringtrain::test;
 using Catch::Contains;
 

@@ -37,7 +37,7 @@ std::vector<jpeg_scan_info> many_scans() {
 
 }  // namespace
 
-Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
+Bytes encode_jpeg(const io::Image& image, JpegKind kind, int quality) {
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -67,7 +67,8 @@ Bytes encode_jpeg(const Image& image, JpegKind kind, int quality) {
     Bytes row;
     for (int x = 0; x < image.extent.width; ++x)
       append_components(
-          kind, &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels], row);
+          kind, &image.pixels[(std::size_t(y) * image.extent.width + x) * io::Image::channels],
+          row);
     JSAMPROW rows = row.data();
     jpeg_write_scanlines(&info, &rows, 1);
   }

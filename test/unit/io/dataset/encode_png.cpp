@@ -34,17 +34,17 @@ Format format_of(PngKind kind) {
 /// The bytes of one pixel. A palette entry is a value's red; 16 bits repeat the 8, which is exact.
 void append_samples(PngKind kind, const std::uint8_t* rgb, Bytes& row) {
   const bool grey = kind == PngKind::grey || kind == PngKind::grey_16 || kind == PngKind::palette;
-  for (int c = 0; c < (grey ? 1 : Image::channels); ++c) {
+  for (int c = 0; c < (grey ? 1 : io::Image::channels); ++c) {
     row.push_back(rgb[c]);
     if (format_of(kind).depth == 16) row.push_back(rgb[c]);
   }
   if (kind == PngKind::rgb_alpha) row.push_back(static_cast<std::uint8_t>(rgb[0] / 2));
 }
 
-Bytes packed_bits(const Image& image, int y) {
+Bytes packed_bits(const io::Image& image, int y) {
   Bytes row((image.extent.width + 7) / 8);
   for (int x = 0; x < image.extent.width; ++x)
-    if (image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels] >= 128)
+    if (image.pixels[(std::size_t(y) * image.extent.width + x) * io::Image::channels] >= 128)
       row[x / 8] = static_cast<std::uint8_t>(row[x / 8] | 0x80 >> x % 8);
   return row;
 }
@@ -56,7 +56,7 @@ void append_bytes(png_structp png, png_bytep bytes, std::size_t count) {
 
 }  // namespace
 
-Bytes encode_png(const Image& image, PngKind kind) {
+Bytes encode_png(const io::Image& image, PngKind kind) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
   Bytes bytes;
@@ -79,7 +79,7 @@ Bytes encode_png(const Image& image, PngKind kind) {
   for (int y = 0; y < image.extent.height; ++y) {
     for (int x = 0; x < image.extent.width; ++x)
       append_samples(kind,
-                     &image.pixels[(std::size_t(y) * image.extent.width + x) * Image::channels],
+                     &image.pixels[(std::size_t(y) * image.extent.width + x) * io::Image::channels],
                      rows[y]);
     if (kind == PngKind::grey_1) rows[y] = packed_bits(image, y);
     pointers.push_back(rows[y].data());

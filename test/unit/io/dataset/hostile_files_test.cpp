@@ -18,6 +18,7 @@
 #include "unit/io/files/tfrecord_support.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace ringtrain::test;
 using Catch::Contains;
 using Catch::Matchers::StartsWith;

@@ -16,6 +16,7 @@
 #include "unit/io/files/tfrecord_support.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace ringtrain::test;
 using Catch::Contains;
 namespace fs = std::filesystem;
@@ -44,11 +45,11 @@ struct Sources {
   }
 
   void pack(std::optional<int> short_side = {}, const std::string& source = {}) const {
-    ringtrain::pack({.source = source.empty() ? folder.path().native() : source,
-                     .target = target.path().native(),
-                     .short_side = short_side,
-                     .images_a_file = 3,
-                     .data = {.threads = 2}});
+    ringtrain::io::pack({.source = source.empty() ? folder.path().native() : source,
+                         .target = target.path().native(),
+                         .short_side = short_side,
+                         .images_a_file = 3,
+                         .data = {.threads = 2}});
   }
   fs::path file(int number, std::string_view split = "train") const {
     return target.path() / shard_name(split, number, split == "train" ? 3 : 1, ".records");

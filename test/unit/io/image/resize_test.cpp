@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 
 namespace {
 

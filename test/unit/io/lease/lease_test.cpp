@@ -24,6 +24,7 @@
 #include "unit/io/checkpoint_writer/traced_saves.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 using namespace std::chrono_literals;
 using Catch::Contains;
 using Verdict = LeaseJudge::Verdict;

@@ -10,6 +10,7 @@
 #include "support/sanitized.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::io;
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using Catch::Contains;
 using Catch::EndsWith;
 using Catch::StartsWith;
@@ -274,7 +275,7 @@ TEST_CASE("output: the end leaves the last state of the bar and the summary belo
 
 TEST_CASE("output: --quiet leaves events and metrics") {
   const TemporaryFile file;
-  Options options;
+  config::Options options;
   options.quiet = true;
   options.metrics = file.path();
   Recorder recorder;
@@ -303,7 +304,7 @@ TEST_CASE("output: a checkpoint is in the next log line with its age") {
 }
 
 TEST_CASE("output: a metrics file that fails is told once, and the log goes on") {
-  Options options;
+  config::Options options;
   options.metrics = "/dev/full";
   Recorder recorder;
   const auto output = make_reporter(options, recorder.sinks(false));

@@ -4,6 +4,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using Catch::Contains;
 
 namespace {

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 
 TEST_CASE("spread: is the median and the scaled median absolute deviation") {
   CHECK(spread_of({}).median == 0);

@@ -6,6 +6,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using Catch::Contains;
 
 namespace {

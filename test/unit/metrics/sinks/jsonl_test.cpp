@@ -9,6 +9,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using nlohmann::json;
 
 namespace {
@@ -115,12 +116,13 @@ TEST_CASE("metrics: what sums reach is there where ranks are several") {
 TEST_CASE("metrics: how sums travel between hosts is there where it was measured") {
   const TemporaryFile file;
   Metrics metrics(file.path(), no_warning);
-  const RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
-  metrics.write(ScalingForecast{
-      .ring = RingChoice{{fixed, 3, true},
-                         0.01,
-                         {4, 0.001, 1e8, 524288, {{RingTuning(), 0.02}, {fixed, 0.01}}},
-                         {{{fixed, 3, true}, 0.25}}}});
+  const allreduce::RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
+  metrics.write(
+      ScalingForecast{.ring = allreduce::RingChoice{
+                          {fixed, 3, true},
+                          0.01,
+                          {4, 0.001, 1e8, 524288, {{allreduce::RingTuning(), 0.02}, {fixed, 0.01}}},
+                          {{{fixed, 3, true}, 0.25}}}});
 
   const auto r = records_in(file);
   REQUIRE(r.size() == 1);

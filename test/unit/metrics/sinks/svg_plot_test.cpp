@@ -6,6 +6,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using Catch::Contains;
 
 TEST_CASE("plot: ticks are round numbers within the axis") {

@@ -12,6 +12,7 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using events::Event;
 
 namespace {

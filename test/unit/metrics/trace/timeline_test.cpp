@@ -12,6 +12,7 @@
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::metrics;
 using namespace std::chrono_literals;
 using nlohmann::json;
 
@@ -71,7 +72,7 @@ TEST_CASE("timeline: a file holds every span, named, with what holds others befo
   timeline.add(Doing::forward, origin, 0.002, 7);
   timeline.add(Doing::step, origin, 0.005, 7);
   timeline.add(Doing::batch, {origin + 1ms, origin + 2ms, 9}, Row::loader, 1);
-  const MpiSession session;
+  const allreduce::MpiSession session;
 
   const std::string told = save_timeline(timeline, file, {}, {}, session).text;
 
@@ -103,7 +104,8 @@ TEST_CASE("timeline: spans are moved to rank 0's clock") {
   timeline.add(Doing::step, origin + 10s, 1, 2);
 
   // 1 s of drift in 10 s
-  save_timeline(timeline, file, {.at = 1000, .offset = 5}, {.at = 1010, .offset = 6}, MpiSession());
+  save_timeline(timeline, file, {.at = 1000, .offset = 5}, {.at = 1010, .offset = 6},
+                allreduce::MpiSession());
 
   const auto spans = spans_in(parsed(file));
   CHECK(spans.at(0).at("dur").get<double>() == Approx(1.1e6));
@@ -115,7 +117,7 @@ TEST_CASE("timeline: what a full one lost is told, and a file that cannot be is"
   Timeline timeline(1);
   timeline.add(Doing::step, origin, 1, 1);
   timeline.add(Doing::step, origin + 1s, 1, 2);
-  const MpiSession session;
+  const allreduce::MpiSession session;
 
   CHECK(save_timeline(timeline, (folder.path() / "t.json").string(), {}, {}, session)
             .text.find("newest 1 spans") != std::string::npos);

@@ -18,6 +18,7 @@
 #include "unit/monitor/job_token.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using namespace std::chrono_literals;
 using asio::ip::tcp;
 
@@ -433,15 +434,15 @@ TEST_CASE("side door: a rank that comes again takes the place of its old connect
 }
 
 TEST_CASE("side door: slices come while strangers hold connections to their port") {
-  ShardReceiver server(job_token, 2, on_loopback);
+  train::ShardReceiver server(job_token, 2, on_loopback);
   Strange strange;
   for (int i = 0; i < 200; ++i) strange.connect(server.doors().front());
   std::vector<float> target(1000);
   const std::vector<float> sent(1000, 3.0f);
   std::string warning;
   Fake fake([](tcp::socket& socket) { asio::write(socket, asio::buffer(std::string(80, 'x'))); });
-  ShardSender rank(job_token, 1, {fake.door(), server.doors().front()},
-                   [&](const std::string& text) { warning = text; });
+  train::ShardSender rank(job_token, 1, {fake.door(), server.doors().front()},
+                          [&](const std::string& text) { warning = text; });
 
   server.expect(1, {{}, {target}});
   rank.send(1, sent);
@@ -454,7 +455,7 @@ TEST_CASE("side door: slices come while strangers hold connections to their port
 
 TEST_CASE("meeting: which of rank 0's addresses a rank tries, and where rank 0 listens") {
   const Rendezvous rendezvous{
-      job_token, network_name(), {{"10.0.0.1", 4711}, {"::1", 1}, {"fd00::1", 2}}};
+      job_token, host::network_name(), {{"10.0.0.1", 4711}, {"::1", 1}, {"fd00::1", 2}}};
   const Rendezvous read = rendezvous_from_text(to_text(rendezvous));
   CHECK(read.token == rendezvous.token);
   REQUIRE(read.doors.size() == 3);

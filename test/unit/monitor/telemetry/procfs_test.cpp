@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 
 TEST_CASE("proc text: seconds of the host's CPUs") {
   const CpuTimes times =

@@ -9,6 +9,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using namespace std::chrono_literals;
 
 namespace {

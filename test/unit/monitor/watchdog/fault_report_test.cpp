@@ -10,11 +10,12 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using Catch::Contains;
 using Catch::StartsWith;
 
 TEST_CASE("way on: says what is durable, where, and with which command it goes on") {
-  Options options;
+  config::Options options;
   CHECK_THAT(restart_hint(options, 0), Contains("nothing was saved") && Contains("test_train"));
   options.checkpoint_dir = "saves";
   CHECK_THAT(
@@ -22,18 +23,19 @@ TEST_CASE("way on: says what is durable, where, and with which command it goes o
       StartsWith("the last durable checkpoint in saves is of step 240; to go on from it, start "
                  "all ranks again:\n"));
   CHECK_THAT(restart_hint(options, 0), StartsWith("to go on from the newest checkpoint in saves,"));
-  options.resume.from = Resume::From::scratch;
+  options.resume.from = config::Resume::From::scratch;
   CHECK_THAT(restart_hint(options, 0), Contains("again with --resume auto instead"));
 }
 
 TEST_CASE("way on: names the file of this run where auto could take a later one") {
-  Options options;
+  config::Options options;
   options.checkpoint_dir = "saves";
-  options.resume = GENERATE(Resume{Resume::From::scratch}, Resume{Resume::From::file, "old.h5"});
+  options.resume = GENERATE(config::Resume{config::Resume::From::scratch},
+                            config::Resume{config::Resume::From::file, "old.h5"});
 
   CHECK_THAT(restart_hint(options, 240),
              Contains("again with --resume saves/step-0000000240.h5 instead:\n"));
-  if (options.resume.from == Resume::From::file)
+  if (options.resume.from == config::Resume::From::file)
     CHECK_THAT(restart_hint(options, 0),
                StartsWith("to go on from old.h5, or from what was saved in saves since") &&
                    !Contains("--resume auto"));
@@ -46,9 +48,9 @@ TEST_CASE("fault report: work that hangs is not waited for") {
     return std::string("written");
   };
   Stopwatch watch;
-  CHECK(run_with_timeout(std::chrono::milliseconds(20), hangs, "late") == "late");
+  CHECK(host::run_with_timeout(std::chrono::milliseconds(20), hangs, "late") == "late");
   CHECK(watch.elapsed() < 5);
   gate->set_value();
-  CHECK(run_with_timeout(
+  CHECK(host::run_with_timeout(
             std::chrono::seconds(30), [] { return std::string("in time"); }, "late") == "in time");
 }

@@ -11,6 +11,7 @@
 #include "unit/monitor/job_token.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using namespace std::chrono_literals;
 
 namespace {

@@ -3,6 +3,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 using Catch::Contains;
 
 namespace {

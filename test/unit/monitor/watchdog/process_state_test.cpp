@@ -10,6 +10,7 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::monitor;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "unit/io/checkpoint/checkpoint_fixture.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using namespace std::chrono_literals;
 
 namespace {
@@ -29,29 +30,30 @@ class Shared final : public Snapshotter {
 // Rank 0's, or another rank's, which hears what rank 0 says.
 struct SavingRank {
   explicit SavingRank(bool first, bool heard = false)
-      : process(first ? WriterProcess::start() : WriterProcess()),
-        checkpoints(CheckpointWriter(process, directory, State(7).layout, {.run_id = "test"}), copy,
-                    State(7).metadata, {.steps = 10}, 1000,
-                    [this](const SaveEvent& event, double) { events.push_back(event); },
-                    {[this, first, heard](bool mine) {
-                       said.push_back(mine);
-                       return first ? mine : heard;
-                     },
-                     0.2}) {}
+      : process(first ? io::WriterProcess::start() : io::WriterProcess()),
+        checkpoints(
+            io::CheckpointWriter(process, directory, io::State(7).layout, {.run_id = "test"}), copy,
+            io::State(7).metadata, {.steps = 10}, 1000,
+            [this](const io::SaveEvent& event, double) { events.push_back(event); },
+            {[this, first, heard](bool mine) {
+               said.push_back(mine);
+               return first ? mine : heard;
+             },
+             0.2}) {}
   // Of the kind, and waited for.
-  bool told(SaveEvent::Kind kind, std::uint64_t step) {
+  bool told(io::SaveEvent::Kind kind, std::uint64_t step) {
     for (int i = 0; i < 400; ++i, std::this_thread::sleep_for(5ms)) {
       checkpoints.offer({999});
-      for (const SaveEvent& event : events)
+      for (const io::SaveEvent& event : events)
         if (event.kind == kind && event.step == step) return true;
     }
     return false;
   }
 
-  TemporaryDirectory directory;
-  WriterProcess process;
+  io::TemporaryDirectory directory;
+  io::WriterProcess process;
   Shared copy;
-  std::vector<SaveEvent> events;
+  std::vector<io::SaveEvent> events;
   std::vector<bool> said;
   CheckpointManager checkpoints;
 };
@@ -72,7 +74,7 @@ TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they ar
   CHECK_FALSE(rank.checkpoints.wants({20}));  // while that is under way
   rank.copy.complete = true;
 
-  CHECK(rank.told(SaveEvent::Kind::saved, 10));
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
   CHECK(rank.checkpoints.wants({20}));
 }
 
@@ -81,7 +83,7 @@ TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
   rank.copy.complete = false;
   rank.checkpoints.save_together({10});
 
-  REQUIRE(rank.told(SaveEvent::Kind::failed, 10));
+  REQUIRE(rank.told(io::SaveEvent::Kind::failed, 10));
   CHECK_THAT(rank.events.back().text, Catch::Contains("step 10 not saved: rank 1 is late"));
   CHECK(rank.copy.released == 1);
   CHECK(rank.checkpoints.counts().failed == 1);
@@ -89,7 +91,7 @@ TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
   CHECK(rank.checkpoints.wants({20}));
   rank.checkpoints.save_together({20});
 
-  CHECK(rank.told(SaveEvent::Kind::saved, 20));
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 20));
 }
 
 TEST_CASE("checkpoints: at the end rank 0 says once whether it saves") {

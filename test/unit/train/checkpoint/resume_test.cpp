@@ -4,6 +4,7 @@
 #include "unit/train/small_training.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 
 namespace {
@@ -11,8 +12,8 @@ namespace {
 /// Resumes `training` from `file`; what was said.
 std::string go_on(SmallTraining& training, const std::filesystem::path& file) {
   std::string said;
-  resume({Resume::From::file, file}, Wanted::everything, {}, State(7).metadata.model_hash,
-         training.state, *training.communicator, training.session,
+  resume({config::Resume::From::file, file}, Wanted::everything, {},
+         io::State(7).metadata.model_hash, training.state, *training.communicator, training.session,
          [&](const std::string& line) { said += line + "\n"; });
   return said;
 }
@@ -32,7 +33,7 @@ std::string resume_refusal(SmallTraining& training, const std::filesystem::path&
 }  // namespace
 
 TEST_CASE("resume: all of the state comes back") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const auto averaged = GENERATE(Averaged::weights, Averaged::statistics_too);
   const SmallTraining old(network(2, 3), 0.9, averaged);
   SmallTraining fresh(network(2, 3), 0.9, averaged);
@@ -45,23 +46,23 @@ TEST_CASE("resume: all of the state comes back") {
 }
 
 TEST_CASE("resume: the lineage comes with the state") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   SmallTraining training(network(2, 3), 0.9);
-  State file(7);
+  io::State file(7);
   file.layout = training.state.layout();
   file.buffers = training.state.copy();
-  save_one(directory, file, "test", lineage_a);
+  io::save_one(directory, file, "test", io::lineage_a);
 
   const auto resumed =
       resume({}, Wanted::everything, directory, file.metadata.model_hash, training.state,
              *training.communicator, training.session, [](const std::string&) {});
 
   REQUIRE(resumed);
-  CHECK(resumed->lineage == lineage_a);
+  CHECK(resumed->lineage == io::lineage_a);
 }
 
 TEST_CASE("resume: averages of statistics start from the statistics of a file without them") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0.9);
   SmallTraining fresh(network(2, 3), 0.9, Averaged::statistics_too);
   fresh.set(-5);
@@ -75,7 +76,7 @@ TEST_CASE("resume: averages of statistics start from the statistics of a file wi
 }
 
 TEST_CASE("resume: how many steps were left out comes back, in any precision") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   // As files have it: not at all, of fp16, of another precision; or nonsense (the step is 7).
   struct Case {
     const char* name;
@@ -105,12 +106,12 @@ TEST_CASE("resume: how many steps were left out comes back, in any precision") {
   CHECK(scale.view().data()[2] == expected);
   CHECK(scale.view().data()[0] == (fp16 && saved.size() == 3 ? 512 : 1024));
   const bool says = !saved.empty();
-  CHECK(saves_skipped({Resume::From::newest}, directory) == says);
-  CHECK_FALSE(saves_skipped({Resume::From::scratch}, directory));
+  CHECK(saves_skipped({config::Resume::From::newest}, directory) == says);
+  CHECK_FALSE(saves_skipped({config::Resume::From::scratch}, directory));
 }
 
 TEST_CASE("resume: a count of steps left out that has no place ends it") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   SmallTraining old(network(2, 3), 0.9), fresh(network(2, 3), 0.9);
   const Buffer count = old.memory.allocate(1);
   *count.view().data() = 2;
@@ -120,7 +121,7 @@ TEST_CASE("resume: a count of steps left out that has no place ends it") {
 }
 
 TEST_CASE("resume: another --ema is told apart from another model, and nothing is changed") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining plain(network(2, 3), 0), wide(network(5, 3), 0.9);
   SmallTraining averaged(network(2, 3), 0.9);
 
@@ -135,13 +136,13 @@ TEST_CASE("resume: another --ema is told apart from another model, and nothing i
 }
 
 TEST_CASE("resume: what a file says cannot disturb a terminal") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining wide(network(5, 3), 0);
   SmallTraining training(network(2, 3), 0);
-  State file(7);
+  io::State file(7);
   file.layout = wide.state.layout();
   file.buffers = wide.state.copy();
   file.metadata.model = "\x1b[2Jfine";
 
-  CHECK_THAT(resume_refusal(training, save_one(directory, file)), Contains("(\\x1b[2Jfine)"));
+  CHECK_THAT(resume_refusal(training, io::save_one(directory, file)), Contains("(\\x1b[2Jfine)"));
 }

@@ -3,20 +3,21 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 
 namespace {
 
-using SaveKind = SaveEvent::Kind;
+using SaveKind = io::SaveEvent::Kind;
 
-SaveEvent full_disk(std::uint64_t step, int free) {
+io::SaveEvent full_disk(std::uint64_t step, int free) {
   return {.kind = SaveKind::failed,
           .step = step,
           .text = "checkpoint of step " + std::to_string(step) + " not saved: full (" +
                   std::to_string(free) + " bytes are free)"};
 }
 
-SaveEvent save_event(SaveKind kind, std::uint64_t step, const std::string& text = "") {
+io::SaveEvent save_event(SaveKind kind, std::uint64_t step, const std::string& text = "") {
   return {.kind = kind, .step = step, .text = text};
 }
 

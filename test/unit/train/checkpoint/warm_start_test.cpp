@@ -4,13 +4,14 @@
 #include "unit/train/small_training.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 
 namespace {
 
-Graph without_norm() {
-  GraphBuilder g;
-  TensorId x = g.input(4, 4, 3, {Normalisation::standardise_image});
+model::Graph without_norm() {
+  model::GraphBuilder g;
+  compute::TensorId x = g.input(4, 4, 3, {compute::Normalisation::standardise_image});
   x = g.global_pool(g.convolution("conv", x, {.channels = 2}));
   g.loss(g.matrix_product("fc", x, 3, {}, 0.0, true));
   return std::move(g).finish();
@@ -38,7 +39,7 @@ std::string init_refusal(SmallTraining& training, const std::filesystem::path& f
 }  // namespace
 
 TEST_CASE("init_from: weights and statistics are the file's, the optimizer starts anew") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0);
   SmallTraining fresh(network(2, 3), 0.9);
   fresh.set(-5);
@@ -55,7 +56,7 @@ TEST_CASE("init_from: weights and statistics are the file's, the optimizer start
 }
 
 TEST_CASE("init_from: the weights' moving average is taken where the file has one") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0.9);
   SmallTraining fresh(network(2, 3), 0);
 
@@ -66,7 +67,7 @@ TEST_CASE("init_from: the weights' moving average is taken where the file has on
 }
 
 TEST_CASE("init_from: a head for other classes stays as drawn, and is named") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0);
   SmallTraining fresh(network(2, 4), 0.9);
   fresh.set(-5);
@@ -85,7 +86,7 @@ TEST_CASE("init_from: a head for other classes stays as drawn, and is named") {
 }
 
 TEST_CASE("init_from: another network is refused with what differs, and nothing is changed") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining narrow(network(2, 3), 0);
   SmallTraining wide(network(5, 3), 0), plain(without_norm(), 0);
   const auto file = narrow.save(directory);
@@ -98,18 +99,18 @@ TEST_CASE("init_from: another network is refused with what differs, and nothing 
 }
 
 TEST_CASE("init_from: a damaged file is refused") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   SmallTraining training(network(2, 3), 0);
   const auto file = training.save(directory);
-  std::string bytes = file_bytes(file);
+  std::string bytes = io::file_bytes(file);
   bytes.back() ^= 1;
-  write_bytes(file, bytes);
+  io::write_bytes(file, bytes);
 
   CHECK_THROWS_WITH(start_from(training, file), Contains("fails its hash"));
 }
 
 TEST_CASE("init_from: averages of statistics start from the statistics of a file without them") {
-  const TemporaryDirectory directory;
+  const io::TemporaryDirectory directory;
   const SmallTraining old(network(2, 3), 0.9);
   SmallTraining fresh(network(2, 3), 0.9, Averaged::statistics_too);
 

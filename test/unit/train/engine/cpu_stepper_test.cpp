@@ -12,14 +12,15 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
 // A small convolutional network with BatchNorm, dropout and colour distortions.
-Graph small_convnet() {
-  GraphBuilder g;
-  const Initialiser initial{Initialiser::Kind::normal, 0.2};
-  TensorId x = g.input(8, 8, 3, {Normalisation::standardise_image, {}, {}, true});
+model::Graph small_convnet() {
+  model::GraphBuilder g;
+  const model::Initialiser initial{model::Initialiser::Kind::normal, 0.2};
+  compute::TensorId x = g.input(8, 8, 3, {compute::Normalisation::standardise_image, {}, {}, true});
   x = g.convolution("conv", x, {.channels = 4, .height = 3, .width = 3, .initial = initial});
   x = g.relu(g.batch_norm("bn", x, {}));
   x = g.dropout(g.global_pool(x), 0.8f);
@@ -27,7 +28,7 @@ Graph small_convnet() {
   return std::move(g).finish();
 }
 
-struct Alone final : Communicator {
+struct Alone final : allreduce::Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   Memory& memory() override { return host; }
@@ -42,28 +43,29 @@ struct Alone final : Communicator {
 
 // One rank's training on the reference backend, sized by micro-batch and number of micro-steps.
 struct HostTraining {
-  HostTraining(int micro_batch, int accumulate, const OptimizerSettings& settings = {},
+  HostTraining(int micro_batch, int accumulate, const optim::OptimizerSettings& settings = {},
                bool leaves_out = false)
       : graph(small_convnet()),
-        data(open_dataset("synthetic", Split::training, {.extent = {8, 8}, .classes = 10})),
+        data(io::open_dataset("synthetic", io::Split::training, {.extent = {8, 8}, .classes = 10})),
         parameters(memory.allocate(graph.parameter_count())),
         statistics(memory.allocate(graph.statistic_count())),
         averaged_statistics(memory.allocate(settings.ema > 0 ? graph.statistic_count() : 0)),
         batch_statistics(memory.allocate(graph.statistic_count())),
         sums(memory, graph.parameter_count(), graph.statistic_count()),
         reducer(communicator, sums.all(), 64) {
-    initialise(graph, 1, parameters.view().host(), statistics.view().host());
+    model::initialise(graph, 1, parameters.view().host(), statistics.view().host());
     optimizer.emplace(settings, parameters, sums.gradients(), memory);
-    const auto backend = make_reference_backend();
-    program = backend->compile(make_schedule(graph, micro_batch, Mode::training, 0.1f,
-                                             [](const Schedule&, const Step&) { return true; }),
-                               {parameters, sums.gradients(), statistics, batch_statistics}, 5);
+    const auto backend = compute::make_reference_backend();
+    program = backend->compile(
+        model::make_schedule(graph, micro_batch, model::Mode::training, 0.1f,
+                             [](const compute::Schedule&, const compute::Step&) { return true; }),
+        {parameters, sums.gradients(), statistics, batch_statistics}, 5);
     trainer.emplace(
         CpuStepper::Parts{*program, sums, batch_statistics, statistics, averaged_statistics,
                           graph.statistics, reducer, *optimizer, progress, last_step},
         StepSettings{accumulate, micro_batch, micro_batch, data->size(), {.peak = 0.1}, leaves_out},
         Position{});
-    LoaderOptions options;
+    io::LoaderOptions options;
     options.global_batch = micro_batch;
     options.share = {0, micro_batch};
     options.recipe.output = {8, 8};
@@ -76,24 +78,24 @@ struct HostTraining {
   }
 
   HostMemory memory;
-  Graph graph;
-  std::unique_ptr<Dataset> data;
+  model::Graph graph;
+  std::unique_ptr<io::Dataset> data;
   Alone communicator;
   Buffer parameters, statistics, averaged_statistics, batch_statistics;
   ReductionBuffer sums;
-  GradientReducer reducer;
-  std::optional<Optimizer> optimizer;
-  std::unique_ptr<Program> program;
-  Progress progress;
+  allreduce::GradientReducer reducer;
+  std::optional<optim::Optimizer> optimizer;
+  std::unique_ptr<compute::Program> program;
+  monitor::Progress progress;
   LastStep last_step;
   std::optional<CpuStepper> trainer;
-  std::optional<Loader> loader;
+  std::optional<io::Loader> loader;
 };
 
 }  // namespace
 
 TEST_CASE("Trainer: a step moves the parameters against the gradient and counts") {
-  HostTraining rig(4, 1, {.kind = OptimizerKind::sgd});
+  HostTraining rig(4, 1, {.kind = optim::OptimizerKind::sgd});
   const auto before = rig.values();
 
   const StepOutcome outcome = rig.trainer->step(*rig.loader, {})->outcome;
@@ -143,7 +145,7 @@ TEST_CASE("Trainer: a step that is left out leaves the state that of the step be
 }
 
 TEST_CASE("Trainer: a step that is left out is counted with the state, where training goes on") {
-  HostTraining rig(4, 1, {.kind = OptimizerKind::adam, .ema = 0.5}, true);
+  HostTraining rig(4, 1, {.kind = optim::OptimizerKind::adam, .ema = 0.5}, true);
   rig.trainer->step(*rig.loader, {});
   float& parameter = rig.parameters.view().host()[0];
   const float before = std::exchange(parameter, std::numeric_limits<float>::quiet_NaN());
@@ -153,7 +155,7 @@ TEST_CASE("Trainer: a step that is left out is counted with the state, where tra
   CHECK(*rig.optimizer->skipped().data() == 1);
   parameter = before;
   CHECK_FALSE(rig.trainer->step(*rig.loader, {})->outcome.not_finite);
-  CHECK(rig.optimizer->average_decay() == ema_decay(0.5, 1));
+  CHECK(rig.optimizer->average_decay() == optim::ema_decay(0.5, 1));
   CHECK(rig.trainer->position().step == 3);
 }
 
@@ -184,8 +186,8 @@ TEST_CASE("Trainer: the moving average covers running statistics") {
 
 TEST_CASE("Trainer: micro-steps sum to the mean gradient, loss and statistics of their batches") {
   const int count = GENERATE(2, 3);
-  HostTraining all(3, count, {.kind = OptimizerKind::sgd});
-  HostTraining one(3, 1, {.kind = OptimizerKind::sgd});
+  HostTraining all(3, count, {.kind = optim::OptimizerKind::sgd});
+  HostTraining one(3, 1, {.kind = optim::OptimizerKind::sgd});
   for (int step = 0; step < 2; ++step) {
     const auto start = all.values();
 

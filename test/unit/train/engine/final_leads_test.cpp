@@ -9,19 +9,21 @@
 #include "train/engine/schedule.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
 struct Network {
-  Model model = make_model("mlp", 10);
-  Schedule schedule = make_schedule(model.graph, 2, Mode::training, 0,
-                                    [](const Schedule&, const Step&) { return true; });
+  model::Model model = model::make_model("mlp", 10);
+  compute::Schedule schedule =
+      model::make_schedule(model.graph, 2, model::Mode::training, 0,
+                           [](const compute::Schedule&, const compute::Step&) { return true; });
   HostMemory memory;
   ReductionBuffer sums{memory, model.graph.parameter_count(), model.graph.statistic_count()};
 
   std::vector<double> leads(std::size_t bucket_bytes) {
-    const auto solo = make_solo_communicator();
-    const GradientReducer reducer(*solo, sums.all(), bucket_bytes);
+    const auto solo = allreduce::make_solo_communicator();
+    const allreduce::GradientReducer reducer(*solo, sums.all(), bucket_bytes);
     return final_leads(schedule, sums, reducer.bounds(final_places(schedule, sums)));
   }
 };

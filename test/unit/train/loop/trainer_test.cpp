@@ -13,6 +13,7 @@
 #include "train/loop/stop_control.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
@@ -28,7 +29,7 @@ class CountingStepper final : public Stepper {
   CountingStepper(std::uint64_t behind, Position start)
       : Stepper(settings_of(4), start), behind_(behind) {}
 
-  std::optional<StepReport> step(Loader&, const StepRequest& request) override {
+  std::optional<StepReport> step(io::Loader&, const host::StepRequest& request) override {
     requests.push_back(request);
     advance();
     under_way_.push_back(position());
@@ -42,7 +43,7 @@ class CountingStepper final : public Stepper {
     return report;
   }
 
-  std::vector<StepRequest> requests;
+  std::vector<host::StepRequest> requests;
   std::uint64_t stop_at = 0;
 
  private:
@@ -55,7 +56,7 @@ using Events = std::vector<std::string>;
 struct RecordingHook : Hook {
   RecordingHook(std::string hook_name, Events& all) : name(std::move(hook_name)), events(all) {}
 
-  void before_step(const Position& p, StepRequest&) override { add("before", p.step); }
+  void before_step(const Position& p, host::StepRequest&) override { add("before", p.step); }
   void step_done(const StepReport& r) override { add("done", r.position.step); }
   void between_steps(Trainer& trainer) override { add("between", trainer.position().step); }
   void step_timed(const StepReport& r, double wall_s) override {
@@ -90,10 +91,11 @@ struct Training {
     end = trainer.position();
   }
 
-  std::unique_ptr<Dataset> data = open_dataset("synthetic", Split::training, {.extent = {8, 8}});
-  Loader loader{*data, {.global_batch = 4, .share = {0, 4}}};
-  std::unique_ptr<Communicator> communicator = make_solo_communicator();
-  Progress progress;
+  std::unique_ptr<io::Dataset> data =
+      io::open_dataset("synthetic", io::Split::training, {.extent = {8, 8}});
+  io::Loader loader{*data, {.global_batch = 4, .share = {0, 4}}};
+  std::unique_ptr<allreduce::Communicator> communicator = allreduce::make_solo_communicator();
+  monitor::Progress progress;
   CountingStepper stepper;
   StopControl control{std::nullopt, Stopwatch()};
   Events events;
@@ -214,7 +216,7 @@ TEST_CASE("Stop control: a rank asks to stop in time for the steps and saves tha
 
 TEST_CASE("Stop control: a save is asked of all ranks once, and keeps what others ask") {
   StopControl control(std::nullopt, Stopwatch());
-  StepRequest request{.save = true};
+  host::StepRequest request{.save = true};
   control.before_step({}, request);
   CHECK(request.signal == 0);
   CHECK(request.save);

@@ -9,6 +9,7 @@
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
@@ -16,7 +17,7 @@ constexpr const char* ours = R"({"batch":64,"model":"mlp"})";
 
 PastRun speed() {
   PastRun speed{{123.5, 2.25}, {}, 1'790'000'000};
-  speed.phases[Phase::backward] = 0.25;
+  speed.phases[metrics::Phase::backward] = 0.25;
   return speed;
 }
 
@@ -31,7 +32,7 @@ TEST_CASE("kept speed: what is kept is found again") {
   REQUIRE(found);
   CHECK(found->examples_per_second.median == 123.5);
   CHECK(found->examples_per_second.deviation == 2.25);
-  CHECK(found->phases[Phase::backward] == 0.25);
+  CHECK(found->phases[metrics::Phase::backward] == 0.25);
   CHECK(found->measured == 1'790'000'000);
 }
 

@@ -4,14 +4,15 @@
 #include "train/performance/gradient_format.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
-SumPlan at_once(int sums) { return {.at_once = sums}; }
+allreduce::SumPlan at_once(int sums) { return {.at_once = sums}; }
 
 // Steps of so many seconds, one for each plan, round by round.
 SumTrials trials_of(const std::vector<std::vector<double>>& rounds) {
-  std::vector<SumPlan> plans;
+  std::vector<allreduce::SumPlan> plans;
   for (std::size_t p = 0; p < rounds.front().size(); ++p) plans.push_back(at_once(int(p) + 1));
   SumTrials trials(plans);
   for (const auto& round : rounds)
@@ -64,7 +65,7 @@ TEST_CASE("sum trials: one slow step of the first plan is no reason") {
 
 TEST_CASE("gradient formats: one that changes gradients more must be clearly faster") {
   const GradientFormat exact, half{.element = Element::bf16},
-      small{.compression = {.kind = Compression::Kind::powersgd, .rank = 4}};
+      small{.compression = {.kind = allreduce::Compression::Kind::powersgd, .rank = 4}};
   const auto best = [&](double exact_s, double half_s, double small_s) {
     return best_format(
         std::vector<TriedFormat>{{exact, exact_s}, {half, half_s}, {small, small_s}});

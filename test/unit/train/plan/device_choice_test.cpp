@@ -9,6 +9,7 @@
 #include "support/temporary_folder.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 using Answer = GpuJudgement::Answer;
 
@@ -73,10 +74,12 @@ const char* r580 =
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  "
     "(dvs-builder@U22)  Tue Sep 23 09:55:41 UTC 2025\n";
 
-InstalledGpus an_h100() { return {.names = {"NVIDIA H100 80GB HBM3"}, .driver = "580.95.05"}; }
+compute::InstalledGpus an_h100() {
+  return {.names = {"NVIDIA H100 80GB HBM3"}, .driver = "580.95.05"};
+}
 
 // A build with CUDA 13.0 for all GPUs, on a driver for it.
-GpusHere good() {
+compute::GpusHere good() {
   return {.count = 1,
           .cuda = 13000,
           .driver_cuda = 13000,
@@ -84,7 +87,7 @@ GpusHere good() {
           .kernels = "75-virtual,80-real"};
 }
 
-GpusHere blind(int driver_cuda) {
+compute::GpusHere blind(int driver_cuda) {
   return {.count = 0, .why = "it is blind", .cuda = 13000, .driver_cuda = driver_cuda};
 }
 
@@ -95,7 +98,7 @@ TEST_CASE("installed GPUs: a machine without an NVIDIA device has none") {
   machine.plug_in("0000:00:02.0", "0x8086", "0x030000", "i915");
   machine.plug_in("0000:01:00.1", "0x10de", "0x040300", "snd_hda_intel");
 
-  const InstalledGpus found = find_installed_gpus();
+  const compute::InstalledGpus found = compute::find_installed_gpus();
 
   CHECK(found.names.empty());
   CHECK(found.driver.empty());
@@ -108,7 +111,7 @@ TEST_CASE("installed GPUs: the driver's list has their names and its version") {
   machine.list_gpu("0000:5e:00.0", "NVIDIA T4");
   machine.plug_in("0000:3b:00.0", "0x10de", "0x030200", "nvidia");
 
-  const InstalledGpus found = find_installed_gpus();
+  const compute::InstalledGpus found = compute::find_installed_gpus();
 
   CHECK(found.names == std::vector<std::string>{"NVIDIA H100 80GB HBM3", "NVIDIA T4"});
   CHECK((found.driver == "535.183.01" || found.driver == "580.95.05"));
@@ -119,7 +122,7 @@ TEST_CASE("installed GPUs: without a driver, the PCI bus is asked") {
   machine.plug_in("0000:01:00.0", "0x10de", "0x030000", "nouveau");
   machine.plug_in("0000:02:00.0", "0x10de", "0x030200");
 
-  const InstalledGpus found = find_installed_gpus();
+  const compute::InstalledGpus found = compute::find_installed_gpus();
 
   REQUIRE(found.names.size() == 2);
   CHECK(found.names[0] == "NVIDIA GPU at PCI 0000:01:00.0");
@@ -131,7 +134,7 @@ TEST_CASE("installed GPUs: those handed to virtual machines are not this machine
   FakeMachine machine;
   machine.plug_in("0000:01:00.0", "0x10de", "0x030000", "vfio-pci");
 
-  CHECK(find_installed_gpus().names.empty());
+  CHECK(compute::find_installed_gpus().names.empty());
 }
 
 TEST_CASE("installed GPUs: a user hides them by the variables of CUDA and of containers") {
@@ -148,11 +151,11 @@ TEST_CASE("installed GPUs: a user hides them by the variables of CUDA and of con
   CAPTURE(name, value);
   machine.set(name, value);
 
-  CHECK(find_installed_gpus().hidden.empty() == !hidden);
+  CHECK(compute::find_installed_gpus().hidden.empty() == !hidden);
 }
 
 TEST_CASE("device: no GPU, or a hidden one, means CPUs") {
-  InstalledGpus hidden = an_h100();
+  compute::InstalledGpus hidden = an_h100();
   hidden.hidden = "CUDA_VISIBLE_DEVICES is ''";
 
   const GpuJudgement none = judge_gpus({}, blind(0));
@@ -171,18 +174,18 @@ TEST_CASE(
 }
 
 TEST_CASE("device: a GPU that cannot be used ends the job, with what is there, wanted and to do") {
-  InstalledGpus no_driver = an_h100();
+  compute::InstalledGpus no_driver = an_h100();
   no_driver.driver = "";
   no_driver.other_driver = "nouveau";
-  InstalledGpus old_driver = an_h100();
+  compute::InstalledGpus old_driver = an_h100();
   old_driver.driver = "535.183.01";
-  GpusHere no_library = good();
+  compute::GpusHere no_library = good();
   no_library.missing = "libcudnn.so.9: cannot open shared object file";
-  GpusHere old_gpu = good();
+  compute::GpusHere old_gpu = good();
   old_gpu.capabilities = {61, 70};
-  GpusHere cpu_build{.in_build = false};
+  compute::GpusHere cpu_build{.in_build = false};
   const auto [installed, here, why, mend] =
-      GENERATE_COPY(table<InstalledGpus, GpusHere, std::string, std::string>(
+      GENERATE_COPY(table<compute::InstalledGpus, compute::GpusHere, std::string, std::string>(
           {{no_driver, blind(0), "no NVIDIA driver loaded, held by nouveau", "580 or newer"},
            {old_driver, blind(12020), "driver is for CUDA 12.2, this build's CUDA 13.0 wants",
             "Install driver 580 or newer"},
@@ -200,18 +203,19 @@ TEST_CASE("device: a GPU that cannot be used ends the job, with what is there, w
 }
 
 TEST_CASE("device: a precision that one of the GPUs lacks ends the job, and names what it has") {
-  GpusHere here = good();
+  compute::GpusHere here = good();
   here.capabilities = {90, 75};
 
-  const GpuJudgement judged = judge_gpus(an_h100(), here, Precision::bf16);
+  const GpuJudgement judged = judge_gpus(an_h100(), here, config::Precision::bf16);
 
   CHECK(judged.answer == Answer::unusable);
   CHECK_THAT(judged.text, Contains("7.5 has no bf16, 8.0 (Ampere)") &&
                               Contains("--precision fp16, or fp32") && Contains("--device cpu"));
-  for (const Precision precision : {Precision::automatic, Precision::fp16, Precision::fp32})
+  for (const config::Precision precision :
+       {config::Precision::automatic, config::Precision::fp16, config::Precision::fp32})
     CHECK(judge_gpus(an_h100(), here, precision).answer == Answer::usable);
   here.capabilities = {80};
-  CHECK(judge_gpus(an_h100(), here, Precision::bf16).answer == Answer::usable);
+  CHECK(judge_gpus(an_h100(), here, config::Precision::bf16).answer == Answer::usable);
 }
 
 TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all later ones") {
@@ -229,7 +233,7 @@ TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all lat
                                                    {"native", 80, 13000, true},
                                                    {"", 80, 13000, true}}));
   CAPTURE(kernels, capability, driver);
-  GpusHere here = good();
+  compute::GpusHere here = good();
   here.cuda = 13000;
   here.driver_cuda = driver;
   here.capabilities = {capability};
@@ -241,7 +245,7 @@ TEST_CASE("device: kernels run on later GPUs of their generation, PTX on all lat
 TEST_CASE("device: whoever installed the Python package is told of packages, not of a checkout") {
   FakeMachine machine;
   machine.set("RINGTRAIN_ENTRY", "/home/user/environment/bin/train");
-  GpusHere no_library = good();
+  compute::GpusHere no_library = good();
   no_library.missing = "libcudnn.so.9: cannot open shared object file";
 
   const std::string lacks_library = judge_gpus(an_h100(), no_library).text;

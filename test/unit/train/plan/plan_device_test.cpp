@@ -2,10 +2,11 @@
 #include "train/preflight/memory_report.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 TEST_CASE(
     "plan: a GPU that is not here is planned with CUDA, and a build without says how to get it") {
-  Options o;
+  config::Options o;
   o.plan = true;
   o.plan_device = "h100";
   o.model = "mlp";

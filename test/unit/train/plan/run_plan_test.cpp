@@ -9,11 +9,12 @@
 #include "unit/train/temporary_file.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
-Options options_for(const std::string& model) {
-  Options o;
+config::Options options_for(const std::string& model) {
+  config::Options o;
   o.model = model;
   return o;
 }
@@ -41,14 +42,14 @@ class TrainingOnly {
 }  // namespace
 
 TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each side") {
-  const Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).input;
-  const Augmentation inception = make_run_plan(options_for("inception_v3"), 1, 0, 1).input;
+  const io::Augmentation resnet = make_run_plan(options_for("resnet50"), 1, 0, 1).input;
+  const io::Augmentation inception = make_run_plan(options_for("inception_v3"), 1, 0, 1).input;
 
-  CHECK(resnet.cover == Extent{256, 256});
+  CHECK(resnet.cover == io::Extent{256, 256});
   CHECK(resnet.central_fraction == 0);
-  CHECK(resnet.natural() == Extent{224, 224});  // of training, which stretches parts
+  CHECK(resnet.natural() == io::Extent{224, 224});  // of training, which stretches parts
   CHECK(inception.central_fraction == 0.875f);
-  CHECK(inception.cover == Extent{});
+  CHECK(inception.cover == io::Extent{});
   CHECK(inception.saturation.low == 0.5f);
   CHECK(inception.hue.high == 0.2f);
 }
@@ -56,7 +57,7 @@ TEST_CASE("plan: ResNets evaluate 224 pixels of 256, Inception a part of each si
 TEST_CASE("plan: the recipe fills in what the user left open") {
   const RunPlan plan = make_run_plan(options_for("cifar10_cnn"), 1, 0, 2);
 
-  CHECK(*plan.options.optimizer == OptimizerKind::sgd);
+  CHECK(*plan.options.optimizer == optim::OptimizerKind::sgd);
   CHECK(*plan.options.lr == 0.1);
   CHECK(*plan.options.ema == 0.9999);
   CHECK(plan.global_batch == 256);
@@ -66,9 +67,9 @@ TEST_CASE("plan: the recipe fills in what the user left open") {
 }
 
 TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
-  Options o = options_for("resnet20");
+  config::Options o = options_for("resnet20");
   const std::size_t parameters = make_run_plan(o, 1, 0, 2).model.graph.parameter_count();
-  o.compress = {.kind = Compression::Kind::powersgd, .rank = 1};
+  o.compress = {.kind = allreduce::Compression::Kind::powersgd, .rank = 1};
   RunPlan plan = make_run_plan(o, 1, 0, 2);
 
   CHECK(plan.gradient_bytes({0, parameters}) == 4.0 * double(parameters));  // on one host
@@ -80,7 +81,7 @@ TEST_CASE("plan: what is compressed between hosts is counted as it travels") {
 }
 
 TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.gradient_dtype = Element::bf16;
   RunPlan plan = make_run_plan(o, 1, 0, 2);
 
@@ -90,17 +91,17 @@ TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
 }
 
 TEST_CASE("plan: gradients between GPUs are not compressed") {
-  Options o = options_for("mlp");
-  o.device = Device::cuda;
-  o.compress = {.kind = Compression::Kind::topk, .ratio = 0.1};
+  config::Options o = options_for("mlp");
+  o.device = config::Device::cuda;
+  o.compress = {.kind = allreduce::Compression::Kind::topk, .ratio = 0.1};
 
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
                     Catch::Contains("--compress: is for sums between hosts of CPUs"));
 }
 
 TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that repeat") {
-  Options o = options_for("mlp");
-  o.device = Device::cuda;
+  config::Options o = options_for("mlp");
+  o.device = config::Device::cuda;
   o.nccl_register = true;
   CHECK_NOTHROW(make_run_plan(o, 1, 0, 2));
   o.deterministic = true;
@@ -110,30 +111,30 @@ TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that rep
 }
 
 TEST_CASE("plan: lars has a trust ratio for each weight, and for nothing else") {
-  Options o = options_for("cifar10_cnn");
-  o.optimizer = OptimizerKind::lars;
+  config::Options o = options_for("cifar10_cnn");
+  o.optimizer = optim::OptimizerKind::lars;
 
   const auto decays = make_run_plan(o, 1, 0, 1).optimizer.decays;
 
   std::vector<double> factors;
-  for (const WeightDecay& decay : decays) factors.push_back(decay.factor);
+  for (const optim::WeightDecay& decay : decays) factors.push_back(decay.factor);
   CHECK(factors == std::vector<double>{0, 0, 1, 1, 0});  // local3 and local4 decay
   CHECK(decays[0].range.count == 64 * 5 * 5 * 3);
 }
 
 TEST_CASE("plan: above 8192 images a step, there is a hint to lars, until it is taken") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.data = "synthetic";
-  const auto hints = [&](int batch, OptimizerKind kind) {
+  const auto hints = [&](int batch, optim::OptimizerKind kind) {
     o.global_batch = batch;
     o.optimizer = kind;
     return make_run_plan(o, 1, 0, 1).hints();
   };
 
-  CHECK(hints(8192, OptimizerKind::momentum).empty());
-  REQUIRE(hints(8193, OptimizerKind::momentum).size() == 1);
-  CHECK(hints(8193, OptimizerKind::momentum)[0].find("8193 images") != std::string::npos);
-  CHECK(hints(8193, OptimizerKind::lars).empty());
+  CHECK(hints(8192, optim::OptimizerKind::momentum).empty());
+  REQUIRE(hints(8193, optim::OptimizerKind::momentum).size() == 1);
+  CHECK(hints(8193, optim::OptimizerKind::momentum)[0].find("8193 images") != std::string::npos);
+  CHECK(hints(8193, optim::OptimizerKind::lars).empty());
 }
 
 TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without is not") {
@@ -147,7 +148,7 @@ TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without
 }
 
 TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.global_batch = 10;
 
   CHECK(make_run_plan(o, 1, 0, 3).share.count == 4);
@@ -163,7 +164,7 @@ TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at
                           Case{32, 1, 4, 1, 128, 4, 32}, Case{32, 2, 2, 4, 128, 2, 16},
                           Case{1, 1, 4, 3, 4, 1, 2}, Case{127, 1, 1, 1, 127, 1, 127});
   CAPTURE(c.batch, c.accumulate, c.as, c.ranks);
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.batch = c.batch;
   o.accumulate = c.accumulate;
   o.as_ranks = c.as;
@@ -181,7 +182,7 @@ TEST_CASE("plan: as other ranks, the images a step stay, and no rank has more at
 }
 
 TEST_CASE("plan: as other ranks, a global batch stays what it is") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.global_batch = 126;
   o.as_ranks = 2;
 
@@ -191,7 +192,7 @@ TEST_CASE("plan: as other ranks, a global batch stays what it is") {
 }
 
 TEST_CASE("plan: epochs and steps are two ways to say the same length") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.global_batch = 300;
   o.epochs = 3;
   CHECK(make_run_plan(o, 1, 0, 1).last_step({}) == 100);  // shapes has 10,000 images
@@ -201,7 +202,7 @@ TEST_CASE("plan: epochs and steps are two ways to say the same length") {
 }
 
 TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the same place") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.global_batch = 100;
   o.epochs = 4;
   const RunPlan plan = make_run_plan(o, 1, 0, 1);
@@ -215,7 +216,7 @@ TEST_CASE("plan: epochs are samples, so a resume with another batch ends at the 
 }
 
 TEST_CASE("plan: what cannot work is refused with a reason") {
-  Options o = options_for("mlp");
+  config::Options o = options_for("mlp");
   o.global_batch = 2;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 3), Catch::Contains("at least 3"));
   o.global_batch = 10;
@@ -225,15 +226,15 @@ TEST_CASE("plan: what cannot work is refused with a reason") {
   o.classes = 7;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("10 classes"));
   o = options_for("mlp");
-  o.device = Device::cuda;
-  o.allreduce = Allreduce::ring;
+  o.device = config::Device::cuda;
+  o.allreduce = config::Allreduce::ring;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
                     Catch::Contains("--allreduce ring: sums between CPUs"));
   o = options_for("mlp");
-  o.precision = Precision::fp16;
+  o.precision = config::Precision::fp16;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1), Catch::Contains("--precision fp16: is for GPUs"));
   o = options_for("mlp");
-  o.allreduce = Allreduce::nccl;
+  o.allreduce = config::Allreduce::nccl;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 1),
                     Catch::Contains("--allreduce nccl: sums between GPUs"));
   o = options_for("mlp");
@@ -245,13 +246,13 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
   const std::string layers = "input size=32\nfc = matrix_product outputs=$classes\nloss\n";
   const TemporaryFile file("model own classes=7\nrecipe optimizer=adam lr=0.01 batch=6\n" + layers);
   const TemporaryFile other("model own classes=7 # of another kind\n" + layers);
-  Options o = options_for("");
+  config::Options o = options_for("");
   o.model_file = file.path();
 
   const RunPlan plan = make_run_plan(o, 1, 0, 2);
   CHECK(plan.model.name == "own");
   CHECK(plan.model.classes == 10);  // those of the data
-  CHECK(*plan.options.optimizer == OptimizerKind::adam);
+  CHECK(*plan.options.optimizer == optim::OptimizerKind::adam);
   CHECK(*plan.options.lr == 0.01);
   CHECK(plan.global_batch == 12);
   CHECK(plan.options.model.starts_with("own (file "));
@@ -264,7 +265,7 @@ TEST_CASE("plan: a model file brings network and recipe, and its text is part of
 TEST_CASE("plan: what only the trainer knows of a model file is told with its line, too") {
   const auto refused = [](const std::string& recipe) {
     const TemporaryFile file("model own classes=10\n" + recipe + "\n");
-    Options o = options_for("");
+    config::Options o = options_for("");
     o.model_file = file.path();
     try {
       make_run_plan(o, 1, 0, 1);
@@ -284,7 +285,7 @@ TEST_CASE("plan: what only the trainer knows of a model file is told with its li
 
 TEST_CASE("plan: images without val and test are trained on without evaluation") {
   const TrainingOnly images;
-  Options o = options_for("resnet20");
+  config::Options o = options_for("resnet20");
   o.data = images.data();
   o.batch = 1;
 

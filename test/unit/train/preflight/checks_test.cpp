@@ -4,6 +4,7 @@
 #include "train/preflight/doctor.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 using Weight = Finding::Weight;
 

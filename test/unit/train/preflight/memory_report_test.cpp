@@ -4,12 +4,13 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using Catch::Contains;
 
 namespace {
 
-Options planned(const std::string& model, std::optional<std::string> device) {
-  Options o;
+config::Options planned(const std::string& model, std::optional<std::string> device) {
+  config::Options o;
   o.model = model;
   o.data = "images:/nowhere";
   o.plan = true;
@@ -20,7 +21,7 @@ Options planned(const std::string& model, std::optional<std::string> device) {
 }  // namespace
 
 TEST_CASE("plan: a CPU's memory is described without data") {
-  Options o = planned("resnet20", std::nullopt);
+  config::Options o = planned("resnet20", std::nullopt);
   o.batch = 64;
 
   const std::string report = plan_report(o);
@@ -30,7 +31,7 @@ TEST_CASE("plan: a CPU's memory is described without data") {
 }
 
 TEST_CASE("plan: checkpoint slots are two copies of the state") {
-  Options o = planned("resnet20", std::nullopt);
+  config::Options o = planned("resnet20", std::nullopt);
   const std::string without = plan_report(o);
   o.checkpoint_dir = "somewhere";
 
@@ -42,14 +43,14 @@ TEST_CASE("plan: checkpoint slots are two copies of the state") {
 }
 
 TEST_CASE("plan: what does not fit is planned all the same") {
-  Options o = planned("cifar10_cnn", std::nullopt);  // whose pools keep what wins
+  config::Options o = planned("cifar10_cnn", std::nullopt);  // whose pools keep what wins
   o.batch = 1'000'000;
 
   CHECK_THAT(plan_report(o), Contains("1000000 images a step") && Contains("in all"));
 }
 
 TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory") {
-  Options o = planned("resnet20", std::nullopt);
+  config::Options o = planned("resnet20", std::nullopt);
   const std::string fp32 = plan_report(o);
   o.gradient_dtype = Element::bf16;
 
@@ -57,9 +58,9 @@ TEST_CASE("plan: between CPUs, gradients that travel in 16 bits take no memory")
 }
 
 TEST_CASE("plan: compressed gradients take memory, and few bytes") {
-  Options o = planned("resnet20", std::nullopt);
+  config::Options o = planned("resnet20", std::nullopt);
   const double before = rank_memory(o, 1).state;
-  o.compress = {.kind = Compression::Kind::topk, .ratio = 0.01};
+  o.compress = {.kind = allreduce::Compression::Kind::topk, .ratio = 0.01};
 
   CHECK_THAT(plan_report(o), Contains("between two hosts: 0.03 MB of gradients a step, 2.5"));
   CHECK(rank_memory(o, 1).state - before > 3 * 4 * 260'000);
@@ -67,7 +68,7 @@ TEST_CASE("plan: compressed gradients take memory, and few bytes") {
 }
 
 TEST_CASE("plan: of shared momentum a rank has its part") {
-  Options o = planned("resnet50", std::nullopt);
+  config::Options o = planned("resnet50", std::nullopt);
   const double whole = rank_memory(o, 4).state;
   o.shard_optimizer = true;
 

@@ -5,11 +5,12 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 namespace {
 
 // Of two ranks, the first completes two thirds of each sum.
-class Uneven final : public Communicator {
+class Uneven final : public allreduce::Communicator {
  public:
   int rank() const override { return 1; }
   int size() const override { return 2; }

@@ -11,11 +11,13 @@
 #include "unit/monitor/job_token.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 using namespace std::chrono_literals;
 
 namespace {
 
-ShardSender sender(const ShardReceiver& server, int rank, JobToken with = job_token) {
+ShardSender sender(const ShardReceiver& server, int rank,
+                   monitor::JobToken with = monitor::job_token) {
   return {with, rank, server.doors()};
 }
 
@@ -40,7 +42,7 @@ SlicePlaces halves(std::vector<float>& target) {
 }  // namespace
 
 TEST_CASE("slices: each rank's goes where it belongs, also one that was early") {
-  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   std::vector<float> one(3'000'000), two(10);
   const std::vector<float> sent = numbers(7), small = numbers(1, 10);
   ShardSender first = sender(server, 1), second = sender(server, 2);
@@ -60,7 +62,7 @@ TEST_CASE("slices: each rank's goes where it belongs, also one that was early") 
 }
 
 TEST_CASE("slices: save after save comes over") {
-  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   ShardSender rank = sender(server, 1);
 
   for (std::uint64_t save = 1; save <= 5; ++save) {
@@ -75,7 +77,7 @@ TEST_CASE("slices: save after save comes over") {
 }
 
 TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
-  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   ShardSender rank = sender(server, 1);
   std::vector<float> old(3'000'000), target(3'000'000);
   std::vector<float> sent = numbers(1);
@@ -99,12 +101,12 @@ TEST_CASE("slices: what is given up is not touched any more, and the next save c
 }
 
 TEST_CASE("slices: who does not know the token, or brings something else, changes nothing") {
-  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   std::vector<float> target(100, 5.0f);
   const std::vector<float> sent = numbers(1, 100), longer = numbers(1, 101);
   server.expect(2, {{}, {target}});
 
-  JobToken wrong = job_token;
+  monitor::JobToken wrong = monitor::job_token;
   wrong[15] = std::byte{1};
   ShardSender stranger = sender(server, 1, wrong), other = sender(server, 7),
               wide = sender(server, 1), late = sender(server, 1);
@@ -119,7 +121,7 @@ TEST_CASE("slices: who does not know the token, or brings something else, change
 }
 
 TEST_CASE("slices: a connection that breaks off is made anew") {
-  ShardReceiver server(job_token, 8, {"127.0.0.1"});
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   std::vector<float> target(1000);
   const std::vector<float> sent = numbers(1, 1000);
   server.expect(1, {{}, {target}});
@@ -127,11 +129,11 @@ TEST_CASE("slices: a connection that breaks off is made anew") {
     asio::io_context context;
     asio::ip::tcp::socket socket(context);
     socket.connect({asio::ip::address_v4::loopback(), server.doors().front().port});
-    const Call call = make_call(Service::slices, 1);
+    const monitor::Call call = monitor::make_call(monitor::Service::slices, 1);
     asio::write(socket, asio::buffer(&call, sizeof call));
-    Challenge challenge;
+    monitor::Challenge challenge;
     asio::read(socket, asio::buffer(&challenge, sizeof challenge));
-    asio::write(socket, asio::buffer(prove_rank(job_token, call, challenge)));
+    asio::write(socket, asio::buffer(monitor::prove_rank(monitor::job_token, call, challenge)));
     const ShardHello hello{.save = 1, .count = 1000};
     asio::write(socket, asio::buffer(&hello, sizeof hello));
     asio::write(socket, asio::buffer(sent.data(), 100));

@@ -8,24 +8,25 @@
 #include "support/catch.hpp"
 
 using namespace ringtrain;
+using namespace ringtrain::train;
 
 TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
-  const Graph graph = make_model("resnet20", 10).graph;
+  const model::Graph graph = model::make_model("resnet20", 10).graph;
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count());
   const Buffer statistics = memory.allocate(graph.statistic_count());
   const Buffer averaged = memory.allocate(graph.statistic_count());
   const Buffer gradients = memory.allocate(graph.parameter_count());
-  const Optimizer optimizer({.ema = 0.9}, parameters, gradients, memory);
+  const optim::Optimizer optimizer({.ema = 0.9}, parameters, gradients, memory);
 
   const TrainingState state(graph, memory, parameters, statistics, optimizer.slots(), averaged);
 
   std::set<std::string> names;
   std::vector<std::vector<int>> covered;
   for (const std::size_t size : state.layout().buffers) covered.emplace_back(size);
-  for (const TensorPlace& tensor : state.layout().tensors) {
+  for (const io::TensorPlace& tensor : state.layout().tensors) {
     CHECK(names.insert(tensor.info.name).second);
-    for (std::size_t i = 0; i < element_count(tensor.info); ++i)
+    for (std::size_t i = 0; i < io::element_count(tensor.info); ++i)
       ++covered[tensor.buffer][tensor.offset + i];
   }
   CHECK(covered.size() == 5);  // parameters, statistics, momentum, moving average of both
@@ -39,7 +40,7 @@ TEST_CASE("TrainingState: every number of every buffer has exactly one name") {
 }
 
 TEST_CASE("TrainingState: hashes are those of each tensor's bytes, and follow one bit") {
-  const Graph graph = make_model("mlp", 10).graph;
+  const model::Graph graph = model::make_model("mlp", 10).graph;
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count());
   std::iota(parameters.view().host().begin(), parameters.view().host().end(), 1.0f);
@@ -47,9 +48,9 @@ TEST_CASE("TrainingState: hashes are those of each tensor's bytes, and follow on
 
   const auto before = state.hashes();
   std::vector<std::uint64_t> whole;
-  for (const TensorPlace& tensor : state.layout().tensors)
-    whole.push_back(hash_bytes(
-        std::as_bytes(parameters.view().slice(tensor.offset, element_count(tensor.info)).host())));
+  for (const io::TensorPlace& tensor : state.layout().tensors)
+    whole.push_back(hash_bytes(std::as_bytes(
+        parameters.view().slice(tensor.offset, io::element_count(tensor.info)).host())));
   parameters.view().host()[graph.parameter_ranges()[0].end() - 1] += 1.0f;  // fc1, in many pieces
 
   CHECK(before == whole);
@@ -58,7 +59,7 @@ TEST_CASE("TrainingState: hashes are those of each tensor's bytes, and follow on
 }
 
 TEST_CASE("TrainingState: copies out and back without loss") {
-  const Graph graph = make_model("mlp", 10).graph;
+  const model::Graph graph = model::make_model("mlp", 10).graph;
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count());
   TrainingState state(graph, memory, parameters, View(), {});
@@ -80,7 +81,7 @@ TEST_CASE("TrainingState: copies out and back without loss") {
 }
 
 TEST_CASE("TrainingState: what compression keeps is a tensor for each rank that keeps some") {
-  const Graph graph = make_model("mlp", 10).graph;
+  const model::Graph graph = model::make_model("mlp", 10).graph;
   HostMemory memory;
   const Buffer parameters = memory.allocate(graph.parameter_count()), kept = memory.allocate(3),
                complete = memory.allocate(1);
@@ -94,13 +95,13 @@ TEST_CASE("TrainingState: what compression keeps is a tensor for each rank that 
 
   const auto& tensors = state.layout().tensors;
   REQUIRE(tensors.size() >= 3);
-  const TensorPlace& first = tensors[tensors.size() - 3];
-  const TensorPlace& second = tensors[tensors.size() - 2];
-  CHECK(first.info == TensorInfo{"compression/kept_by_rank_0", {5}});
+  const io::TensorPlace& first = tensors[tensors.size() - 3];
+  const io::TensorPlace& second = tensors[tensors.size() - 2];
+  CHECK(first.info == io::TensorInfo{"compression/kept_by_rank_0", {5}});
   CHECK(first.offset == 0);
-  CHECK(second.info == TensorInfo{"compression/kept_by_rank_2", {3}});
+  CHECK(second.info == io::TensorInfo{"compression/kept_by_rank_2", {3}});
   CHECK(second.offset == 5);
-  CHECK(tensors.back().info == TensorInfo{"compression/complete", {1}});
+  CHECK(tensors.back().info == io::TensorInfo{"compression/complete", {1}});
   CHECK(state.has_shard(first.buffer));
   CHECK_FALSE(state.has_shard(*state.complete()));
   CHECK(state.layout().buffers[first.buffer] == 8);

@@ -12,7 +12,7 @@
 
 // Two BatchNorms whose results are added: the first block of a ResNet stage.
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// Bytes of the workspace that statistics and backward reduce need. It is free for the next call on
 /// the same stream.
@@ -111,4 +111,4 @@ void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
                                     const BatchNormBackwardApplyOperands& second,
                                     cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -8,7 +8,7 @@
 
 // Activations are NHWC of `element` on the device, dense unless a pitch is given. All calls queue
 // on `stream` and return; they throw Error when a launch fails.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// y = relu?(x + bias), bias fp32, one a channel.
 void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
@@ -31,4 +31,4 @@ void shortcut_forward(Element element, const Shape& x_shape, const Shape& y_shap
 void shortcut_backward(Element element, const Shape& dy_shape, const Shape& dx_shape, int stride,
                        const void* dy, void* dx, cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

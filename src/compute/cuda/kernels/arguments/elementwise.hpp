@@ -9,7 +9,7 @@
 // Activations are dense NHWC of `element` on the device unless a pitch is given. All calls queue on
 // `stream` and return; they throw Error when a launch fails. Results may lie over inputs of the
 // same extent, except in copy_channels and the shortcuts.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// y = max(x, 0); what is no number stays none.
 void relu_forward(Element element, std::size_t count, const void* x, void* y, cudaStream_t stream);
@@ -40,4 +40,4 @@ struct DropoutOperands {
 /// The Dropout step; keeps exactly the elements that the other backends keep.
 void dropout(const DropoutOperands& operands, cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

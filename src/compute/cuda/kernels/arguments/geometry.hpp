@@ -7,7 +7,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// What a kernel is launched with. No blocks: there is nothing to do.
 struct Grid {
@@ -101,4 +101,4 @@ constexpr std::uint32_t fold_partner(std::uint32_t index, int round, std::uint32
   return index < reach && index + reach < count ? index + reach : count;
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

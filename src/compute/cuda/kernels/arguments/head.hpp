@@ -9,7 +9,7 @@
 // laid out as the host's (train/step_sums.hpp). `step_results` floats begin with a StepHead;
 // BatchNorm's statistics follow, padded with zeros to where gradients start. All pointers are the
 // device's. All calls queue on `stream` and return; they throw Error when a launch fails.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 inline constexpr std::size_t step_results = 16;
 
@@ -34,4 +34,4 @@ void add_to_head(float* head, std::size_t statistics, const LossTotals* totals,
                  const float* batch_statistics, const float* sample_weight, const float* share,
                  cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

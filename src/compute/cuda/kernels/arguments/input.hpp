@@ -8,7 +8,7 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/step.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 inline constexpr int most_image_channels = 8;
 
@@ -42,4 +42,4 @@ struct InputOperands {
 /// when a launch fails.
 void input(const InputOperands& operands, cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -5,7 +5,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 struct LrnOperands {
   Element element;
@@ -23,4 +23,4 @@ void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream
 void lrn_backward(const LrnOperands& operands, const void* x, const void* dy, void* dx, bool mask,
                   cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

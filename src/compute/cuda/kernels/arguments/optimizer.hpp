@@ -12,7 +12,7 @@
 //   measure_tensors; update on every range; finish_update.
 // All pointers are the device's. All calls queue on `stream` and return; they throw Error when a
 // launch fails. The rules are those of the optimizer on the host, element by element.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// What the host says of a step. It is copied to the device before the step is launched.
 struct StepScalars {
@@ -80,4 +80,4 @@ void move_average(std::size_t count, const float* values, float* average, const 
 /// Adapts the loss scale and counts a step that was skipped.
 void finish_update(const LossScaleSettings& settings, UpdateState* state, cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

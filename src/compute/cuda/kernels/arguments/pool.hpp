@@ -7,7 +7,7 @@
 #include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/compute/shape.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 struct PoolOperands {
   Element element;
@@ -69,4 +69,4 @@ void average_pool_forward(const PoolOperands& operands, const void* x, void* y,
 void average_pool_backward(const PoolOperands& operands, const void* dy, void* dx,
                            cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -4,7 +4,7 @@
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "ringtrain/base/error.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 template <class Work>
 __global__ void __launch_bounds__(block_threads) run_items(const Work work, std::size_t count) {
@@ -55,4 +55,4 @@ class StreamQueue {
   cudaStream_t stream_;
 };
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

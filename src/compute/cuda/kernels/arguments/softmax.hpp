@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// What a batch came to, in device memory. Zero it when a step begins; heads add to it.
 struct LossTotals {
@@ -37,4 +37,4 @@ struct SoftmaxOperands {
 /// may be null for 1. Queues on `stream` and returns; throws Error when a launch fails.
 void softmax_cross_entropy(const SoftmaxOperands& operands, cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

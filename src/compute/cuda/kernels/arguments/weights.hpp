@@ -3,7 +3,7 @@
 
 #include "ringtrain/base/memory/view.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// The weights of a convolution, out x height x width x in, and the form in which they meet an
 /// image that is stored otherwise: see stored() in compute/cuda/convolution.hpp, and InputOperands.
@@ -28,4 +28,4 @@ void pack_weights(const WeightForm& form, Element element, const void* weights, 
 void unpack_weights(const WeightForm& form, Element element, const void* packed, float* gradient,
                     cudaStream_t stream);
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -6,7 +6,7 @@
 
 // The calls of arguments/batch_norm.hpp for any queue: StreamQueue, or a CPU's in tests.
 
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// Reads one vector of channels' numbers, or `otherwise` where there are none.
 template <int width>
@@ -339,4 +339,4 @@ void batch_norm_backward_apply_pair(const BatchNormBackwardApplyOperands& first,
   });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -4,7 +4,7 @@
 
 // Sums over the pixels of an NHWC tensor, channel by channel, in two kernels: blocks leave partial
 // sums, then a second kernel adds those up. No atomics: the order, and so every bit, is fixed.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// Partial sums of one pass lie here, row blocks x values x channels, fp32.
 struct PartialSums {
@@ -162,4 +162,4 @@ void map_pixels(std::size_t pixels, std::size_t channels, const Term& term, Queu
   queue.blocks(map, map.launch());
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -3,7 +3,7 @@
 #include "compute/cuda/kernels/device/channel_sums.hpp"
 
 // The calls of channels.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 template <class T, int w>
 struct BiasTerm {
@@ -177,4 +177,4 @@ void shortcut_backward(Element element, const Shape& dy_shape, const Shape& dx_s
   });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -5,7 +5,7 @@
 #include "compute/cuda/kernels/device/philox.hpp"
 
 // The calls of elementwise.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 template <class T, int w>
 struct ReluForward {
@@ -131,4 +131,4 @@ void dropout(const DropoutOperands& o, Queue& queue) {
       [&]<class T>(T, auto w) { queue.items(Dropout<T, w>{o}, o.batch * o.features / w); });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -3,7 +3,7 @@
 #include "compute/cuda/kernels/arguments/head.hpp"
 
 // The calls of head.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 template <class Float>
 constexpr StepHead* results_of(Float* head) {
@@ -59,4 +59,4 @@ void add_to_head(float* head, std::size_t statistics, const LossTotals* totals,
   queue.items(work, statistics + 1);
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -8,7 +8,7 @@
 #include "compute/distort.hpp"
 
 // The call of input.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// Calls f(c) for an image's channels. Unrolled up to `most`, which keeps what c indexes in
 /// registers.
@@ -270,4 +270,4 @@ void input(const InputOperands& o, Queue& queue) {
     normalise_pixels(o, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -10,7 +10,7 @@
 // What runs on the GPU is written as constexpr templates: nvcc compiles those for both sides
 // (--expt-relaxed-constexpr), so that tests run the very same code on the CPU. What calls functions
 // that are not constexpr, or reinterprets memory, must be a template.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// `width` numbers that one thread handles together, in fp32.
 template <int width>
@@ -84,4 +84,4 @@ void with_type_and_width(Element element, bool wide, Use use) {
   });
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 
 // The calls of lrn.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// Whole pixels of one block, in shared memory as fp32, and sums over their neighbouring channels.
 struct LrnTile {
@@ -119,4 +119,4 @@ void lrn_backward(const LrnOperands& o, const void* x, const void* dy, void* dx,
   });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

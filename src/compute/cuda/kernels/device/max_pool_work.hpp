@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/device/pool_work.hpp"
 
 // The max pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
@@ -303,4 +303,4 @@ inline std::size_t max_pool_workspace(const PoolOperands& o) {
   return sums_workspace(o.x_shape.pixels(), o.x_shape.channels, 2);
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

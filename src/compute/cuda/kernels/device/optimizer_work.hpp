@@ -8,7 +8,7 @@
 
 // The calls of optimizer.hpp for any queue, StreamQueue or a CPU's in tests; update_work.hpp has
 // the update itself.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 struct BeginUpdate {
   UpdateState* state;
@@ -155,4 +155,4 @@ void finish_update(const LossScaleSettings& settings, UpdateState* state, Queue&
   queue.items(FinishUpdate{settings, state}, 1);
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -3,7 +3,7 @@
 
 #include "ringtrain/base/philox.hpp"
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// Four random words.
 struct Words {
@@ -27,4 +27,4 @@ constexpr Words philox(std::uint64_t seed, Purpose purpose, std::uint32_t a, std
   return x;
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

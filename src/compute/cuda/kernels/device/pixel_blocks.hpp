@@ -1,6 +1,6 @@
 #pragma once
 
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// One direction of an image that is stored in blocks of `side` pixels, 2 or 1. Convolution windows
 /// start `before` pixels in front of the image; the first stored block has the first of these.
@@ -25,4 +25,4 @@ constexpr BlockAxis block_axis(bool blocks, int padding) {
   return blocks ? BlockAxis{2, padding} : BlockAxis{1, 0};
 }
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -7,7 +7,7 @@
 
 // The average pools of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
 
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// One direction of a window: where it lies on the image, and which windows cover a pixel.
 struct Axis {
@@ -223,4 +223,4 @@ void average_pool_backward(const PoolOperands& o, const void* dy, void* dx, Queu
   });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -7,7 +7,7 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 
 // The call of softmax.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// A block a sample. Phases: each thread's highest logit; folds of it; each thread's sums over its
 /// classes; folds of those; the results.
@@ -147,4 +147,4 @@ void softmax_cross_entropy(const SoftmaxOperands& o, Queue& queue) {
   queue.blocks(sum, sum.launch());
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 
 // The trust ratios of lars for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 // UpdateBuffers::workspace holds the update's partial sums, a ratio for each segment, and for each
 // segment `tensor_parts` sums of w^2 and g^2.
@@ -104,4 +104,4 @@ void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
     measure_tensors_as<float>(settings, buffers, state, queue);
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -8,7 +8,7 @@
 
 // The update of optimizer.hpp for any queue: StreamQueue, or a CPU's in tests.
 
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// One parameter and what belongs to it.
 struct Parameter {
@@ -226,4 +226,4 @@ void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range ra
   run(float{}, __half{});
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -5,7 +5,7 @@
 #include "compute/cuda/kernels/device/pixel_blocks.hpp"
 
 // The calls of weights.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels::work {
 
 /// Where each weight lies, flat and stored. In 32 bits, which GPUs divide much faster.
 struct WeightPlaces {
@@ -100,4 +100,4 @@ void unpack_weights(const WeightForm& form, Element element, const void* packed,
   });
 }
 
-}  // namespace ringtrain::cuda::kernels::work
+}  // namespace ringtrain::compute::cuda::kernels::work

@@ -7,7 +7,7 @@
 #include "support/host_kernels/kernel_queue.hpp"
 
 // Takes the place of the header with this name, so that the kernels' own files compile for the CPU.
-namespace ringtrain::cuda::kernels {
+namespace ringtrain::compute::cuda::kernels {
 
 /// Queues work on a stream of the simulated GPU; it runs in one of two ways, drawn at random.
 class StreamQueue {
@@ -16,12 +16,12 @@ class StreamQueue {
 
   template <class Work>
   void items(const Work& work, std::size_t count) {
-    if (small(count) == 0) return;
+    if (compute::cuda::kernels::small(count) == 0) return;
     launch<Work>([=](KernelQueue& queue) { queue.items(work, count); });
   }
 
   template <class Work>
-  void blocks(const Work& work, const Grid& grid) {
+  void blocks(const Work& work, const compute::cuda::kernels::Grid& grid) {
     if (grid.blocks == 0) return;
     launch<Work>([=](KernelQueue& queue) { queue.blocks(work, grid); });
   }
@@ -47,4 +47,4 @@ class StreamQueue {
   cudaStream_t stream_;
 };
 
-}  // namespace ringtrain::cuda::kernels
+}  // namespace ringtrain::compute::cuda::kernels

@@ -1,26 +1,29 @@
-"""torch_on_demand.py MODEL BATCH THREADS MODE: PyTorch's side of against_torch.py. MODE is eager or compile, with -bf16
-for autocast and -channels_last for that layout. For every number on standard input, trains so many steps and prints
-the seconds."""
+"""torch_on_demand.py MODEL BATCH THREADS PRECISION LAYOUT OPTIMIZER EXECUTION: PyTorch's side of arena.py. PRECISION is
+fp32 or bf16 (by autocast), LAYOUT contiguous or channels_last, OPTIMIZER plain or fused, EXECUTION eager, compile or
+max-autotune. For every number on standard input, trains so many steps and prints the seconds."""
 import os
 import sys
 import time
 
-name, batch, threads, mode = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-os.environ["OMP_NUM_THREADS"] = str(threads)
+name, batch, threads, precision, layout, kind, execution = sys.argv[1:]
+os.environ["OMP_NUM_THREADS"] = threads
 import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from torch_networks import Cifar10Cnn, ResNet
 
-torch.set_num_threads(threads)
+torch.set_num_threads(int(threads))
 torch.manual_seed(1)
 
 
 def make():
     """The network and the extent of its input."""
-    if name == "cifar10_cnn":
-        return Cifar10Cnn(), 24
+    if name.startswith("cifar10_cnn"):
+        network = Cifar10Cnn()
+        if name == "cifar10_cnn_without_lrn":
+            network.norm = torch.nn.Identity()
+        return network, 24
     if name == "resnet20":
         return ResNet(3), 32
     import torchvision
@@ -30,7 +33,7 @@ def make():
 
 
 def loss_function(a, b):
-    with torch.autocast("cpu", torch.bfloat16, enabled="-bf16" in mode):
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         logits = model(a)
     if name != "inception_v3":
         return F.cross_entropy(logits.float(), b)
@@ -38,12 +41,17 @@ def loss_function(a, b):
 
 
 model, extent = make()
-layout = torch.channels_last if mode.endswith("channels_last") else torch.contiguous_format
-model = model.train().to(memory_format=layout)
-x = torch.randn(batch, 3, extent, extent).to(memory_format=layout)
-y = torch.randint(0, 10, (batch,))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0 if name == "cifar10_cnn" else 0.9, fused=True)
-loss_of = torch.compile(loss_function) if mode.startswith("compile") else loss_function
+memory_format = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+model = model.train().to(memory_format=memory_format)
+x = torch.randn(int(batch), 3, extent, extent).to(memory_format=memory_format)
+y = torch.randint(0, 10, (int(batch),))
+momentum = 0 if name.startswith("cifar10_cnn") else 0.9
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum, fused=kind == "fused")
+loss_of = loss_function
+if execution == "compile":
+    loss_of = torch.compile(loss_function)
+elif execution == "max-autotune":
+    loss_of = torch.compile(loss_function, mode="max-autotune")
 for line in sys.stdin:
     start = time.perf_counter()
     for _ in range(int(line)):

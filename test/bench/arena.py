@@ -1,0 +1,230 @@
+"""A training step on CPUs against PyTorch at its best.
+
+First each network's modes of PyTorch are screened: one factor is changed at a time from the best so far (layout,
+allocator, optimizer, execution), by one window a mode beside one of ours. The best three of each precision then run
+against our step and against `train` itself, in windows that take turns on the same cores. A ratio is our images/s over
+the peer's within one round; medians and spreads (1.4826 times the median deviation) are of these. The table names the
+best mode; the JSON holds every mode and window."""
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+here = Path(__file__).resolve().parent
+factors = {"layout": ["contiguous", "channels_last"],
+           "malloc": ["glibc", "glibc-keeps", "tcmalloc", "jemalloc"],
+           "optimizer": ["plain", "fused"],
+           "execution": ["eager", "compile", "max-autotune"]}
+libraries = {"tcmalloc": ["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"], "jemalloc": ["libjemalloc.so.2"]}
+networks = {"cifar10_cnn": 128, "cifar10_cnn_without_lrn": 128, "resnet20": 128, "resnet50": 16, "inception_v3": 8}
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    precision: str
+    layout: str = "contiguous"
+    malloc: str = "glibc"
+    optimizer: str = "plain"
+    execution: str = "eager"
+
+    def __str__(self):
+        return " ".join(dataclasses.astuple(self))
+
+
+def library(malloc):
+    """The path of an allocator to load before the C library's, or None where it is not installed."""
+    folders = [Path("/usr/lib") / (platform.machine() + "-linux-gnu"), Path("/usr/lib64"), Path("/usr/lib")]
+    return next((str(f / name) for name in libraries[malloc] for f in folders if (f / name).exists()), None)
+
+
+def environment(mode):
+    env = dict(os.environ)
+    if mode.malloc == "glibc-keeps":
+        env.update(MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="-1")
+    elif mode.malloc in libraries:
+        env["LD_PRELOAD"] = library(mode.malloc)
+    return env
+
+
+class Failed(Exception):
+    pass
+
+
+class Worker:
+    """A process that trains as many steps as it is told and says how long they took."""
+
+    def __init__(self, args, batch, command, env=None):
+        self.batch = batch
+        self.process = subprocess.Popen(["taskset", "-c", args.cpus, *command], env=env, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.seconds(2)
+        a_step = self.seconds(2) / 2
+        self.steps = max(args.steps, round(args.window / a_step))
+
+    def seconds(self, steps):
+        try:
+            print(steps, file=self.process.stdin, flush=True)
+            return float(self.process.stdout.readline())
+        except (OSError, ValueError):
+            self.process.kill()
+            raise Failed(self.process.communicate()[1].strip()[-400:]) from None
+
+    def rate(self):
+        return self.steps * self.batch / self.seconds(self.steps)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.process.wait()
+
+
+class Train:
+    """`train` as users run it: loader, ledger and watchdog on, data in memory. A window is a whole run of it."""
+
+    def __init__(self, args, network, batch, precision, seconds):
+        model = ["--model-file" if network.endswith(".model") else "--model", network]
+        steps = max(12, round(seconds / args.step_of_ours))
+        self.command = ["taskset", "-c", args.cpus, args.train, *model, "--data", "synthetic", "--batch",
+                        str(batch), "--precision", precision, "--threads", str(args.threads), "--device", "cpu",
+                        "--steps", str(steps)]
+
+    def rate(self):
+        run = subprocess.run(self.command, capture_output=True, text=True, check=False)
+        found = re.search(r"throughput +([\d.]+)", run.stdout)
+        if run.returncode or not found:
+            raise Failed((run.stdout + run.stderr)[-400:])
+        return float(found[1])
+
+
+def spread(values):
+    middle = statistics.median(values)
+    return middle, 1.4826 * statistics.median(abs(v - middle) for v in values)
+
+
+class Arena:
+    def __init__(self, args, network, batch, models):
+        self.args, self.network, self.batch = args, network, batch
+        without = network.removesuffix("_without_lrn")
+        self.ours_name = network
+        if without != network:
+            text = (here.parents[1] / "models" / (without + ".model")).read_text()
+            self.ours_name = str(Path(models) / (network + ".model"))
+            Path(self.ours_name).write_text(re.sub(r"^lrn$\n", "", text, flags=re.M))
+
+    def ours(self, precision):
+        return Worker(self.args, self.batch,
+                      [self.args.ours, self.ours_name, str(self.batch), str(self.args.threads), precision])
+
+    def peer(self, mode):
+        return Worker(self.args, self.batch, [self.args.python, str(here / "torch_on_demand.py"), self.network,
+                                              str(self.batch), str(self.args.threads), mode.precision, mode.layout,
+                                              mode.optimizer, mode.execution], environment(mode))
+
+    def screen(self, precision):
+        """Every mode that was tried and, as its share of our rate, how fast it was; the slowest last."""
+        tried, ours = {}, self.ours(precision)
+
+        def measure(mode):
+            if mode in tried:
+                return tried[mode]
+            try:
+                them = self.peer(mode)
+                before = ours.rate()
+                rate = them.rate()
+                tried[mode] = {"of_ours": rate / statistics.mean((before, ours.rate())), "images_s": rate}
+                them.end()
+            except Failed as failed:
+                tried[mode] = {"of_ours": 0, "failed": str(failed)}
+            print(f"  screened {mode}: {tried[mode]['of_ours']:.2f} of ours", file=sys.stderr, flush=True)
+            return tried[mode]
+
+        best = Mode(precision)
+        measure(best)
+        for factor, values in factors.items():
+            for value in values:
+                if value in libraries and not library(value) or value in self.args.leave_out:
+                    continue
+                mode = dataclasses.replace(best, **{factor: value})
+                measure(mode)
+            best = max(tried, key=lambda m: tried[m]["of_ours"])
+        ours.end()
+        return dict(sorted(tried.items(), key=lambda kv: -kv[1]["of_ours"]))
+
+    def final(self, precision, modes):
+        """Rates of our step, of `train` and of each mode, round by round."""
+        workers = {"ours": self.ours(precision)}
+        self.args.step_of_ours = self.batch / workers["ours"].rate()
+        if self.args.train:
+            workers["train"] = Train(self.args, self.ours_name, self.batch, precision, 4 * self.args.window)
+        workers.update({str(m): self.peer(m) for m in modes})
+        rounds = [{name: w.rate() for name, w in workers.items()} for _ in range(self.args.rounds)]
+        for worker in workers.values():
+            if isinstance(worker, Worker):
+                worker.end()
+        return rounds
+
+
+def run(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def machine(args):
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    flags = set(re.search(r"flags\s*: (.*)", Path("/proc/cpuinfo").read_text())[1].split())
+    return {"cpu": cpu[1] if cpu else platform.machine(), "date": datetime.date.today().isoformat(),
+            "bf16_by": sorted(flags & {"avx512_bf16", "amx_bf16"}), "load": os.getloadavg(), "threads": args.threads,
+            "cpus": args.cpus, "commit": run(["git", "-C", str(here), "describe", "--always", "--dirty"]),
+            "torch": run([args.python, "-c", "import torch; print(torch.__version__)"])}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ours", help="build/release/test/bench/steps_on_demand")
+    parser.add_argument("networks", nargs="*", default=list(networks), help=f"of {' '.join(networks)} [all]")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter with torch and torchvision")
+    parser.add_argument("--train", help="build/release/train, to be timed too")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cpus", help="cores to run on [as many as threads, from the last down]")
+    parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--quick", action="store_true", help="windows of 2 steps, 3 rounds, no max-autotune")
+    parser.add_argument("--json", help="where every mode and window is written")
+    args = parser.parse_args()
+    cpus = sorted(os.sched_getaffinity(0))[-args.threads:]
+    args.cpus = args.cpus or ",".join(map(str, cpus))
+    args.steps, args.window, args.rounds = (2, 1.0, 3) if args.quick else (5, 2.0, 7)
+    args.leave_out = {"max-autotune"} if args.quick else set()
+    results = {"machine": machine(args), "networks": {}}
+    print("{cpu}, {date}, {threads} thread(s), torch {torch}, commit {commit}, load {load[0]:.1f}".format(
+        **results["machine"]))
+    print("| network, precision | ours, images/s | train | PyTorch's best | its images/s | ours over it | next modes |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as models:
+        for network in args.networks:
+            for precision in args.precisions.split(","):
+                arena = Arena(args, network, networks[network], models)
+                tried = arena.screen(precision)
+                modes = [m for m, result in tried.items() if not result.get("failed")][:3]
+                rounds = arena.final(precision, modes)
+                ratios = {str(m): spread([r["ours"] / r[str(m)] for r in rounds]) for m in modes}
+                best, *others = sorted(ratios, key=lambda m: ratios[m][0])
+                rate = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
+                print(f"| `{network}`, {precision} | {rate['ours']:.4g} | {rate.get('train', float('nan')):.4g} | {best} | "
+                      f"{rate[best]:.4g} | {ratios[best][0]:.2f} ± {ratios[best][1]:.2f} | "
+                      + "; ".join(f"{m}: {ratios[m][0]:.2f}" for m in others) + " |", flush=True)
+                results["networks"].setdefault(network, {})[precision] = {
+                    "screened": {str(m): r for m, r in tried.items()}, "rounds": rounds, "ratios": ratios, "best": best}
+                if args.json:
+                    Path(args.json).write_text(json.dumps(results, indent=1))
+
+
+main()

@@ -99,7 +99,7 @@ void TrainingRun::test_allreduce() {
   progress_.enter(monitor::Activity::all_reduce);
   allreduce::Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
-  ranks.start_sum(numbers);
+  ranks.start_allreduce(numbers);
   ranks.finish();
   ranks.broadcast(numbers, 0);
   ranks.check();

@@ -110,7 +110,7 @@ void measure_sizes(const allreduce::MpiSession& session, const Settings& setting
   for (std::size_t kib = settings["from_kib"]; kib <= settings["to_kib"]; kib *= 4) {
     const std::size_t bytes = kib * 1024;
     const auto sum = [&](allreduce::Communicator& communicator, const Buffer& memory) {
-      communicator.start_sum(memory.view().slice(0, bytes / sizeof(float)));
+      communicator.start_allreduce(memory.view().slice(0, bytes / sizeof(float)));
       communicator.finish();
     };
     // A call of about 5 ms is longer than what a barrier leaves uneven.
@@ -149,7 +149,7 @@ void measure_wire(const allreduce::MpiSession& session, const Settings& settings
     for (std::size_t round = 0; round < settings["rounds"]; ++round)
       for (const Element wire : {Element::fp32, Element::fp16, Element::bf16}) {
         times[wire].push_back(time_of(session, 1, [&] {
-          ring->start_rounded_sum(memory.view().slice(0, kib * 256), wire);
+          ring->start_allreduce(memory.view().slice(0, kib * 256), {.wire = wire});
           ring->finish();
         }));
         ratios[wire].push_back(times[Element::fp32].back() / times[wire].back());

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
@@ -41,7 +42,7 @@ std::vector<float> summed(allreduce::Communicator& communicator, const std::vect
   const Buffer buffer = communicator.memory().allocate(ours ? values.size() : 0);
   const View view = ours ? buffer.view() : View(heap.data(), heap.size());
   std::ranges::copy(values, view.data());
-  communicator.start_sum(view);
+  communicator.start_allreduce(view);
   communicator.finish();
   return values_of(view);
 }
@@ -88,7 +89,7 @@ void check_growing(const Case& test, allreduce::Communicator& communicator,
   std::vector<std::vector<float>> views;
   for (const std::size_t count : {1'000u, 200'000u, 400'000u, 600'000u})
     views.push_back(exact_values(count, session.rank()));
-  for (auto& view : views) communicator.start_sum({view.data(), view.size()});
+  for (auto& view : views) communicator.start_allreduce({view.data(), view.size()});
   communicator.finish();
   for (const auto& view : views)
     require(view == exact_sums(view.size(), session.size()),
@@ -101,8 +102,8 @@ void check_rounded(const Case& test, allreduce::Communicator& communicator,
   for (const Element wire : {Element::fp16, Element::bf16}) {
     const std::string here = fmt::format("{} as {}", test.name, name_of(wire));
     auto values = rough_values(100'003, session.rank()), exact = values;
-    communicator.start_rounded_sum({values.data(), values.size()}, wire);
-    communicator.start_sum({exact.data(), exact.size()});
+    communicator.start_allreduce({values.data(), values.size()}, {.wire = wire});
+    communicator.start_allreduce({exact.data(), exact.size()});
     communicator.finish();
     require(session.all_equal(hash_of(values)), "equal bits on all ranks: " + here);
     float most = 0, largest = 0;
@@ -125,34 +126,46 @@ void check_compressed(const allreduce::MpiSession& session) {
   for (options.ranks_a_host = 0; options.ranks_a_host < 3; ++options.ranks_a_host) {
     const auto communicator = allreduce::make_communicator("ring", session, options);
     auto values = exact_values(24'000, session.rank());
-    communicator->start_compressed_sum({&values[12'000], 12'000}, 12'000);
-    communicator->start_compressed_sum({values.data(), 12'000}, 0);
+    communicator->start_allreduce({&values[12'000], 12'000}, {.compressed = true, .first = 12'000});
+    communicator->start_allreduce({values.data(), 12'000}, {.compressed = true});
     communicator->finish();
-    communicator->accept();
+    if (allreduce::CompressionState* const state = communicator->compression_state())
+      state->accept();
     require(values == exact_sums(24'000, session.size()),
             fmt::format("exact sum: compressed, {} ranks a host", options.ranks_a_host));
   }
 }
 
-// Each rank changes its part of the sums; not while all ranks' MPI sums.
-void check_replaced(const Case& test, allreduce::Communicator& communicator,
-                    const allreduce::MpiSession& session) {
-  if (test.kind == std::string("mpi") || session.size() == 1) return;
+bool refuses(allreduce::Communicator& communicator, View sums, const allreduce::ReduceHook& hook) {
+  try {
+    communicator.start_allreduce(sums, {.hook = &hook});
+  } catch (const Error&) {
+    return true;
+  }
+  return false;
+}
+
+// Each rank changes its part of the sums; MPI refuses to.
+void check_hook(const Case& test, allreduce::Communicator& communicator,
+                const allreduce::MpiSession& session) {
+  if (session.size() == 1) return;
   constexpr std::size_t count = 100'003;
   const Buffer sums = communicator.memory().allocate(count);
   const auto change = [](View part, int rank) {
     for (float& x : part.host()) x = 2 * x + static_cast<float>(rank);
   };
-  const allreduce::ReduceHook replace = [&](View part) { change(part, session.rank()); };
+  const allreduce::ReduceHook hook = [&](View part) { change(part, session.rank()); };
   std::ranges::copy(exact_values(count, session.rank()), sums.view().data());
-  communicator.start_replaced_sum(sums, replace);
+  if (test.kind == std::string("mpi"))
+    return require(refuses(communicator, sums, hook), "a refusal");
+  communicator.start_allreduce(sums, {.hook = &hook});
   communicator.finish();
   auto expected = exact_sums(count, session.size());
   for (int rank = 0; rank < session.size(); ++rank)
     change(View(expected.data(), count)
                .slice(communicator.own_parts(std::span(&count, 1), rank).front()),
            rank);
-  require(values_of(sums) == expected, fmt::format("replaced sums: {}", test.name));
+  require(values_of(sums) == expected, fmt::format("sums through a hook: {}", test.name));
 }
 
 void check_broadcast(const Case& test, allreduce::Communicator& communicator,
@@ -194,10 +207,10 @@ int main(int argc, char** argv) {
       check_sums(test, *communicator, session);
       check_rounds(test, *communicator, session);
       check_rounded(test, *communicator, session);
-      check_replaced(test, *communicator, session);
+      check_hook(test, *communicator, session);
       for (const allreduce::SumPlan& plan :
            {allreduce::SumPlan{tiny, 2}, allreduce::SumPlan{{}, 1}, allreduce::SumPlan{{}, 99}}) {
-        communicator->plan_sums(plan);
+        communicator->tune(plan.ring, plan.at_once);
         check_rounds(test, *communicator, session);
       }
       check_broadcast(test, *communicator, session);

@@ -89,7 +89,7 @@ void sum_different_sizes(const allreduce::MpiSession& session) {
   const auto communicator = allreduce::make_communicator("ring", session, {.ranks_a_host = 1});
   const Buffer gradients = communicator->memory().allocate(session.rank() == 0 ? 900 : 1000);
   try {
-    communicator->start_sum(gradients);
+    communicator->start_allreduce(gradients);
     communicator->finish();
   } catch (const Error&) {
     if (session.rank() == 1) throw;

@@ -125,7 +125,7 @@ class WatchedSite final : public train::TrainingEngine {
   void sum(const Range& bucket) override { engine_->sum(bucket); }
   const allreduce::RingChoice* ring() const override { return engine_->ring(); }
   std::vector<allreduce::SumPlan> sum_plans() const override { return engine_->sum_plans(); }
-  void plan_sums(const allreduce::SumPlan& plan) override { engine_->plan_sums(plan); }
+  void set_sum_plan(const allreduce::SumPlan& plan) override { engine_->set_sum_plan(plan); }
   bool sums_overlap() override { return engine_->sums_overlap(); }
   std::vector<double> bucket_leads(double backward_s) override {
     return engine_->bucket_leads(backward_s);

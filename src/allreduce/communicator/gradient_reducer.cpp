@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ringtrain/allreduce/communicator/compression.hpp"
+
 namespace ringtrain::allreduce {
 namespace {
 
@@ -12,16 +14,17 @@ double seconds_between(std::chrono::steady_clock::time_point from,
 
 }  // namespace
 
-GradientReducer::GradientReducer(Communicator& communicator, View gradients,
-                                 std::size_t bucket_bytes, const ReduceHook* replace)
+GradientReducer::GradientReducer(Communicator& communicator, View values, std::size_t bucket_bytes,
+                                 std::size_t head, const SumOptions& gradients)
     : communicator_(communicator),
-      gradients_(gradients),
+      values_(values),
       bucket_(std::max<std::size_t>(1, bucket_bytes / sizeof(float))),
-      replace_(replace),
-      bucketed_(gradients.size()) {}
+      head_(head),
+      gradients_(gradients),
+      bucketed_(values.size()) {}
 
 GradientReducer::~GradientReducer() {
-  if (bucketed_ != gradients_.size()) communicator_.cancel();
+  if (bucketed_ != values_.size()) communicator_.abort();
 }
 
 void GradientReducer::final_from(std::size_t first) {
@@ -30,7 +33,7 @@ void GradientReducer::final_from(std::size_t first) {
 }
 
 std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> firsts) const {
-  std::vector<std::uint64_t> bounds{gradients_.size()};
+  std::vector<std::uint64_t> bounds{values_.size()};
   for (const std::size_t first : firsts)
     if (fills_bucket(first, bounds.back())) bounds.push_back(first);
   if (bounds.back() != 0) bounds.push_back(0);
@@ -41,9 +44,18 @@ std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> 
 void GradientReducer::finish() {
   close_bucket(0);
   if (late_)
-    for (const Bucket& bucket : buckets_) start_sum(bucket);
+    for (const Bucket& bucket : buckets_) start_sum(bucket.range);
   communicator_.finish();
-  bucketed_ = gradients_.size();
+  bucketed_ = values_.size();
+}
+
+void GradientReducer::sum(const Range& bucket) {
+  start_sum(bucket);
+  communicator_.finish();
+}
+
+void GradientReducer::accept() {
+  if (CompressionState* const state = communicator_.compression_state()) state->accept();
 }
 
 // The last one is full in finish().
@@ -61,18 +73,22 @@ double GradientReducer::first_lead_s() const {
 
 void GradientReducer::close_bucket(std::size_t first) {
   if (first == bucketed_) return;
-  if (bucketed_ == gradients_.size()) buckets_.clear();
-  buckets_.push_back({first, bucketed_, std::chrono::steady_clock::now()});
+  if (bucketed_ == values_.size()) buckets_.clear();
+  buckets_.push_back({{first, bucketed_ - first}, std::chrono::steady_clock::now()});
   bucketed_ = first;
-  if (!late_) start_sum(buckets_.back());
+  if (!late_) start_sum(buckets_.back().range);
 }
 
-void GradientReducer::start_sum(const Bucket& bucket) {
-  const View sum = gradients_.slice(bucket.first, bucket.end - bucket.first);
-  if (replace_ != nullptr)
-    communicator_.start_replaced_sum(sum, *replace_);
-  else
-    communicator_.start_sum(sum);
+// The bucket at the front has the head, which goes by itself where gradients lose something.
+void GradientReducer::start_sum(const Range& bucket) {
+  const bool exact = gradients_.wire == Element::fp32 && !gradients_.compressed;
+  const std::size_t cut = exact ? bucket.first : std::clamp(head_, bucket.first, bucket.end());
+  SumOptions options = gradients_;
+  options.first = cut - std::min(cut, head_);
+  if (cut < bucket.end())
+    communicator_.start_allreduce(values_.slice(cut, bucket.end() - cut), options);
+  if (cut > bucket.first)
+    communicator_.start_allreduce(values_.slice(bucket.first, cut - bucket.first));
 }
 
 }  // namespace ringtrain::allreduce

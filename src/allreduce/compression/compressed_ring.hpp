@@ -16,11 +16,8 @@ class CompressedRing {
   std::vector<Range> slices(Range part) const;
   /// Sums these slices of `part`, whose gradients are at `values`, over the hosts. Collective.
   void sum(Range part, float* values);
-  /// As Compressor has it, of this lane's matrices.
-  void accept() { compressor_->accept(); }
-  std::size_t kept_count() const { return compressor_->kept_count(); }
-  void read_kept(std::span<float> values) const { compressor_->read_kept(values); }
-  void write_kept(std::span<const float> values) { compressor_->write_kept(values); }
+  /// Of this lane's matrices.
+  CompressionState& state() { return *compressor_; }
 
  private:
   std::vector<GradientMatrix> matrices_;

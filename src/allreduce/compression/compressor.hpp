@@ -17,21 +17,12 @@ struct Piece {
 
 /// Sums matrices between hosts, compressed, and remembers for each what was left out of its sum.
 /// Used by one thread at a time.
-class Compressor {
+class Compressor : public CompressionState {
  public:
-  virtual ~Compressor() = default;
   /// Sums in place, with what was left out before. All ranks of `ring`, one a host, call it with
   /// the same matrices, and end with the same bits. What is not finite on one host makes its matrix
   /// not finite on all.
   virtual void sum(std::span<const Piece> pieces, Ring& ring) = 0;
-  /// The sums since the last accept(), one of every matrix, count: what they left out will be added
-  /// to the next. Before that, sums change nothing that later ones depend on.
-  virtual void accept() = 0;
-  /// What later sums depend on, as of the last accept(): so many numbers, which read_kept() copies
-  /// to `values` and write_kept() takes from there.
-  virtual std::size_t kept_count() const = 0;
-  virtual void read_kept(std::span<float> values) const = 0;
-  virtual void write_kept(std::span<const float> values) = 0;
 };
 
 std::unique_ptr<Compressor> make_powersgd(const Compression& how,

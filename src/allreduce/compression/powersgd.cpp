@@ -31,9 +31,9 @@ class PowerSgd final : public Compressor {
   PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override;
-  std::size_t kept_count() const override { return left_over_.kept().size() + right_.size(); }
-  void read_kept(std::span<float> values) const override;
-  void write_kept(std::span<const float> values) override;
+  std::size_t size() const override { return left_over_.kept().size() + right_.size(); }
+  void read(std::span<float> values) const override;
+  void write(std::span<const float> values) override;
 
  private:
   struct Factors {
@@ -78,12 +78,14 @@ PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matri
                       right_.begin() + static_cast<std::ptrdiff_t>(factors_[m].right));
 }
 
-void PowerSgd::read_kept(std::span<float> values) const {
+void PowerSgd::read(std::span<float> values) const {
+  expects(values.size() == size(), "CompressionState: as many numbers");
   const auto right = std::ranges::copy(left_over_.kept(), values.begin()).out;
   std::ranges::copy(right_, right);
 }
 
-void PowerSgd::write_kept(std::span<const float> values) {
+void PowerSgd::write(std::span<const float> values) {
+  expects(values.size() == size(), "CompressionState: as many numbers");
   const std::size_t left_over = left_over_.kept().size();
   std::ranges::copy(values.first(left_over), left_over_.kept().begin());
   std::ranges::copy(values.subspan(left_over), right_.begin());

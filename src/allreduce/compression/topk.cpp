@@ -28,11 +28,13 @@ class TopK final : public Compressor {
   TopK(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override { left_over_.accept(); }
-  std::size_t kept_count() const override { return left_over_.kept().size(); }
-  void read_kept(std::span<float> values) const override {
+  std::size_t size() const override { return left_over_.kept().size(); }
+  void read(std::span<float> values) const override {
+    expects(values.size() == size(), "CompressionState: as many numbers");
     std::ranges::copy(left_over_.kept(), values.begin());
   }
-  void write_kept(std::span<const float> values) override {
+  void write(std::span<const float> values) override {
+    expects(values.size() == size(), "CompressionState: as many numbers");
     std::ranges::copy(values, left_over_.kept().begin());
   }
 

@@ -1,7 +1,6 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -26,14 +25,13 @@ struct HostPlace {
   int rank = 0, size = 1, lanes = 1;
 };
 
-/// A buffer to sum: the copies of all ranks of this host, and as what it travels between hosts; or
-/// compressed, as gradients `first` and those behind.
-struct ReplicaSum {
+/// A sum that was started: the numbers of all ranks of this host.
+struct PendingSum {
   Replicas replicas;
   std::size_t count = 0;
-  Element wire = Element::fp32;
-  std::optional<std::size_t> first = {};
-  const ReduceHook* replace = nullptr;  ///< of own_part()
+  SumOptions options = {};
+  /// Where this rank's numbers are, if not in `replicas`, which is room for a copy then.
+  View elsewhere = {};
 };
 
 /// Sums over all ranks: those of a host through their shared memory, hosts through a ring for each
@@ -53,15 +51,15 @@ class HostReduce {
              std::stop_token stop, std::atomic<std::uint64_t>* meetings = nullptr,
              CompressedRing* compressed = nullptr);
   /// Sums in place. Collective. All buffers cost one meeting of the host's ranks together.
-  void sum(std::span<const ReplicaSum> sums);
+  void sum(std::span<const PendingSum> sums);
 
  private:
-  void sum_lane(const ReplicaSum& sum);
-  void sum_between_hosts(const ReplicaSum& sum, Range slice);
-  void sum_compressed(const ReplicaSum& sum);
-  void sum_here(const ReplicaSum& sum, Range slice) const;
-  void copy_to_others(const ReplicaSum& sum, Range slice) const;
-  void meet(std::span<const ReplicaSum> sums);
+  void sum_lane(const PendingSum& sum);
+  void sum_between_hosts(const PendingSum& sum, Range slice);
+  void sum_compressed(const PendingSum& sum);
+  void sum_here(const PendingSum& sum, Range slice) const;
+  void copy_to_others(const PendingSum& sum, Range slice) const;
+  void meet(std::span<const PendingSum> sums);
   void wait_for_all();
 
   HostPlace place_;

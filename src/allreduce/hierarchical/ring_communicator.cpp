@@ -43,29 +43,15 @@ class RingCommunicator final : public Communicator {
  public:
   RingCommunicator(const MpiSession& session, const Topology& here,
                    const CommunicatorOptions& options);
-  ~RingCommunicator() override { cancel(); }
+  ~RingCommunicator() override { abort(); }
 
-  int rank() const override { return session_.rank(); }
-  int size() const override { return session_.size(); }
   Memory& memory() override;
   void broadcast(View values, int root) override;
-  void start_sum(View gradients) override { start({gradients}); }
-  void start_rounded_sum(View gradients, Element wire) override { start({gradients, wire}); }
-  void start_compressed_sum(View gradients, std::size_t first) override {
-    start({gradients, Element::fp32, first});
-  }
-  void start_replaced_sum(View gradients, const ReduceHook& replace) override {
-    start({.gradients = gradients, .replace = &replace});
-  }
-  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override;
+  void start_allreduce(View values, const SumOptions& options) override;
   void finish() override;
-  void accept() override;
-  std::size_t kept_count() const override;
-  void read_kept(std::span<float> values) const override;
-  void write_kept(std::span<const float> values) override;
-  bool overlaps() const override { return tracks_.front()->thread.has_value(); }
-  void cancel() noexcept override;
-  void plan_sums(const SumPlan& plan) override;
+  void tune(const RingTuning& ring, int at_once) override;
+  CompressionState* compression_state() override;
+  void abort() noexcept override;
 
  private:
   struct BetweenHosts {
@@ -83,8 +69,7 @@ class RingCommunicator final : public Communicator {
     Buffer desk_memory;
     std::unique_ptr<BetweenHosts> between_hosts;  // null: one host, or no lane of this rank
     HostReduce host_sum;
-    Buffer copies = {};  // for views from elsewhere
-    std::vector<ReplicaSum> sums = {};
+    Buffer copies = {};                     // of views from elsewhere
     std::optional<CommThread> thread = {};  // last: it uses the others
   };
 
@@ -93,18 +78,15 @@ class RingCommunicator final : public Communicator {
   std::vector<HostDesk*> desks_in(const Buffer& memory) const;
   std::unique_ptr<BetweenHosts> make_between_hosts(MPI_Comm lane, int number,
                                                    const CommunicatorOptions& options);
-  CompressedRing* compressed() const;
-  bool in_place(View view) const;
-  void start(const PendingSum& sum);
+  PendingSum pending_sum(Track& track, View values, const SumOptions& options);
   Track& next_track();
   void wait_for_sums();
   void sum(Track& track, std::span<const PendingSum> started);
   void sum_all(Track& track, std::span<const PendingSum> started);
-  void sum_copied(Track& track, const PendingSum& started);
+  void sum_copied(Track& track, const PendingSum& sum);
 
   const MpiSession& session_;
   const Topology here_;
-  const int ranks_a_host_;
   const OnSpan on_sum_;
   std::stop_source stop_;  // ends the waits of the threads
   std::atomic<int> waiting_{0};
@@ -121,32 +103,42 @@ bool crowded(const Topology& here, const CommunicatorOptions& options) {
   return computes_meanwhile || options.crowded;
 }
 
+CommunicatorFacts facts_of(const MpiSession& session, const Topology& here,
+                           const CommunicatorOptions& options) {
+  const auto own_parts = [&session, n = options.ranks_a_host](auto counts, int rank) {
+    const Topology there = topology_of(rank, session.host_of(), n);
+    std::vector<Range> parts;
+    for (const std::size_t count : counts) parts.push_back(own_part(count, there));
+    return parts;
+  };
+  return {session.rank(), session.size(), here.hosts > 1 && options.overlap, own_parts};
+}
+
 RingCommunicator::RingCommunicator(const MpiSession& session, const Topology& here,
                                    const CommunicatorOptions& options)
-    : session_(session),
+    : Communicator(facts_of(session, here, options)),
+      session_(session),
       here_(here),
-      ranks_a_host_(options.ranks_a_host),
       on_sum_(options.on_sum),
       shared_(mpi::split(MPI_COMM_WORLD, here.host, here.place.rank)) {
   const MPI_Comm lane = make_lane();
-  const bool threads = here.hosts > 1 && options.overlap;
   // What compression leaves out is one state for all sums.
-  const bool several = threads && session.threads_share_mpi() && !options.compressed.how;
+  const bool several = overlaps() && session.threads_share_mpi() && !options.compressed.how;
   const int tracks = several ? std::max(1, options.at_once) : 1;
   for (int number = 0; number < tracks; ++number) {
     Track& track = *tracks_.emplace_back(make_track(lane, number, options));
-    if (threads)
+    if (overlaps())
       track.thread.emplace(
           [this, on = &track](const PendingSum& next) { sum(*on, std::span(&next, 1)); });
   }
   in_turn_ = tracks_.size();
 }
 
-void RingCommunicator::plan_sums(const SumPlan& plan) {
-  expects(started_ == 0, "plan_sums: no sums in flight");
-  in_turn_ = std::clamp<std::size_t>(plan.at_once, 1, tracks_.size());
+void RingCommunicator::tune(const RingTuning& ring, int at_once) {
+  expects(started_ == 0, "RingCommunicator: tune() between sums");
+  in_turn_ = std::clamp<std::size_t>(at_once, 1, tracks_.size());
   for (const auto& track : tracks_)
-    if (track->between_hosts) track->between_hosts->ring.tune(plan.ring);
+    if (track->between_hosts) track->between_hosts->ring.tune(ring);
 }
 
 // Of the ranks at this one's place on all hosts; null where there is none.
@@ -182,28 +174,10 @@ std::unique_ptr<RingCommunicator::BetweenHosts> RingCommunicator::make_between_h
   return between;
 }
 
-// Null where nothing is compressed, or not by this rank.
-CompressedRing* RingCommunicator::compressed() const {
+CompressionState* RingCommunicator::compression_state() {
+  expects(started_ == 0, "RingCommunicator: compression_state() between sums");
   const auto& between = tracks_.front()->between_hosts;
-  return between && between->compressed ? &*between->compressed : nullptr;
-}
-
-void RingCommunicator::accept() {
-  if (compressed() != nullptr) compressed()->accept();
-}
-
-std::size_t RingCommunicator::kept_count() const {
-  return compressed() == nullptr ? 0 : compressed()->kept_count();
-}
-
-void RingCommunicator::read_kept(std::span<float> values) const {
-  expects(started_ == 0 && values.size() == kept_count(), "read_kept: no sums in flight");
-  if (compressed() != nullptr) compressed()->read_kept(values);
-}
-
-void RingCommunicator::write_kept(std::span<const float> values) {
-  expects(started_ == 0 && values.size() == kept_count(), "write_kept: no sums in flight");
-  if (compressed() != nullptr) compressed()->write_kept(values);
+  return between && between->compressed ? &between->compressed->state() : nullptr;
 }
 
 std::vector<HostDesk*> RingCommunicator::desks_in(const Buffer& memory) const {
@@ -224,31 +198,27 @@ void RingCommunicator::broadcast(View values, int root) {
   session_.broadcast(std::as_writable_bytes(values.host()), root);
 }
 
-std::vector<Range> RingCommunicator::own_parts(std::span<const std::size_t> counts,
-                                               int rank) const {
-  const Topology there = topology_of(rank, session_.host_of(), ranks_a_host_);
-  std::vector<Range> parts;
-  for (const std::size_t count : counts) parts.push_back(own_part(count, there));
-  return parts;
-}
-
-bool RingCommunicator::in_place(View view) const {
-  return here_.place.size == 1 || shared_.replicas(view);
-}
-
-void RingCommunicator::start(const PendingSum& sum) {
-  const View gradients = sum.gradients;
-  if (gradients.size() == 0) return;
+void RingCommunicator::start_allreduce(View values, const SumOptions& options) {
+  if (values.size() == 0) return;
   Track& track = next_track();
-  if (!in_place(gradients) && track.copies.view().size() < gradients.size()) {
-    wait_for_sums();  // a thread may be using the old ones, and MPI
-    track.copies = shared_.allocate(gradients.size());
-  }
+  const PendingSum sum = pending_sum(track, values, options);
   ++started_;
   if (track.thread)
     track.thread->start(sum);
   else
     pending_.push_back(sum);
+}
+
+PendingSum RingCommunicator::pending_sum(Track& track, View values, const SumOptions& options) {
+  if (here_.place.size == 1) return {{values.data(), 0, 1}, values.size(), options};
+  if (const auto replicas = shared_.replicas(values)) return {*replicas, values.size(), options};
+  expects(options.hook == nullptr, "RingCommunicator: a hook for views of memory()");
+  if (track.copies.view().size() < values.size()) {
+    wait_for_sums();  // a thread may be using the old ones, and MPI
+    track.copies = shared_.allocate(values.size());
+  }
+  const View copy = track.copies.view().slice(0, values.size());
+  return {*shared_.replicas(copy), values.size(), options, values};
 }
 
 // In turn, and so the same ones on all ranks.
@@ -268,7 +238,7 @@ void RingCommunicator::wait_for_sums() {
 
 // MPI may go on with the messages under way, also inside MPI_Abort, and sends cannot be taken back:
 // all memory they may lie in stays until the process ends.
-void RingCommunicator::cancel() noexcept {
+void RingCommunicator::abort() noexcept {
   if (started_ == 0) return;
   stop_.request_stop();
   shared_.keep_all();
@@ -283,7 +253,7 @@ void RingCommunicator::cancel() noexcept {
 void RingCommunicator::sum(Track& track, std::span<const PendingSum> started) {
   if (!on_sum_ || started.empty()) return sum_all(track, started);
   std::uint64_t bytes = 0;
-  for (const PendingSum& one : started) bytes += one.gradients.size() * sizeof(float);
+  for (const PendingSum& one : started) bytes += one.count * sizeof(float);
   const auto begin = TimeSpan::Clock::now();
   sum_all(track, started);
   on_sum_(track.number, {begin, TimeSpan::Clock::now(), bytes});
@@ -291,33 +261,23 @@ void RingCommunicator::sum(Track& track, std::span<const PendingSum> started) {
 
 // Neighbours that lie in shared memory are summed in one meeting of the host's ranks.
 void RingCommunicator::sum_all(Track& track, std::span<const PendingSum> started) {
-  track.sums.clear();
-  const auto sum_collected = [&] {
-    if (!track.sums.empty()) track.host_sum.sum(track.sums);
-    track.sums.clear();
-  };
-  for (const PendingSum& each : started) {
-    const View view = each.gradients;
-    if (here_.place.size == 1) {
-      track.sums.push_back(
-          {Replicas{view.data(), 0, 1}, view.size(), each.wire, each.first, each.replace});
-    } else if (const auto replicas = shared_.replicas(view)) {
-      track.sums.push_back({*replicas, view.size(), each.wire, each.first, each.replace});
-    } else {
-      sum_collected();
-      sum_copied(track, each);
-    }
+  const auto is_copied = [](const PendingSum& sum) { return sum.elsewhere.size() > 0; };
+  while (!started.empty()) {
+    const auto copied = std::ranges::find_if(started, is_copied);
+    const auto in_place = static_cast<std::size_t>(copied - started.begin());
+    if (in_place > 0)
+      track.host_sum.sum(started.first(in_place));
+    else
+      sum_copied(track, started.front());
+    started = started.subspan(std::max<std::size_t>(1, in_place));
   }
-  sum_collected();
 }
 
-void RingCommunicator::sum_copied(Track& track, const PendingSum& started) {
-  expects(started.replace == nullptr, "start_replaced_sum: a view of memory()");
-  const View view = started.gradients, copy = track.copies.view().slice(0, view.size());
-  std::ranges::copy(view.host(), copy.data());
-  const ReplicaSum sum{*shared_.replicas(copy), view.size(), started.wire, started.first};
+void RingCommunicator::sum_copied(Track& track, const PendingSum& sum) {
+  const std::span<float> copy(sum.replicas.of(here_.place.rank), sum.count);
+  std::ranges::copy(sum.elsewhere.host(), copy.begin());
   track.host_sum.sum(std::span(&sum, 1));
-  std::ranges::copy(copy.host(), view.data());
+  std::ranges::copy(copy, sum.elsewhere.data());
 }
 
 }  // namespace

@@ -4,23 +4,12 @@
 #include <exception>
 #include <functional>
 #include <mutex>
-#include <optional>
 #include <stop_token>
 #include <thread>
 
-#include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/base/memory/view.hpp"
+#include "allreduce/hierarchical/host_reduce.hpp"
 
 namespace ringtrain::allreduce {
-
-/// A sum that was started: of these gradients, which travel between hosts as `wire`, or compressed:
-/// then `first` is the place of the first.
-struct PendingSum {
-  View gradients;
-  Element wire = Element::fp32;
-  std::optional<std::size_t> first = {};
-  const ReduceHook* replace = nullptr;
-};
 
 /// A thread that sums one after the other, in the order they were handed over. Asleep while it
 /// has none.

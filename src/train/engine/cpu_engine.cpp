@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "ringtrain/allreduce/communicator/wire_format.hpp"
+#include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
@@ -32,14 +32,15 @@ class CpuEngine final : public TrainingEngine {
   const TrainingState& state() override { return state_; }
   Snapshotter& state_copy() override { return *copy_; }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
-    if (kept_by_ranks_) communicator_->write_kept(kept_.view().host());
+    if (allreduce::CompressionState* const kept = communicator_->compression_state())
+      kept->write(kept_.view().host());
     last_step_.position = start;
     CpuStepper::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
         const monitor::Activity activity = progress_.now().activity;
         progress_.enter(monitor::Activity::all_reduce);
-        statistics_sums_->start_sum(values);
+        statistics_sums_->start_allreduce(values);
         statistics_sums_->finish();
         progress_.enter(activity);
       };
@@ -48,14 +49,11 @@ class CpuEngine final : public TrainingEngine {
   std::unique_ptr<Stepper> make_solo_stepper() override;
   compute::Program& evaluation() override { return *evaluation_; }
   std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
-  void sum(const Range& bucket) override {
-    gradient_sums().start_sum(sums_.all().slice(bucket));
-    gradient_sums().finish();
-  }
+  void sum(const Range& bucket) override { reducer_.sum(bucket); }
   const allreduce::RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
   std::vector<allreduce::SumPlan> sum_plans() const override { return sum_plans_; }
-  void plan_sums(const allreduce::SumPlan& plan) override {
-    communicator_->plan_sums(plan);
+  void set_sum_plan(const allreduce::SumPlan& plan) override {
+    communicator_->tune(plan.ring, plan.at_once);
     reducer_.start_late(plan.late);
     ring_->plan = plan;
   }
@@ -96,10 +94,10 @@ class CpuEngine final : public TrainingEngine {
   };
 
   View initial();
-  allreduce::Communicator& gradient_sums() {
-    if (plan_.options.compress) return compressed_sums_;
-    if (plan_.options.gradient_dtype != Element::fp32) return rounded_sums_;
-    return *communicator_;
+  allreduce::SumOptions gradient_sums() const {
+    return {.wire = plan_.options.gradient_dtype,
+            .compressed = bool(plan_.options.compress),
+            .hook = shards_ ? &update_part_ : nullptr};
   }
   std::unique_ptr<compute::Program> compile(model::Mode mode, View parameters, View statistics);
   // A rank alone updates all parameters.
@@ -163,8 +161,6 @@ class CpuEngine final : public TrainingEngine {
   TrainingState state_;
   LastStep last_step_;
   const std::unique_ptr<Snapshotter> copy_;
-  allreduce::RoundingCommunicator rounded_sums_;
-  allreduce::CompressingCommunicator compressed_sums_;
   allreduce::GradientReducer reducer_, no_sums_;
   std::unique_ptr<compute::Program> training_, evaluation_;
 };
@@ -219,13 +215,17 @@ std::vector<allreduce::SumPlan> sum_plans_of(const RunPlan& plan,
   return plans;
 }
 
+std::size_t kept_count(allreduce::Communicator& communicator) {
+  const allreduce::CompressionState* const kept = communicator.compression_state();
+  return kept == nullptr ? 0 : kept->size();
+}
+
 // One behind the other; nothing where no rank keeps any.
-std::optional<Shards> kept_by_ranks(const RunPlan& plan,
-                                    const allreduce::Communicator& communicator,
+std::optional<Shards> kept_by_ranks(const RunPlan& plan, allreduce::Communicator& communicator,
                                     const allreduce::MpiSession& session) {
   if (!plan.compresses()) return std::nullopt;
   std::vector<double> counts(static_cast<std::size_t>(session.size()));
-  counts[static_cast<std::size_t>(session.rank())] = double(communicator.kept_count());
+  counts[static_cast<std::size_t>(session.rank())] = double(kept_count(communicator));
   session.maximum(counts);
   Shards shards{session.rank(), {}};
   std::size_t first = 0;
@@ -338,16 +338,14 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
       update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
       kept_by_ranks_(kept_by_ranks(plan, *communicator_, session)),
-      kept_(memory_.allocate(kept_by_ranks_ ? communicator_->kept_count() : 0)),
+      kept_(memory_.allocate(kept_count(*communicator_))),
       kept_complete_(memory_.allocate(1)),
       state_(make_state()),
       copy_(make_copy(session)),
-      rounded_sums_(*communicator_, plan.options.gradient_dtype, sums_.all(), sums_.place_of(0)),
-      compressed_sums_(*communicator_, sums_.all(), sums_.place_of(0)),
-      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(),
-               shards_ ? &update_part_ : nullptr),
+      reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
+               gradient_sums()),
       no_sums_(*alone_, sums_.all()) {
-  if (ring_) plan_sums(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
+  if (ring_) set_sum_plan(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
   const bool averaged = averaged_statistics_.view().size() > 0;
   training_ = compile(model::Mode::training, parameters_, statistics_);
   evaluation_ = compile(model::Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
@@ -365,7 +363,10 @@ TrainingState CpuEngine::make_state() {
                       averaged_statistics_, shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
   if (!kept_by_ranks_) return state;
-  const auto refresh = [this] { communicator_->read_kept(kept_.view().host()); };
+  const auto refresh = [this] {
+    if (allreduce::CompressionState* const kept = communicator_->compression_state())
+      kept->read(kept_.view().host());
+  };
   refresh();
   kept_complete_.view().host().front() = 1;
   state.add_kept(kept_, kept_complete_, *kept_by_ranks_, refresh);

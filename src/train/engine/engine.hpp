@@ -46,8 +46,8 @@ class TrainingEngine {
   virtual const allreduce::RingChoice* ring() const { return nullptr; }
   /// How else they may, which steps can try: the plan in use first. None: there is no choice.
   virtual std::vector<allreduce::SumPlan> sum_plans() const { return {}; }
-  /// How sums travel from the next step on. Between steps, the same on all ranks.
-  virtual void plan_sums(const allreduce::SumPlan& /*plan*/) {}
+  /// The plan in use from the next step on. Between steps, the same on all ranks.
+  virtual void set_sum_plan(const allreduce::SumPlan& /*plan*/) {}
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.

@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
-#include "ringtrain/allreduce/communicator/half_communicator.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
@@ -88,11 +87,15 @@ std::string fingerprint_of(const std::vector<std::string>& ranks, const std::str
 
 std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& session,
                                                    compute::GpuBackend& backend,
-                                                   const config::Options& chosen, int device) {
+                                                   const RunPlan& plan, int device) {
   allreduce::CommunicatorOptions options;
   options.gpu.device = device;
-  options.gpu.register_memory = chosen.nccl_register;
+  options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.compute_stream = backend.stream();
+  if (plan.options.gradient_dtype != Element::fp32) {
+    options.gpu.rounding = &backend;
+    options.gpu.rounded = plan.model.graph.parameter_count();
+  }
   return allreduce::make_communicator("nccl", session, options);
 }
 
@@ -193,14 +196,12 @@ class GpuEngine final : public TrainingEngine {
 
   void write_first_values();
   void connect(const allreduce::MpiSession& session);
-  allreduce::Communicator& gradient_sums();
   View evaluated_statistics() const {
     return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
   }
   compute::Buffers buffers() const {
     return {parameters_, sums_.gradients(), statistics_, batch_statistics_};
   }
-  std::unique_ptr<allreduce::Communicator> make_narrow_sums();
   compute::GpuStepSums step_sums();
   compute::Program::SumOverRanks statistics_sums();
   std::vector<optim::Optimizer::Slot> slots() const;
@@ -211,7 +212,6 @@ class GpuEngine final : public TrainingEngine {
   const std::unique_ptr<allreduce::Communicator> communicator_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   ReductionBuffer sums_;
-  const std::unique_ptr<allreduce::Communicator> narrow_;  // where gradients travel in 16 bits
   allreduce::GradientReducer reducer_;
   std::vector<compute::GpuRefusal> refused_;  // fused steps
   const compute::Schedule schedule_;
@@ -227,15 +227,15 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
     : plan_(plan),
       progress_(progress),
       backend_(compute::make_gpu_backend(gpu_settings(plan, device))),
-      communicator_(make_sums(session, *backend_, plan.options, device)),
+      communicator_(make_sums(session, *backend_, plan, device)),
       parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      narrow_(make_narrow_sums()),
-      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes()),
+      reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
+               {.wire = plan.options.gradient_dtype}),
       schedule_(checked_schedule(plan, *backend_, session, refused_)) {
   // Ranks whose gradients were final in another order would wait for each other.
   allreduce::require_agreement(
@@ -290,12 +290,9 @@ void GpuEngine::connect(const allreduce::MpiSession& session) {
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
-allreduce::Communicator& GpuEngine::gradient_sums() { return narrow_ ? *narrow_ : *communicator_; }
-
 // The broadcast waits for its end.
 void GpuEngine::sum(const Range& bucket) {
-  gradient_sums().start_sum(sums_.all().slice(bucket));
-  gradient_sums().finish();
+  reducer_.sum(bucket);
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 
@@ -314,13 +311,6 @@ void GpuEngine::write_first_values() {
     backend_->memory().write(first.statistics, averaged_statistics_);
 }
 
-std::unique_ptr<allreduce::Communicator> GpuEngine::make_narrow_sums() {
-  const Element element = plan_.options.gradient_dtype;
-  if (element == Element::fp32) return nullptr;
-  return std::make_unique<allreduce::HalfCommunicator>(*communicator_, *backend_, element,
-                                                       sums_.all(), sums_.place_of(0));
-}
-
 compute::GpuStepSums GpuEngine::step_sums() {
   return {sums_.all(),
           sums_.place_of(0),
@@ -335,7 +325,7 @@ compute::GpuStepSums GpuEngine::step_sums() {
 compute::Program::SumOverRanks GpuEngine::statistics_sums() {
   if (!plan_.batch_norms_together()) return nullptr;
   return [this](View values) {
-    communicator_->start_sum(values);
+    communicator_->start_allreduce(values);
     communicator_->finish();
   };
 }

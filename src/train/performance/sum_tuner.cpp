@@ -67,7 +67,7 @@ bool SumTuner::begin_step() {
     settle();
     return false;
   }
-  engine_.plan_sums(trials_.plan());
+  engine_.set_sum_plan(trials_.plan());
   return true;
 }
 
@@ -85,7 +85,7 @@ bool SumTuner::enough() const {
 void SumTuner::settle() {
   std::size_t best = trials_.best();
   session_.broadcast(std::as_writable_bytes(std::span(&best, 1)), 0);
-  engine_.plan_sums(trials_.plan_of(report_ ? 0 : best));
+  engine_.set_sum_plan(trials_.plan_of(report_ ? 0 : best));
   for (const std::string& line :
        metrics::told_trials(trials_.tried(), best, trials_.steps(), report_))
     output_.note(line);

@@ -9,6 +9,7 @@
 // Collective: everything, in the same order on all ranks, unless a contract says "not collective".
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ringtrain/allreduce/communicator/sum_plan.hpp"
@@ -17,73 +18,94 @@
 
 namespace ringtrain::allreduce {
 
-/// Replaces sums by what is made of them, in place, on the one rank that completes them, before the
-/// other ranks get them: so a rank that updates its part of the parameters passes new parameters on
-/// instead of gradients. On the thread that sums,
-/// of which there are CommunicatorOptions::at_once, so perhaps on several at once, each with other
-/// sums; throws what ends the sum.
+class CompressionState;
+
+/// Gets sums on the one rank that completes them, before the other ranks do, and may change them in
+/// place: all ranks get what it leaves. So a rank can pass new parameters on instead of gradients.
+/// Thread: one that sums; several at once, with other sums, where CommunicatorOptions::at_once
+/// allows it. What it throws ends the sum.
 using ReduceHook = std::function<void(View complete)>;
 
-/// The ranks of one training job. Every member but rank(), size(), own_parts(), overlaps(),
-/// accept(), check() and cancel() is collective: all ranks call it, in the same order, with views
-/// of equal size in the same kind of memory.
+/// How one all-reduce is made. The same on all ranks.
+struct SumOptions {
+  /// As what the numbers travel between hosts, or between GPUs. Rounding happens on the way only:
+  /// all ranks get the same fp32. "mpi" sends fp32 whatever this is.
+  Element wire = Element::fp32;
+  /// Whether numbers travel between hosts as CommunicatorOptions::compressed says, if it says so.
+  /// Then the view has gradients `first` and those behind it, of whole matrices.
+  bool compressed = false;
+  std::size_t first = 0;
+  /// Not null on all ranks or on none: gets this rank's own_parts() of the sums, in pieces, and
+  /// lives until finish(). Only the ring between CPUs calls it, and only for views from memory();
+  /// others throw Error.
+  const ReduceHook* hook = nullptr;
+};
+
+/// What of a communicator never changes.
+struct CommunicatorFacts {
+  int rank = 0, size = 1;
+  bool overlaps = false;
+  /// Empty where no hook is called.
+  std::function<std::vector<Range>(std::span<const std::size_t> counts, int rank)> own_parts = {};
+};
+
+/// The ranks of one training job. Thread: main, unless a member says otherwise. Views are of equal
+/// size, in the same kind of memory, on all ranks.
 class Communicator {
  public:
+  explicit Communicator(CommunicatorFacts facts) : facts_(std::move(facts)) {}
   virtual ~Communicator() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
-  /// Memory in which sums are fastest (a window shared by the ranks of a host); the communicator
-  /// outlives its buffers. None is allocated or released while sums are in flight. start_sum()
-  /// takes views of other memory at the price of a copy, whose room grows, collectively, with the
-  /// largest view so far: give it that one while no other sums are in flight.
+  Communicator(const Communicator&) = delete;
+
+  /// Not collective, as are size(), overlaps() and own_parts().
+  int rank() const { return facts_.rank; }
+  int size() const { return facts_.size; }
+  /// Whether sums run while the caller computes, and not only in finish().
+  bool overlaps() const { return facts_.overlaps; }
+  /// Which part of all-reduces of so many numbers `rank` completes and gives to their hook. The
+  /// parts of all ranks cover each number once. Throws Error where no hook is called.
+  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const {
+    if (!facts_.own_parts) throw Error("sum in parts", "only the ring between CPUs does");
+    return facts_.own_parts(counts, rank);
+  }
+
+  /// Memory in which sums are fastest, such as a window shared by the ranks of a host. The
+  /// communicator outlives its buffers. Not collective, but its allocate() is where ranks share
+  /// it. Nothing is allocated or released while sums are in flight.
   virtual Memory& memory() = 0;
-  /// Copies root's values to every rank and waits for them.
+  /// Collective. Copies root's values to every rank, and waits until they are there.
   virtual void broadcast(View values, int root) = 0;
-  /// Starts summing `gradients` in place over all ranks, after the compute work queued so far. The
-  /// view must not be touched before finish(). The ring adds in a fixed order: same bits every run.
-  virtual void start_sum(View gradients) = 0;
-  /// As start_sum(), but between hosts the numbers travel as `element`, where the communicator can:
-  /// a ring between CPUs does. Same bits on all ranks.
-  virtual void start_rounded_sum(View gradients, Element /*element*/) { start_sum(gradients); }
-  /// As start_sum(), but between hosts the numbers travel compressed, where the communicator was
-  /// made for that (CommunicatorOptions::compressed). They are gradients `first` and those behind
-  /// it, of whole matrices. What is left out is added to the next sum, if accept() comes between.
-  virtual void start_compressed_sum(View gradients, std::size_t /*first*/) { start_sum(gradients); }
-  /// The finished sums of all gradients were used: compressed ones count. Not collective.
-  virtual void accept() {}
-  /// What compression keeps on this rank from step to step, as of the last accept(): so many
-  /// numbers, which read_kept() copies to `values` and write_kept() takes from there. They are part
-  /// of what the next sums depend on. While no sums are in flight; not collective.
-  virtual std::size_t kept_count() const { return 0; }
-  virtual void read_kept(std::span<float> /*values*/) const {}
-  virtual void write_kept(std::span<const float> /*values*/) {}
-  /// As start_sum(), but each rank gives `replace`, which lives until finish(), its own part of
-  /// the sums, in pieces, and all ranks get what it made of them. The ring between CPUs does;
-  /// throws Error elsewhere.
-  virtual void start_replaced_sum(View gradients, const ReduceHook& replace);
-  /// What `rank` completes with start_replaced_sum() of sums of so many numbers: all ranks' parts
-  /// cover each once. Not collective.
-  virtual std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const;
-  /// Starts averaging 16-bit gradients, otherwise as start_sum(): each number is divided by the
-  /// ranks before it is added, so that sums of fp16 do not overflow. Between GPUs only; throws
-  /// Error elsewhere.
-  virtual void start_average(NarrowView gradients);
-  /// Orders compute work queued from now on after every sum started so far.
+  /// Collective. Starts summing `values` in place over all ranks, after the compute work queued so
+  /// far. Nothing may touch them before finish(). The order of additions is fixed, so every run has
+  /// the same bits. Views of other memory than memory() cost a copy; a larger one than any before
+  /// waits for sums in flight. Throws what went wrong with earlier sums.
+  virtual void start_allreduce(View values, const SumOptions& options = {}) = 0;
+  /// Collective. Orders compute work queued from now on after every sum started so far: CPUs wait
+  /// for them, GPUs queue that wait. Throws what went wrong with them.
   virtual void finish() = 0;
-  /// Whether sums run while the caller computes, and not only in finish(). Not collective.
-  virtual bool overlaps() const { return false; }
-  /// Throws what went wrong in the background since the last call. Never waits; not collective.
+  /// Not collective. Never waits. Throws what went wrong in the background since the last call.
   virtual void check() {}
-  /// How sums between hosts travel from now on, where they do so by our ring: in which blocks, and
-  /// how many at once, of those that the communicator was made for. While no sums are in flight,
-  /// the same on all ranks. `plan.late` is the caller's to keep.
-  virtual void plan_sums(const SumPlan& /*plan*/) {}
-  /// Ends a job in which all is well, when no sum is in flight and none will be. Without it,
-  /// destruction breaks off what other ranks may still be doing.
+  /// Collective, while no sums are in flight. From now on our ring between hosts cuts messages as
+  /// `ring` says, and at most `at_once` sums are in flight, of those that
+  /// CommunicatorOptions::at_once allows. Elsewhere nothing happens.
+  virtual void tune(const RingTuning& /*ring*/, int /*at_once*/) {}
+  /// Not collective, while no sums are in flight. Null where this rank compresses nothing.
+  virtual CompressionState* compression_state() { return nullptr; }
+  /// Collective. Ends a job in which all is well, when no sum is in flight and none will be.
+  /// Without it, destruction breaks off what other ranks may still be doing.
   virtual void close() {}
-  /// Gives up the sums in flight, when the job fails: afterwards nothing touches their views, and
-  /// only destruction is allowed. Not collective.
-  virtual void cancel() noexcept {}
+  /// Not collective. Gives up the sums in flight when the job fails: nothing touches their views
+  /// afterwards. Only destruction is allowed then.
+  virtual void abort() noexcept {}
+
+ protected:
+  /// For communicators that call no hook.
+  static void refuse_hook(const SumOptions& options) {
+    if (options.hook != nullptr) throw Error("sum in parts", "only the ring between CPUs does");
+  }
+
+ private:
+  const CommunicatorFacts facts_;
 };
 
 }  // namespace ringtrain::allreduce

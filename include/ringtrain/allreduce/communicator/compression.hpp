@@ -39,6 +39,21 @@ struct CompressedGradients {
   std::vector<GradientMatrix> matrices = {};  ///< all gradients, one behind the other
 };
 
+/// What compression keeps on this rank from step to step: what it left out of sums, and for
+/// powersgd its last factors. The next sums depend on it, so it is part of the training state.
+/// Thread: main, while no sums are in flight. Not collective.
+class CompressionState {
+ public:
+  virtual ~CompressionState() = default;
+  /// The sums since the last accept(), one of every matrix, count: what they left out will be added
+  /// to the next. Before that, sums change nothing that later ones depend on.
+  virtual void accept() = 0;
+  /// Its numbers, as of the last accept(). Spans have as many.
+  virtual std::size_t size() const = 0;
+  virtual void read(std::span<float> values) const = 0;
+  virtual void write(std::span<const float> values) = 0;
+};
+
 /// The rank of the factors as which `matrix` travels; 0: it travels as it is, because factors are
 /// no smaller or not asked for.
 std::size_t factor_rank(const Compression& how, const GradientMatrix& matrix);

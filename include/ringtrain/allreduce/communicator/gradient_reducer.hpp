@@ -8,38 +8,44 @@
 namespace ringtrain::allreduce {
 
 /// Sums the flat gradient in a few large buckets while the backward pass still runs. Backward goes
-/// from the last layer to the first, so what is final is always a tail of the buffer.
+/// from the last layer to the first, so what is final is always a tail of the buffer. Thread: main.
 class GradientReducer {
  public:
   /// The last bucket is never hidden, so it is small; a smaller one fills the network less well
   /// (2 hosts at 1 Gbit/s: 256 KiB 0.96, 512 KiB 0.97, 1 MiB 1 of its speed).
   static constexpr std::size_t default_bucket_bytes = std::size_t{512} << 10;
 
-  /// `gradients`, best from communicator.memory(), `communicator` and `replace`, through which each
-  /// sum goes if it is not null, outlive the reducer.
-  GradientReducer(Communicator& communicator, View gradients,
-                  std::size_t bucket_bytes = default_bucket_bytes,
-                  const ReduceHook* replace = nullptr);
-  /// Gives up unfinished sums, so that the gradients can go while an exception unwinds.
+  /// `values`, best from communicator.memory(): `head` numbers that are always exact, then the
+  /// gradients, which are summed as `gradients` says; its `first` is set here. Both the values and
+  /// `communicator` outlive the reducer. Not collective.
+  GradientReducer(Communicator& communicator, View values,
+                  std::size_t bucket_bytes = default_bucket_bytes, std::size_t head = 0,
+                  const SumOptions& gradients = {});
+  /// Gives up unfinished sums, so that the values can go while an exception unwinds.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
 
-  /// Where the sums of a step begin and end, in elements and ascending, when its gradients become
-  /// final in this order: final_from() is called with each. A ring adds in an order that depends on
-  /// these bounds, so they are part of what makes two runs equal to the bit.
+  /// Where the buckets of a step begin and end, in elements and ascending, when its gradients
+  /// become final in this order: final_from() is called with each. A ring adds in an order that
+  /// depends on these bounds, so they are part of what makes two runs equal to the bit. Not
+  /// collective.
   std::vector<std::uint64_t> bounds(std::span<const std::size_t> firsts) const;
 
   /// Whether sums wait for finish() instead of running beside what the caller does until then. The
-  /// buckets are the same. Between steps.
+  /// buckets are the same. Between steps. Not collective.
   void start_late(bool late) { late_ = late; }
 
-  /// Every gradient from `first` on is final. Starts a sum once a bucket is full; never waits.
+  /// Collective. Every value from `first` on is final. Starts a sum once a bucket is full; never
+  /// waits. Throws what went wrong with earlier sums.
   void final_from(std::size_t first);
-  /// Starts the sum of what is left and waits for all sums of this step.
+  /// Collective. Starts the sum of what is left, then Communicator::finish().
   void finish();
+  /// Collective. Sums `bucket` as a step does, between steps, and finishes.
+  void sum(const Range& bucket);
 
-  /// The sums of this step were used: what compression left out of them is due in the next.
-  void accept() { communicator_.accept(); }
+  /// The sums of this step were used: what compression left out of them is due in the next. Not
+  /// collective.
+  void accept();
 
   /// How long before finish() each bucket of the last step was final, in seconds and in the order
   /// of the sums.
@@ -49,20 +55,21 @@ class GradientReducer {
 
  private:
   struct Bucket {
-    std::size_t first = 0, end = 0;
-    std::chrono::steady_clock::time_point full = {};
+    Range range;
+    std::chrono::steady_clock::time_point full;
   };
 
   void close_bucket(std::size_t first);
-  void start_sum(const Bucket& bucket);
+  void start_sum(const Range& bucket);
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;
-  View gradients_;
+  View values_;
   std::size_t bucket_;  // elements
-  const ReduceHook* replace_;
+  std::size_t head_;
+  SumOptions gradients_;
   bool late_ = false;
-  std::size_t bucketed_;         // gradients [bucketed_, end) are in buckets of this step
+  std::size_t bucketed_;         // values [bucketed_, end) are in buckets of this step
   std::vector<Bucket> buckets_;  // of the step, the last one's until there are new ones
 };
 

@@ -11,11 +11,11 @@ struct RingTuning {
   friend bool operator==(const RingTuning&, const RingTuning&) = default;
 };
 
-/// How the sums of a step travel between hosts. Changes speed, never the result.
+/// How the sums of a step run between hosts. Changes speed, never the result.
 struct SumPlan {
-  RingTuning ring = {};
-  int at_once = 1;    ///< sums under way at a time
-  bool late = false;  ///< sums start when backward has ended, not once their bucket is final
+  RingTuning ring = {};  ///< the messages of each sum
+  int at_once = 1;       ///< sums in flight at a time
+  bool late = false;     ///< they start after backward, instead of each when its bucket is final
   friend bool operator==(const SumPlan&, const SumPlan&) = default;
 };
 

@@ -47,9 +47,8 @@ class Ring {
   /// Collective, with the same size and element on all ranks. Waits until the sum is there and
   /// `data` may be written again. `wire`: what the numbers are rounded to on their way. A running
   /// sum is rounded once a rank that it passes, the sum itself once, so that all have the same.
-  /// `replace`, if any, gets this rank's own_part() in pieces.
-  void sum(std::span<float> data, Element wire = Element::fp32,
-           const ReduceHook* replace = nullptr);
+  /// `hook`, if any, gets this rank's own_part() in pieces.
+  void sum(std::span<float> data, Element wire = Element::fp32, const ReduceHook* hook = nullptr);
   /// The part of `count` sums that rank `rank` of `ranks` completes and sends on.
   static Range own_part(std::size_t count, int rank, int ranks);
   /// `blocks`: one of each rank, equally long, of which this rank's is there. Collective, with the
@@ -63,7 +62,7 @@ class Ring {
  private:
   RingLink& link_through(Element wire);
   void sum_through(RingLink& link, std::span<float> data, const RingTuning& tuning,
-                   const ReduceHook* replace);
+                   const ReduceHook* hook);
 
   RingLink& link_;
   RingTuning tuning_;

@@ -11,20 +11,21 @@ using namespace ringtrain::allreduce;
 namespace {
 
 struct RecordingCommunicator final : Communicator {
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
+  RecordingCommunicator() : Communicator({.rank = 0, .size = 2}) {}
   Memory& memory() override { return host; }
   void broadcast(View, int) override {}
-  void start_sum(View view) override {
+  void start_allreduce(View view, const SumOptions& options) override {
     started.push_back({static_cast<std::size_t>(view.data() - base), view.size()});
+    how.push_back(options);
   }
   void finish() override { ++finished; }
-  void cancel() noexcept override { ++cancelled; }
+  void abort() noexcept override { ++aborted; }
 
   HostMemory host;
   float* base = nullptr;
   std::vector<Range> started;
-  int finished = 0, cancelled = 0;
+  std::vector<SumOptions> how;
+  int finished = 0, aborted = 0;
 };
 
 }  // namespace
@@ -124,7 +125,7 @@ TEST_CASE("GradientReducer: gives up sums that were started and not finished") {
     if (finished) reducer.finish();
   }
 
-  CHECK(communicator.cancelled == (finished ? 0 : 1));
+  CHECK(communicator.aborted == (finished ? 0 : 1));
 }
 
 TEST_CASE("GradientReducer: what was final cannot become unfinished") {
@@ -135,4 +136,53 @@ TEST_CASE("GradientReducer: what was final cannot become unfinished") {
   reducer.final_from(5);
 
   CHECK_THROWS_WITH(reducer.final_from(6), Catch::Contains("stays final"));
+}
+
+TEST_CASE("GradientReducer: gradients are summed as asked, the head in front of them exactly") {
+  const SumOptions asked =
+      GENERATE(SumOptions{.wire = Element::bf16}, SumOptions{.compressed = true});
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float), 3,
+                          asked);
+
+  reducer.final_from(5);
+  reducer.finish();
+
+  CHECK(communicator.started == std::vector<Range>{{5, 5}, {3, 2}, {0, 3}});
+  for (std::size_t s = 0; s < 3; ++s) {
+    CHECK(communicator.how[s].wire == (s < 2 ? asked.wire : Element::fp32));
+    CHECK(communicator.how[s].compressed == (s < 2 && asked.compressed));
+  }
+  CHECK(communicator.how[0].first == 2);
+  CHECK(communicator.how[1].first == 0);
+}
+
+TEST_CASE("GradientReducer: where gradients travel as they are, the head goes with them") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  const ReduceHook hook = [](View) {};
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float), 3,
+                          {.hook = &hook});
+
+  reducer.final_from(5);
+  reducer.finish();
+
+  CHECK(communicator.started == std::vector<Range>{{5, 5}, {0, 5}});
+  for (const SumOptions& options : communicator.how) CHECK(options.hook == &hook);
+}
+
+TEST_CASE("GradientReducer: sums one bucket by itself as a step does") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4, 3,
+                          {.wire = Element::fp16});
+
+  reducer.sum({2, 5});
+
+  CHECK(communicator.started == std::vector<Range>{{3, 4}, {2, 1}});
+  CHECK(communicator.finished == 1);
 }

@@ -45,14 +45,14 @@ class Hosts {
     return gradients;
   }
   void accept() {
-    for (auto& lane : lanes_) lane->accept();
+    for (auto& lane : lanes_) lane->state().accept();
   }
   // What every host keeps, in another set of hosts.
   void give_kept_to(Hosts& others) const {
     for (std::size_t host = 0; host < lanes_.size(); ++host) {
-      Values kept(lanes_[host]->kept_count());
-      lanes_[host]->read_kept(kept);
-      others.lanes_[host]->write_kept(kept);
+      Values kept(lanes_[host]->state().size());
+      lanes_[host]->state().read(kept);
+      others.lanes_[host]->state().write(kept);
     }
   }
 

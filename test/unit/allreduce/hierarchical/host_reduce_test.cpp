@@ -25,10 +25,9 @@ struct ThreadHosts {
       rings.emplace_back(static_cast<int>(ranks_of_hosts.size()));
   }
 
-  // Sums values[rank] in place over all ranks, cut into `buffers`; through replace[rank], if any.
+  // Sums values[rank] in place over all ranks, cut into `buffers`; through hooks[rank], if any.
   void sum(std::vector<std::vector<float>>& values, std::size_t buffers,
-           const CompressedGradients& compressed = {},
-           const std::vector<ReduceHook>& replace = {}) {
+           const CompressedGradients& compressed = {}, const std::vector<ReduceHook>& hooks = {}) {
     const std::size_t count = values.front().size(), stride = count + 16;
     std::vector<float> memory(values.size() * stride);
     for (std::size_t r = 0; r < values.size(); ++r)
@@ -51,15 +50,16 @@ struct ThreadHosts {
         lane.emplace(compressed, here.place.rank, here.place.lanes, *ring);
       HostReduce host_sum(here.place, local, true, ring.get(), {}, nullptr,
                           lane ? &*lane : nullptr);
-      std::vector<ReplicaSum> sums;
+      std::vector<PendingSum> sums;
       for (std::size_t k = 0; k < buffers; ++k) {
         const Range part = part_of(count, k, buffers);
-        sums.push_back({{&memory[first * stride + part.first], static_cast<std::ptrdiff_t>(stride),
-                         here.place.size},
-                        part.count,
-                        Element::fp32,
-                        compressed.how ? std::optional(part.first) : std::nullopt,
-                        replace.empty() ? nullptr : &replace[static_cast<std::size_t>(rank)]});
+        sums.push_back(
+            {{&memory[first * stride + part.first], static_cast<std::ptrdiff_t>(stride),
+              here.place.size},
+             part.count,
+             {.compressed = bool(compressed.how),
+              .first = part.first,
+              .hook = hooks.empty() ? nullptr : &hooks[static_cast<std::size_t>(rank)]}});
       }
       host_sum.sum(sums);
       // At once: what others have not written by now comes too late.
@@ -101,13 +101,13 @@ TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of 
   ThreadHosts threads(hosts);
   const int ranks = static_cast<int>(threads.host_of.size());
   std::vector<std::vector<float>> values;
-  std::vector<ReduceHook> replace;
+  std::vector<ReduceHook> hooks;
   std::vector<float> expected = exact_sums(count, ranks);
   std::vector<int> owners(count);
   for (int rank = 0; rank < ranks; ++rank) {
     values.push_back(exact_values(count, rank));
     const auto made = static_cast<float>(rank);
-    replace.emplace_back([made](View part) {
+    hooks.emplace_back([made](View part) {
       for (float& x : part.host()) x = 2 * x + made;
     });
     const Range own = own_part(count, topology_of(rank, threads.host_of, 0));
@@ -117,7 +117,7 @@ TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of 
     }
   }
 
-  threads.sum(values, 1, {}, replace);
+  threads.sum(values, 1, {}, hooks);
 
   CHECK(std::ranges::all_of(owners, [](int times) { return times == 1; }));
   for (const auto& result : values) REQUIRE(result == expected);
@@ -188,7 +188,7 @@ TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
   const auto sum = [&](int rank) {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
     HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {});
-    const ReplicaSum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
+    const PendingSum mine{{memory.data(), 100, 2}, rank == 0 ? 100u : 99u};
     host_sum.sum(std::span(&mine, 1));
   };
 
@@ -204,7 +204,7 @@ TEST_CASE("HostSum: says how often a rank has come to meet the others") {
     const std::vector<HostDesk*> both{&desks[0], &desks[1]};
     auto& mine = meetings[static_cast<std::size_t>(rank)];
     HostReduce host_sum({rank, 2, 2}, both, true, nullptr, {}, &mine);
-    const ReplicaSum sum{{memory.data(), 100, 2}, 100u};
+    const PendingSum sum{{memory.data(), 100, 2}, 100u};
     host_sum.sum(std::span(&sum, 1));
     host_sum.sum(std::span(&sum, 1));
   });

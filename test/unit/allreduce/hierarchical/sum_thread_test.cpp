@@ -14,10 +14,10 @@ using namespace ringtrain::allreduce;
 
 TEST_CASE("SumThread: sums in the order of start, and finish waits for all") {
   std::vector<std::size_t> summed;
-  CommThread thread([&](const PendingSum& sum) { summed.push_back(sum.gradients.size()); });
+  CommThread thread([&](const PendingSum& sum) { summed.push_back(sum.count); });
   std::vector<float> flat(100);
 
-  for (std::size_t size = 1; size <= 100; ++size) thread.start({{flat.data(), size}});
+  for (std::size_t size = 1; size <= 100; ++size) thread.start({{flat.data()}, size});
   thread.finish();
 
   REQUIRE(summed.size() == 100);
@@ -32,10 +32,10 @@ TEST_CASE("SumThread: a failure comes back to the caller, and no later sum is tr
   });
   float value = 0;
 
-  thread.start({{&value, 1}});
+  thread.start({{&value}, 1});
 
   CHECK_THROWS_WITH(thread.finish(), Catch::Contains("broken"));
-  CHECK_THROWS_WITH(thread.start({{&value, 1}}), Catch::Contains("broken"));
+  CHECK_THROWS_WITH(thread.start({{&value}, 1}), Catch::Contains("broken"));
   CHECK(tried == 1);
 }
 

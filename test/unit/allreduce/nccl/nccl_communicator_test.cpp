@@ -19,12 +19,29 @@ struct Job {
   NcclRank me{.rank = 1, .size = 2, .host = "node7", .device = 3, .deadline_s = 0.05};
   std::vector<float> gradients = std::vector<float>(10);
 
-  std::unique_ptr<NcclCommunicator> start() {
+  std::unique_ptr<Communicator> start() {
     nccl->base = gradients.data();
     return std::make_unique<NcclCommunicator>(nccl, me, NcclId{std::byte{RecordingNccl::id_byte}},
                                               sums);
   }
   View all() { return {gradients.data(), gradients.size()}; }
+};
+
+// Writes down what is rounded, in order with the calls; halves are counted from the last ones.
+struct RecordingRounding final : Rounding {
+  explicit RecordingRounding(Job& job) : nccl(*job.nccl), base(job.gradients.data()) {}
+
+  void round(float factor, View values, NarrowView rounded) override {
+    nccl.write_down(fmt::format("round {} * {}+{}", factor, values.data() - base, values.size()));
+    nccl.base = reinterpret_cast<const float*>(rounded.data());
+  }
+  void widen(NarrowView rounded, View values) override {
+    CHECK(rounded.size() == values.size());
+    nccl.write_down(fmt::format("widen {}+{}", values.data() - base, values.size()));
+  }
+
+  RecordingNccl& nccl;
+  const float* const base;
 };
 
 template <class Act>
@@ -48,8 +65,8 @@ TEST_CASE("nccl: sums follow the compute stream, which waits for them in finish 
 
   for (int i = 0; i < 3; ++i) {
     job.nccl->forget();
-    communicator->start_sum(job.all().slice(6, 4));
-    communicator->start_sum(job.all().slice(0, 6));
+    communicator->start_allreduce(job.all().slice(6, 4));
+    communicator->start_allreduce(job.all().slice(0, 6));
     communicator->finish();
 
     CHECK(job.nccl->calls() == step);
@@ -62,7 +79,7 @@ TEST_CASE("nccl: finish waits for nothing when nothing was started") {
   const auto communicator = job.start();
   job.nccl->forget();
 
-  communicator->start_sum(View());
+  communicator->start_allreduce(View());
   communicator->finish();
 
   CHECK(job.nccl->calls().empty());
@@ -85,7 +102,7 @@ TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next
   job.nccl->taken = NcclResult::in_progress;
   job.nccl->states = {NcclResult::in_progress, NcclResult::success};
 
-  communicator->start_sum(job.all());
+  communicator->start_allreduce(job.all());
 
   CHECK(job.nccl->polls == 2);
   CHECK(job.nccl->queries == 0);
@@ -95,19 +112,52 @@ TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside 
   Job job;
   const Element element = GENERATE(Element::fp16, Element::bf16);
   const std::string name = name_of(element);
+  RecordingRounding rounding(job);
+  job.sums.rounding = &rounding;
+  job.sums.rounded = 8;
   const auto communicator = job.start();
-  const NarrowView narrow(element, reinterpret_cast<std::uint16_t*>(job.gradients.data()), 20);
   job.nccl->forget();
 
-  communicator->start_average(narrow.slice(7, 13));
-  communicator->start_average(narrow.slice(4, 0));
-  communicator->start_sum(job.all().slice(0, 2));
+  communicator->start_allreduce(job.all().slice(7, 3), {.wire = element});
+  communicator->start_allreduce(job.all().slice(4, 0), {.wire = element});
+  communicator->start_allreduce(job.all().slice(2, 5), {.wire = element});
+  job.nccl->base = job.gradients.data();
+  communicator->start_allreduce(job.all().slice(0, 2));
   communicator->finish();
 
-  CHECK(job.nccl->calls() == Texts{"record 1 on compute", "sums waits for 1",
-                                   "average 7+13 " + name + " on sums", "record 1 on compute",
+  CHECK(job.nccl->calls() == Texts{"round 2 * 7+3", "record 1 on compute", "sums waits for 1",
+                                   "average 0+3 " + name + " on sums", "round 2 * 2+5",
+                                   "record 1 on compute", "sums waits for 1",
+                                   "average 0+5 " + name + " on sums", "record 1 on compute",
                                    "sums waits for 1", "sum 0+2 fp32 on sums", "record 2 on sums",
-                                   "compute waits for 2"});
+                                   "compute waits for 2", "widen 2+8"});
+}
+
+TEST_CASE("nccl: one rank alone rounds its gradients as many do") {
+  Job job;
+  job.me.rank = 0;
+  job.me.size = 1;
+  RecordingRounding rounding(job);
+  job.sums.rounding = &rounding;
+  job.sums.rounded = 10;
+  const auto communicator = job.start();
+  job.nccl->forget();
+
+  communicator->start_allreduce(job.all(), {.wire = Element::bf16});
+  communicator->finish();
+
+  CHECK(job.nccl->calls() == Texts{"round 1 * 0+10", "widen 0+10"});
+}
+
+TEST_CASE("nccl: refuses what it cannot do") {
+  Job job;
+  const auto communicator = job.start();
+  const ReduceHook hook = [](View) {};
+
+  CHECK_THROWS_WITH(communicator->start_allreduce(job.all(), {.wire = Element::fp16}),
+                    Contains("GpuSums::rounding"));
+  CHECK_THROWS_WITH(communicator->start_allreduce(job.all(), {.hook = &hook}),
+                    Contains("only the ring"));
 }
 
 TEST_CASE("nccl: a broadcast follows the compute stream and is there when it returns") {
@@ -140,7 +190,7 @@ TEST_CASE("nccl: after the deadline a call is aborted, and the error names it an
   const auto communicator = job.start();
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
 
-  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
+  const Error error = failure_of([&] { communicator->start_allreduce(job.all()); });
 
   CHECK(error.code() == Exit::stuck);
   CHECK_THAT(error.what(), Contains("ncclAllReduce") && Contains("0.05 s") &&
@@ -164,7 +214,7 @@ TEST_CASE("nccl: a failed call is an error in NCCL's words, and aborts") {
   const auto communicator = job.start();
   job.nccl->failing = "sum ";
 
-  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
+  const Error error = failure_of([&] { communicator->start_allreduce(job.all()); });
 
   CHECK(error.code() == Exit::internal);
   CHECK_THAT(error.what(), Contains("ncclAllReduce: NCCL result 3, its last words") &&
@@ -187,18 +237,18 @@ TEST_CASE("nccl: check finds what failed in the background, and only that") {
   CHECK_NOTHROW(communicator->check());
 }
 
-TEST_CASE("nccl: another thread can cancel a wait, and the abort happens once") {
+TEST_CASE("nccl: another thread can abort a wait, and the abort happens once") {
   Job job;
   job.me.deadline_s = 60;
   const auto communicator = job.start();
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
   std::thread watchdog([&] {
     while (job.nccl->count("sum 0+10 fp32 on sums") == 0) std::this_thread::yield();
-    communicator->cancel();
+    communicator->abort();
   });
 
-  const Error error = failure_of([&] { communicator->start_sum(job.all()); });
-  communicator->cancel();
+  const Error error = failure_of([&] { communicator->start_allreduce(job.all()); });
+  communicator->abort();
   watchdog.join();
 
   CHECK_THAT(error.what(), Contains("given up"));
@@ -211,7 +261,7 @@ TEST_CASE("nccl: after a failure memory stays, because the GPU may still be writ
   Buffer buffer = communicator->memory().allocate(4);
   float* const left_behind = buffer.view().data();
   job.nccl->failing = "sum ";
-  CHECK_THROWS(communicator->start_sum(buffer));
+  CHECK_THROWS(communicator->start_allreduce(buffer));
 
   buffer = Buffer();
 
@@ -219,18 +269,18 @@ TEST_CASE("nccl: after a failure memory stays, because the GPU may still be writ
   ::operator delete(left_behind);
 }
 
-TEST_CASE("nccl: after cancel nothing reaches NCCL any more, and memory stays") {
+TEST_CASE("nccl: after abort() nothing reaches NCCL any more, and memory stays") {
   Job job;
   job.sums.register_memory = true;
   const auto communicator = job.start();
   Buffer buffer = communicator->memory().allocate(4);
   float* const left_behind = buffer.view().data();
-  communicator->start_sum(buffer);
-  communicator->cancel();
+  communicator->start_allreduce(buffer);
+  communicator->abort();
   job.nccl->forget();
 
   buffer = Buffer();
-  CHECK_THROWS_WITH(communicator->start_sum(job.all()), Contains("given up"));
+  CHECK_THROWS_WITH(communicator->start_allreduce(job.all()), Contains("given up"));
 
   CHECK(job.nccl->count("free") == 0);
   CHECK(job.nccl->count("deregister") == 0);
@@ -275,7 +325,7 @@ TEST_CASE("nccl: destruction without close aborts, and never waits for the other
   Job job;
   job.me.deadline_s = 3600;
   auto communicator = job.start();
-  communicator->start_sum(job.all());
+  communicator->start_allreduce(job.all());
   job.nccl->taken = job.nccl->states.front() = NcclResult::in_progress;
   job.nccl->forget();
 
@@ -307,13 +357,12 @@ TEST_CASE("nccl: one rank alone needs no NCCL, but has memory") {
   job.nccl->forget();
 
   communicator->broadcast(buffer, 0);
-  communicator->start_sum(buffer);
-  communicator->start_average({Element::fp16, nullptr, 3});
+  communicator->start_allreduce(buffer);
   communicator->finish();
   communicator->check();
   buffer = Buffer();
   communicator->close();
-  communicator->cancel();
+  communicator->abort();
 
   CHECK(job.nccl->calls() == Texts{"free"});
 }

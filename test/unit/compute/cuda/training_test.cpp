@@ -1,11 +1,11 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
 #include <cmath>
 
+#include "allreduce/nccl/half_buffer.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
-#include "ringtrain/allreduce/communicator/half_communicator.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -49,28 +49,35 @@ optim::OptimizerSettings optimizer_settings(const model::Graph& graph) {
 // on a stream of their own.
 class Twins final : public allreduce::Communicator {
  public:
-  Twins(void* compute, Memory& memory)
-      : memory_(memory), compute_(static_cast<cudaStream_t>(compute)) {}
+  Twins(GpuBackend& backend, std::size_t gradients)
+      : allreduce::Communicator({.rank = 0, .size = 2}),
+        memory_(backend.memory()),
+        compute_(static_cast<cudaStream_t>(backend.stream())),
+        halves_(backend, memory_, gradients) {}
 
-  int rank() const override { return 0; }
-  int size() const override { return 2; }
   Memory& memory() override { return memory_; }
   void broadcast(View, int) override {}
-  void start_sum(View v) override {
+  void start_allreduce(View values, const allreduce::SumOptions& options) override {
+    if (options.wire != Element::fp32) return average(halves_.round(2, values, options.wire));
     cuda::follow(stream_.get(), produced_, compute_);
-    cuda::kernels::accumulate(v.size(), v.data(), v.data(), stream_.get());
+    cuda::kernels::accumulate(values.size(), values.data(), values.data(), stream_.get());
   }
-  void start_average(NarrowView v) override {
+  void finish() override {
+    cuda::follow(compute_, summed_, stream_.get());
+    halves_.widen();
+  }
+
+ private:
+  void average(NarrowView v) {
     cuda::follow(stream_.get(), produced_, compute_);
     cuda::kernels::scale(v.element(), v.element(), 0.5f, v.size(), v.data(), v.data(),
                          stream_.get());
     cuda::kernels::add(v.element(), v.size(), v.data(), v.data(), v.data(), false, stream_.get());
   }
-  void finish() override { cuda::follow(compute_, summed_, stream_.get()); }
 
- private:
   Memory& memory_;
   const cudaStream_t compute_;
+  allreduce::HalfBuffer halves_;
   const cuda::Stream stream_ = cuda::make_stream();
   const cuda::Event produced_ = cuda::make_event(), summed_ = cuda::make_event();
 };
@@ -96,9 +103,8 @@ struct GpuRig {
         statistics(memory.allocate(graph.statistic_count())),
         averaged_statistics(memory.allocate(graph.statistic_count())),
         batch_statistics(memory.allocate(graph.statistic_count())),
-        twins(backend->stream(), memory),
-        narrow(make_narrow(wish.gradient_dtype)),
-        reducer(narrow ? *narrow : static_cast<allreduce::Communicator&>(twins), sums, 1),
+        twins(*backend, graph.parameter_count()),
+        reducer(twins, sums, 1, head, {.wire = wish.gradient_dtype}),
         summed_as_twins(wish.twins) {
     std::vector<float> first(graph.parameter_count()), running(graph.statistic_count());
     model::initialise(graph, 1, first, running);
@@ -116,10 +122,6 @@ struct GpuRig {
         5, step_sums(), settings(wish));
   }
 
-  std::unique_ptr<allreduce::Communicator> make_narrow(Element element) {
-    if (element == Element::fp32) return nullptr;
-    return std::make_unique<allreduce::HalfCommunicator>(twins, *backend, element, sums, head);
-  }
   GpuStepSums step_sums() {
     if (!summed_as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
     return {sums,
@@ -128,7 +130,7 @@ struct GpuRig {
             [this] { reducer.finish(); },
             [] {},
             [this](View values) {
-              twins.start_sum(values);
+              twins.start_allreduce(values, {});
               twins.finish();
             }};
   }
@@ -187,7 +189,6 @@ struct GpuRig {
   std::size_t head;
   Buffer parameters, sums, statistics, averaged_statistics, batch_statistics;
   Twins twins;
-  const std::unique_ptr<allreduce::Communicator> narrow;
   allreduce::GradientReducer reducer;
   const bool summed_as_twins;
   std::unique_ptr<GpuTraining> training;

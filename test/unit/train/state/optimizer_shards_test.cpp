@@ -12,13 +12,14 @@ namespace {
 // Of two ranks, the first completes two thirds of each sum.
 class Uneven final : public allreduce::Communicator {
  public:
-  int rank() const override { return 1; }
-  int size() const override { return 2; }
+  Uneven() : allreduce::Communicator({.rank = 1, .size = 2, .own_parts = two_thirds}) {}
   Memory& memory() override { return memory_; }
   void broadcast(View, int) override {}
-  void start_sum(View) override {}
+  void start_allreduce(View, const allreduce::SumOptions&) override {}
   void finish() override {}
-  std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const override {
+
+ private:
+  static std::vector<Range> two_thirds(std::span<const std::size_t> counts, int rank) {
     std::vector<Range> parts;
     for (const std::size_t count : counts) {
       const std::size_t cut = count * 2 / 3;
@@ -27,7 +28,6 @@ class Uneven final : public allreduce::Communicator {
     return parts;
   }
 
- private:
   HostMemory memory_;
 };
 

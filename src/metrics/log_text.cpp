@@ -69,7 +69,7 @@ std::string log_line(Time now, const StepRecord& r, const std::optional<LastChec
       "{}: step {}, loss = {:.2f} ({:.1f} examples/sec; {:.3f} sec/batch) | lr {:.4g} | wait data "
       "{:.1f} ms, comm {:.1f} ms",
       timestamp(now), r.step, r.loss, r.examples_per_second, r.seconds_per_batch, r.learning_rate,
-      1e3 * r.phases[Phase::data_wait], 1e3 * r.phases[Phase::comm_exposed]);
+      1e3 * r.phases[Phase::data_wait], 1e3 * r.phases[Phase::communication]);
   if (r.ranks && !r.ranks->slowest.empty()) line += " | " + r.ranks->slowest;
   if (last)
     line += fmt::format(" | checkpoint {}, {} old", last->step, duration_words(last->age_seconds));
@@ -108,22 +108,22 @@ namespace {
 constexpr double visible = 0.0005;  // shares below are 0.0 %
 
 /// The shares of one phase on each rank.
-std::vector<double> shares_of(std::size_t phase, const std::vector<PhaseSeconds>& ranks) {
+std::vector<double> shares_of(Phase phase, const std::vector<PhaseSeconds>& ranks) {
   std::vector<double> shares;
   for (const PhaseSeconds& rank : ranks) {
     const double total = rank.total();
-    shares.push_back(total > 0 ? rank.seconds[phase] / total : 0);
+    shares.push_back(total > 0 ? rank[phase] / total : 0);
   }
   return shares;
 }
 
-std::string phase_line(std::size_t phase, const std::vector<PhaseSeconds>& ranks) {
+std::string phase_line(Phase phase, const std::vector<PhaseSeconds>& ranks) {
   const std::vector<double> shares = shares_of(phase, ranks);
   const auto [least, most] = std::ranges::minmax(shares);
   if (most < visible) return "";
   const double mean =
       std::accumulate(shares.begin(), shares.end(), 0.0) / static_cast<double>(shares.size());
-  std::string line = fmt::format("  {:<18} {:5.1f} %", phase_words[phase], 100 * mean);
+  std::string line = fmt::format("  {:<18} {:5.1f} %", phase_names(phase).table, 100 * mean);
   if (ranks.size() > 1) line += fmt::format("   {:5.1f} .. {:5.1f} %", 100 * least, 100 * most);
   return line + "\n";
 }
@@ -133,8 +133,7 @@ std::string where_time_went(const std::vector<PhaseSeconds>& ranks) {
   std::string table = fmt::format("  {:<18} {:>7}", "time of a rank", "mean");
   if (ranks.size() > 1) table += fmt::format("   {:>14}", "least .. most");
   table += "\n";
-  for (std::size_t phase = 0; phase < phase_names.size(); ++phase)
-    table += phase_line(phase, ranks);
+  for (const Phase phase : ledger_phases) table += phase_line(phase, ranks);
   return table;
 }
 

@@ -54,8 +54,8 @@ std::string LoadImbalance::slowest(const metrics::PhaseSpread& phases, std::span
   const auto at = static_cast<std::size_t>(std::ranges::find(ranks, work.max_rank) - ranks.begin());
   const Lag lag = worst_lag(at, steps);
   return fmt::format("slowest rank {} ({}): {} {:.1f} ms, median {:.1f}", work.max_rank,
-                     hosts_[static_cast<std::size_t>(work.max_rank)], metrics::words_of(lag.phase),
-                     1e3 * lag.seconds, 1e3 * lag.median);
+                     hosts_[static_cast<std::size_t>(work.max_rank)],
+                     metrics::phase_names(lag.phase).words, 1e3 * lag.seconds, 1e3 * lag.median);
 }
 
 namespace {
@@ -66,7 +66,7 @@ std::string slow(std::size_t rank, std::span<const metrics::PhaseSeconds> steps,
   return fmt::format(
       "holds up the others: {:.1f} ms of work a step, {:.1f} times the median; most of it in {}: "
       "{:.1f} ms, where the median is {:.1f} ms",
-      1e3 * own_s, own_s / median_s, metrics::words_of(worst.phase), 1e3 * worst.seconds,
+      1e3 * own_s, own_s / median_s, metrics::phase_names(worst.phase).words, 1e3 * worst.seconds,
       1e3 * worst.median);
 }
 

@@ -5,17 +5,9 @@
 
 namespace ringtrain::monitor {
 
-std::string_view to_text(Activity activity) {
-  constexpr std::array<std::string_view, activity_count> names = {
-      "init",   "open",       "list",    "index",    "plan",       "resume",
-      "data",   "copy",       "forward", "backward", "all-reduce", "GPU's step",
-      "update", "evaluation", "output",  "ranks",    "save",       "exit"};
-  return names.at(static_cast<std::size_t>(activity));
-}
-
-bool waits_for_ranks(Activity activity) {
-  return activity == Activity::all_reduce || activity == Activity::gpu ||
-         activity == Activity::ranks;
+bool waits_for_ranks(metrics::Phase phase) {
+  return phase == metrics::Phase::communication || phase == metrics::Phase::gpu ||
+         phase == metrics::Phase::ranks;
 }
 
 // A reader that sees the version of before and after it has read has read what was written between.
@@ -47,15 +39,15 @@ std::string SharedText::read(std::uint64_t tag) const {
 void Progress::at(Work work, std::string_view path) noexcept {
   switch (work) {
     case Work::open:
-      return enter(Activity::open, path);
+      return enter(metrics::Phase::open, path);
     case Work::list:
-      return enter(Activity::list, path);
+      return enter(metrics::Phase::list, path);
     case Work::index:
-      return enter(Activity::index, path);
+      return enter(metrics::Phase::index, path);
     case Work::plan:
-      return enter(Activity::plan, path);
+      return enter(metrics::Phase::plan, path);
     default:
-      return enter(now().activity, path);
+      return enter(now().phase, path);
   }
 }
 
@@ -83,7 +75,8 @@ PhaseTotals Progress::spent() const noexcept {
 
 Progress::Now Progress::now() const noexcept {
   const std::uint64_t now = now_.load(std::memory_order_acquire);
-  return {static_cast<Activity>(now & 0xff), (now >> 8) + advanced_.load(std::memory_order_relaxed),
+  return {static_cast<metrics::Phase>(now & 0xff),
+          (now >> 8) + advanced_.load(std::memory_order_relaxed),
           step_.load(std::memory_order_relaxed)};
 }
 

@@ -29,7 +29,7 @@ struct RankSpans {
   double grown_s(metrics::Phase phase) const { return step_since[phase] - step_before[phase]; }
   /// Seconds a step of growth, without what it waits for other ranks.
   double work_s() const {
-    return step_since.total() - step_before.total() - grown_s(metrics::Phase::comm_exposed);
+    return step_since.total() - step_before.total() - grown_s(metrics::Phase::communication);
   }
   /// Seconds a step that its process stands still for longer than before.
   double still_s() const {
@@ -83,16 +83,15 @@ Ranks culprits(const Ranks& all) {
 // Waiting for others is what counts where they do nothing else for longer.
 metrics::Phase most_grown(const Ranks& all) {
   const bool with_waits = std::ranges::all_of(all, [](const RankSpans& g) {
-    return 2 * g.work_s() < g.grown_s(metrics::Phase::comm_exposed);
+    return 2 * g.work_s() < g.grown_s(metrics::Phase::communication);
   });
-  metrics::Phase worst = with_waits ? metrics::Phase::comm_exposed : metrics::Phase::forward;
+  metrics::Phase worst = with_waits ? metrics::Phase::communication : metrics::Phase::forward;
   const auto sum = [&](metrics::Phase phase) {
     return std::accumulate(all.begin(), all.end(), 0.0,
                            [=](double s, const RankSpans& g) { return s + g.grown_s(phase); });
   };
-  for (std::size_t i = 0; i < metrics::phase_names.size(); ++i)
-    if (const auto phase = static_cast<metrics::Phase>(i);
-        (with_waits || phase != metrics::Phase::comm_exposed) && sum(phase) > sum(worst))
+  for (const metrics::Phase phase : metrics::ledger_phases)
+    if ((with_waits || phase != metrics::Phase::communication) && sum(phase) > sum(worst))
       worst = phase;
   return worst;
 }
@@ -184,7 +183,7 @@ std::string_view advice_for(metrics::Phase phase) {
       return "look at the storage of --data (iostat, nfsiostat), or raise --data-threads";
     case metrics::Phase::checkpoint:
       return "look at the storage of --checkpoint-dir, or save less often";
-    case metrics::Phase::comm_exposed:
+    case metrics::Phase::communication:
       return "look at the links between the hosts (ethtool, ethtool -S); --timeline shows who "
              "waits for whom";
     default:
@@ -222,15 +221,15 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
                                 ? "ruled out, none of them moved: " +
                                       watched_metrics(blamed.front().since.end, several(hosts))
                                 : text_of(moved, hosts);
-  return fmt::format("{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
-                     metrics::words_of(phase), 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
-                     1e3 * mean_s(blamed, &RankSpans::step_since, phase),
-                     name_of(blamed, all.size(), hosts),
-                     waiting && all.size() > 1 ? ", and no rank's own work did" : "",
-                     sender ? text_of(*sender, hosts) : "", cause,
-                     !moved.moved.empty() ? moved.moved.front().advice
-                     : sender             ? advice_for(SystemMetric::sending)
-                                          : advice_for(phase));
+  return fmt::format(
+      "{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
+      metrics::phase_names(phase).words, 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
+      1e3 * mean_s(blamed, &RankSpans::step_since, phase), name_of(blamed, all.size(), hosts),
+      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
+      sender ? text_of(*sender, hosts) : "", cause,
+      !moved.moved.empty() ? moved.moved.front().advice
+      : sender             ? advice_for(SystemMetric::sending)
+                           : advice_for(phase));
 }
 
 void SlowdownReporter::expect(Expectation expected) {
@@ -398,22 +397,20 @@ std::string SlowdownReporter::why_slower_than_expected() const {
     return fmt::format(
         "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
         "what to do: {}",
-        ranks[slowest].rank, hosts_[ranks[slowest].rank], metrics::words_of(lag.phase),
+        ranks[slowest].rank, hosts_[ranks[slowest].rank], metrics::phase_names(lag.phase).words,
         1e3 * lag.seconds, 1e3 * lag.median, advice_for(lag.phase));
   }
   const auto sender = busiest_sender(ranks, hosts_);
   const metrics::PhaseSeconds& now = steps.front();
-  auto worst = metrics::Phase::data_wait;
-  const auto grown = [&](metrics::Phase phase) { return now[phase] - expected_.phases[phase]; };
-  for (std::size_t i = 0; i < metrics::phase_names.size(); ++i)
-    if (grown(static_cast<metrics::Phase>(i)) > grown(worst))
-      worst = static_cast<metrics::Phase>(i);
+  const metrics::Phase worst =
+      std::ranges::max(metrics::ledger_phases, {},
+                       [&](metrics::Phase phase) { return now[phase] - expected_.phases[phase]; });
   const std::string then = expected_.phases.total() > 0
                                ? fmt::format(", {:.1f} ms then", 1e3 * expected_.phases[worst])
                                : "";
   return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
-                     hosts_[0], metrics::words_of(worst), 1e3 * now[worst], 1e3 * now.total(), then,
-                     sender ? text_of(*sender, hosts_) : "",
+                     hosts_[0], metrics::phase_names(worst).words, 1e3 * now[worst],
+                     1e3 * now.total(), then, sender ? text_of(*sender, hosts_) : "",
                      sender ? advice_for(SystemMetric::sending) : advice_for(worst));
 }
 

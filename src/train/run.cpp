@@ -130,7 +130,7 @@ RunPlan agreed_plan(const config::Options& chosen, const Setup& setup) {
 // Of the plan as it is when this is called.
 std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& setup) {
   const bool gpu = plan.options.device == config::Device::cuda;
-  setup.progress.enter(gpu ? monitor::Activity::init : monitor::Activity::plan);
+  setup.progress.enter(gpu ? metrics::Phase::init : metrics::Phase::plan);
   setup.progress.forget_steps();
   return gpu ? make_gpu_engine(plan, setup.session, setup.progress)
              : make_cpu_engine(plan, setup.threads, setup.session, setup.progress);
@@ -139,7 +139,7 @@ std::unique_ptr<TrainingEngine> make_engine(const RunPlan& plan, const Setup& se
 // Whether the checkpoint that rank 0 would go on from counts steps that were left out.
 bool finds_skipped(const RunPlan& plan, const Setup& setup) {
   if (!plan.counts_updates() || plan.options.eval_only) return false;
-  setup.progress.enter(monitor::Activity::resume);
+  setup.progress.enter(metrics::Phase::resume);
   const bool mine =
       setup.session.rank() == 0 &&
       saves_skipped(plan.options.resume, plan.options.checkpoint_dir, &setup.progress);
@@ -154,7 +154,7 @@ void settle(RunPlan& plan, const Setup& setup) {
   settle_gradient_format(plan, trial, setup.session, note, setup.progress);
   settle_shares(plan, trial, setup.session, note, setup.progress);
   plan.keeps_skipped = finds_skipped(plan, setup);
-  setup.progress.enter(monitor::Activity::init);
+  setup.progress.enter(metrics::Phase::init);
 }
 
 // Null where none is asked for. What cannot be written is better known before training.
@@ -178,7 +178,7 @@ int run_recorded(TrainingRun& training, io::WriterProcess& writer,
   setup.progress.at(Work::open, path);
   const metrics::SavedTimeline saved =
       metrics::save_timeline(*timeline, path, before, after, setup.session);
-  setup.progress.enter(monitor::Activity::exit);
+  setup.progress.enter(metrics::Phase::exit);
   if (saved.there)
     setup.note(saved.text);
   else
@@ -189,7 +189,7 @@ int run_recorded(TrainingRun& training, io::WriterProcess& writer,
 // Evaluations and limits of time are not for legs: they take the time they take.
 LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, monitor::Watchdog& watchdog,
                  const Stopwatch& since_start, io::WriterProcess& writer) {
-  setup.progress.enter(monitor::Activity::init);
+  setup.progress.enter(metrics::Phase::init);
   plan.options.resume = leg.resume;
   plan.options.checkpoint_dir = leg.directory;
   plan.options.max_time_s.reset();
@@ -199,7 +199,7 @@ LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, monitor::Wat
   io::WriterProcess none;
   TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, leg.steps);
   training.run(leg.saves ? writer : none);
-  setup.progress.enter(monitor::Activity::init);
+  setup.progress.enter(metrics::Phase::init);
   return training.end();
 }
 
@@ -229,7 +229,7 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
         std::filesystem::absolute(options.checkpoint_dir, failure).string());
   timeline = make_timeline(options, session.rank(), progress);
   progress.record_in(timeline.get());
-  progress.enter(monitor::Activity::init);
+  progress.enter(metrics::Phase::init);
 
   Setup setup{options, threads, session, progress, *output};
   const config::Options chosen = with_device(setup);

@@ -60,7 +60,7 @@ TrainingRun::TrainingRun(const RunPlan& plan, TrainingEngine& engine,
       efficiency_(plan, engine, session, output) {}
 
 void TrainingRun::prepare(io::WriterProcess& writer) {
-  progress_.enter(monitor::Activity::resume, options().checkpoint_dir);
+  progress_.enter(metrics::Phase::resume, options().checkpoint_dir);
   progress_.forget_steps();
   if (!options().eval_only) open_checkpoints(writer);
   start_ =
@@ -89,14 +89,14 @@ int TrainingRun::dry_run(io::WriterProcess& writer) {
   test_allreduce();
   engine_.close();
   output_.note("training would begin: model, memory, sums and checkpoints are ready on all ranks");
-  progress_.enter(monitor::Activity::exit);
+  progress_.enter(metrics::Phase::exit);
   return 0;
 }
 
 // A sum is what finds out whether ranks reach each other the way that sums go; the broadcast behind
 // it waits for its end, also on GPUs.
 void TrainingRun::test_allreduce() {
-  progress_.enter(monitor::Activity::all_reduce);
+  progress_.enter(metrics::Phase::communication);
   allreduce::Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
   ranks.start_allreduce(numbers);
@@ -110,17 +110,17 @@ int TrainingRun::run(io::WriterProcess& writer) {
   hosts_ = session_.gather(session_.host());
   output_.start({config_, program_hash(), session_.size(), hosts_,
                  static_cast<std::int64_t>(start_.position.step)});
-  progress_.enter(monitor::Activity::init);
+  progress_.enter(metrics::Phase::init);
   if (options().baseline) {
     compare_with_one_rank();
   } else if (!options().eval_only && most_steps_ == 0) {
-    progress_.enter(monitor::Activity::open, cache_folder());
+    progress_.enter(metrics::Phase::open, cache_folder());
     efficiency_.recall(start_.position);
   }
   const int code = options().eval_only ? evaluate_only() : train();
-  progress_.enter(monitor::Activity::ranks);
+  progress_.enter(metrics::Phase::ranks);
   engine_.close();
-  progress_.enter(monitor::Activity::exit);
+  progress_.enter(metrics::Phase::exit);
   return code;
 }
 
@@ -172,17 +172,17 @@ io::LoaderOptions TrainingRun::loader_options() {
   io::LoaderOptions loader = plan_.loader(io::Split::training);
   loader.start = start_.position.samples;
   loader.most_batches = steps_left() * static_cast<std::uint64_t>(options().accumulate);
-  loader.on_retry = [this] { progress_.enter(monitor::Activity::data); };
+  loader.on_retry = [this] { progress_.enter(metrics::Phase::data_wait); };
   loader.report = session_.reporter();
   if (metrics::Timeline* const timeline = progress_.timeline())
     loader.on_batch = [timeline](int thread, const TimeSpan& batch) {
-      timeline->add(metrics::Doing::batch, batch, metrics::Row::loader, thread);
+      timeline->add(metrics::Phase::batch, batch, metrics::Row::loader, thread);
     };
   return loader;
 }
 
 int TrainingRun::train() {
-  progress_.enter(monitor::Activity::plan);
+  progress_.enter(metrics::Phase::plan);
   progress_.forget_steps();
   log_.emplace(output_, plan_, start_.position, session_.rank(),
                monitor::RankLedger(hosts_, [this] { return watchdog_.accounts(); }));
@@ -213,10 +213,10 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
   ReplicaCheckHook replicas(check, checkpoints);
   CheckpointHook saves(checkpoints, control_, progress_, options().final_save_timeout_s);
   LogHook logger({plan_, session_, progress_, *log_, &watchdog_, &loader, &checkpoints});
-  progress_.enter(monitor::Activity::open, cache_folder());
+  progress_.enter(metrics::Phase::open, cache_folder());
   SpeedHook speed({plan_, engine_, session_, progress_, output_, *log_, efficiency_}, hosts_,
                   most_steps_ == 0);
-  progress_.enter(monitor::Activity::plan);
+  progress_.enter(metrics::Phase::plan);
   const std::vector<Hook*> hooks = {&guard, &control_, &replicas, &logger, &saves, &speed};
   Evaluator evaluator({plan_, engine_, session_, progress_, control_}, hooks);
 
@@ -241,17 +241,17 @@ int TrainingRun::train_to_the_end(Stepper& stepper, io::Loader& loader,
 }
 
 int TrainingRun::finish(CheckpointManager& checkpoints, Evaluator& evaluator, SpeedHook& speed) {
-  progress_.enter(monitor::Activity::save);
+  progress_.enter(metrics::Phase::checkpoint);
   // Handed over before the last evaluation, so that a kill during that loses nothing.
   checkpoints.save(end_);
   if (!control_.stopping()) checkpoints.settle(Deadline(options().final_save_timeout_s));
   if (plan_.evaluation && !control_.stopping() && evaluator.evaluated_step() != end_.step)
     evaluator.evaluate_at(end_);
   if (control_.stopping()) output_.note(ending(control_.signal(), end_));
-  progress_.enter(monitor::Activity::save);
+  progress_.enter(metrics::Phase::checkpoint);
   const auto failure = checkpoints.finish(end_, Deadline(options().final_save_timeout_s));
   session_.barrier_asleep();  // no rank leaves while rank 0 still saves: leaving has a limit
-  progress_.enter(monitor::Activity::output);
+  progress_.enter(metrics::Phase::output);
   log_->finish(end_, checkpoints.counts(), session_, speed.expected());
   speed.keep();
   if (failure) throw log_->with_last_good(*failure);
@@ -301,10 +301,10 @@ void TrainingRun::note_saved(const io::SaveEvent& event) {
       std::filesystem::absolute(std::filesystem::path(options().checkpoint_dir) / event.file,
                                 failure)
           .string());
-  if (metrics::Timeline* const timeline = progress_.timeline())
-    timeline->add(metrics::Doing::save,
-                  metrics::Timeline::Clock::now() - metrics::Timeline::length(event.seconds),
-                  event.seconds, event.step, metrics::Row::writer);
+  const auto end = metrics::Timeline::Clock::now();
+  progress_.show(metrics::Phase::checkpoint_write,
+                 {end - metrics::Timeline::length(event.seconds), end, event.step},
+                 metrics::Row::writer);
 }
 
 void TrainingRun::keep_timeline() {

@@ -40,10 +40,10 @@ bool settle(train::CheckpointManager*, const Deadline&) asm(
     "__real__ZN9ringtrain5train17CheckpointManager6settleERKNS_8DeadlineE");
 bool sleepy_settle(train::CheckpointManager*, const Deadline&) asm(
     "__wrap__ZN9ringtrain5train17CheckpointManager6settleERKNS_8DeadlineE");
-double usual_limit_s(monitor::Activity, double,
-                     double) asm("__real__ZN9ringtrain7monitor7limit_sENS0_8ActivityEdd");
-double shorter_limit_s(monitor::Activity, double,
-                       double) asm("__wrap__ZN9ringtrain7monitor7limit_sENS0_8ActivityEdd");
+double usual_limit_s(metrics::Phase, double,
+                     double) asm("__real__ZN9ringtrain7monitor7limit_sENS_7metrics5PhaseEdd");
+double shorter_limit_s(metrics::Phase, double,
+                       double) asm("__wrap__ZN9ringtrain7monitor7limit_sENS_7metrics5PhaseEdd");
 
 namespace {
 
@@ -101,10 +101,10 @@ void sleepy_sums(allreduce::GradientReducer* reducer) {
   finish_sums(reducer);
 }
 
-double shorter_limit_s(monitor::Activity activity, double median_step_s, double last_save_s) {
-  const double usual_s = usual_limit_s(activity, median_step_s, last_save_s);
+double shorter_limit_s(metrics::Phase phase, double median_step_s, double last_save_s) {
+  const double usual_s = usual_limit_s(phase, median_step_s, last_save_s);
   const char* text = std::getenv("START_LIMIT_S");
-  const bool starts = activity > monitor::Activity::init && activity < monitor::Activity::data;
+  const bool starts = phase > metrics::Phase::init && phase < metrics::Phase::data_wait;
   return text != nullptr && starts ? std::min(usual_s, std::atof(text)) : usual_s;
 }
 

@@ -88,7 +88,7 @@ void beats(std::span<const std::uint8_t> bytes) {
       expect(text.size() <= monitor::most_text);
       ranks[1].connected = true;
       monitor::take_beat(ranks[1], beat, text);
-      expect(ranks[1].status.activity < monitor::Activity{monitor::activity_count});
+      expect(ranks[1].status.phase < metrics::Phase{metrics::watched_phases});
       if (const auto verdict = monitor::judge(ranks, 10, false)) {
         expect(!monitor::describe(*verdict, ranks, hosts).empty() &&
                !monitor::details(*verdict, hosts).empty());

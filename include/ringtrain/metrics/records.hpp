@@ -36,9 +36,12 @@ struct RankStatistics {
 
 /// How the ranks' steps differ.
 struct PhaseSpread {
-  std::array<RankStatistics, phase_names.size()> phases{};
+  std::array<RankStatistics, ledger_phases.size()> phases{};
   RankStatistics own_work;  ///< all of a rank's step but waiting for others and what comes between
   std::string slowest;  ///< a few words for the user where a rank holds up the others, else empty
+
+  RankStatistics& operator[](Phase phase) { return phases.at(ledger_place(phase)); }
+  const RankStatistics& operator[](Phase phase) const { return phases.at(ledger_place(phase)); }
 };
 
 /// What the sums of a mean step came to, where there are several ranks.

@@ -19,31 +19,8 @@
 
 namespace ringtrain::monitor {
 
-/// What the main thread of a rank is at. Those before `data` come in this order, once.
-enum class Activity : std::uint8_t {
-  init,    ///< devices, their libraries, whatever is none of the following
-  open,    ///< a file or folder
-  list,    ///< the names of data
-  index,   ///< makes or reads the index of a data set
-  plan,    ///< the model, primitives, memory
-  resume,  ///< finds and reads a checkpoint
-  data,    ///< waits for a batch
-  copy,    ///< hands a batch to the GPU
-  forward,
-  backward,
-  all_reduce,  ///< waits for gradients of other ranks
-  gpu,         ///< waits for a step of the GPU, sums over ranks in it
-  update,
-  evaluation,
-  output,  ///< tells the user, who may have stopped the terminal
-  ranks,   ///< waits for the other ranks, in what is not a sum of gradients
-  save,    ///< the last checkpoint
-  exit,
-};
-inline constexpr std::size_t activity_count = 18;
-std::string_view to_text(Activity activity);
-/// Whether a rank in this activity does nothing but wait for others: it is never itself to blame.
-bool waits_for_ranks(Activity activity);
+/// Whether a rank in this phase does nothing but wait for others: it is never itself to blame.
+bool waits_for_ranks(metrics::Phase phase);
 
 /// A short text that one thread writes and any reads. Nobody waits for the other: who reads while
 /// it is written, and again at each of some tries, gets none.
@@ -68,24 +45,24 @@ class SharedText {
 class Progress final : public WorkProgress {
  public:
   struct Now {
-    Activity activity = Activity::init;
+    metrics::Phase phase = metrics::Phase::init;
     std::uint64_t moved = 0;  ///< calls of enter() and advance(): it moves as long as this grows
     std::uint64_t step = 0;   ///< under way, or the last
   };
 
-  void enter(Activity activity) noexcept {
+  void enter(metrics::Phase phase) noexcept {
     const std::uint64_t entered = (now_.load(std::memory_order_relaxed) >> 8) + 1;
-    now_.store(entered << 8 | static_cast<std::uint64_t>(activity), std::memory_order_release);
+    now_.store(entered << 8 | static_cast<std::uint64_t>(phase), std::memory_order_release);
   }
   /// Likewise, of a path or another item, which a verdict names.
-  void enter(Activity activity, std::string_view item) noexcept {
+  void enter(metrics::Phase phase, std::string_view item) noexcept {
     item_.write((now_.load(std::memory_order_relaxed) >> 8) + 1, item);
-    enter(activity);
+    enter(phase);
   }
-  /// Enters the activity of that name; what is read is part of the one under way.
+  /// Enters the phase of that name; what is read is part of the one under way.
   void at(Work work, std::string_view path) noexcept override;
   void advance() noexcept override { advanced_.fetch_add(1, std::memory_order_relaxed); }
-  /// What enter() was given of the activity under way; empty: nothing.
+  /// What enter() was given of the phase under way; empty: nothing.
   std::string item() const { return item_.read(now_.load(std::memory_order_acquire) >> 8); }
 
   /// `step`, counted from 1, begins.
@@ -110,6 +87,11 @@ class Progress final : public WorkProgress {
   /// of here.
   void record_in(metrics::Timeline* timeline) noexcept { timeline_ = timeline; }
   metrics::Timeline* timeline() const noexcept { return timeline_; }
+  /// Adds a span to the timeline, where there is one. From any thread.
+  void show(metrics::Phase phase, const TimeSpan& span,
+            metrics::Row row = metrics::Row::main) const noexcept {
+    if (metrics::Timeline* const timeline = timeline_) timeline->add(phase, span, row);
+  }
 
   /// Adds what a step took on this rank.
   void account(const metrics::PhaseSeconds& step) noexcept;
@@ -129,14 +111,14 @@ class Progress final : public WorkProgress {
  private:
   static constexpr std::size_t remembered = 15;
 
-  std::atomic<std::uint64_t> now_{0};  // calls of enter() and, in the lowest byte, the activity
+  std::atomic<std::uint64_t> now_{0};  // calls of enter() and, in the lowest byte, the phase
   std::atomic<std::uint64_t> advanced_{0};
   SharedText item_;
   std::atomic<std::uint64_t> step_{0}, saved_{0};
   std::array<std::atomic<float>, remembered> step_s_{};
   std::atomic<std::uint64_t> timed_{0};  // steps in step_s_, which goes round
   std::atomic<std::uint64_t> accounted_{0};
-  std::array<std::atomic<double>, metrics::phase_names.size()> spent_s_{};
+  std::array<std::atomic<double>, metrics::ledger_phases.size()> spent_s_{};
   std::atomic<double> no_cpu_s_{0};
   std::atomic<metrics::Timeline*> timeline_{nullptr};
   Stopwatch watch_;

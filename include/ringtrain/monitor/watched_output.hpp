@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "ringtrain/metrics/reporter/reporter.hpp"
-#include "ringtrain/monitor/progress.hpp"
+#include "ringtrain/monitor/phase_scope.hpp"
 
 namespace ringtrain::monitor {
 
@@ -31,30 +31,15 @@ class WatchedReporter final : public metrics::Reporter {
   }
 
  private:
-  /// While it lives the activity is `output`; then that of before again.
   class Watched {
    public:
     Watched(metrics::Reporter& output, Progress& progress)
-        : output_(output),
-          progress_(progress),
-          before_(progress.now().activity),
-          item_(progress.item()) {
-      progress_.enter(Activity::output);
-    }
-    ~Watched() {
-      if (item_.empty())
-        progress_.enter(before_);
-      else
-        progress_.enter(before_, item_);
-    }
-    Watched(const Watched&) = delete;
+        : output_(output), interruption_(progress, metrics::Phase::output) {}
     metrics::Reporter* operator->() const { return &output_; }
 
    private:
     metrics::Reporter& output_;
-    Progress& progress_;
-    const Activity before_;
-    const std::string item_;
+    const PhaseInterruption interruption_;
   };
   Watched watched() { return {*output_, progress_}; }
 

@@ -62,7 +62,6 @@ class Loader::Impl {
 
   const Batch* next();
   std::uint64_t batches() const { return batches_; }
-  double waited_s() const { return waited_s_; }
   std::uint64_t unreadable() const { return unreadable_; }
   std::vector<std::string> take_events() { return std::exchange(events_, {}); }
 
@@ -97,7 +96,6 @@ class Loader::Impl {
   std::vector<Slot> slots_;
 
   std::uint64_t delivered_ = 0, read_ = 0, unreadable_ = 0;
-  double waited_s_ = 0;
   std::vector<std::string> events_;
   std::string last_event_;
 
@@ -171,13 +169,11 @@ void Loader::Impl::recycle() {
 }
 
 void Loader::Impl::wait_for(const Slot& slot) {
-  const auto start = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   for (std::uint64_t seen = retries_.count();
        !filled_.wait_for(lock, std::chrono::seconds(1), [&] { return slot.ready; });)
     if (const std::uint64_t now = retries_.count(); std::exchange(seen, now) != now && on_retry_)
       on_retry_();
-  waited_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 void Loader::Impl::account(const BatchReport& report) {
@@ -203,7 +199,6 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options) {
 Loader::~Loader() = default;
 
 const Batch* Loader::next() { return impl_->next(); }
-double Loader::waited_s() const { return impl_->waited_s(); }
 std::uint64_t Loader::evaluation_batches() const { return impl_->batches(); }
 std::uint64_t Loader::unreadable() const { return impl_->unreadable(); }
 std::vector<std::string> Loader::take_events() { return impl_->take_events(); }

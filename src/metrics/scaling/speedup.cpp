@@ -14,15 +14,11 @@ constexpr double good = 0.9, fair = 0.7, unsteady = 0.05;
 
 // The phase that grew most, if one did.
 std::string worst(const ScalingResult& c) {
-  std::size_t most = 0;
-  const auto grown = [&](std::size_t p) {
-    return c.together_phases.seconds[p] - c.alone_phases.seconds[p];
-  };
-  for (std::size_t p = 1; p < phase_names.size(); ++p)
-    if (grown(p) > grown(most)) most = p;
+  const auto grown = [&](Phase phase) { return c.together_phases[phase] - c.alone_phases[phase]; };
+  const Phase most = std::ranges::max(ledger_phases, {}, grown);
   if (grown(most) <= 0) return "No phase takes longer together: measure longer.";
-  return fmt::format("Most of the rest is {}: {:.2f} ms a step more than alone.", phase_words[most],
-                     1e3 * grown(most));
+  return fmt::format("Most of the rest is {}: {:.2f} ms a step more than alone.",
+                     phase_names(most).table, 1e3 * grown(most));
 }
 
 std::string judged(const ScalingResult& c, int ranks) {
@@ -88,10 +84,10 @@ std::string by_phase(const ScalingResult& c) {
   constexpr double visible_s = 5e-6;
   std::string table =
       fmt::format("  {:<18} {:>10} {:>10} {:>12}", "ms a step", "alone", "together", "difference");
-  for (std::size_t p = 0; p < phase_names.size(); ++p) {
-    const double alone_s = c.alone_phases.seconds[p], together_s = c.together_phases.seconds[p];
+  for (const Phase phase : ledger_phases) {
+    const double alone_s = c.alone_phases[phase], together_s = c.together_phases[phase];
     if (alone_s > visible_s || together_s > visible_s)
-      table += row(phase_words[p], alone_s, together_s);
+      table += row(phase_names(phase).table, alone_s, together_s);
   }
   return table + row("step", c.alone_phases.total(), c.together_phases.total());
 }

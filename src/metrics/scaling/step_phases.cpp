@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 namespace ringtrain::metrics {
 namespace {
@@ -15,26 +14,20 @@ void accumulate(PhaseSeconds& sum, const PhaseSeconds& more) {
 
 }  // namespace
 
-std::string_view words_of(Phase phase) {
-  constexpr std::array<std::string_view, phase_names.size()> words = {
-      "data wait", "copy to GPU", "forward", "backward", "exposed communication",
-      "update",    "checkpoint",  "other"};
-  return words.at(static_cast<std::size_t>(phase));
-}
-
 double PhaseSeconds::total() const { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
-PhaseSeconds StepTimes::end_step(double wall_seconds, double examples, double sums_seconds) {
-  step_[Phase::other] += wall_seconds - step_.total();
-  accumulate(since_mean_, step_);
-  accumulate(total_, step_);
+PhaseSeconds StepTimes::add_step(PhaseSeconds step, double wall_seconds, double examples,
+                                 double sums_seconds) {
+  step[Phase::other] += wall_seconds - step.total();
+  accumulate(since_mean_, step);
+  accumulate(total_, step);
   examples_since_mean_ += examples;
   wall_since_mean_ += wall_seconds;
   sums_since_mean_s_ += sums_seconds;
   total_sums_s_ += sums_seconds;
   ++steps_since_mean_;
   rates_.push_back(wall_seconds > 0 ? examples / wall_seconds : 0);
-  return std::exchange(step_, {});
+  return step;
 }
 
 StepTimes::Mean StepTimes::take_mean() {

@@ -14,7 +14,7 @@
 namespace ringtrain::metrics {
 namespace {
 
-constexpr std::array<int, phase_names.size()> phase_colours = {1, 5, 0, 4, 3, 2, 6, 7};
+constexpr std::array<int, ledger_phases.size()> phase_colours = {1, 5, 0, 4, 3, 2, 6, 7};
 
 // With the time behind zero as x, in minutes when the run was long.
 struct Clock {
@@ -89,10 +89,10 @@ std::string tiles(const RunHistory& run) {
 
 std::string ledger(const RunHistory& run, const Clock& clock) {
   Plot plot{"Where a step's time went, on rank 0", clock.name, "ms a step", {}, {}, true, true};
-  for (std::size_t i = 0; i < phase_names.size(); ++i) {
-    const Series series =
-        of_steps(run, clock, std::string(words_of(static_cast<Phase>(i))), phase_colours[i],
-                 [i](const StepRecord& r) { return 1e3 * r.phases.seconds[i]; });
+  for (const Phase phase : ledger_phases) {
+    const Series series = of_steps(run, clock, std::string(phase_names(phase).words),
+                                   phase_colours.at(ledger_place(phase)),
+                                   [phase](const StepRecord& r) { return 1e3 * r.phases[phase]; });
     if (std::ranges::any_of(series.points, [](const auto& p) { return p.second > 0; }))
       plot.series.push_back(series);
   }
@@ -139,10 +139,10 @@ std::string learning(const RunHistory& run) {
 std::string ranks(const RunHistory& run) {
   if (!run.end || run.end->ranks.empty()) return "";
   std::string rows;
-  for (std::size_t i = 0; i < phase_names.size(); ++i) {
+  for (const Phase phase : ledger_phases) {
     std::vector<double> shares;
     for (const PhaseSeconds& rank : run.end->ranks)
-      shares.push_back(rank.total() > 0 ? 100 * rank.seconds[i] / rank.total() : 0);
+      shares.push_back(rank.total() > 0 ? 100 * rank[phase] / rank.total() : 0);
     const auto [least, most] = std::ranges::minmax_element(shares);
     if (*most == 0) continue;
     std::vector<double> sorted = shares;
@@ -150,8 +150,7 @@ std::string ranks(const RunHistory& run) {
     rows += fmt::format(
         "<tr><td>{}</td><td class=\"n\">{:.1f} %</td><td class=\"n\">{:.1f} %</td>"
         "<td class=\"n\">{:.1f} %</td><td class=\"n\">{}</td></tr>",
-        words_of(static_cast<Phase>(i)), *least, sorted[sorted.size() / 2], *most,
-        most - shares.begin());
+        phase_names(phase).words, *least, sorted[sorted.size() / 2], *most, most - shares.begin());
   }
   return "<h2>Time by rank</h2><table><tr><th>phase</th><th class=\"n\">least</th><th "
          "class=\"n\">median"

@@ -42,8 +42,8 @@ Json nine_digits(double value) {
 
 Json named(const PhaseSeconds& phases) {
   Json object = Json::object();
-  for (std::size_t i = 0; i < phase_names.size(); ++i)
-    object[std::string(phase_names[i])] = nine_digits(phases.seconds[i]);
+  for (const Phase phase : ledger_phases)
+    object[std::string(phase_names(phase).metric)] = nine_digits(phases[phase]);
   return object;
 }
 
@@ -85,8 +85,8 @@ Json named(const RankStatistics& r) {
 
 Json named(const PhaseSpread& ranks) {
   Json object = Json::object();
-  for (std::size_t i = 0; i < phase_names.size(); ++i)
-    object[std::string(phase_names[i])] = named(ranks.phases[i]);
+  for (const Phase phase : ledger_phases)
+    object[std::string(phase_names(phase).metric)] = named(ranks[phase]);
   object["own_work"] = named(ranks.own_work);
   return object;
 }

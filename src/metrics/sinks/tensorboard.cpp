@@ -62,8 +62,8 @@ void add_over_ranks(events::Summary& summary, std::string_view what, const RankS
 }
 
 void add_ranks(events::Summary& summary, const PhaseSpread& ranks) {
-  for (std::size_t i = 0; i < phase_names.size(); ++i)
-    add_over_ranks(summary, phase_names[i], ranks.phases[i]);
+  for (const Phase phase : ledger_phases)
+    add_over_ranks(summary, phase_names(phase).metric, ranks[phase]);
   add_over_ranks(summary, "own_work", ranks.own_work);
 }
 
@@ -116,8 +116,9 @@ class TensorBoard final : public RecordSink {
       add(summary, "train/epoch", record.epoch);
       add(summary, "speed/examples_per_second", record.examples_per_second);
       add(summary, "speed/seconds_per_batch", record.seconds_per_batch);
-      for (std::size_t i = 0; i < phase_names.size(); ++i)
-        add(summary, fmt::format("ledger/{}_ms", phase_names[i]), 1e3 * record.phases.seconds[i]);
+      for (const Phase phase : ledger_phases)
+        add(summary, fmt::format("ledger/{}_ms", phase_names(phase).metric),
+            1e3 * record.phases[phase]);
       if (record.ranks) add_ranks(summary, *record.ranks);
       if (record.sums) add(summary, "speed/bus_bandwidth", record.sums->bus_bandwidth);
     });

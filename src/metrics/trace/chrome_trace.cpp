@@ -49,8 +49,8 @@ std::string trace_span(int rank, const Timeline::Span& span, std::int64_t origin
   return fmt::format(
       R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{"{}":{}}}}},)"
       "\n",
-      name_of(span.doing), rank, span.row, microseconds(span.begin_ns - origin_ns),
-      microseconds(span.end_ns - span.begin_ns), number_name_of(span.doing), span.number);
+      phase_names(span.phase).timeline, rank, span.row, microseconds(span.begin_ns - origin_ns),
+      microseconds(span.end_ns - span.begin_ns), number_name_of(span.phase), span.number);
 }
 
 std::string trace_tail(const std::string& about) {

@@ -6,24 +6,18 @@
 namespace ringtrain::metrics {
 namespace {
 
-constexpr std::array<std::string_view, 12> span_names = {
-    "step",   "wait for data", "copy",       "forward", "backward",   "communication",
-    "update", "checkpoint",    "evaluation", "sum",     "make batch", "write checkpoint"};
-
 std::int64_t nanoseconds(Timeline::Clock::time_point moment) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(moment.time_since_epoch()).count();
 }
 
 }  // namespace
 
-std::string_view name_of(Doing doing) { return span_names.at(static_cast<std::size_t>(doing)); }
-
-std::string_view number_name_of(Doing doing) {
-  if (doing == Doing::sum) return "bytes";
-  return doing == Doing::batch ? "batch" : "step";
+std::string_view number_name_of(Phase phase) {
+  if (phase == Phase::sum) return "bytes";
+  return phase == Phase::batch ? "batch" : "step";
 }
 
-void Timeline::add(Doing doing, const TimeSpan& span, Row row, int thread) noexcept {
+void Timeline::add(Phase phase, const TimeSpan& span, Row row, int thread) noexcept {
   constexpr auto relaxed = std::memory_order_relaxed;
   Place& place = places_[added_.fetch_add(1, std::memory_order_acq_rel) % places_.size()];
   const std::uint64_t shown_in =
@@ -31,12 +25,12 @@ void Timeline::add(Doing doing, const TimeSpan& span, Row row, int thread) noexc
   place[0].store(static_cast<std::uint64_t>(nanoseconds(span.begin)), relaxed);
   place[1].store(static_cast<std::uint64_t>(nanoseconds(span.end)), relaxed);
   place[2].store(span.number, relaxed);
-  place[3].store(shown_in << 8 | static_cast<std::uint64_t>(doing), relaxed);
+  place[3].store(shown_in << 8 | static_cast<std::uint64_t>(phase), relaxed);
 }
 
-void Timeline::add(Doing doing, Clock::time_point begin, double seconds, std::uint64_t number,
+void Timeline::add(Phase phase, Clock::time_point begin, double seconds, std::uint64_t number,
                    Row row) noexcept {
-  add(doing, {begin, begin + length(seconds), number}, row);
+  add(phase, {begin, begin + length(seconds), number}, row);
 }
 
 std::vector<Timeline::Span> Timeline::spans() const {
@@ -49,7 +43,7 @@ std::vector<Timeline::Span> Timeline::spans() const {
     if (values[1] < values[0] || values[0] == 0) continue;  // being written
     all.push_back({static_cast<std::int64_t>(values[0]), static_cast<std::int64_t>(values[1]),
                    values[2], static_cast<std::uint32_t>(values[3] >> 8),
-                   static_cast<Doing>(values[3] & 0xff)});
+                   static_cast<Phase>(values[3] & 0xff)});
   }
   return all;
 }

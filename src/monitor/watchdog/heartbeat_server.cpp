@@ -63,10 +63,10 @@ void send(const PeerPointer& peer, std::string_view bytes) {
 }  // namespace
 
 void take_beat(RankHealth& view, const Heartbeat& beat, const std::string& text) {
-  const auto activity = std::min<std::uint32_t>(beat.activity, activity_count - 1);
+  const auto phase = std::min<std::uint32_t>(beat.phase, metrics::watched_phases - 1);
   const std::size_t item_bytes = std::min<std::size_t>(beat.item_bytes, text.size());
   if (text.size() > item_bytes) view.stack = text.substr(item_bytes);
-  view.status = {beat.step,     static_cast<Activity>(activity), beat.in_phase_s, beat.limit_s,
+  view.status = {beat.step,     static_cast<metrics::Phase>(phase), beat.in_phase_s, beat.limit_s,
                  beat.meetings, text.substr(0, item_bytes)};
   view.account = beat.account;
   view.left = beat.leaving != 0;

@@ -27,11 +27,11 @@ std::vector<int> those(Views ranks, const std::function<bool(const RankHealth&)>
 }
 
 bool overdue(const RankHealth& rank) { return rank.status.in_phase_s > rank.status.limit_s; }
-bool waiting(const RankHealth& rank) { return waits_for_ranks(rank.status.activity); }
+bool waiting(const RankHealth& rank) { return waits_for_ranks(rank.status.phase); }
 
 // Phases come in this order within a step, so the least of them is where the others' wait begins.
 auto place(const RankStatus& status) {
-  return std::tuple(status.step, status.activity, status.meetings);
+  return std::tuple(status.step, status.phase, status.meetings);
 }
 
 // Of `candidates`, those furthest behind.
@@ -49,7 +49,7 @@ std::optional<Verdict> stuck_at_work(Views ranks) {
   if (late.empty()) return std::nullopt;
   const auto culprits = furthest_behind(ranks, late);
   return Verdict{Verdict::Kind::stuck, culprits,
-                 ranks[static_cast<std::size_t>(culprits.front())].status.activity};
+                 ranks[static_cast<std::size_t>(culprits.front())].status.phase};
 }
 
 bool between_hosts(Views ranks) {
@@ -66,18 +66,18 @@ std::optional<Verdict> all_wait(Views ranks) {
   });
   if (late.size() != present.size() || present.empty()) return std::nullopt;
   const auto behind = furthest_behind(ranks, present);
-  const Activity activity = ranks[static_cast<std::size_t>(behind.front())].status.activity;
+  const metrics::Phase phase = ranks[static_cast<std::size_t>(behind.front())].status.phase;
   if (present.size() > 1 && (behind.size() == present.size() || between_hosts(ranks)))
-    return Verdict{Verdict::Kind::stuck, {}, activity};
-  return Verdict{Verdict::Kind::stuck, behind, activity};
+    return Verdict{Verdict::Kind::stuck, {}, phase};
+  return Verdict{Verdict::Kind::stuck, behind, phase};
 }
 
 // What a run begins with, and what tells of progress in it.
-bool starts(Activity activity) { return activity < Activity::data; }
+bool starts(metrics::Phase phase) { return phase < metrics::Phase::data_wait; }
 
 // "open /mnt/dead/metrics.jsonl"
 std::string at_what(const RankStatus& s) {
-  return std::string(to_text(s.activity)) + (s.item.empty() ? "" : " " + s.item);
+  return std::string(metrics::phase_names(s.phase).watchdog) + (s.item.empty() ? "" : " " + s.item);
 }
 
 std::string who(int rank, std::span<const std::string> hosts) {
@@ -94,15 +94,16 @@ std::string what_of(const Verdict& verdict, const RankHealth& rank) {
   const RankStatus& s = rank.status;
   switch (verdict.kind) {
     case Verdict::Kind::dead:
-      return fmt::format("has ended without a word in {} of step {}", to_text(s.activity), s.step);
+      return fmt::format("has ended without a word in {} of step {}",
+                         metrics::phase_names(s.phase).watchdog, s.step);
     case Verdict::Kind::silent:
       return fmt::format("has not been heard for {:.0f} s: {}", rank.silent_s, why_silent(rank));
     default:
-      if (starts(s.activity))
+      if (starts(s.phase))
         return fmt::format("has been at {} for {:.0f} s without progress; its limit is {:.0f} s",
                            at_what(s), s.in_phase_s, s.limit_s);
       return fmt::format("has been in {} of step {} for {:.0f} s; its limit is {:.0f} s",
-                         to_text(s.activity), s.step, s.in_phase_s, s.limit_s);
+                         metrics::phase_names(s.phase).watchdog, s.step, s.in_phase_s, s.limit_s);
   }
 }
 
@@ -129,30 +130,30 @@ std::optional<Verdict> judge(Views ranks, double silence_s, bool lenient) {
   return all_wait(ranks);
 }
 
-double limit_s(Activity activity, double median_step_s, double last_save_s) {
+double limit_s(metrics::Phase phase, double median_step_s, double last_save_s) {
   // A stuck job has ended after 30 s or ten steps: this much earlier it is found to be.
   constexpr double to_end = 4, least = 30 - to_end, last_save = 30, start = 60, libraries = 900,
                    once = 900, evaluated_batch = 300;
   constexpr double first_gpu_step = 300, leaving = 60;
   const double steps = median_step_s == 0 ? once : std::max(least, 10 * median_step_s - to_end);
-  switch (activity) {
-    case Activity::init:  // a GPU's libraries may come from a cold network file system
+  switch (phase) {
+    case metrics::Phase::init:  // a GPU's libraries may come from a cold network file system
       return libraries;
-    case Activity::open:
-    case Activity::list:
-    case Activity::index:
-    case Activity::plan:
-    case Activity::resume:
+    case metrics::Phase::open:
+    case metrics::Phase::list:
+    case metrics::Phase::index:
+    case metrics::Phase::plan:
+    case metrics::Phase::resume:
       return start;
-    case Activity::output:
+    case metrics::Phase::output:
       return once;
-    case Activity::save:
+    case metrics::Phase::checkpoint:
       return last_save_s + last_save;
-    case Activity::gpu:
+    case metrics::Phase::gpu:
       return median_step_s == 0 ? first_gpu_step : steps;
-    case Activity::exit:
+    case metrics::Phase::exit:
       return leaving;
-    case Activity::evaluation:
+    case metrics::Phase::evaluation:
       return std::max(evaluated_batch, steps);
     default:
       return steps;
@@ -178,7 +179,7 @@ std::string describe(const Verdict& verdict, Views ranks, std::span<const std::s
     return fmt::format(
         "all ranks have waited for one another in {} for {:.0f} s and none is to blame: the "
         "network between them, or a GPU, is stuck",
-        to_text(verdict.activity), ranks.front().status.in_phase_s);
+        metrics::phase_names(verdict.phase).watchdog, ranks.front().status.in_phase_s);
   std::vector<std::string> sentences;
   for (const int r : verdict.culprits)
     sentences.push_back(who(r, hosts) + " " + what_of(verdict, ranks[static_cast<std::size_t>(r)]));
@@ -206,8 +207,8 @@ std::string table(Views ranks, std::span<const std::string> hosts) {
                               : !rank.connected ? "never"
                                                 : fmt::format("{:.0f} s ago", rank.silent_s);
     text += fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9.0f} {:>9.0f}  {}{}{}\n", r, hosts[r],
-                        status.step, to_text(status.activity), status.in_phase_s, status.limit_s,
-                        heard, status.item.empty() ? "" : "  at ", status.item);
+                        status.step, metrics::phase_names(status.phase).watchdog, status.in_phase_s,
+                        status.limit_s, heard, status.item.empty() ? "" : "  at ", status.item);
   }
   return text;
 }

@@ -31,7 +31,7 @@ std::vector<RankStats> Watchdog::accounts() {
 }
 
 Watchdog::~Watchdog() {
-  progress_.enter(Activity::ranks);
+  progress_.enter(metrics::Phase::ranks);
   until_ = std::uncaught_exceptions() > 0 ? Watch::Until::now : Watch::Until::alone;
   if (thread_.joinable()) thread_.join();
 }

@@ -49,10 +49,11 @@ class WorkerWatch final : public Watch {
     report_signal();
     // Rank 0 knows nothing of this rank, so it judges itself; and it knows nothing of others, for
     // whom it may wait.
-    const double most_s = waits_for_ranks(own().activity) ? unheard_s : own().limit_s;
+    const double most_s = waits_for_ranks(own().phase) ? unheard_s : own().limit_s;
     if (!client_.connected() && own().in_phase_s > most_s)
       end(fmt::format("rank 0 has never been heard, and this rank has been in {} for {:.0f} s; {}",
-                      to_text(own().activity), own().in_phase_s, client_.trouble()),
+                      metrics::phase_names(own().phase).watchdog, own().in_phase_s,
+                      client_.trouble()),
           "unheard");
   }
   std::string silence() const {
@@ -95,7 +96,7 @@ class WorkerWatch final : public Watch {
             .in_phase_s = own().in_phase_s,
             .limit_s = own().limit_s,
             .late_s = late_s(),
-            .activity = static_cast<std::uint32_t>(own().activity)};
+            .phase = static_cast<std::uint32_t>(own().phase)};
   }
   // Rank 0 tells why and ends all ranks; where that does not reach this one, it ends itself.
   [[noreturn]] void await_end(const HeartbeatClient::Ending& ending) {

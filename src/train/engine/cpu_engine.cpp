@@ -13,6 +13,7 @@
 #include "ringtrain/host/stream_copy.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/metrics/scaling/ring_text.hpp"
+#include "ringtrain/monitor/phase_scope.hpp"
 #include "train/engine/cpu_stepper.hpp"
 #include "train/engine/engine.hpp"
 #include "train/engine/schedule.hpp"
@@ -38,11 +39,9 @@ class CpuEngine final : public TrainingEngine {
     CpuStepper::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
       all.sum_over_ranks = [this](View values) {
-        const monitor::Activity activity = progress_.now().activity;
-        progress_.enter(monitor::Activity::all_reduce);
+        const monitor::PhaseInterruption waiting(progress_, metrics::Phase::communication);
         statistics_sums_->start_allreduce(values);
         statistics_sums_->finish();
-        progress_.enter(activity);
       };
     return std::make_unique<CpuStepper>(all, plan_.trainer(), start);
   }
@@ -290,7 +289,7 @@ std::unique_ptr<allreduce::Communicator> communicator_of(const RunPlan& plan,
   if (timeline != nullptr)
     options.on_sum = [timeline, row = on_a_thread ? metrics::Row::sums : metrics::Row::main](
                          int thread, const TimeSpan& sum) {
-      timeline->add(metrics::Doing::sum, sum, row, thread);
+      timeline->add(metrics::Phase::sum, sum, row, thread);
     };
   return allreduce::make_communicator(
       config::enumerator<config::Allreduce>().write(plan.options.allreduce), session, options);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ringtrain/base/clock.hpp"
+#include "ringtrain/monitor/phase_scope.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -46,26 +47,18 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   parts_.sums.clear_head();
   parts_.sums.ask(request);
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
-    parts_.progress.enter(monitor::Activity::data);
-    const auto begin = metrics::Timeline::Clock::now();
+    monitor::PhaseScope waiting(parts_.progress, metrics::Phase::data_wait, seconds_);
     const Batch* batch = loader.next();
-    record(metrics::Doing::data_wait, begin, loader.waited_s());
-    seconds_.data_wait += loader.waited_s();
+    waiting.end();
     run_micro_step(*batch, micro);
   }
-  Stopwatch watch;
-  const auto wait_began = watch.started();
-  parts_.progress.enter(monitor::Activity::all_reduce);
+  monitor::PhaseScope communication(parts_.progress, metrics::Phase::communication, seconds_);
   parts_.reducer.finish();
-  const double waited_s = watch.lap();
-  const auto update_began = watch.started();
-  record(metrics::Doing::communication, wait_began, waited_s);
-  seconds_.exposed += waited_s;
-  seconds_.sums = parts_.reducer.first_lead_s() + waited_s;
+  const double sums_s = communication.end() + parts_.reducer.first_lead_s();
 
-  parts_.progress.enter(monitor::Activity::update);
+  monitor::PhaseScope updating(parts_.progress, metrics::Phase::update, seconds_);
   StepOutcome outcome = parts_.sums.outcome();
-  std::unique_lock updating(parts_.last_step.mutex);
+  std::unique_lock writing(parts_.last_step.mutex);
   outcome.not_finite =
       outcome.not_finite || optim::first_non_finite(parts_.sums.gradients()).has_value();
   if (!outcome.not_finite) {
@@ -78,20 +71,19 @@ std::optional<StepReport> CpuStepper::step(io::Loader& loader, const host::StepR
   }
   advance();
   if (!outcome.not_finite || settings().leaves_out) parts_.last_step.position = position();
-  updating.unlock();
-  seconds_.update = watch.lap();
-  record(metrics::Doing::update, update_began, seconds_.update);
+  writing.unlock();
+  updating.end();
   parts_.progress.finish_step();
-  return StepReport{position(), rate, seconds_, outcome};
+  return StepReport{position(), rate, seconds_, sums_s, outcome};
 }
 
 void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   const double sample_weight = settings().sample_weight();
   taken_ = parts_.sums.gradients().size();
-  parts_.progress.enter(monitor::Activity::forward);
+  parts_.progress.enter(metrics::Phase::forward);  // no scopes: the program tells both times
   bool backward = false;
   const auto final = [&](std::size_t first) {
-    if (!std::exchange(backward, true)) parts_.progress.enter(monitor::Activity::backward);
+    if (!std::exchange(backward, true)) parts_.progress.enter(metrics::Phase::backward);
     take(first, micro);
   };
   Stopwatch watch;
@@ -103,19 +95,13 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
   if (parts_.never_sleeps)
     parts_.progress.add_no_cpu(
         std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
-  record(metrics::Doing::forward, begin, result.backward_at_s);
-  record(metrics::Doing::backward, begin + metrics::Timeline::length(result.backward_at_s),
-         took_s - result.backward_at_s);
+  const auto turn = begin + metrics::Timeline::length(result.backward_at_s);
+  parts_.progress.show(metrics::Phase::forward, {begin, turn, position().step + 1});
+  parts_.progress.show(metrics::Phase::backward, {turn, watch.started(), position().step + 1});
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
-  seconds_.forward += result.forward_seconds;
-  seconds_.backward += result.backward_seconds;
-  seconds_.exposed += result.ranks_seconds;
-}
-
-void CpuStepper::record(metrics::Doing doing, metrics::Timeline::Clock::time_point begin,
-                        double seconds) {
-  if (metrics::Timeline* const timeline = parts_.progress.timeline())
-    timeline->add(doing, begin, seconds, position().step + 1);
+  seconds_[metrics::Phase::forward] += result.forward_seconds;
+  seconds_[metrics::Phase::backward] += result.backward_seconds;
+  seconds_[metrics::Phase::communication] += result.ranks_seconds;
 }
 
 // Gradients from `first` on are final in this micro-step: add up those of all micro-steps, while a

@@ -39,10 +39,9 @@ class CpuStepper : public Stepper {
   void run_micro_step(const Batch& batch, int micro);
   void take(std::size_t first, int micro);
   void update();
-  void record(metrics::Doing doing, metrics::Timeline::Clock::time_point begin, double seconds);
 
   Parts parts_;
-  StepSeconds seconds_;
+  metrics::PhaseSeconds seconds_;
   std::vector<float> accumulated_;  // gradients of the micro-steps before the last
   std::size_t taken_ = 0;  // of a micro-step, gradients [taken_, end) are added up or being summed
 };

@@ -1,9 +1,11 @@
 #include "train/engine/gpu_stepper.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
-#include "ringtrain/base/clock.hpp"
 #include "ringtrain/host/signals.hpp"
+#include "ringtrain/monitor/phase_scope.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -17,6 +19,14 @@ StepOutcome outcome_of(const compute::GpuOutcome& o) {
           .not_finite = o.not_finite,
           .skipped = o.skipped,
           .loss_scale = o.loss_scale};
+}
+
+// In their order.
+std::array<std::pair<metrics::Phase, double>, 4> parts_of(const compute::GpuOutcome& o) {
+  return {{{metrics::Phase::forward, o.forward_s},
+           {metrics::Phase::backward, o.backward_s},
+           {metrics::Phase::communication, o.exposed_s},
+           {metrics::Phase::update, o.update_s}}};
 }
 
 }  // namespace
@@ -33,14 +43,13 @@ GpuStepper::GpuStepper(std::unique_ptr<compute::GpuTraining> training, const Ste
 
 std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepRequest& request) {
   progress_.begin_step(position().step + 1);
-  UnderWay now{{}, learning_rate(), 0, 0};
+  UnderWay now{{}, learning_rate()};
   for (int micro = 1; micro <= settings().accumulate; ++micro) {
-    progress_.enter(monitor::Activity::data);
-    const auto begin = metrics::Timeline::Clock::now();
+    monitor::PhaseScope waiting(progress_, metrics::Phase::data_wait, now.seconds);
     const Batch* batch = loader.next();
-    progress_.enter(monitor::Activity::gpu);  // for a free slot, if steps before are under way
-    now.data_wait_s += loader.waited_s();
-    Stopwatch watch;
+    waiting.end();
+    const monitor::PhaseScope copying(progress_, metrics::Phase::copy, now.seconds);
+    progress_.enter(metrics::Phase::gpu);  // for a free slot, if steps before are under way
     training_.queue(*batch, {.first = micro == 1,
                              .last = micro == settings().accumulate,
                              .step = static_cast<std::int64_t>(position().step),
@@ -49,14 +58,6 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
                              .share = settings().share * settings().sample_weight(),
                              .stop = request.stop,
                              .signal = request.signal});
-    const double copy_s = watch.lap();
-    now.copy_s += copy_s;
-    if (metrics::Timeline* const timeline = progress_.timeline()) {
-      timeline->add(metrics::Doing::data_wait, begin, loader.waited_s(), position().step + 1);
-      timeline->add(metrics::Doing::copy,
-                    metrics::Timeline::Clock::now() - metrics::Timeline::length(copy_s), copy_s,
-                    position().step + 1);
-    }
   }
   advance();
   now.position = position();
@@ -69,17 +70,14 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
 void GpuStepper::record(const compute::GpuOutcome& o, std::uint64_t step) {
   metrics::Timeline* const timeline = progress_.timeline();
   if (timeline == nullptr) return;
-  const std::pair<metrics::Doing, double> parts[] = {{metrics::Doing::forward, o.forward_s},
-                                                     {metrics::Doing::backward, o.backward_s},
-                                                     {metrics::Doing::communication, o.exposed_s},
-                                                     {metrics::Doing::update, o.update_s}};
+  const auto parts = parts_of(o);
   double seconds = 0;
-  for (const auto& [doing, part] : parts) seconds += part;
+  for (const auto& [phase, part] : parts) seconds += part;
   auto at =
       std::max(recorded_, metrics::Timeline::Clock::now() - metrics::Timeline::length(seconds));
-  timeline->add(metrics::Doing::step, at, seconds, step, metrics::Row::gpu);
-  for (const auto& [doing, part] : parts) {
-    timeline->add(doing, at, part, step, metrics::Row::gpu);
+  timeline->add(metrics::Phase::step, at, seconds, step, metrics::Row::gpu);
+  for (const auto& [phase, part] : parts) {
+    timeline->add(phase, at, part, step, metrics::Row::gpu);
     at += metrics::Timeline::length(part);
   }
   recorded_ = at;
@@ -87,24 +85,21 @@ void GpuStepper::record(const compute::GpuOutcome& o, std::uint64_t step) {
 
 // What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
 std::optional<StepReport> GpuStepper::take(int still_under_way) {
-  progress_.enter(monitor::Activity::gpu);
+  progress_.enter(metrics::Phase::gpu);
   const std::optional<compute::GpuOutcome> o = training_.outcome(still_under_way);
   if (!o) return std::nullopt;
   const UnderWay step = under_way_.front();
   under_way_.pop_front();
   progress_.finish_step();
   record(*o, step.position.step);
-  const double data_wait_s = std::min(step.data_wait_s, o->idle_s);
-  return StepReport{step.position,
-                    step.learning_rate,
-                    {.data_wait = data_wait_s,
-                     .copy = std::min(step.copy_s, o->idle_s - data_wait_s),
-                     .forward = o->forward_s,
-                     .backward = o->backward_s,
-                     .exposed = o->exposed_s,
-                     .update = o->update_s,
-                     .sums = first_lead_ * o->backward_s / settings().accumulate + o->exposed_s},
-                    outcome_of(*o)};
+  const double data_wait_s = std::min(step.seconds[metrics::Phase::data_wait], o->idle_s);
+  metrics::PhaseSeconds seconds;
+  seconds[metrics::Phase::data_wait] = data_wait_s;
+  seconds[metrics::Phase::copy] =
+      std::min(step.seconds[metrics::Phase::copy], o->idle_s - data_wait_s);
+  for (const auto& [phase, part] : parts_of(*o)) seconds[phase] = part;
+  const double sums_s = first_lead_ * o->backward_s / settings().accumulate + o->exposed_s;
+  return StepReport{step.position, step.learning_rate, seconds, sums_s, outcome_of(*o)};
 }
 
 }  // namespace ringtrain::train

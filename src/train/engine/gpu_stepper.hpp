@@ -27,7 +27,8 @@ class GpuStepper final : public Stepper {
 
   struct UnderWay {
     Position position;
-    double learning_rate, data_wait_s, copy_s;
+    double learning_rate = 0;
+    metrics::PhaseSeconds seconds = {};  // of the host
   };
   std::optional<StepReport> take(int still_under_way);
   void record(const compute::GpuOutcome& outcome, std::uint64_t step);

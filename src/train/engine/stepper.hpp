@@ -8,27 +8,12 @@
 
 namespace ringtrain::train {
 
-/// Where the seconds of one step went on this rank.
-struct StepSeconds {
-  double data_wait = 0, copy = 0, forward = 0, backward = 0, exposed = 0, update = 0;
-  double sums = 0;  ///< from the start of the first sum to the end of the last: parts of others
-};
-
-/// To the step of `times` that is under way.
-inline void add(metrics::StepTimes& times, const StepSeconds& s) {
-  times.add(metrics::Phase::data_wait, s.data_wait);
-  times.add(metrics::Phase::copy, s.copy);
-  times.add(metrics::Phase::forward, s.forward);
-  times.add(metrics::Phase::backward, s.backward);
-  times.add(metrics::Phase::comm_exposed, s.exposed);
-  times.add(metrics::Phase::update, s.update);
-}
-
 /// A step that is over.
 struct StepReport {
   Position position;  ///< behind it
   double learning_rate = 0;
-  StepSeconds seconds;
+  metrics::PhaseSeconds seconds;  ///< on this rank
+  double sums_s = 0;  ///< from the start of the first sum to the end of the last, in several phases
   StepOutcome outcome;
 };
 

@@ -17,15 +17,14 @@ void CheckpointHook::between_steps(Trainer& trainer) {
   const double stalled_s = checkpoints_.stalled_s();
   const auto begin = metrics::Timeline::Clock::now();
   offer(position);
-  if (metrics::Timeline* const timeline = progress_.timeline();
-      timeline && checkpoints_.stalled_s() - stalled_s > seen_stall_s)
-    timeline->add(metrics::Doing::checkpoint,
-                  {begin, metrics::Timeline::Clock::now(), position.step});
+  if (checkpoints_.stalled_s() - stalled_s > seen_stall_s)
+    progress_.show(metrics::Phase::checkpoint,
+                   {begin, metrics::Timeline::Clock::now(), position.step});
 }
 
 // An evaluation may take long: what is saved is safe before.
 void CheckpointHook::before_evaluation(const Position&) {
-  progress_.enter(monitor::Activity::save);
+  progress_.enter(metrics::Phase::checkpoint);
   checkpoints_.settle(Deadline(patience_s_));
 }
 

@@ -21,7 +21,7 @@ void LogHook::after_step(const Position&) {
 }
 
 void LogHook::step_timed(const StepReport& report, double wall_s) {
-  parts_.progress.enter(monitor::Activity::output);
+  parts_.progress.enter(metrics::Phase::output);
   const double stalled_s = parts_.checkpoints ? parts_.checkpoints->stalled_s() : 0;
   const bool saving = parts_.checkpoints && parts_.checkpoints->saving();
   parts_.session.fault_context().at_step(report.position.step);
@@ -30,7 +30,7 @@ void LogHook::step_timed(const StepReport& report, double wall_s) {
 }
 
 void LogHook::evaluated(const Position& position, const Evaluation& result) {
-  parts_.progress.enter(monitor::Activity::output);
+  parts_.progress.enter(metrics::Phase::output);
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);
     parts_.log.evaluation(position.step, result);

@@ -66,7 +66,7 @@ StepLogger::Expected SpeedHook::expected() const {
 }
 
 void SpeedHook::keep() {
-  parts_.progress.enter(monitor::Activity::open, cache_folder());
+  parts_.progress.enter(metrics::Phase::open, cache_folder());
   keep_best();
   if (in_full_) parts_.efficiency.keep_own(parts_.log.times());
 }

@@ -65,7 +65,7 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
   progress.pause();
   Stopwatch watch;
   io::LoaderOptions told = options;
-  told.on_retry = [&] { progress.enter(monitor::Activity::evaluation); };
+  told.on_retry = [&] { progress.enter(metrics::Phase::evaluation); };
   told.report = session.reporter();
   io::Loader loader(dataset, told);
   RequestRounds rounds(session);
@@ -80,7 +80,7 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
   try {
     const Batch* batch = nullptr;
     for (;;) {
-      progress.enter(monitor::Activity::evaluation);
+      progress.enter(metrics::Phase::evaluation);
       if (look(false) || (batch = loader.next()) == nullptr) break;
       const compute::StepResult result = program.run(*batch, 1, nullptr);
       sums[0] += result.loss;
@@ -88,7 +88,7 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
       sums[2] += result.top5;
       sums[3] += result.samples;
     }
-    progress.enter(monitor::Activity::ranks);  // once, so that a wait without end is seen to be one
+    progress.enter(metrics::Phase::ranks);  // once, so that a wait without end is seen to be one
     while (!rounds.over() && !look(true)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   } catch (const std::exception& failure) {
     session.abort(failure);  // while the loader lives: a thread of it may be stuck in a read

@@ -37,10 +37,9 @@ double StepLogger::epoch(const Position& position) const {
 
 metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_seconds,
                                        double checkpoint_seconds, bool saving) {
-  add(times_, report.seconds);
-  times_.add(metrics::Phase::checkpoint, checkpoint_seconds);
-  const metrics::PhaseSeconds phases =
-      times_.end_step(wall_seconds, plan_.global_batch, report.seconds.sums);
+  metrics::PhaseSeconds phases = report.seconds;
+  phases[metrics::Phase::checkpoint] += checkpoint_seconds;
+  phases = times_.add_step(phases, wall_seconds, plan_.global_batch, report.sums_s);
   if (const auto news = ranks_.step(wall_seconds, plan_.global_batch, saving); !news.text.empty())
     event(news.what, news.text);
   seconds_ += wall_seconds;
@@ -68,7 +67,7 @@ void StepLogger::tell(const StepReport& report) {
                 .seconds_per_batch = mean.seconds,
                 .phases = mean.phases,
                 .ranks = ranks_.differences(),
-                .sums = reached(mean.sums_seconds, mean.phases[metrics::Phase::comm_exposed],
+                .sums = reached(mean.sums_seconds, mean.phases[metrics::Phase::communication],
                                 mean.seconds)});
 }
 
@@ -150,7 +149,7 @@ void StepLogger::finish(const Position& end, const SaveCounts& saves,
   record.ranks = summary.ranks;
   const auto steps = double(std::max<std::int64_t>(1, times_.steps()));
   record.sums = reached(times_.total_sums_seconds() / steps,
-                        times_.total()[metrics::Phase::comm_exposed] / steps, seconds_ / steps);
+                        times_.total()[metrics::Phase::communication] / steps, seconds_ / steps);
   record.expected_step_s = expected.step_s;
   if (expected.alone)
     record.efficiency = summary.throughput.median / (plan_.ranks * *expected.alone);

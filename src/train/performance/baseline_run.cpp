@@ -47,8 +47,7 @@ class Runner {
     if (!report) return;
     stopped_ = stopped_ || report->outcome.stop;
     step_s_.push_back(step_watch_.lap());
-    add(times_, report->seconds);
-    times_.end_step(step_s_.back(), 0);
+    times_.add_step(report->seconds, step_s_.back(), 0);
   }
 
   const host::StopSignals& stop_;

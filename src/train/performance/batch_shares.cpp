@@ -46,9 +46,10 @@ RankSpeed measure_speed(const RunPlan& plan, TrainingEngine& engine) {
   std::vector<double> images_s, fixed_s;
   const auto take = [&](const std::optional<StepReport>& report) {
     if (!report || report->position.step <= warm_up) return;
-    const StepSeconds& s = report->seconds;
-    images_s.push_back(s.data_wait + s.copy + s.forward + s.backward);
-    fixed_s.push_back(s.update);
+    const metrics::PhaseSeconds& s = report->seconds;
+    images_s.push_back(s[metrics::Phase::data_wait] + s[metrics::Phase::copy] +
+                       s[metrics::Phase::forward] + s[metrics::Phase::backward]);
+    fixed_s.push_back(s[metrics::Phase::update]);
   };
   Stopwatch watch;
   for (int step = 0; step < most_steps; ++step) {
@@ -84,7 +85,7 @@ std::vector<double> by_rank(const std::vector<double>& list, const allreduce::Mp
 // The shares of the checkpoint that rank 0 would go on from.
 std::vector<int> saved_shares(const RunPlan& plan, const allreduce::MpiSession& session,
                               monitor::Progress& progress) {
-  progress.enter(monitor::Activity::resume);
+  progress.enter(metrics::Phase::resume);
   std::string plans;
   if (session.rank() == 0)
     if (const auto saved =

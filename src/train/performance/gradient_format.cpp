@@ -77,7 +77,7 @@ std::vector<TriedFormat> try_formats(
 std::optional<GradientFormat> saved_format(const RunPlan& plan,
                                            const allreduce::MpiSession& session,
                                            monitor::Progress& progress) {
-  progress.enter(monitor::Activity::resume);
+  progress.enter(metrics::Phase::resume);
   std::string config;
   if (session.rank() == 0)
     if (const auto saved =

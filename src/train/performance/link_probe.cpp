@@ -61,9 +61,9 @@ void LinkProbe::begin_step(const Position& position) {
 
 // Rank 0's clock is what counts, so that all ranks do the same and come to the same.
 double LinkProbe::seconds_of(const Range& bucket, monitor::Progress& progress) {
-  progress.enter(monitor::Activity::ranks);
+  progress.enter(metrics::Phase::ranks);
   session_.barrier();
-  progress.enter(monitor::Activity::all_reduce);
+  progress.enter(metrics::Phase::communication);
   Stopwatch watch;
   engine_.sum(bucket);
   double seconds = watch.lap();
@@ -89,15 +89,17 @@ std::vector<metrics::TimedSum> LinkProbe::time_sums(monitor::Progress& progress)
 
 void LinkProbe::see(const StepReport& report, double wall_s) {
   if (tuner_) {
-    if (tuner_->tries_late()) alone_s_.push_back(wall_s - report.seconds.exposed);
+    if (tuner_->tries_late())
+      alone_s_.push_back(wall_s - report.seconds[metrics::Phase::communication]);
     return tuner_->see(wall_s);
   }
   if (expected_ || seen_++ < warm_up) return;
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
-  compute_s_.push_back(wall_s - report.seconds.exposed);
-  update_s_.push_back(report.seconds.update);
-  const std::vector<double> leads = engine_.bucket_leads(report.seconds.backward / batches);
+  compute_s_.push_back(wall_s - report.seconds[metrics::Phase::communication]);
+  update_s_.push_back(report.seconds[metrics::Phase::update]);
+  const std::vector<double> leads =
+      engine_.bucket_leads(report.seconds[metrics::Phase::backward] / batches);
   for (std::size_t b = 0; b < std::min(leads.size(), leads_s_.size()); ++b)
     leads_s_[b].push_back(leads[b]);
 }

@@ -35,9 +35,9 @@ PastRun from_json(const json& object) {
   PastRun speed{{number("examples_per_second"), number("deviation")},
                 {},
                 object.at("measured").get<std::int64_t>()};
-  for (std::size_t p = 0; p < metrics::phase_names.size(); ++p)
-    speed.phases.seconds[p] =
-        object.at("phases").at(std::string(metrics::phase_names[p])).get<double>();
+  for (const metrics::Phase phase : metrics::ledger_phases)
+    speed.phases[phase] =
+        object.at("phases").at(std::string(metrics::phase_names(phase).metric)).get<double>();
   const double rate = speed.examples_per_second.median;
   if (!std::isfinite(rate) || rate <= 0) throw Error("a speed", "is not positive");
   return speed;
@@ -119,8 +119,8 @@ std::optional<PastRun> KeptSpeeds::find() const try {
 std::string KeptSpeeds::keep(const PastRun& speed) const try {
   if (file_.empty()) return "";
   json phases = json::object();
-  for (std::size_t p = 0; p < metrics::phase_names.size(); ++p)
-    phases[std::string(metrics::phase_names[p])] = speed.phases.seconds[p];
+  for (const metrics::Phase phase : metrics::ledger_phases)
+    phases[std::string(metrics::phase_names(phase).metric)] = speed.phases[phase];
   const json all{{"format", format},
                  {"configuration", json::parse(configuration_)},
                  {"examples_per_second", speed.examples_per_second.median},

@@ -10,23 +10,23 @@
 using namespace ringtrain;
 using namespace ringtrain::monitor;
 
-TEST_CASE("progress: an item is that of the activity it was entered with") {
+TEST_CASE("progress: an item is that of the phase it was entered with") {
   Progress progress;
   CHECK(progress.item().empty());
   progress.at(Work::open, "/mnt/a");
-  CHECK(progress.now().activity == Activity::open);
+  CHECK(progress.now().phase == metrics::Phase::open);
   CHECK(progress.item() == "/mnt/a");
   progress.at(Work::list, "/mnt/b");
-  CHECK(progress.now().activity == Activity::list);
+  CHECK(progress.now().phase == metrics::Phase::list);
   CHECK(progress.item() == "/mnt/b");
-  progress.enter(Activity::resume);
+  progress.enter(metrics::Phase::resume);
   CHECK(progress.item().empty());
   progress.at(Work::read, "/mnt/c");
-  CHECK(progress.now().activity == Activity::resume);
+  CHECK(progress.now().phase == metrics::Phase::resume);
   CHECK(progress.item() == "/mnt/c");
 }
 
-TEST_CASE("progress: it moves with each activity and each advance, and else not") {
+TEST_CASE("progress: it moves with each phase and each advance, and else not") {
   Progress progress;
   auto moved = [&, last = progress.now().moved]() mutable {
     return std::exchange(last, progress.now().moved) != progress.now().moved;

@@ -78,8 +78,8 @@ class Job {
     ++rank.spent.steps;
     rank.spent.phases[metrics::Phase::forward] += 0.006;
     rank.spent.phases[metrics::Phase::backward] += 0.003;
-    rank.spent.phases[metrics::Phase::comm_exposed] += 0.001;
-    rank.spent.phases[disturbed ? d.phase : metrics::Phase::comm_exposed] += d.extra_s;
+    rank.spent.phases[metrics::Phase::communication] += 0.001;
+    rank.spent.phases[disturbed ? d.phase : metrics::Phase::communication] += d.extra_s;
     rank.vitals.seconds += 0.010 + d.extra_s;
     if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
   }
@@ -136,7 +136,7 @@ TEST_CASE("slow-downs: what grew, and where") {
         "data wait grew from 0.0 to 20.0 ms a step on all ranks; with it moved, on a: CPUs waiting "
         "for disks 0 -> 0.5 of the host's"},
        {{.ranks = {3},
-         .phase = metrics::Phase::comm_exposed,
+         .phase = metrics::Phase::communication,
          .extra_s = 0.04,
          .vital = SystemMetric::retransmitted,
          .a_second = 30},
@@ -144,20 +144,20 @@ TEST_CASE("slow-downs: what grew, and where") {
         "work "
         "did; with it moved, on b: TCP segments sent again 0 -> 30 a second"},
        {{.ranks = {2},
-         .phase = metrics::Phase::comm_exposed,
+         .phase = metrics::Phase::communication,
          .extra_s = 0.04,
          .vital = SystemMetric::sending,
          .a_second = 0.9},
         "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
         "for its link; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1, 2},
-         .phase = metrics::Phase::comm_exposed,
+         .phase = metrics::Phase::communication,
          .extra_s = 0.04,
          .vital = SystemMetric::sending,
          .a_second = 0.9},
         "and no rank's own work did; ruled out, none of them moved: stopped or unscheduled"},
        {{.ranks = {1},
-         .phase = metrics::Phase::comm_exposed,
+         .phase = metrics::Phase::communication,
          .extra_s = 0.01,
          .vital = SystemMetric::still,
          .a_second = 0.5},

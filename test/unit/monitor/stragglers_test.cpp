@@ -62,5 +62,5 @@ TEST_CASE("stragglers: what is within tolerance, or has happened once, is no rea
 
 TEST_CASE("stragglers: who waits for others is none") {
   Ranks ranks;
-  CHECK(ranks.run(20, 1, metrics::Phase::comm_exposed, 1).empty());
+  CHECK(ranks.run(20, 1, metrics::Phase::communication, 1).empty());
 }

@@ -149,7 +149,7 @@ def keys_in(code):
 
 def check_metrics(source, _):
     code = (source / "src/metrics/sinks/jsonl.cpp").read_text()
-    phases = re.search(r"phase_names = \{([^}]*)\}", (source / "include/ringtrain/metrics/scaling/step_phases.hpp").read_text())[1]
+    phases = set(re.findall(r'\.metric = "(\w+)"', (source / "src/metrics/scaling/phase.cpp").read_text()))
     page = sections((source / "docs/reference/metrics.md").read_text())
     helpers, *records = re.split(r"^void Metrics::write\(", code, flags=re.M)
     kinds = set()
@@ -158,7 +158,7 @@ def check_metrics(source, _):
         kinds.add(kind)
         keys = keys_in(record) - {"kind"}
         yield from compare(f"{kind}: key", "reference/metrics.md", keys, listed(page.get(kind, "")))
-    shared = keys_in(helpers) | set(re.findall(r'"(\w+)"', phases))
+    shared = keys_in(helpers) | phases
     yield from compare("shared key", "reference/metrics.md", shared, listed(page.get("Objects in them", "")))
     yield from compare("kind", "reference/metrics.md", kinds, set(page) - {"Objects in them"})
 

@@ -71,8 +71,6 @@ class Loader {
   /// more than ten) were unreadable.
   const Batch* next();
 
-  /// Seconds the last next() waited.
-  double waited_s() const;
   /// Batches of one evaluation, equal on all ranks.
   std::uint64_t evaluation_batches() const;
 

@@ -7,24 +7,9 @@
 #include <vector>
 
 #include "ringtrain/base/clock.hpp"
+#include "ringtrain/metrics/scaling/phase.hpp"
 
 namespace ringtrain::metrics {
-
-/// What a span of a timeline shows.
-enum class Doing : std::uint8_t {
-  step,
-  data_wait,
-  copy,
-  forward,
-  backward,
-  communication,  ///< waits for sums
-  update,
-  checkpoint,  ///< a save holds the step loop up
-  evaluation,
-  sum,    ///< of one bucket or, in shared memory, of all
-  batch,  ///< a loader thread makes one
-  save,   ///< the writer process writes a checkpoint
-};
 
 /// Whose time it is. Threads that sum, of which there are few, are numbered from `sums` on, loader
 /// threads from `loader` on.
@@ -44,15 +29,15 @@ class Timeline {
     std::int64_t begin_ns = 0, end_ns = 0;  ///< of the steady clock
     std::uint64_t number = 0;               ///< step, bytes or batch
     std::uint32_t row = 0;                  ///< a Row, plus the thread's number in it
-    Doing doing{};
+    Phase phase{};
   };
 
   /// Keeps `capacity` spans, one at least.
   explicit Timeline(std::size_t capacity) : places_(capacity) {}
 
-  void add(Doing doing, const TimeSpan& span, Row row = Row::main, int thread = 0) noexcept;
+  void add(Phase phase, const TimeSpan& span, Row row = Row::main, int thread = 0) noexcept;
   /// The same, of so many seconds from `begin` on.
-  void add(Doing doing, Clock::time_point begin, double seconds, std::uint64_t number,
+  void add(Phase phase, Clock::time_point begin, double seconds, std::uint64_t number,
            Row row = Row::main) noexcept;
   /// Those that are kept, the oldest first.
   std::vector<Span> spans() const;
@@ -68,8 +53,7 @@ class Timeline {
   std::atomic<std::uint64_t> added_{0};
 };
 
-/// What the user calls it, and what Span::number is.
-std::string_view name_of(Doing doing);
-std::string_view number_name_of(Doing doing);
+/// What Span::number is, for the user.
+std::string_view number_name_of(Phase phase);
 
 }  // namespace ringtrain::metrics

@@ -19,7 +19,7 @@ struct Heartbeat {
   std::uint64_t step = 0, meetings = 0;
   double in_phase_s = 0, limit_s = 0;
   double late_s = 0;  // a tick of its watchdog was lately: for so long the rank was not scheduled
-  std::uint32_t activity = 0;
+  std::uint32_t phase = 0;
   std::uint32_t leaving = 0;     // the last one: what comes after is no failure
   std::uint32_t text_bytes = 0;  // that follow: the item that the main thread is at, then its stack
   std::uint32_t item_bytes = 0;  // of these; the stack is asked for by an end

@@ -15,7 +15,7 @@ namespace ringtrain::monitor {
 /// that time in which the whole process was stopped is not counted.
 struct RankStatus {
   std::uint64_t step = 0;  ///< under way, or the last
-  Activity activity = Activity::init;
+  metrics::Phase phase = metrics::Phase::init;
   double in_phase_s = 0;       ///< without moving
   double limit_s = 0;          ///< longer is too long
   std::uint64_t meetings = 0;  ///< in sums on its host, that it has come to
@@ -42,8 +42,8 @@ struct RankHealth {
 struct Verdict {
   enum class Kind { dead, silent, stuck };
   Kind kind = Kind::stuck;
-  std::vector<int> culprits;           ///< empty: all ranks wait for one another
-  Activity activity = Activity::init;  ///< they are stuck in
+  std::vector<int> culprits;                    ///< empty: all ranks wait for one another
+  metrics::Phase phase = metrics::Phase::init;  ///< they are stuck in
 
   /// 71 for ranks that are gone, 72 for stuck ones.
   Exit code() const { return kind == Kind::stuck ? Exit::stuck : Exit::rank_lost; }
@@ -55,19 +55,19 @@ struct Verdict {
 double patience_s(const RankHealth& rank, double silence_s);
 
 /// A rank is lost when it has ended or is silent for longer than patience_s(), and stuck when it is
-/// in an activity for longer than its limit. Ranks that wait for others are to blame only when all
+/// in a phase for longer than its limit. Ranks that wait for others are to blame only when all
 /// wait: then those that are behind are, or nobody. Between hosts nobody is, as a rank may still
 /// wait for the last piece of a sum that others have whole, and are a step ahead. While there are
 /// ranks that were never heard, they may wait for 900 s. Nothing but a rank that has ended is
 /// judged while `lenient`, after a pause of the whole job.
 std::optional<Verdict> judge(std::span<const RankHealth> ranks, double silence_s, bool lenient);
 
-/// How long a rank may be in `activity` without moving: so long that the job ends after 30 s or
+/// How long a rank may be in `phase` without moving: so long that the job ends after 30 s or
 /// ten steps of `median_step_s`, whichever is longer. More for what happens once, and for the first
 /// steps, which nothing is known of (median 0). `last_save_s`: what the user allows the last
 /// checkpoint. While a job starts, files and plans tell of each bit of progress: a minute without
 /// any is a disk that does not answer.
-double limit_s(Activity activity, double median_step_s, double last_save_s);
+double limit_s(metrics::Phase phase, double median_step_s, double last_save_s);
 
 /// What to tell when a rank works within its limit, but others have waited for it for longer than
 /// `patience_s`: "rank 2 on node3 has been in init for 60 s, and others wait for it; its limit is
@@ -81,7 +81,7 @@ std::string describe(const Verdict& verdict, std::span<const RankHealth> ranks,
                      std::span<const std::string> hosts);
 /// " how=silent ranks=2 hosts=node3", for the line that programs read; of nobody: " how=stuck".
 std::string details(const Verdict& verdict, std::span<const std::string> hosts);
-/// A line for each rank: host, step, activity, seconds in it, when it was last heard.
+/// A line for each rank: host, step, phase, seconds in it, when it was last heard.
 std::string table(std::span<const RankHealth> ranks, std::span<const std::string> hosts);
 
 }  // namespace ringtrain::monitor

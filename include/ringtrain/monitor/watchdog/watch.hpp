@@ -111,15 +111,15 @@ class Watch {
   void look_at_own() {
     const Progress::Now now = progress_.now();
     const std::uint64_t waits = session_.waits();
-    const Activity activity = waits % 2 == 0 ? now.activity : Activity::ranks;
+    const metrics::Phase phase = waits % 2 == 0 ? now.phase : metrics::Phase::ranks;
     const double in_phase_s = now.moved + waits == moved_ ? own_.in_phase_s + tick_s : 0;
     moved_ = now.moved + waits;
     own_ = {now.step,
-            activity,
+            phase,
             in_phase_s,
-            limit_s(activity, progress_.median_step_s(), options_.final_save_timeout_s),
+            limit_s(phase, progress_.median_step_s(), options_.final_save_timeout_s),
             session_.meetings(),
-            activity == Activity::ranks ? "" : printable(progress_.item())};
+            phase == metrics::Phase::ranks ? "" : printable(progress_.item())};
   }
 
   const allreduce::MpiSession& session_;

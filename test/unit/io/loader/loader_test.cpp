@@ -356,15 +356,6 @@ TEST_CASE("loader: a failure in a loader thread comes out of next(), after the b
   CHECK_THROWS_WITH(loader.next(), "out of luck");
 }
 
-TEST_CASE("loader: the wait for data is measured") {
-  const TroubledDataset data([] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); });
-  Loader loader(data, plain(Split::training, 2, {2, 2}));
-
-  loader.next();
-
-  CHECK(loader.waited_s() > 0.015);
-}
-
 TEST_CASE("loader: it can be dropped at any moment") {
   std::atomic<int> opened = 0;
   const TroubledDataset data([&] {

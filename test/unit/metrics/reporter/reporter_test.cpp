@@ -40,7 +40,7 @@ StepRecord shown_step() {
                     .seconds_per_batch = 0.0712,
                     .phases = {}};
   record.phases[Phase::data_wait] = 0.0002;
-  record.phases[Phase::comm_exposed] = 0.0011;
+  record.phases[Phase::communication] = 0.0011;
   return record;
 }
 
@@ -111,7 +111,7 @@ Summary small_summary(std::size_t ranks) {
   s.ranks.resize(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     s.ranks[rank][Phase::forward] = 1;
-    s.ranks[rank][Phase::comm_exposed] = static_cast<double>(rank);
+    s.ranks[rank][Phase::communication] = static_cast<double>(rank);
   }
   return s;
 }

@@ -62,7 +62,7 @@ TEST_CASE("baseline: the verdict names the phase that grew most") {
   Windows alone = rates({100}), together = rates({150});
   alone.phases[Phase::backward] = 0.004;
   together.phases[Phase::backward] = 0.005;
-  together.phases[Phase::comm_exposed] = 0.003;
+  together.phases[Phase::communication] = 0.003;
 
   const ScalingResult c = compare(alone, together, 2);
 

@@ -45,7 +45,7 @@ TEST_CASE("report: a page of its own tells what happened") {
   report->write(EvalRecord{.step = 29, .top1 = 0.625, .examples = 2000});
   PhaseSeconds fast, slow;
   fast[Phase::forward] = 1;
-  slow[Phase::forward] = slow[Phase::comm_exposed] = 1;
+  slow[Phase::forward] = slow[Phase::communication] = 1;
   report->write(ScalingForecast{
       .ranks = 2, .bytes = 4e6, .step = {.compute_s = 0.1, .exposed_s = 0.025}, .target = 0.5});
   report->write(EndRecord{.steps = 29,

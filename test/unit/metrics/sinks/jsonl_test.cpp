@@ -29,7 +29,7 @@ StepRecord written_step() {
                     .examples_per_second = 225.6,
                     .seconds_per_batch = 0.071,
                     .phases = {}};
-  record.phases[Phase::comm_exposed] = 0.0011;
+  record.phases[Phase::communication] = 0.0011;
   return record;
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
 
   const json ranks = records_in(file).at(0)["phases_of_ranks"];
   CHECK(ranks["data_wait"] == json::parse(R"({"min":0.1,"median":0.2,"max":0.4,"max_rank":3})"));
-  CHECK(ranks.size() == phase_names.size() + 1);
+  CHECK(ranks.size() == ledger_phases.size() + 1);
   CHECK(ranks.contains("own_work"));
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("tensorboard: each record is an event with its step and values") {
   const Folder folder;
   const auto board = make_tensorboard(folder.path, no_warning);
   StepRecord step{.step = 24, .epoch = 1.5, .loss = 0.5, .learning_rate = 0.1, .phases = {}};
-  step.phases[Phase::comm_exposed] = 0.25;
+  step.phases[Phase::communication] = 0.25;
   step.ranks.emplace();
   step.ranks->own_work = {.min = 0.125, .median = 0.25, .max = 0.5, .max_rank = 3};
 

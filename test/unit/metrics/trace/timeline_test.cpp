@@ -34,7 +34,7 @@ std::vector<json> spans_in(const json& trace) {
 TEST_CASE("timeline: the newest spans are kept, in order") {
   Timeline timeline(3);
   for (int n = 1; n <= 5; ++n)
-    timeline.add(Doing::step, origin + n * 1s, 0.5, static_cast<std::uint64_t>(n));
+    timeline.add(Phase::step, origin + n * 1s, 0.5, static_cast<std::uint64_t>(n));
 
   const auto spans = timeline.spans();
 
@@ -55,7 +55,7 @@ TEST_CASE("timeline: threads add beside each other") {
     for (int t = 0; t < 4; ++t)
       threads.emplace_back([&timeline, t] {
         for (std::uint64_t n = 0; n < 1000; ++n)
-          timeline.add(Doing::batch, {origin, origin + 1ms, n}, Row::loader, t);
+          timeline.add(Phase::batch, {origin, origin + 1ms, n}, Row::loader, t);
       });
   }
 
@@ -69,9 +69,9 @@ TEST_CASE("timeline: a file holds every span, named, with what holds others befo
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "t.json").string();
   Timeline timeline(10);
-  timeline.add(Doing::forward, origin, 0.002, 7);
-  timeline.add(Doing::step, origin, 0.005, 7);
-  timeline.add(Doing::batch, {origin + 1ms, origin + 2ms, 9}, Row::loader, 1);
+  timeline.add(Phase::forward, origin, 0.002, 7);
+  timeline.add(Phase::step, origin, 0.005, 7);
+  timeline.add(Phase::batch, {origin + 1ms, origin + 2ms, 9}, Row::loader, 1);
   const allreduce::MpiSession session;
 
   const std::string told = save_timeline(timeline, file, {}, {}, session).text;
@@ -100,8 +100,8 @@ TEST_CASE("timeline: spans are moved to rank 0's clock") {
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "t.json").string();
   Timeline timeline(10);
-  timeline.add(Doing::step, origin, 1, 1);
-  timeline.add(Doing::step, origin + 10s, 1, 2);
+  timeline.add(Phase::step, origin, 1, 1);
+  timeline.add(Phase::step, origin + 10s, 1, 2);
 
   // 1 s of drift in 10 s
   save_timeline(timeline, file, {.at = 1000, .offset = 5}, {.at = 1010, .offset = 6},
@@ -115,8 +115,8 @@ TEST_CASE("timeline: spans are moved to rank 0's clock") {
 TEST_CASE("timeline: what a full one lost is told, and a file that cannot be is") {
   const TemporaryFolder folder;
   Timeline timeline(1);
-  timeline.add(Doing::step, origin, 1, 1);
-  timeline.add(Doing::step, origin + 1s, 1, 2);
+  timeline.add(Phase::step, origin, 1, 1);
+  timeline.add(Phase::step, origin + 1s, 1, 2);
   const allreduce::MpiSession session;
 
   CHECK(save_timeline(timeline, (folder.path() / "t.json").string(), {}, {}, session)
@@ -136,7 +136,7 @@ TEST_CASE("timeline: rank 0 can write its own part, with nobody's help") {
   const TemporaryFolder folder;
   const std::string file = (folder.path() / "t.json").string();
   Timeline timeline(10);
-  timeline.add(Doing::step, origin, 1, 1);
+  timeline.add(Phase::step, origin, 1, 1);
 
   CHECK(save_own_timeline(timeline, file, "host") == "rank 0's own timeline is in " + file);
   CHECK(spans_in(parsed(file)).size() == 1);

@@ -42,17 +42,17 @@ TEST_CASE("side channel: rank 0 learns where each rank is") {
   HeartbeatServer server(job_token, 3, loopback);
   std::vector<HeartbeatClient> ranks;
   for (const int r : {1, 2}) ranks.push_back(client(server, r));
-  const auto activity = [&](int r) { return server.ranks()[r].status.activity; };
+  const auto phase = [&](int r) { return server.ranks()[r].status.phase; };
 
   for (std::size_t i = 0; i < 2; ++i)
-    ranks[i].send(
-        {.step = 10 + i,
-         .in_phase_s = 2.5,
-         .limit_s = 30,
-         .activity = static_cast<std::uint32_t>(i == 0 ? Activity::data : Activity::update)},
-        i == 0 ? "/mnt/a" : "");
+    ranks[i].send({.step = 10 + i,
+                   .in_phase_s = 2.5,
+                   .limit_s = 30,
+                   .phase = static_cast<std::uint32_t>(i == 0 ? metrics::Phase::data_wait
+                                                              : metrics::Phase::update)},
+                  i == 0 ? "/mnt/a" : "");
   REQUIRE(run_until(server, ranks, [&] {
-    return activity(1) == Activity::data && activity(2) == Activity::update;
+    return phase(1) == metrics::Phase::data_wait && phase(2) == metrics::Phase::update;
   }));
   CHECK(server.ranks()[2].status.step == 11);
   CHECK(server.ranks()[2].status.in_phase_s == 2.5);

@@ -10,13 +10,13 @@ namespace {
 
 using Kind = Verdict::Kind;
 
-RankHealth at(Activity activity, double seconds, std::uint64_t step = 7) {
-  return {.status = {step, activity, seconds, 30}, .connected = true};
+RankHealth at(metrics::Phase phase, double seconds, std::uint64_t step = 7) {
+  return {.status = {step, phase, seconds, 30}, .connected = true};
 }
 
 std::vector<RankHealth> training() {
-  return {at(Activity::forward, 0.1), at(Activity::backward, 0.2), at(Activity::all_reduce, 0.1),
-          at(Activity::data, 0)};
+  return {at(metrics::Phase::forward, 0.1), at(metrics::Phase::backward, 0.2),
+          at(metrics::Phase::communication, 0.1), at(metrics::Phase::data_wait, 0)};
 }
 
 std::optional<Verdict> judged(const std::vector<RankHealth>& ranks) {
@@ -27,7 +27,7 @@ std::optional<Verdict> judged(const std::vector<RankHealth>& ranks) {
 
 TEST_CASE("verdict: a job whose ranks move goes on") {
   CHECK_FALSE(judged(training()));
-  CHECK_FALSE(judged({at(Activity::save, 29.9)}));
+  CHECK_FALSE(judged({at(metrics::Phase::checkpoint, 29.9)}));
 }
 
 TEST_CASE("verdict: a rank that has ended without a goodbye is lost, even after a pause") {
@@ -94,24 +94,24 @@ TEST_CASE("verdict: a rank on a host that answers has longer the later its ticks
 }
 
 TEST_CASE("verdict: the rank that works too long is to blame, not those that wait for it") {
-  const Activity activity =
-      GENERATE(Activity::data, Activity::forward, Activity::backward, Activity::update);
-  std::vector<RankHealth> ranks(4, at(Activity::all_reduce, 40));
-  ranks[1] = at(activity, 31);
+  const metrics::Phase phase = GENERATE(metrics::Phase::data_wait, metrics::Phase::forward,
+                                        metrics::Phase::backward, metrics::Phase::update);
+  std::vector<RankHealth> ranks(4, at(metrics::Phase::communication, 40));
+  ranks[1] = at(phase, 31);
   const auto verdict = judged(ranks);
   REQUIRE(verdict);
   CHECK(verdict->kind == Kind::stuck);
   CHECK(verdict->culprits == std::vector{1});
-  CHECK(verdict->activity == activity);
+  CHECK(verdict->phase == phase);
   CHECK(verdict->code() == Exit::stuck);
   ranks[1].status.in_phase_s = 29;
   CHECK_FALSE(judged(ranks));  // it may take that long
 }
 
 TEST_CASE("verdict: of several that are late, the one furthest behind is to blame") {
-  std::vector<RankHealth> ranks(4, at(Activity::all_reduce, 40));
-  ranks[1] = at(Activity::forward, 35);
-  ranks[3] = at(Activity::data, 35);
+  std::vector<RankHealth> ranks(4, at(metrics::Phase::communication, 40));
+  ranks[1] = at(metrics::Phase::forward, 35);
+  ranks[3] = at(metrics::Phase::data_wait, 35);
   CHECK(judged(ranks)->culprits == std::vector{3});
   ranks[1].status.step = 6;
   CHECK(judged(ranks)->culprits == std::vector{1});
@@ -120,7 +120,7 @@ TEST_CASE("verdict: of several that are late, the one furthest behind is to blam
 }
 
 TEST_CASE("verdict: where all wait, those behind are to blame, or the network") {
-  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 31));
+  std::vector<RankHealth> ranks(3, at(metrics::Phase::communication, 31));
   auto verdict = judged(ranks);
   REQUIRE(verdict);
   CHECK(verdict->culprits.empty());
@@ -136,12 +136,12 @@ TEST_CASE("verdict: where all wait, those behind are to blame, or the network") 
   ranks[1].status.in_phase_s = ranks[2].status.in_phase_s = 901;
   REQUIRE(judged(ranks));
   CHECK(judged(ranks)->culprits == std::vector{2});
-  CHECK(judged({at(Activity::gpu, 31)})->culprits == std::vector{0});
+  CHECK(judged({at(metrics::Phase::gpu, 31)})->culprits == std::vector{0});
 }
 
 TEST_CASE("verdict: between hosts, a rank that waits a step behind is not to blame") {
   const std::vector<std::string> names = {"a", "b", "c"};
-  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 31, 8));
+  std::vector<RankHealth> ranks(3, at(metrics::Phase::communication, 31, 8));
   ranks[1].status.step = 7;  // the last piece of this sum is still on its way to it
   CHECK(judged(ranks)->culprits == std::vector{1});
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].host = static_cast<int>(r);
@@ -150,42 +150,43 @@ TEST_CASE("verdict: between hosts, a rank that waits a step behind is not to bla
   CHECK(verdict->kind == Kind::stuck);
   CHECK(verdict->culprits.empty());
   CHECK(details(*verdict, names) == " how=stuck");
-  ranks[2] = at(Activity::data, 31, 8);  // does not wait
+  ranks[2] = at(metrics::Phase::data_wait, 31, 8);  // does not wait
   CHECK(judged(ranks)->culprits == std::vector{2});
 }
 
 TEST_CASE("verdict: a rank that others wait for long is told before its limit") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankHealth> ranks(3, at(Activity::ranks, 61, 0));
-  ranks[1] = {.status = {0, Activity::init, 62, 300}, .connected = true};
+  std::vector<RankHealth> ranks(3, at(metrics::Phase::ranks, 61, 0));
+  ranks[1] = {.status = {0, metrics::Phase::init, 62, 300}, .connected = true};
   CHECK(long_wait(ranks, hosts, 60) ==
         "rank 1 on b has been in init for 62 s, and others wait for it; its limit is 300 s");
   CHECK_FALSE(judged(ranks));
   CHECK(long_wait(ranks, hosts, 70).empty());
   ranks[1].status.in_phase_s = 3;  // it has just come to this
   CHECK(long_wait(ranks, hosts, 60).empty());
-  CHECK(long_wait(std::vector(3, at(Activity::resume, 100)), hosts, 60).empty());
-  CHECK(long_wait(std::vector(3, at(Activity::ranks, 20)), hosts, 60).empty());
+  CHECK(long_wait(std::vector(3, at(metrics::Phase::resume, 100)), hosts, 60).empty());
+  CHECK(long_wait(std::vector(3, at(metrics::Phase::ranks, 20)), hosts, 60).empty());
 }
 
 TEST_CASE("verdict: limits follow the steps, and are wide where nothing is known") {
-  CHECK(limit_s(Activity::data, 0.01, 120) == 26);
-  CHECK(limit_s(Activity::backward, 12, 120) == 116);
-  CHECK(limit_s(Activity::forward, 0, 120) >= 300);
-  CHECK(limit_s(Activity::init, 0.01, 120) == 900);
-  for (const Activity start :
-       {Activity::open, Activity::list, Activity::index, Activity::plan, Activity::resume})
+  CHECK(limit_s(metrics::Phase::data_wait, 0.01, 120) == 26);
+  CHECK(limit_s(metrics::Phase::backward, 12, 120) == 116);
+  CHECK(limit_s(metrics::Phase::forward, 0, 120) >= 300);
+  CHECK(limit_s(metrics::Phase::init, 0.01, 120) == 900);
+  for (const metrics::Phase start :
+       {metrics::Phase::open, metrics::Phase::list, metrics::Phase::index, metrics::Phase::plan,
+        metrics::Phase::resume})
     CHECK(limit_s(start, 0, 120) == 60);
-  CHECK(limit_s(Activity::gpu, 0, 120) == 300);
-  CHECK(limit_s(Activity::gpu, 12, 120) == 116);
-  CHECK(limit_s(Activity::exit, 0, 120) == 60);
-  CHECK(limit_s(Activity::save, 0.01, 120) > 120);
+  CHECK(limit_s(metrics::Phase::gpu, 0, 120) == 300);
+  CHECK(limit_s(metrics::Phase::gpu, 12, 120) == 116);
+  CHECK(limit_s(metrics::Phase::exit, 0, 120) == 60);
+  CHECK(limit_s(metrics::Phase::checkpoint, 0.01, 120) > 120);
 }
 
 TEST_CASE("verdict: at the start, who makes no progress is to blame, with the path it is at") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankHealth> ranks(3, at(Activity::ranks, 61, 0));
-  ranks[1].status = {0, Activity::open, 61, 60, 0, "/mnt/dead/metrics.jsonl"};
+  std::vector<RankHealth> ranks(3, at(metrics::Phase::ranks, 61, 0));
+  ranks[1].status = {0, metrics::Phase::open, 61, 60, 0, "/mnt/dead/metrics.jsonl"};
   const auto verdict = judged(ranks);
   REQUIRE(verdict);
   CHECK(verdict->kind == Kind::stuck);
@@ -199,10 +200,10 @@ TEST_CASE("verdict: at the start, who makes no progress is to blame, with the pa
   CHECK_FALSE(judged(ranks));
 }
 
-TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
+TEST_CASE("verdict: the words name rank, host, phase, step and seconds") {
   const std::vector<std::string> hosts = {"a", "b", "c"};
-  std::vector<RankHealth> ranks(3, at(Activity::all_reduce, 40));
-  ranks[1] = at(Activity::data, 34, 120);
+  std::vector<RankHealth> ranks(3, at(metrics::Phase::communication, 40));
+  ranks[1] = at(metrics::Phase::data_wait, 34, 120);
   CHECK(describe(*judged(ranks), ranks, hosts) ==
         "rank 1 on b has been in data of step 120 for 34 s; its limit is 30 s");
   ranks[1].silent_s = 12;
@@ -221,7 +222,7 @@ TEST_CASE("verdict: the words name rank, host, activity, step and seconds") {
   const std::string all = table(ranks, hosts);
   CHECK_THAT(all, Contains("data") && Contains("120") && Contains("has ended"));
   CHECK(std::ranges::count(all, '\n') == 4);
-  std::vector<RankHealth> waiting(3, at(Activity::all_reduce, 31));
+  std::vector<RankHealth> waiting(3, at(metrics::Phase::communication, 31));
   CHECK_THAT(describe(*judged(waiting), waiting, hosts),
              Contains("the network between them, or a GPU"));
 }

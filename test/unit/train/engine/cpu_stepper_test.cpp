@@ -1,5 +1,6 @@
 #include "train/engine/cpu_stepper.hpp"
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 using namespace ringtrain;
 using namespace ringtrain::train;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -112,6 +114,39 @@ TEST_CASE("Trainer: a step moves the parameters against the gradient and counts"
   const auto after = rig.values();
   for (std::size_t i = 0; i < before.size(); ++i)
     REQUIRE(after[i] == Approx(before[i] - 0.1f * rig.sums.gradients().data()[i]).margin(1e-6));
+}
+
+TEST_CASE("Trainer: a step's seconds are those that the timeline shows, also its wait for data") {
+  HostTraining rig(4, 2, {.kind = optim::OptimizerKind::sgd});
+  metrics::Timeline timeline(64);
+  rig.progress.record_in(&timeline);
+  io::LoaderOptions slow;
+  slow.global_batch = 4;
+  slow.share = {0, 4};
+  slow.recipe.output = {8, 8};
+  slow.threads = slow.slots = 1;
+  slow.on_batch = [](int, const TimeSpan&) { std::this_thread::sleep_for(50ms); };  // then the next
+  io::Loader loader(*rig.data, slow);
+
+  const metrics::PhaseSeconds seconds = rig.trainer->step(loader, {})->seconds;
+
+  CHECK(seconds[metrics::Phase::data_wait] > 0.015);
+  metrics::PhaseSeconds shown;
+  std::array<int, metrics::watched_phases> spans{};
+  for (const metrics::Timeline::Span& span : timeline.spans()) {
+    CHECK(span.number == 1);
+    shown[span.phase] += 1e-9 * double(span.end_ns - span.begin_ns);
+    ++spans.at(static_cast<std::size_t>(span.phase));
+  }
+  for (const auto& [phase, times] : {std::pair(metrics::Phase::data_wait, 2),
+                                     {metrics::Phase::forward, 2},
+                                     {metrics::Phase::backward, 2},
+                                     {metrics::Phase::communication, 1},
+                                     {metrics::Phase::update, 1}}) {
+    CAPTURE(metrics::phase_names(phase).timeline);
+    CHECK(spans.at(static_cast<std::size_t>(phase)) == times);
+    CHECK(shown[phase] == Approx(seconds[phase]).margin(1e-3));
+  }
 }
 
 TEST_CASE("Trainer: the state that another thread reads amid a step is that of the last one") {

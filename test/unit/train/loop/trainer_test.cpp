@@ -37,7 +37,7 @@ class CountingStepper final : public Stepper {
   }
   std::optional<StepReport> finish_step() override {
     if (under_way_.empty()) return std::nullopt;
-    StepReport report{under_way_.front(), 0.1, {}, {}};
+    StepReport report{under_way_.front(), 0.1, {}, 0, {}};
     report.outcome.stop = report.position.step == stop_at;
     under_way_.pop_front();
     return report;

@@ -18,6 +18,11 @@ double own_work_s(const metrics::PhaseSeconds& step) {
   return sum;
 }
 
+bool is_slow(double own_s, double median_s, double step_s, const Tolerance& tolerance) {
+  return own_s > tolerance.times_median * median_s &&
+         own_s - median_s >= tolerance.part_of_step * step_s;
+}
+
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());

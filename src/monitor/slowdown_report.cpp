@@ -392,7 +392,8 @@ std::string SlowdownReporter::why_slower_than_expected() const {
     work_s.push_back(own_work_s(r.step_since));
   }
   const auto slowest = static_cast<std::size_t>(std::ranges::max_element(work_s) - work_s.begin());
-  if (constexpr double clearly = 1.3; work_s[slowest] > clearly * lower_median(work_s)) {
+  if (is_slow(work_s[slowest], lower_median(work_s), steps[slowest].total(),
+              {.times_median = 1.3})) {
     const Lag lag = worst_lag(slowest, steps);
     return fmt::format(
         "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "

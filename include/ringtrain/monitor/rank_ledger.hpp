@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ringtrain/monitor/load_imbalance.hpp"
+#include "ringtrain/monitor/imbalance_detector.hpp"
 #include "ringtrain/monitor/slowdown_report.hpp"
 
 namespace ringtrain::monitor {
@@ -16,11 +16,13 @@ class RankLedger {
   RankLedger() = default;
   /// `hosts` by rank; without one it is idle, too. What `ask` refers to outlives it.
   RankLedger(const std::vector<std::string>& hosts, const SlowdownReporter::Ask& ask) {
-    if (!hosts.empty()) parts_.emplace(ask, LoadImbalance(hosts), SlowdownReporter(hosts, ask));
+    if (!hosts.empty()) parts_.emplace(hosts, ask);
   }
   /// Since they were last told, if there is enough news.
   std::optional<metrics::PhaseSpread> differences() {
-    return parts_ ? parts_->spread.look(parts_->ask()) : std::nullopt;
+    if (!parts_) return std::nullopt;
+    auto window = parts_->imbalance.look(parts_->ask());
+    return window ? std::optional(std::move(window->spread)) : std::nullopt;
   }
   /// As SlowdownReporter, likewise the next three.
   SlowdownReporter::Report step(double seconds, double examples, bool saving) {
@@ -37,10 +39,10 @@ class RankLedger {
 
  private:
   struct Parts {
-    Parts(SlowdownReporter::Ask accounts, LoadImbalance s, SlowdownReporter d)
-        : ask(std::move(accounts)), spread(std::move(s)), slowdowns(std::move(d)) {}
+    Parts(const std::vector<std::string>& hosts, const SlowdownReporter::Ask& accounts)
+        : ask(accounts), imbalance(hosts, ImbalanceDetector::logged), slowdowns(hosts, accounts) {}
     SlowdownReporter::Ask ask;
-    LoadImbalance spread;
+    ImbalanceDetector imbalance;
     SlowdownReporter slowdowns;
   };
   std::optional<Parts> parts_;

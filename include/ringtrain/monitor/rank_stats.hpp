@@ -32,6 +32,15 @@ inline constexpr std::array own_work = {metrics::Phase::data_wait, metrics::Phas
                                         metrics::Phase::update};
 double own_work_s(const metrics::PhaseSeconds& step);
 
+/// How much more than the median of all ranks a rank may work.
+struct Tolerance {
+  double times_median = 1;
+  double part_of_step = 0;
+};
+/// Whether a rank is slow: it works for longer than is tolerated, and the others wait for it.
+/// `own_s` and `median_s` of own work a step, which takes `step_s`.
+bool is_slow(double own_s, double median_s, double step_s, const Tolerance& tolerance);
+
 /// The middle value; of two, the lower one. There are some.
 double lower_median(std::vector<double> values);
 

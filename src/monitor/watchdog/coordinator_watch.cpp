@@ -11,7 +11,7 @@
 #include "ringtrain/host/stack_trace.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "ringtrain/monitor/load_imbalance.hpp"
+#include "ringtrain/monitor/imbalance_detector.hpp"
 #include "ringtrain/monitor/watchdog/watch.hpp"
 
 namespace ringtrain::monitor {
@@ -35,7 +35,7 @@ class CoordinatorWatch final : public Watch {
       : Watch(session, progress, options, vital_signs),
         server_(token_, session.size(), addresses,
                 [&notices](std::string strangers) { notices.add(std::move(strangers)); }),
-        stragglers_(session.size()),
+        imbalance_(hosts, ImbalanceDetector::reported),
         hosts_(std::move(hosts)),
         notices_(notices),
         accounts_(accounts) {}
@@ -57,7 +57,7 @@ class CoordinatorWatch final : public Watch {
       end(*verdict);
     if (++ticks_ == ticks_to_connect) tell_unwatched();
     tell_long_wait();
-    if (ticks_ % ticks_an_account == 0) hand_over_accounts();
+    if (ticks_ % ticks_an_account == 0) accounts_.set(accounts());
     if (ticks_ % ticks_a_comparison == 0) compare_work();
   }
   // Those of this host: whether they are stopped, or only get no CPU.
@@ -69,15 +69,14 @@ class CoordinatorWatch final : public Watch {
       rank.process = silent ? state_of(server_.process(r)) : ProcessState::unknown;
     }
   }
-  void hand_over_accounts() {
+  std::vector<RankStats> accounts() {
     std::vector<RankStats> accounts;
     for (const RankHealth& rank : server_.ranks()) accounts.push_back(rank.account);
-    accounts_.set(std::move(accounts));
+    return accounts;
   }
   void compare_work() {
-    std::vector<PhaseTotals> spent;
-    for (const RankHealth& rank : server_.ranks()) spent.push_back(rank.account.spent);
-    for (std::string& sentence : stragglers_.look(spent, hosts_)) notices_.add(std::move(sentence));
+    if (auto window = imbalance_.look(accounts()))
+      for (std::string& sentence : window->events) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {
     session().end_within(end_patience(verdict.code()), verdict.code());
@@ -152,7 +151,7 @@ class CoordinatorWatch final : public Watch {
 
   const JobToken token_ = new_token();
   HeartbeatServer server_;
-  Stragglers stragglers_;
+  ImbalanceDetector imbalance_;
   const std::vector<std::string> hosts_;
   TextMailbox& notices_;
   RankStatsMailbox& accounts_;

@@ -22,6 +22,11 @@ struct RankStats {
   SystemSample vitals;
 };
 
+/// What all ranks told of themselves at both ends of a stretch of time, by rank.
+struct AccountsSpan {
+  std::vector<RankStats> begin, end;
+};
+
 /// The mean step from `before` to `now`, between which there are some.
 metrics::PhaseSeconds mean_step(const PhaseTotals& before, const PhaseTotals& now);
 

@@ -12,19 +12,6 @@
 
 namespace ringtrain::monitor {
 
-/// What all ranks told of themselves at both ends of a stretch of time, by rank.
-struct AccountsSpan {
-  std::vector<RankStats> begin, end;
-};
-
-/// Why steps take longer in `since` than in `before`: which phase grew, on which ranks, what else
-/// became worse there, and what to do about it. "forward grew from 8.2 to 21.0 ms a step on rank 1
-/// (b); with it moved, on b: held up by its CPU quota 0 -> 48 % of the time; raise ...". Where no
-/// rank's own work grew, ranks wait for each other: then what moved on their hosts is named. Where
-/// nothing moved, says what was looked at.
-std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
-                             const std::vector<std::string>& hosts);
-
 /// Reports when training has become slow, however slowly that came, why, and when it has recovered.
 /// Thread: rank 0's main thread.
 class SlowdownReporter {
@@ -84,7 +71,6 @@ class SlowdownReporter {
   Report slower(double examples, bool saving);
   std::string compared_with(double examples) const;
   std::string why() const;
-  std::string why_slower_than_expected() const;
   std::string over(double examples) const;
   std::string settled(double examples);
   std::string clock_time(Clock::time_point time) const;

@@ -1,7 +1,11 @@
 #include "config/option_table.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <utility>
 
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 
 namespace ringtrain::config {
@@ -295,6 +299,23 @@ std::vector<OptionEntry> option_table(Request& request) {
   add_output_and_measure(table, request.options);
   add_files(table, request);
   return table.take();
+}
+
+const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std::string& name) {
+  const auto found = std::ranges::find(table, name, &OptionEntry::name);
+  return found == table.end() ? nullptr : &*found;
+}
+
+std::string nearest_option(std::string_view name, const std::vector<OptionEntry>& table,
+                           std::string_view prefix) {
+  std::vector<std::string> names;
+  for (const OptionEntry& entry : table)
+    if (entry.in_files || !prefix.empty()) names.push_back(std::string(prefix) + entry.name);
+  return fmt::format("the nearest name is {}; train --help lists all", nearest(name, names));
+}
+
+Error usage_error(std::string_view what, std::string_view reason) {
+  return Error(Exit::usage, brief(what), brief(reason));
 }
 
 }  // namespace ringtrain::config

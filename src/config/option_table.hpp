@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "config/slurm_resources.hpp"
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain::config {
@@ -38,6 +39,14 @@ struct OptionEntry {
 
 /// Every option of this release, in the order of the help. The entries write into `request`.
 std::vector<OptionEntry> option_table(Request& request);
+
+/// Null where there is none of that name.
+const OptionEntry* find_option(const std::vector<OptionEntry>& table, const std::string& name);
+/// What to try instead of `name`, for a message. `prefix`: "--", or "" in a configuration file.
+std::string nearest_option(std::string_view name, const std::vector<OptionEntry>& table,
+                           std::string_view prefix);
+/// Of a wrong command or file; both texts as brief() makes them.
+Error usage_error(std::string_view what, std::string_view reason);
 
 /// Everything `--help` prints, at most 80 columns wide.
 std::string help_text(const std::vector<OptionEntry>& table);

@@ -1,149 +1,38 @@
 #include "ringtrain/config/options.hpp"
 
 #include <fmt/core.h>
-#include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <map>
-#include <system_error>
+#include <utility>
 
+#include "config/config_file.hpp"
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/text.hpp"
 #include "ringtrain/base/units.hpp"
 
 namespace ringtrain::config {
 namespace {
 
-constexpr std::int64_t config_bytes = 1 << 20;
-
-Error usage(std::string_view what, std::string_view reason) {
-  return Error(Exit::usage, brief(what), brief(reason));
-}
-
-std::string hint(std::string_view name, const std::vector<std::string>& names) {
-  return fmt::format("the nearest name is {}; train --help lists all", nearest(name, names));
-}
-
-const OptionEntry* find(const std::vector<OptionEntry>& table, const std::string& name) {
-  const auto found = std::ranges::find(table, name, &OptionEntry::name);
-  return found == table.end() ? nullptr : &*found;
-}
-
-std::vector<std::string> names(const std::vector<OptionEntry>& table, std::string_view prefix,
-                               bool only_in_files) {
-  std::vector<std::string> all;
-  for (const OptionEntry& entry : table)
-    if (entry.in_files || !only_in_files) all.push_back(std::string(prefix) + entry.name);
-  return all;
-}
-
-// A quoted value may have a '#'.
-std::string without_comment(const std::string& line) {
-  char quote = 0;
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '#' && quote == 0) return line.substr(0, i);
-    if (c == quote)
-      quote = 0;
-    else if (quote == 0 && (c == '"' || c == '\''))
-      quote = c;
-  }
-  return line;
-}
-
-/// One key with one value on each line. CLI11's own reader of TOML makes lists of values with
-/// commas or spaces, of which an option takes the last.
-class CheckedToml final : public CLI::ConfigTOML {
+/// As CLI11 asks for it.
+class ConfigReader final : public CLI::ConfigTOML {
  public:
   /// `file` names it in messages, once it is known.
-  CheckedToml(const std::vector<OptionEntry>& table, const std::string& file)
+  ConfigReader(const std::vector<OptionEntry>& table, const std::string& file)
       : table_(table), file_(file) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
     std::vector<CLI::ConfigItem> items;
-    std::map<std::string, int> lines;  // of the keys so far
-    int number = 0;
-    for (std::string line; std::getline(text, line);) {
-      line = CLI::detail::trim_copy(without_comment(line));
-      if (++number; line.empty() || line.front() == ';') continue;
-      items.push_back(item(line, number));
-      const auto [first, is_new] = lines.emplace(items.back().name, number);
-      if (!is_new)
-        fail(number, items.back().name,
-             fmt::format("line {} has it, too; keep one of them", first->second));
-    }
-    if (text.bad())
-      throw usage(fmt::format("configuration file {}, after line {}", file_, number),
-                  "cannot be read to its end; look at the disk or the mount (dmesg, df)");
+    for (ConfigLine& line : read_config(text, file_, table_))
+      items.push_back({.name = std::move(line.key), .inputs = {std::move(line.value)}});
     return items;
   }
 
  private:
-  [[noreturn]] void fail(int line, const std::string& key, std::string_view why) const {
-    throw usage(fmt::format("configuration file {}, line {}, key '{}'", file_, line, key), why);
-  }
-
-  CLI::ConfigItem item(const std::string& line, int number) const {
-    if (line.front() == '[')
-      throw usage(fmt::format("configuration file {}, line {}, section {}", file_, number, line),
-                  "there are no sections; write all keys without any");
-    const std::size_t equals = line.find('=');
-    CLI::ConfigItem item;
-    item.name = CLI::detail::trim_copy(line.substr(0, equals));
-    CLI::detail::remove_quotes(item.name);
-    const OptionEntry& entry = entry_of(item.name, number);
-    if (equals != line.npos)
-      item.inputs = {value(CLI::detail::trim_copy(line.substr(equals + 1)), item.name, number)};
-    else if (entry.is_flag())
-      item.inputs = {"true"};
-    else
-      fail(number, item.name, "has no value; write key = value");
-    if (entry.is_flag() && item.inputs[0] != "true" && item.inputs[0] != "false")
-      fail(number, item.name, "must be true or false");
-    return item;
-  }
-
-  const OptionEntry& entry_of(const std::string& key, int line) const {
-    const OptionEntry* entry = find(table_, key);
-    if (entry == nullptr || !entry->in_files)
-      fail(line, key, "unknown; " + hint(key, names(table_, "", true)));
-    return *entry;
-  }
-
-  std::string value(const std::string& text, const std::string& key, int line) const {
-    if (text.empty()) fail(line, key, "has no value; write key = value");
-    const char quote = text.front();
-    if (quote != '"' && quote != '\'') {
-      if (text.find_first_of(" \t,[]\"'") == text.npos) return text;
-      fail(line, key,
-           fmt::format("{} is no single value; a number has a point, and text with commas, spaces "
-                       "or brackets stands in quotes",
-                       text));
-    }
-    const std::size_t end = text.find(quote, 1);
-    if (end == text.npos) fail(line, key, fmt::format("{} has no closing quote", text));
-    if (end + 1 < text.size())
-      fail(line, key, fmt::format("{} goes on behind the closing quote", text));
-    return text.substr(1, end - 1);
-  }
-
   const std::vector<OptionEntry>& table_;
   const std::string& file_;
 };
-
-std::string check_config_file(const std::string& path) {
-  struct stat file {};
-  if (::stat(path.c_str(), &file) != 0) return path + ": " + std::generic_category().message(errno);
-  if (!S_ISREG(file.st_mode)) return path + ": is not a regular file";
-  if (file.st_size > config_bytes)
-    return fmt::format("{}: {} bytes are no configuration: it has at most 1 MiB", path,
-                       file.st_size);
-  return "";
-}
 
 class Parser {
  public:
@@ -188,9 +77,9 @@ Parser::Parser() {
       ->type_name("DIR OUT");
   app_.set_config("--config")->take_last()->check([this](const std::string& path) {
     config_file_ = path;
-    return check_config_file(path);
+    return why_no_config_file(path);
   });
-  app_.config_formatter(std::make_shared<CheckedToml>(table_, config_file_));
+  app_.config_formatter(std::make_shared<ConfigReader>(table_, config_file_));
 }
 
 void Parser::add(const OptionEntry& entry) {
@@ -204,7 +93,7 @@ void Parser::add(const OptionEntry& entry) {
     try {
       entry.set(text);
     } catch (const BadValue& bad) {
-      throw usage(fmt::format("{} {}", option, text), bad.what());
+      throw usage_error(fmt::format("{} {}", option, text), bad.what());
     }
   };
   // Open MPI 4's mpirun takes a --tune behind the program for its own, so it is no name to teach.
@@ -218,9 +107,10 @@ void Parser::check_flags() const {
   for (const std::string& word : words_) {
     const std::size_t equals = word.find('=');
     if (!word.starts_with("--") || equals == word.npos) continue;
-    const OptionEntry* entry = find(table_, word.substr(2, equals - 2));
+    const OptionEntry* entry = find_option(table_, word.substr(2, equals - 2));
     if (entry != nullptr && entry->is_flag())
-      throw usage(word, fmt::format("--{} takes no value; give it or leave it out", entry->name));
+      throw usage_error(word,
+                        fmt::format("--{} takes no value; give it or leave it out", entry->name));
   }
 }
 
@@ -230,11 +120,11 @@ void Parser::check_extras() const {
       std::ranges::find_if(extras, [](const auto& text) { return text.starts_with('-'); });
   if (option != extras.end()) {
     const std::string name = option->substr(0, option->find('='));
-    throw usage("unknown option " + name, hint(name, names(table_, "--", false)));
+    throw usage_error("unknown option " + name, nearest_option(name, table_, "--"));
   }
   if (!extras.empty())
-    throw usage(fmt::format("unexpected argument '{}'", extras.front()),
-                "every value follows the name of its option; train --help lists all");
+    throw usage_error(fmt::format("unexpected argument '{}'", extras.front()),
+                      "every value follows the name of its option; train --help lists all");
 }
 
 bool Parser::typed(const std::string& name) const {
@@ -246,12 +136,12 @@ bool Parser::typed(const std::string& name) const {
 
 void Parser::exclude(const std::string& one, const std::string& other, std::string_view why) const {
   if (!given(one) || !given(other)) return;
-  throw usage(fmt::format("--{} with --{}", one, other),
-              std::string(why) + (given("config") ? " (see also the --config file)" : ""));
+  throw usage_error(fmt::format("--{} with --{}", one, other),
+                    std::string(why) + (given("config") ? " (see also the --config file)" : ""));
 }
 
 void Parser::need(const std::string& name, bool kept, std::string_view why) const {
-  if (typed(name) && !kept) throw usage("--" + name, why);
+  if (typed(name) && !kept) throw usage_error("--" + name, why);
 }
 
 void Parser::check_contradictions() const {
@@ -264,24 +154,26 @@ void Parser::check_contradictions() const {
   need("progress", !o.quiet || o.progress != ShowProgress::on,
        "on contradicts --quiet; give one of them");
   if (o.eval_only && o.baseline)
-    throw usage("--eval-only with --baseline", "the baseline measures training; give one of them");
+    throw usage_error("--eval-only with --baseline",
+                      "the baseline measures training; give one of them");
   if (o.verify_resume && (o.eval_only || o.baseline))
-    throw usage(
+    throw usage_error(
         o.eval_only ? "--verify-resume with --eval-only" : "--verify-resume with --baseline",
         "each is all that a run does; give one of them");
   need("without-lost-hosts", given("restarts"), "says how --restarts N starts again; add it");
   need("timeline-spans", !o.timeline.empty(), "says how much --timeline FILE keeps; add it");
   if (o.verify_resume && !o.timeline.empty())
-    throw usage("--verify-resume with --timeline",
-                "it proves bits and times nothing; give one of them");
+    throw usage_error("--verify-resume with --timeline",
+                      "it proves bits and times nothing; give one of them");
   need("plan-device", o.plan, "says what --plan is for; add it");
   const bool on_cpus = o.device == Device::cpu || (o.plan && !o.plan_device);
   if (o.precision == Precision::fp16 && on_cpus)
-    throw usage("--precision fp16",
-                "CPUs train in auto, fp32, bf16; fp16 is for GPUs, here or --plan-device GPU");
+    throw usage_error(
+        "--precision fp16",
+        "CPUs train in auto, fp32, bf16; fp16 is for GPUs, here or --plan-device GPU");
   if (o.gradient_dtype != Element::fp32 && o.allreduce == Allreduce::mpi)
-    throw usage("--gradient-dtype with --allreduce mpi",
-                "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
+    throw usage_error("--gradient-dtype with --allreduce mpi",
+                      "MPI sums in fp32; --allreduce ring rounds what travels between hosts");
   check_compression();
   check_sharding();
   check_tuning();
@@ -293,49 +185,53 @@ void Parser::check_sharding() const {
   const Options& o = request_.options;
   if (!o.shard_optimizer) return;
   if (o.device == Device::cuda || o.plan_device)
-    throw usage("--shard-optimizer", "is for CPUs; leave it out, or --device and --plan-device");
+    throw usage_error("--shard-optimizer",
+                      "is for CPUs; leave it out, or --device and --plan-device");
   if (o.gradient_dtype != Element::fp32)
-    throw usage("--shard-optimizer with --gradient-dtype",
-                "ranks pass new weights on, which stay in fp32; give one of them");
+    throw usage_error("--shard-optimizer with --gradient-dtype",
+                      "ranks pass new weights on, which stay in fp32; give one of them");
   if (o.compress)
-    throw usage("--shard-optimizer with --compress",
-                "ranks pass new weights on, which are not compressed; give one of them");
+    throw usage_error("--shard-optimizer with --compress",
+                      "ranks pass new weights on, which are not compressed; give one of them");
   if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
-    throw usage("--shard-optimizer with --allreduce",
-                "only the ring between CPUs sums in parts; leave --allreduce out or say ring");
+    throw usage_error(
+        "--shard-optimizer with --allreduce",
+        "only the ring between CPUs sums in parts; leave --allreduce out or say ring");
 }
 
 void Parser::check_compression() const {
   const Options& o = request_.options;
   if (!o.compress) return;
   if (o.allreduce == Allreduce::mpi)
-    throw usage(
+    throw usage_error(
         "--compress with --allreduce mpi",
         "MPI sums what it is given; --allreduce ring compresses what travels between hosts");
   if (o.gradient_dtype != Element::fp32)
-    throw usage("--compress with --gradient-dtype",
-                "what is left of compressed gradients travels in fp32; give one of them");
+    throw usage_error("--compress with --gradient-dtype",
+                      "what is left of compressed gradients travels in fp32; give one of them");
   if (o.plan_device)
-    throw usage("--compress with --plan-device",
-                "gradients are compressed between hosts of CPUs only; give one of them");
+    throw usage_error("--compress with --plan-device",
+                      "gradients are compressed between hosts of CPUs only; give one of them");
 }
 
 void Parser::check_tuning() const {
   const Options& o = request_.options;
   if (o.tune.mode == Tune::Mode::all && (o.compress || o.gradient_dtype != Element::fp32))
-    throw usage("--tuning all", "chooses --gradient-dtype and --compress itself; leave them out");
+    throw usage_error("--tuning all",
+                      "chooses --gradient-dtype and --compress itself; leave them out");
   if (o.tune.mode == Tune::Mode::all && o.shard_optimizer)
-    throw usage("--tuning all with --shard-optimizer",
-                "ranks pass new weights on, which stay in fp32; say --tuning auto");
+    throw usage_error("--tuning all with --shard-optimizer",
+                      "ranks pass new weights on, which stay in fp32; say --tuning auto");
   if (o.tune.mode != Tune::Mode::given && o.tune.mode != Tune::Mode::all) return;
   if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
-    throw usage("--tuning with --allreduce",
-                "only the ring between CPUs is tuned; leave --allreduce out or say ring");
+    throw usage_error("--tuning with --allreduce",
+                      "only the ring between CPUs is tuned; leave --allreduce out or say ring");
   if (o.device == Device::cuda || o.plan_device)
-    throw usage("--tuning", "is for sums between CPUs, NCCL makes its own plans; leave it out");
+    throw usage_error("--tuning",
+                      "is for sums between CPUs, NCCL makes its own plans; leave it out");
   if (o.tune.plan.at_once > 1 && (o.compress || o.shard_optimizer))
-    throw usage("--tuning sums=N",
-                "--compress and --shard-optimizer take one sum at a time; leave sums= out");
+    throw usage_error("--tuning sums=N",
+                      "--compress and --shard-optimizer take one sum at a time; leave sums= out");
 }
 
 void Parser::check_checkpoint_options() const {
@@ -350,17 +246,19 @@ void Parser::check_checkpoint_options() const {
   const bool loads = !o.init_from.empty() || o.resume.from == Resume::From::file ||
                      (saves && o.resume.from == Resume::From::newest);
   if (o.eval_only && !loads)
-    throw usage("--eval-only",
-                "nothing to evaluate: add --checkpoint-dir DIR, --resume FILE or --init-from FILE");
+    throw usage_error(
+        "--eval-only",
+        "nothing to evaluate: add --checkpoint-dir DIR, --resume FILE or --init-from FILE");
 }
 
 // The supervisor gives ranks --restarts 0.
 void Parser::check_supervised() const {
   const int restarts = request_.options.restarts;
   if (restarts > 0)
-    throw usage(fmt::format("--restarts {}", restarts),
-                "a job cannot start itself again; put the supervisor before what starts the ranks: "
-                "scripts/supervise mpirun -np N train --restarts R ... (train.sbatch does)");
+    throw usage_error(
+        fmt::format("--restarts {}", restarts),
+        "a job cannot start itself again; put the supervisor before what starts the ranks: "
+        "scripts/supervise mpirun -np N train --restarts R ... (train.sbatch does)");
 }
 
 Command Parser::parse(int argc, const char* const* argv) try {
@@ -397,7 +295,7 @@ Command Parser::parse(int argc, const char* const* argv) try {
   check_supervised();
   return {.options = request_.options};
 } catch (const CLI::ParseError& failure) {
-  throw usage("command line", failure.what());
+  throw usage_error("command line", failure.what());
 }
 
 }  // namespace

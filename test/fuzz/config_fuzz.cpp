@@ -1,5 +1,5 @@
 // Any bytes as a configuration file (--config): options, or refused with Error (usage) of printable
-// text. Compiled with options.cpp, whose reader of TOML it calls.
+// text.
 #define RINGTRAIN_VERSION "fuzzed"  // which options.cpp prints
 #include <sys/mman.h>
 #include <unistd.h>
@@ -7,6 +7,7 @@
 #include <array>
 #include <sstream>
 
+#include "config/config_file.hpp"
 #include "config/option_table.hpp"
 #include "config/options.cpp"
 #include "config/version.hpp"
@@ -47,14 +48,13 @@ void read_values(const std::string& text) {
   static const std::vector<config::OptionEntry> table = config::option_table(request);
   static const std::string name = "net.toml";
   std::istringstream lines(text);
-  for (const CLI::ConfigItem& item : config::CheckedToml(table, name).from_config(lines))
-    for (const std::string& value : item.inputs) {
-      try {
-        config::find(table, item.name)->set(value);
-      } catch (const BadValue& refused) {
-        check(Error(Exit::usage, item.name, refused.what()));
-      }
+  for (const config::ConfigLine& line : config::read_config(lines, name, table)) {
+    try {
+      config::find_option(table, line.key)->set(line.value);
+    } catch (const BadValue& refused) {
+      check(Error(Exit::usage, line.key, refused.what()));
     }
+  }
 }
 
 /// As the program does it, which takes a hundred times as long.

@@ -60,10 +60,6 @@ bool is_lineage(std::string_view text);
 /// all names and texts are as the format has them. Takes at most 64 MiB of memory.
 CheckpointIndex decode(std::span<const std::byte> user_block, std::uint64_t file_bytes);
 
-/// Metadata as JSON text, as it travels to the writer process.
-std::string to_json_text(const CheckpointMetadata& metadata);
-CheckpointMetadata metadata_from_json_text(std::string_view text);
-
 /// The tensors by rising offset: the order of their bytes in the file.
 std::vector<const StoredTensor*> in_file_order(const CheckpointIndex& index);
 

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 
 namespace ringtrain::io {
@@ -92,11 +93,23 @@ std::optional<Received> receive_message(int socket, Wait wait) {
 }
 
 SlotPlan::SlotPlan(const StateLayout& layout) {
+  expects(!layout.buffers.empty(), "StateLayout: at least one buffer");
+  for (const TensorPlace& place : layout.tensors)
+    expects(place.buffer < layout.buffers.size() && place.offset <= layout.buffers[place.buffer] &&
+                element_count(place.info) <= layout.buffers[place.buffer] - place.offset,
+            "StateLayout: every tensor lies in its buffer");
   for (const std::size_t floats : layout.buffers) {
     offsets.push_back(text_offset);
     text_offset += pages(floats * sizeof(float));
   }
   bytes = text_offset + text_capacity;
+}
+
+SnapshotSlot::SnapshotSlot(const StateLayout& layout, const SlotPlan& plan)
+    : memory(MappedMemory::create("checkpoint-slot", plan.bytes)) {
+  for (std::size_t i = 0; i < layout.buffers.size(); ++i)
+    buffers.emplace_back(reinterpret_cast<float*>(memory.bytes().data() + plan.offsets[i]),
+                         layout.buffers[i]);
 }
 
 MappedMemory MappedMemory::create(const char* name, std::size_t bytes) {

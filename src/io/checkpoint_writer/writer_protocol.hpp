@@ -71,6 +71,7 @@ struct PeerGone {};
 
 /// How a slot's memory is divided: the buffers, each at a page, then the metadata's text.
 struct SlotPlan {
+  /// There are buffers, and every tensor lies in its own.
   explicit SlotPlan(const StateLayout& layout);
   std::vector<std::size_t> offsets;  ///< of each buffer, in bytes
   std::size_t text_offset = 0;
@@ -97,6 +98,13 @@ class MappedMemory {
   FileDescriptor memory_;
   void* address_ = nullptr;
   std::size_t size_ = 0;
+};
+
+/// A slot as the trainer fills it.
+struct SnapshotSlot {
+  SnapshotSlot(const StateLayout& layout, const SlotPlan& plan);
+  MappedMemory memory;
+  std::vector<std::span<float>> buffers;
 };
 
 /// What the writer must know before the first save, sent once as text.

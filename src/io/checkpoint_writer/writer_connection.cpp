@@ -1,0 +1,211 @@
+#include "io/checkpoint_writer/writer_connection.hpp"
+
+#include <fmt/core.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "io/checkpoint/checkpoint_index.hpp"
+
+namespace ringtrain::io {
+namespace {
+
+// Deaths that are further apart have causes of their own.
+constexpr std::chrono::minutes death_window{10};
+// The socket closes before the kernel knows how a process ended.
+constexpr std::chrono::seconds ending_patience{1};
+
+Error writer_fault(const std::string& why, const std::string& how) {
+  return Error(Exit::storage, "checkpoints",
+               fmt::format("the checkpoint writer process {}: nothing can be saved any more", why))
+      .of_kind("writer", key_value("how", how));
+}
+
+}  // namespace
+
+WriterConnection::WriterConnection(WriterProcess& process, const std::string& directory,
+                                   const WriterOptions& options, const StateLayout& layout,
+                                   const SlotDescriptors& slots)
+    : process_(process),
+      directory_(directory),
+      options_(options),
+      slots_(slots),
+      setup_{.owner = this_process(options.run_id),
+             .keep = options.keep,
+             .last_save_timeout_s = options.last_save_timeout_s,
+             .layout = layout} {}
+
+void WriterConnection::open() {
+  send_open(false);
+  const Message answer = await_answer();
+  if (answer.kind == Message::Kind::refused)
+    throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
+}
+
+bool WriterConnection::send(const Message& message, std::span<const int> descriptors) {
+  return send_message(process_.socket(), message, Wait::no, descriptors);
+}
+
+bool WriterConnection::send_open(bool takes_over) {
+  setup_.takes_over = takes_over;
+  const std::string text = to_json_text(setup_);
+  const MappedMemory setup = MappedMemory::create("checkpoint-setup", text.size());
+  std::memcpy(setup.bytes().data(), text.data(), text.size());
+  const std::array descriptors = {setup.descriptor(), slots_[0], slots_[1]};
+  Message request{.kind = Message::Kind::open, .bytes = text.size()};
+  return send(request.with_text(directory_), descriptors);
+}
+
+Message WriterConnection::await_answer() {
+  Clock::time_point deadline = Clock::now() + options_.open_timeout;
+  try {
+    while (wait(deadline)) {
+      const Message message = receive_message(process_.socket(), Wait::yes)->message;
+      if (message.kind != Message::Kind::waiting) return message;
+      if (options_.tell) options_.tell(message.text());
+      deadline = Clock::now() + options_.open_timeout;
+    }
+  } catch (const PeerGone&) {
+    const std::string how = process_.ending();
+    throw Error(Exit::storage, "checkpoint writer process", how)
+        .of_kind("writer", key_value("how", how));
+  }
+  throw Error(Exit::storage, "checkpoint directory " + directory_,
+              fmt::format("no answer within {} s: its file system is not responding",
+                          options_.open_timeout.count()));
+}
+
+void WriterConnection::set_lineage(const std::string& lineage) {
+  expects(is_lineage(lineage), "set_lineage: 16 hexadecimal digits");
+  lineage_ = lineage;
+  Message request{.kind = Message::Kind::lineage};
+  send(request.with_text(lineage));
+}
+
+void WriterConnection::protect(const std::string& name) {
+  protected_ = name;
+  Message request{.kind = Message::Kind::protect};
+  send(request.with_text(name));
+}
+
+void WriterConnection::save(const Message& request) {
+  const Message* const only = &request;
+  if (refused_) return hand_over({&only, 1});  // the others are yet to be told as failed
+  if (!gone_ && !send(request)) notice_death();
+}
+
+bool WriterConnection::keep(const Message& request) {
+  if (!gone_ && !send(request)) return false;
+  kept_ = request;
+  return true;
+}
+
+void WriterConnection::keep_nothing() {
+  kept_.reset();
+  send({.kind = Message::Kind::keep_nothing});
+}
+
+void WriterConnection::close() { send({.kind = Message::Kind::close}); }
+
+std::optional<Message> WriterConnection::receive() try {
+  if (gone_) return std::nullopt;
+  const auto received = receive_message(process_.socket(), Wait::no);
+  return received ? std::optional(received->message) : std::nullopt;
+} catch (const PeerGone&) {
+  notice_death();
+  return std::nullopt;
+}
+
+bool WriterConnection::wait(Clock::time_point deadline) {
+  if (gone_) {  // what comes next is its end
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Clock::now() < deadline;
+  }
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd socket{process_.socket(), POLLIN, 0};
+    const int ready =
+        ::poll(&socket, 1, static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
+    if (ready > 0) return true;
+    if (ready == 0 || errno != EINTR) return false;
+  }
+}
+
+void WriterConnection::notice_death() {
+  if (std::exchange(gone_, true)) return;
+  gone_since_ = Clock::now();
+}
+
+// Training does not wait for the kernel to know how the writer ended: later calls come here again.
+std::optional<Error> WriterConnection::take_over(Saves saves) {
+  if (gone_) {
+    const auto ending = process_.ended();
+    if (ending || Clock::now() - gone_since_ >= ending_patience) {
+      how_ = ending.value_or("closed its connection");
+      if (const std::string why = why_not_replaced(saves); !why.empty())
+        return writer_fault(why, how_);
+      gone_ = false;
+      hand_over(saves);
+    }
+  }
+  if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_.ended() &&
+      process_.pid() == 0)
+    return writer_fault(fmt::format("{}, and the fork server does not answer", how_), how_);
+  return std::nullopt;
+}
+
+// Asks for another one, unless they die too often.
+std::string WriterConnection::why_not_replaced(Saves saves) {
+  const auto now = Clock::now();
+  deaths_.push_back(now);
+  while (now - deaths_.front() > death_window) deaths_.pop_front();
+  const auto in_save = saves.empty() ? std::nullopt : std::optional(saves.front()->step);
+  if (in_save && std::exchange(died_in_, in_save) == in_save)
+    return fmt::format("{}, the second time in the save of step {}", how_, *in_save);
+  died_in_ = in_save;
+  if (std::ssize(deaths_) > options_.takeovers)
+    return fmt::format("{}, death {} within {} minutes", how_, deaths_.size(),
+                       death_window.count());
+  const auto failure = process_.restart();
+  return failure ? fmt::format("{}, and no other one can be started: {}", how_, *failure) : "";
+}
+
+// With all that a writer knows of this training, as it may be a new one. No slot goes twice to one
+// writer: its first answer would free it while the second save reads it.
+void WriterConnection::hand_over(Saves saves) {
+  opening_ = true;
+  refused_ = false;
+  opening_since_ = Clock::now();
+  bool sent = send_open(true);
+  if (!lineage_.empty()) set_lineage(lineage_);
+  if (!protected_.empty()) protect(protected_);
+  if (kept_) sent = sent && send(*kept_);
+  again_.clear();
+  for (const Message* save : saves) {
+    sent = sent && send(*save);
+    again_ += fmt::format("{} {}", again_.empty() ? " and writes the checkpoint of step" : " and",
+                          save->step);
+  }
+  if (!again_.empty()) again_ += " again";
+  if (!sent) notice_death();
+}
+
+std::string WriterConnection::opened() {
+  if (!std::exchange(opening_, false) || how_.empty()) return "";
+  return fmt::format("the checkpoint writer process {}; another one took over{}",
+                     std::exchange(how_, ""), again_);
+}
+
+// As a full disk stops no training, the next save is tried with another `open`.
+std::string WriterConnection::refused(const Message& message) {
+  opening_ = false;
+  refused_ = true;
+  return fmt::format("the checkpoint writer process {}; another one was started, but: {}",
+                     how_.empty() ? "died" : how_, message.text());
+}
+
+}  // namespace ringtrain::io

@@ -1,0 +1,93 @@
+#pragma once
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "io/checkpoint_writer/writer_protocol.hpp"
+#include "ringtrain/base/error.hpp"
+#include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
+#include "ringtrain/io/checkpoint_writer/writer_process.hpp"
+
+namespace ringtrain::io {
+
+/// The trainer's end of the connection to the writer process, which outlives that process: where it
+/// dies, another one is started and takes over the lock of the directory and the snapshots in the
+/// slots. Belongs to one thread at a time. Only open() and wait() wait.
+class WriterConnection {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using SlotDescriptors = std::array<int, slot_count>;
+  using Saves = std::span<const Message* const>;
+
+  /// `process` outlives it, and so do the files of the slots.
+  WriterConnection(WriterProcess& process, const std::string& directory,
+                   const WriterOptions& options, const StateLayout& layout,
+                   const SlotDescriptors& slots);
+
+  /// Has the writer open the directory, and waits for it. Throws Error(Exit::locked) naming the
+  /// owner, or Error(Exit::storage).
+  void open();
+  /// Each writer is told, also the next one.
+  void set_lineage(const std::string& lineage);
+  void protect(const std::string& name);
+  /// Hands a save over. Where the writer is gone, the next one gets it from take_over().
+  void save(const Message& request);
+  /// Hands over what is to be saved if the trainer ends. Returns false where the writer cannot take
+  /// it now.
+  bool keep(const Message& request);
+  void keep_nothing();
+  void close();
+
+  /// What the writer says next; nothing where it has said all, or is gone.
+  std::optional<Message> receive();
+  /// Waits until there is something to receive, or the end of a writer that is gone is to be looked
+  /// at again. Returns false when `deadline` passed first.
+  bool wait(Clock::time_point deadline);
+  /// Whether the writer has died and none has taken over yet.
+  bool gone() const { return gone_; }
+
+  /// Where the writer is gone, and it is known how: has another one started and hands it `saves`,
+  /// which are not answered yet, the oldest first. Returns why there is none, if so: then nothing
+  /// can be saved any more.
+  std::optional<Error> take_over(Saves saves);
+  /// Behind Message::Kind::opened and refused of another writer: what to tell the user; empty:
+  /// nothing.
+  std::string opened();
+  std::string refused(const Message& message);
+
+  /// As WriterProcess.
+  void kill() { process_.kill(); }
+  std::optional<std::string> fork_server_ended() { return process_.fork_server_ended(); }
+
+ private:
+  bool send(const Message& message, std::span<const int> descriptors = {});
+  bool send_open(bool takes_over);
+  Message await_answer();
+  void notice_death();
+  std::string why_not_replaced(Saves saves);
+  void hand_over(Saves saves);
+
+  WriterProcess& process_;
+  const std::string directory_;
+  const WriterOptions options_;
+  const SlotDescriptors slots_;
+  // What another writer is told again.
+  WriterSetup setup_;
+  std::string lineage_, protected_;
+  std::optional<Message> kept_;
+
+  bool gone_ = false;     // the writer; the next one is not asked for yet
+  bool opening_ = false;  // the next one has not answered yet
+  bool refused_ = false;  // it could not open the directory
+  Clock::time_point gone_since_, opening_since_;
+  std::deque<Clock::time_point> deaths_;
+  std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
+  // What is told once the next one has answered: how the last one ended, and what is saved again.
+  std::string how_, again_;
+};
+
+}  // namespace ringtrain::io

@@ -5,6 +5,8 @@ links     every relative link and anchor of every page leads somewhere
 mentions  every docs/PAGE.md that a source, script, test or message names is there
 paths     every path of a file of ours that a page of docs/ names in code marks is there (docs/decisions excepted)
 words     docs/ has at most 25,000 words, as `wc -w` counts them
+sentences no sentence of README.md, CONTRIBUTING.md and docs/ has more than 30 words; code and links' targets count as one or none, and
+          code blocks, tables, headings and sentences that are mostly figures are left out
 cells     no cell of a table has more than 80 characters (docs/decisions excepted)
 metrics   reference/metrics.md has the keys that the metrics sink writes, record by record, and no others
 events    reference/events.md has the names of all events, and no others
@@ -18,6 +20,7 @@ import sys
 
 MOST_WORDS = 25_000
 LONGEST_CELL = 80
+LONGEST_SENTENCE = 30
 FOLDERS = ("docs", "scripts", "test", "models", "python", "src", "include", "cmake", ".ci")
 
 
@@ -100,6 +103,33 @@ def check_words(source, _):
         longest = sorted(counts, key=counts.get, reverse=True)[:5]
         says = ", ".join(f"{page.relative_to(source)} {counts[page]}" for page in longest)
         yield f"docs/ has {words} words; {MOST_WORDS} are the most. The longest pages: {says}"
+
+
+def paragraphs(text):
+    """Each paragraph and list item in one line, with the number of its first line."""
+    number, lines = 0, []
+    for i, line in enumerate([*without_code(text), ""], 1):
+        words = line.strip()
+        item = re.match(r"(?:[-*]|\d+\.) +", words)
+        code = line.startswith("    ") and not lines  # indented, and no item goes on
+        ends = not words or item or code or words.startswith(("#", "!", "<", "|"))
+        if ends and lines:
+            yield number, " ".join(lines)
+            lines = []
+        if words and not code and not words.startswith(("#", "!", "<", "|")):
+            number = number if lines else i
+            lines.append(words[item.end():] if item else words)
+
+
+def check_sentences(source, _):
+    for page in [source / "README.md", source / "CONTRIBUTING.md", *sorted((source / "docs").rglob("*.md"))]:
+        for number, text in paragraphs(page.read_text()):
+            shown = re.sub(r"`[^`]*`", "`code`", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+            for sentence in re.split(r"(?<=[.!?])[*\")]*\s+", shown):
+                words = sentence.split()
+                figures = sum(any(letter.isdigit() for letter in word) for word in words)
+                if len(words) > LONGEST_SENTENCE and 4 * figures < len(words):
+                    yield f"{page.relative_to(source)}:{number}: a sentence of {len(words)} words; {LONGEST_SENTENCE} are the most: {sentence}"
 
 
 def check_cells(source, _):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# lost_ranks.sh MPIRUN TRAIN SLEEPY_TRAIN [memory|traced]: ranks that die, stop or fall asleep end the job in time, named; a job
+# lost_ranks.sh MPIRUN TRAIN WATCHED_TRAIN [memory|traced]: ranks that die, stop or fall asleep end the job in time, named; a job
 # that was only paused goes on. Else one case, that cannot be had everywhere: `memory`, a rank that its control group kills for
 # want of memory; `traced`, a rank whose main thread hangs in a system call, in which strace holds it.
 set -u
-mpirun=$1 train=$2 sleepy_train=$3 part=${4:-} bad=0
+mpirun=$1 train=$2 watched_train=$3 part=${4:-} bad=0
 work=$(mktemp -d)
 export TMPDIR=$work  # where reports go
 mkdir -m 700 "$work/ompi.$(hostname).$(id -u)"  # that of Open MPI 4.1, which fails where two jobs make it at once
@@ -85,7 +85,7 @@ died() { # RANK
 killed_for_memory() {
   { mkdir "$GROUP" && echo 600M >"$GROUP/$limit" && sh -c "echo \$\$ >'$GROUP/cgroup.procs'"; } 2>"$work/why" ||
     { echo "skipped: no control group can limit memory here: $(tail -n 1 "$work/why")"; exit 77; }
-  train=$sleepy_train LIMITED=2 HUNGRY="2 300" start hungry 3
+  train=$watched_train LIMITED=2 HUNGRY="2 300" start hungry 3
   trains hungry
   until grep -qs '^oom_kill [1-9]' "$GROUP"/memory.oom_control "$GROUP"/memory.events || ! kill -0 "$(cat "$work/hungry/mpirun")" 2>/dev/null; do
     sleep 0.05
@@ -132,7 +132,7 @@ start stopped 3
 start first_stopped 3
 start paused 2
 sleepy() { # NAME WHEN [OPTION]...: rank 1, or as WHEN says
-  local train=$sleepy_train
+  local train=$watched_train
   export ASLEEP=$2
   start "$1" 2 "${@:3}"
   unset ASLEEP
@@ -164,5 +164,5 @@ grep -q 'pause' "$work/in_sums/log" || wrong in_sums "does not show where rank 1
 ends in_save 34 72 'rank 0 on .* has been in save of step 300 for .* its limit is 31 s'
 grep -q 'the last durable checkpoint in .*in_save_checkpoints is of step [23]00; to go on from it, start all ranks again' "$work/in_save/log" ||
   wrong in_save "does not say how to go on"
-grep -q 'sleepy_train --model mlp --data shapes .*--checkpoint-every 100' "$work/in_save/log" || wrong in_save "does not name the command"
+grep -q 'watched_train --model mlp --data shapes .*--checkpoint-every 100' "$work/in_save/log" || wrong in_save "does not name the command"
 exit $bad

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# start_hangs.sh MPIRUN SLEEPY_TRAIN SLOWFS DATA: a disk that does not answer while a job starts ends it, with the path; one that is
+# start_hangs.sh MPIRUN WATCHED_TRAIN SLOWFS DATA: a disk that does not answer while a job starts ends it, with the path; one that is
 # slow but answers does not, however long it takes. With 4 s instead of 60. DATA is an image folder.
 set -u
 mpirun=$1 train=$2 slowfs=$3 data=$(realpath "$4") bad=0 limit=4

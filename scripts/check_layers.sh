@@ -119,9 +119,10 @@ while IFS=: read -r file line space; do
 done < <(sources | xargs grep -nE '^namespace ringtrain[a-z_:]* \{' /dev/null)
 
 # Two types of one name in one namespace: the linker keeps one of their functions for both.
-while read -r name; do
-  say "$name is the name of two types: $(grep -rlE "^(struct|class|enum class) ${name##*::}\b[^;]*\{" --include='*.hpp' src include | tr '\n' ' ')"
+while read -r name files; do
+  say "$name is the name of two types: $files"
 done < <(find src include -name '*.hpp' -exec awk '
   /^namespace [a-z_:]+ \{/ { space = $2 }
-  /^(struct|class|enum class) [A-Za-z_]+[^;]*\{/ { name = $1 == "enum" ? $3 : $2; sub(/:$/, "", name); print space "::" name }' {} + | sort | uniq -d)
+  /^(struct|class|enum class) [A-Za-z_]+[^;]*\{/ { name = $1 == "enum" ? $3 : $2; sub(/:$/, "", name); print space "::" name, FILENAME }' {} + | sort |
+  awk '{ times[$1]++; files[$1] = files[$1] " " $2 } END { for (name in times) if (times[name] > 1) print name files[name] }')
 exit $bad

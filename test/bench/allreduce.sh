@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # allreduce.sh BENCH [HOSTSxRANKS[@RATE] MODE [KEY=NUMBER...]]: runs allreduce_bench on this host, and between hosts
 # made for it whose links carry RATE. Without a layout: everything worth knowing, some minutes.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 bench=$(readlink -f "$1")
-hosts=$(dirname "$(readlink -f "$0")")/../support/hosts/hosts.sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 shift
 
@@ -22,9 +21,9 @@ run() {  # LAYOUT MODE KEYS...
   "$hosts" down
 }
 
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN
-trap '"$hosts" down; rm -rf "$HOSTS_RUN"' EXIT
+enter_folder
+export HOSTS_RUN=$dir
+at_end '"$hosts" down'
 if (($#)); then
   run "$@"
   exit

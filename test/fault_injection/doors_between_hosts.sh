@@ -1,28 +1,22 @@
 #!/usr/bin/env bash
 # doors_between_hosts.sh TRAIN: with ranks on two hosts, rank 0 listens on the addresses that the job uses and on the loopback, not on
 # those of its host's other networks; ranks of both hosts come in, with and without shards.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 train=$(realpath "$1")
-. "$(dirname "$0")/../integration/checks.sh"
-. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
-"$hosts" up 2 || exit 1
-cd "$HOSTS_RUN" || exit 1
+enter_folder
+make_hosts 2
 # Another network, which the job does not use: mpirun is told of 10.77.0.0/24.
 "$hosts" exec 0 sh -c 'ip link add other type bridge && ip addr add 10.99.0.1/24 dev other && ip link set other up' || exit 1
 
 run() { # OPTION...
-  timeout 120 "$hosts" mpirun 2 "$train" --model mlp --data shapes --batch 8 --threads 1 --eval-every 0 "$@" >log 2>&1 </dev/null
+  limit=120 launch_on_hosts 2 "$train" --model mlp --data shapes --batch 8 --threads 1 --eval-every 0 "$@"
 }
 run --doctor
-check "--doctor: exit code $?" test $? -eq 0
+exits "--doctor" 0
 check "--doctor says where rank 0 listens" has "rank 0 listens on 127.0.0.1[[:space:]]+10.77.0.1$"
 
-run --steps 1000000 --log-every 10 --shard-optimizer --checkpoint-dir "$HOSTS_RUN/saves" --checkpoint-every 500 &
-for ((i = 0; i < 900; i++)); do
-  [ -n "$(find saves -name 'step-*.h5' 2>/dev/null)" ] && break
-  sleep 0.1
-done
-check "slices came to a checkpoint" test -n "$(find saves -name 'step-*.h5')"
+run --steps 1000000 --log-every 10 --shard-optimizer --checkpoint-dir "$dir/saves" --checkpoint-every 500 &
+await 90 has_checkpoint saves  # slices came to it
 # What its processes listen on, and what they are connected to, beside MPI's own.
 "$hosts" exec 0 ss -Htlnp >listening
 "$hosts" exec 0 ss -Htnp >connected
@@ -39,6 +33,6 @@ done
 check "both ranks of the other host are connected: $come" test "$come" -ge 2
 "$hosts" pids 0 | xargs -r ps -o pid=,comm= -p | awk '$2 == "train" { print $1 }' | head -n 1 | xargs kill -TERM
 wait $!
-check "ended by a signal: exit code $?" test $? -eq 143
+exits "ended by a signal" 143
 check "all ranks are watched" lacks "not watched|does not reach|not of this job"
 exit $bad

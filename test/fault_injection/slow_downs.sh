@@ -5,84 +5,54 @@
 # What fails but quiet is tried once more, as other work disturbs it: slow_downs.sh then starts itself again with SECOND_TRY=yes.
 # Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if a case could not be had here and nothing
 # else is wrong.
-set -u
-mpirun=$1 train=$2 slowfs=$3 bad=0
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2") slowfs=$3
 shift 3
+script=$(realpath "$0")
 drift_s=${DRIFT_S:-60}
-here=$(dirname "$(readlink -f "$0")")
-hosts=$here/../support/hosts/hosts.sh
-work=$(mktemp -d)
-export TMPDIR=$work XDG_CACHE_HOME=$work/cache  # what earlier runs reached is no part of this
-HOSTS_RUN=$(mktemp -d "$work/XXXXXX")
-export HOSTS_RUN
+enter_folder
+export TMPDIR=$dir XDG_CACHE_HOME=$dir/cache HOSTS_RUN=$dir  # what earlier runs reached is no part of this
 harm=() # processes that slow it down
 left_out=()
-trap clean_up EXIT
 groups=/sys/fs/cgroup/cpu
 [[ -d $groups ]] || groups=/sys/fs/cgroup
-group=$groups/$(basename "$work")
-
-clean_up() {
-  end_harm
-  end_jobs
-  fusermount3 -qu "$work/images"
-  "$hosts" down 2>"$work/down"
-  end_group
-  rm -rf "$work"
-}
+group=$groups/$(basename "$dir")
 end_group() {
-  rmdir "$group" 2>"$work/group"
+  rmdir "$group" 2>/dev/null
   [[ ! ${delegated:-} ]] || echo -cpu >"$groups/cgroup.subtree_control"
 }
+at_end end_group
+at_end '"$hosts" down 2>/dev/null'
+at_end 'fusermount3 -qu disk'
+at_end end_jobs
+at_end end_harm
 
-end_jobs() { # those that still run
-  local pids=() pid
-  for pid in $(jobs -pr); do mapfile -t -O "${#pids[@]}" pids < <(echo "$pid"; pgrep -P "$pid"); done
-  ((${#pids[@]})) && kill "${pids[@]}" 2>/dev/null
-  for pid in "${pids[@]}"; do timeout 10 tail --pid="$pid" -f /dev/null; done
-}
-wrong() { # NAME WHAT
-  echo "$1: $2"
-  grep -v ': step ' "$work/$1/log" | tail -30
-  bad=1
-}
 # start NAME COMMAND...: a job on several ranks, until its usual speed is known: 20 windows of 0.5 s and two steps
 start() {
-  mkdir "$work/$1"
-  FOLDER=$work/$1 "${@:2}" --batch "${batch:-32}" --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$work/$1/metrics" \
-    >"$work/$1/log" 2>&1 &
-  echo $! >"$work/$1/mpirun"
-  reaches "$1" 1 || { wrong "$1" "does not train"; exit 1; }
+  mkdir "$1"
+  FOLDER=$dir/$1 "${@:2}" --batch "${batch:-32}" --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$dir/$1/metrics" \
+    >"$1/log" 2>&1 &
+  echo $! >"$1/mpirun"
+  log=$1/log await 60 has_records "$1/metrics"
   sleep 12
-  reaches "$1" 4 || { wrong "$1" "trains too slowly"; exit 1; }
+  log=$1/log await 60 has_records "$1/metrics" 4
 }
-reaches() { # NAME COUNT: has so many step records, within a minute
-  local records
-  for _ in {1..600}; do
-    records=$(grep -c '"kind":"step"' "$work/$1/metrics" 2>/dev/null)
-    ((${records:-0} >= $2)) && return
-    sleep 0.1
-  done
-  return 1
-}
-two_ranks() { echo "$mpirun" -np 2 --oversubscribe "$here/rank.sh" "$train"; }
+two_ranks() { echo "$mpirun" -np 2 --oversubscribe "$support/rank.sh" "$train"; }
 end_harm() {
   ((${#harm[@]})) && kill "${harm[@]}" 2>/dev/null && wait "${harm[@]}" 2>/dev/null
   harm=()
 }
-count() { grep -cE "rank 0: $2: " "$work/$1/log"; }
+times() { log=$1/log count "rank 0: $2: "; }  # NAME EVENT
+more() { (($(times "$1" "$2") > $3)); }
 # told NAME SECONDS WHAT TEXT COUNT: within that time there are more than COUNT events WHAT in the log, and one in the metrics; the
 # first new one says TEXT
 told() {
   local line
-  for ((i = 0; i < 10 * $2; i++)); do
-    (($(count "$1" "$3") > $5)) && break
-    sleep 0.1
-  done
-  line=$(grep -hE "rank 0: $3: " "$work/$1/log" | sed -n "$(($5 + 1))p" | sed "s/^[^:]*:[^:]*:[^:]*: rank 0: /$1: /")
+  wait_for "$2" more "$1" "$3" "$5"
+  line=$(grep -hE "rank 0: $3: " "$1/log" | sed -n "$(($5 + 1))p" | sed "s/^[^:]*:[^:]*:[^:]*: rank 0: /$1: /")
   echo "$line"
-  grep -q "\"what\":\"$3\"" "$work/$1/metrics" || wrong "$1" "no event $3"
-  grep -qE "$4" <<<"$line" || wrong "$1" "does not say: $4"
+  grep -q "\"what\":\"$3\"" "$1/metrics" || wrong_in "$1" "no event $3"
+  grep -qE "$4" <<<"$line" || wrong_in "$1" "does not say: $4"
 }
 # slow_down NAME TEXT HARM: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little.
 slow_down() {
@@ -99,30 +69,29 @@ slow_down() {
     fi
     drift "$@"
   fi
-  kill "$(cat "$work/$1/mpirun")"
-  wait "$(cat "$work/$1/mpirun")"
+  kill "$(cat "$1/mpirun")"
+  wait "$(cat "$1/mpirun")"
 }
 drift() { # as slow_down; a step took $usual before
   local begin=$SECONDS so_far lately_s=$((drift_s > 300 ? drift_s / 60 : 5)) share line='' quarter=''
-  so_far=$(count "$1" slow_down)
+  so_far=$(times "$1" slow_down)
   while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
     share=$(bc -l <<<"($SECONDS - $begin) / $drift_s")
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
-    line=$(grep -hE "rank 0: slow_down: " "$work/$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
+    line=$(grep -hE "rank 0: slow_down: " "$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
     [[ $line ]] && break
     [[ $quarter ]] || (($(step_ms "$1" "$lately_s") * 100 < usual * 125)) || quarter=$SECONDS
     sleep 1
   done
   echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
-    "report $(($(count "$1" slow_down) - so_far)): ${line#*rank 0: }"
-  [[ $line ]] || wrong "$1" "does not say: $2"
+    "report $(($(times "$1" slow_down) - so_far)): ${line#*rank 0: }"
+  [[ $line ]] || wrong_in "$1" "does not say: $2"
   $3 0
 }
 step_ms() { # NAME SECONDS: what a step took, in hundredths of milliseconds, the mean of so many last seconds; a record is of 20 steps
-  grep '"kind":"step"' "$work/$1/metrics" | tail -n 4000 | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | tac |
+  grep '"kind":"step"' "$1/metrics" | tail -n 4000 | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | tac |
     awk -v "seconds=$2" '{ sum += $1; if (20 * sum >= seconds) exit } END { printf "%d\n", 1e5 * sum / NR }'
 }
-rank() { cat "$work/$1/$2"; }
 skipped() { # NAME WHY
   echo "skipped: $1: $2"
   left_out+=("$1")
@@ -172,7 +141,7 @@ quota() { # SHARE: of 110 % of a CPU, down to 40 %
   fi
 }
 disk() { # SHARE
-  if [[ $1 == 0 ]]; then rm -f "$work/disk_faults"; else echo "delay read $(bc -l <<<"3 * $1")" >"$work/disk_faults"; fi
+  if [[ $1 == 0 ]]; then rm -f faults; else echo "delay read $(bc -l <<<"3 * $1")" >faults; fi
 }
 link() { # SHARE: from 10 Gbit/s, which changes no step, to 50 Mbit/s. The burst lets whole GSO packets through: cutting them costs CPU
   local old
@@ -187,34 +156,34 @@ link() { # SHARE: from 10 Gbit/s, which changes no step, to 50 Mbit/s. The burst
 case_stopped() { # rank 1 stands still most of the time
   # shellcheck disable=SC2046
   batch=8 start stopped $(two_ranks) --model cifar10_cnn --data synthetic
-  stopped=$(rank stopped 1)
+  stopped=$(rank_of stopped 1)
   slow_down stopped 'on rank 1 .*; with it moved, on .*: (the process stood still|the training thread had no CPU)' stop
 }
 case_core() { # something else wants the core of rank 1
   # shellcheck disable=SC2046
   start core $(two_ranks) --model cifar10_cnn --data synthetic
-  taskset -apc 0 "$(rank core 0)" >/dev/null
-  taskset -apc 1 "$(rank core 1)" >/dev/null
+  taskset -apc 0 "$(rank_of core 0)" >/dev/null
+  taskset -apc 1 "$(rank_of core 1)" >/dev/null
   sleep 7
   slow_down core '(forward|backward) grew .* on rank 1 .*(CPUs used by other processes|tasks that want a CPU|times preempted)' core
 }
 case_quota() { # the control group of rank 1 gets a quota
-  if [[ $groups != */cpu && " $(cat "$groups/cgroup.subtree_control" 2>"$work/group") " != *" cpu "* ]]; then
-    { echo +cpu >"$groups/cgroup.subtree_control"; } 2>"$work/group" && delegated=yes
+  if [[ $groups != */cpu && " $(cat "$groups/cgroup.subtree_control" 2>"group") " != *" cpu "* ]]; then
+    { echo +cpu >"$groups/cgroup.subtree_control"; } 2>"group" && delegated=yes
   fi
-  mkdir "$group" 2>"$work/group" && [[ $groups == */cpu || -e $group/cpu.max ]] ||
-    { skipped quota "no control group can be made here: $(cat "$work/group")"; return; }
-  cat >"$work/in_group.sh" <<END
+  mkdir "$group" 2>"group" && [[ $groups == */cpu || -e $group/cpu.max ]] ||
+    { skipped quota "no control group can be made here: $(cat "group")"; return; }
+  cat >"in_group.sh" <<END
 [ "\$OMPI_COMM_WORLD_RANK" = 1 ] && echo \$\$ >"$group/cgroup.procs"
-exec "$here/rank.sh" "\$@"
+exec "$support/rank.sh" "\$@"
 END
-  start quota "$mpirun" -np 2 --oversubscribe sh "$work/in_group.sh" "$train" --model cifar10_cnn --data synthetic
+  start quota "$mpirun" -np 2 --oversubscribe sh "in_group.sh" "$train" --model cifar10_cnn --data synthetic
   slow_down quota 'on rank 1 .*; with it moved, on .*: (the process stood still .*)?held up by its CPU quota' quota
 }
 case_disk() { # the data's disk gets slow
   [[ -x $slowfs && -w /dev/fuse ]] || { skipped disk "no slowfs, or no /dev/fuse"; return; }
-  mkdir "$work/backing" "$work/images"
-  python3 - "$work/backing" <<'END'
+  mount_slowfs "$slowfs"
+  python3 - backing <<'END'
 import os, struct, sys, zlib
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -226,30 +195,25 @@ for part, count in (("train", 512), ("val", 4)):
         with open(f"{folder}/{i}.png", "wb") as file:
             file.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 32, 32, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 END
-  "$slowfs" "$work/backing" "$work/images" "$work/disk_faults" 2>"$work/slowfs" &
-  local disk=$!
-  sleep 1
   # shellcheck disable=SC2046
-  steps=$((60000 + 500 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data "images:$work/images" --classes 2
+  steps=$((60000 + 500 * drift_s)) start disk $(two_ranks) --model cifar10_cnn --data images:disk --classes 2
   # What comes little by little first takes the CPUs, with the threads that read: then backward grows before training waits for data.
   slow_down disk '(data wait grew .* on (all ranks|rank [01] )|with it moved, on .*: .*CPUs waiting for disks)' disk
-  kill "$disk"
-  wait "$disk"
 }
 case_link() { # the link of host 2 gets slow
   local why_not
   why_not=$("$hosts" check 50mbit) || { skipped link "$why_not"; return; }
   "$hosts" up 3
-  start link "$hosts" mpirun 1 "$here/rank.sh" "$train" --model cifar10_cnn --data synthetic
+  start link "$hosts" mpirun 1 "$support/rank.sh" "$train" --model cifar10_cnn --data synthetic
   slow_down link "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip" link
   "$hosts" down
 }
 case_quiet() { # nothing slows it down but evaluations and saves: nothing is told
-  mkdir "$work/quiet" "$work/checkpoints"
+  mkdir quiet checkpoints
   timeout 40 "$mpirun" -np 2 --oversubscribe "$train" --model cifar10_cnn --data shapes --batch 32 --threads 1 --log-every 20 --epochs 100 \
-    --checkpoint-dir "$work/checkpoints" --checkpoint-every 3s --metrics "$work/quiet/metrics" --max-time 30s >"$work/quiet/log" 2>&1
-  grep -q '"kind":"checkpoint"' "$work/quiet/metrics" || wrong quiet "saves nothing"
-  grep -q slow_down "$work/quiet/log" && wrong quiet "tells of a slow-down"
+    --checkpoint-dir "checkpoints" --checkpoint-every 3s --metrics "quiet/metrics" --max-time 30s >"quiet/log" 2>&1
+  grep -q '"kind":"checkpoint"' "quiet/metrics" || wrong_in quiet "saves nothing"
+  grep -q slow_down "quiet/log" && wrong_in quiet "tells of a slow-down"
 }
 
 (($#)) || set -- stopped core quota disk link
@@ -263,8 +227,7 @@ done
 if ((bad)) && [[ ! ${SECOND_TRY:-} && " $* " != *" quiet "* ]]; then
   echo "once more: ${failed[*]}"
   clean_up
-  trap - EXIT
-  exec env -u TMPDIR -u XDG_CACHE_HOME -u HOSTS_RUN SECOND_TRY=yes "$0" "$mpirun" "$train" "$slowfs" "${failed[@]}"
+  exec env -u TMPDIR -u XDG_CACHE_HOME -u HOSTS_RUN SECOND_TRY=yes "$script" "$mpirun" "$train" "$slowfs" "${failed[@]}"
 fi
 [ $bad -ne 0 ] || [ ${#left_out[@]} -eq 0 ] || exit 77
 exit $bad

@@ -1,58 +1,47 @@
 #!/usr/bin/env bash
 # start_hangs.sh MPIRUN WATCHED_TRAIN SLOWFS DATA: a disk that does not answer while a job starts ends it, with the path; one that is
 # slow but answers does not, however long it takes. With 4 s instead of 60. DATA is an image folder.
-set -u
-mpirun=$1 train=$2 slowfs=$3 data=$(realpath "$4") bad=0 limit=4
-[ -x "$slowfs" ] || { echo "skipped: built without libfuse3, there is no disk that does not answer"; exit 77; }
-work=$(mktemp -d)
-export TMPDIR=$work START_LIMIT_S=$limit XDG_CACHE_HOME=$work/cache  # TMPDIR: where reports go
-disk=$work/disk
-mkdir "$work/backing" "$disk" "$work/cache"
-trap 'rm -f "$work/faults"; kill "$server" 2>/dev/null; wait "$server" 2>/dev/null; fusermount3 -uz "$disk" 2>/dev/null; rm -rf "$work"' EXIT
-"$slowfs" "$work/backing" "$disk" "$work/faults" 2>"$work/why" &
-server=$!
-for _ in {1..50}; do mountpoint -q "$disk" && break; sleep 0.1; done
-mountpoint -q "$disk" || { echo "skipped: FUSE cannot mount here: $(tail -n 1 "$work/why")"; exit 77; }
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2") slowfs=$3 data=$(realpath "$4") longest=4
+enter_folder
+mount_slowfs "$slowfs"
+export TMPDIR=$dir START_LIMIT_S=$longest XDG_CACHE_HOME=$dir/cache  # TMPDIR: where reports go
+disk=$dir/disk
 
-wrong() { # NAME WHAT
-  echo "$1: $2"
-  cat "$work/log"
-  bad=1
-}
 train() { # [OPTION]...: on two ranks, to the end; sets code and took
   local begin=$SECONDS
-  timeout 120 "$mpirun" -np 2 --oversubscribe "$train" --threads 1 --eval-every 0 "$@" >"$work/log" 2>&1 </dev/null
+  launch 2 "$train" --threads 1 --eval-every 0 "$@"
   code=$? took=$((SECONDS - begin))
 }
 # hangs NAME CALL PATTERN [OPTION]...: while that call of the disk hangs, the job ends in time and says so once
 hangs() {
-  echo "hang $2" >"$work/faults"
+  echo "hang $2" >faults
   train "${@:4}"
-  rm "$work/faults"
+  rm faults
   echo "$1: ended after $took s with $code"
-  ((code == 72)) || wrong "$1" "ended with $code, not 72"
-  ((took <= limit + 12)) || wrong "$1" "took $took s"
-  (($(grep -cE "the job cannot go on: $3" "$work/log") == 1)) || wrong "$1" "does not say once: $3"
+  ((code == 72)) || wrong "$1: ended with $code, not 72"
+  ((took <= longest + 12)) || wrong "$1: took $took s"
+  (($(grep -cE "the job cannot go on: $3" log) == 1)) || wrong "$1: does not say once: $3"
 }
 # is_slow NAME FAULT [OPTION]...: the job takes longer than the limit at this, and ends well
 is_slow() {
-  echo "$2" >"$work/faults"
+  echo "$2" >faults
   train "${@:3}"
-  rm "$work/faults"
+  rm faults
   echo "$1: ended after $took s with $code"
-  ((code == 0)) || wrong "$1" "ended with $code"
-  ((took > limit + 2)) || wrong "$1" "took $took s only: it proves nothing"
+  ((code == 0)) || wrong "$1: ended with $code"
+  ((took > longest + 2)) || wrong "$1: took $took s only: it proves nothing"
 }
-none() { echo "for [0-9]+ s without progress; its limit is $limit s"; }
+none() { echo "for [0-9]+ s without progress; its limit is $longest s"; }
 
 mlp=(--model mlp --batch 8 --steps 20 --data shapes)
 photographs=(--model cifar10_cnn --classes 2 --batch 2 --steps 4)
 # 6,000 black images: 18 MB.
-mkdir "$work/backing/cifar10"
-head -c $((6000 * 3073)) /dev/zero >"$work/backing/cifar10/data_batch_1.bin"
-head -c $((10 * 3073)) /dev/zero >"$work/backing/cifar10/test_batch.bin"
-cp -r "$data" "$work/backing/images"
-"$train" --pack "$work/backing/images" "$work/backing/records" >"$work/log" 2>&1 || wrong pack "cannot be made"
+mkdir backing/cifar10
+head -c $((6000 * 3073)) /dev/zero >"backing/cifar10/data_batch_1.bin"
+head -c $((10 * 3073)) /dev/zero >"backing/cifar10/test_batch.bin"
+cp -r "$data" backing/images
+"$train" --pack backing/images backing/records >log 2>&1 || wrong "pack: cannot be made"
 
 hangs "opening --metrics" open "rank 0 on .* has been at open $disk/metrics.jsonl $(none)" "${mlp[@]}" --metrics "$disk/metrics.jsonl"
 hangs "opening --timeline" open "rank 0 on .* has been at open $disk/timeline.json $(none)" "${mlp[@]}" --timeline "$disk/timeline.json"
@@ -63,7 +52,7 @@ hangs "reading CIFAR-10" read "rank [01] on .* has been at index $disk/cifar10/d
 
 resumed=(--model resnet32 --batch 2 --data shapes --checkpoint-dir "$disk/saves" --checkpoint-every 1000)  # 3.7 MB
 train "${resumed[@]}" --steps 4
-((code == 0)) || wrong "a save" "ended with $code"
+((code == 0)) || wrong "a save: ended with $code"
 hangs "reading a checkpoint" read "rank 0 on .* has been at resume $disk/saves/step-0000000004.h5 $(none)" "${resumed[@]}" --steps 8
 hangs "opening a checkpoint's folder" any "rank 0 on .* has been at (open|resume) $disk/saves(/step-0000000004.h5)? $(none)" "${resumed[@]}" --steps 8
 # All of an image folder's entries: the kernel asks for each.

@@ -3,33 +3,32 @@
 # two ranks in a container, and the ssh server of a Kubernetes worker with the keys that its operator would mount.
 #   test/fresh/image.sh [--cuda 13] [ROOT]      ROOT: a Debian 12 that test/fresh/run.sh --keep made (default: a new one)
 # Skipped (77) without root or buildah.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 source=$(dirname "$(realpath "$0")")/../..
 usage() { sed -n '4s/^# *//p' "$source/test/fresh/image.sh" >&2; exit 64; }
 cuda=no
 [ "${1:-}" != --cuda ] || { [ $# -ge 2 ] || usage; cuda=$2; shift 2; }
 [ $# -eq 0 ] || { [ $# -eq 1 ] && [ -e "$1/etc/debian_version" ]; } || usage
-[ "$(id -u)" -eq 0 ] || { echo "skipped: building an image in a chroot wants root"; exit 77; }
-command -v buildah >/dev/null || { echo "skipped: wants buildah (apt-get install buildah)"; exit 77; }
+[ "$(id -u)" -eq 0 ] || skip "building an image in a chroot wants root"
+need buildah
 root=$(realpath "${1:-/}")
-. "$source/test/integration/checks.sh"
 dir=$(mktemp -d /var/tmp/freshimage.XXXXXX)
-trap 'umount "$dir"/mounted/* 2>/dev/null; rm -rf --one-file-system "$dir"' EXIT
+at_end 'umount "$dir"/mounted/* 2>/dev/null; rm -rf --one-file-system "$dir"'
 cd "$dir" || exit 1
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=vfs
 buildah() { command buildah --root "$dir/storage" --runroot "$dir/run" "$@"; }
 git clone -q "$source" sources
 if [ "$root" = / ]; then
   root=$dir/root
-  (cd "$source" && test/fresh/run.sh --keep "$root" -- true) >log 2>&1 || { cat log; echo "wrong: no fresh root"; exit 1; }
+  (cd "$source" && test/fresh/run.sh --keep "$root" -- true) >log 2>&1 || give_up "no fresh root"
 fi
 
 base=$(buildah from scratch) && tar -C "$root" --one-file-system --exclude=./root/project --exclude=./opt -cf base.tar . &&
   buildah add -q "$base" base.tar / >/dev/null && buildah run "$base" -- apt-get purge -qq git >log 2>&1 && buildah commit -q "$base" fresh >/dev/null && buildah rm "$base" >/dev/null && rm base.tar ||
-  { echo "wrong: the root could not be imported"; exit 1; }
+  give_up "the root could not be imported"
 SECONDS=0
 buildah bud --network host --build-arg BASE=localhost/fresh --build-arg CUDA=$cuda -f sources/scripts/containers/Dockerfile -t ringtrain sources >log 2>&1 ||
-  { tail -n 30 log; echo "wrong: the image was not built"; exit 1; }
+  give_up "the image was not built"
 echo "image: built in $SECONDS s"
 
 container=$(buildah from localhost/ringtrain)

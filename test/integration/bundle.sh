@@ -1,15 +1,12 @@
 #!/usr/bin/env bash
 # bundle.sh TRAIN: bundles TRAIN, moves the folder, and runs it where there is nothing but the folder and a static shell: alone,
 # on two ranks, and on two hosts that a remote shell reaches. It comes to the bits that TRAIN comes to here.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 train=$(realpath "$1")
-scripts=$(dirname "$(realpath "$0")")/../../scripts
-. "$(dirname "$0")/checks.sh"
-shell=$(command -v bash-static) || { echo "skipped: needs a static shell (bash-static)"; exit 77; }
-[ -f /usr/lib/x86_64-linux-gnu/libhdf5_serial.so.103 ] || { echo "skipped: bundles are made of Debian 12's packages"; exit 77; }
-dir=$(realpath "$(mktemp -d)")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+scripts=$support/../../scripts
+shell=$(command -v bash-static) || skip "needs a static shell (bash-static)"
+[ -f /usr/lib/x86_64-linux-gnu/libhdf5_serial.so.103 ] || skip "bundles are made of Debian 12's packages"
+enter_folder
 
 mkdir -p root/{bin,dev,etc,proc,sys,tmp,opt/elsewhere}
 cp "$shell" root/bin/sh
@@ -25,12 +22,11 @@ inside() {
     exec env -i PATH=/bin CUDA_VISIBLE_DEVICES= OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 LD_LIBRARY_PATH=/nowhere "$0" root /bin/sh -c "cd /tmp; $1"' \
     "$(command -v chroot)" "B=/opt/elsewhere/bundle; $1" >log 2>&1 </dev/null
 }
-inside true || { echo "skipped: no other root folder can be entered here: $(tail -n 1 log)"; exit 77; }
-"$scripts/bundle.sh" made --no-cuda --program "$train" >log 2>&1 || { cat log; exit 1; }
+inside true || skip "no other root folder can be entered here: $(tail -n 1 log)"
+"$scripts/bundle.sh" made --no-cuda --program "$train" >log 2>&1 || give_up "no bundle is made"
 mv made root/opt/elsewhere/bundle
 
-hash_of() { "$train" --inspect "$1/$last" | sed -n 's/^state-hash //p'; }
-here() { "${@:2}" --checkpoint-dir "$1" >"$1.log" 2>&1 && hash_of "$1"; } # FOLDER COMMAND...: the state that it comes to here
+here() { "${@:2}" --checkpoint-dir "$1" >"$1.log" 2>&1 && bits "$1"; } # FOLDER COMMAND...: the state that it comes to here
 hash_there() { sed -n 's/^state-hash //p' log; }
 options="--model mlp --data shapes --batch 8 --steps 4 --eval-every 0"
 last=step-0000000004.h5

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # choose_device.sh MPIRUN TRAIN [TRAIN_ON_SIMULATED_GPU]: what --device auto makes of a machine's GPUs, which are fake lists of a
 # kernel and, for the third program, a simulated driver. Prints what each situation said.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") simulated=${3:+$(realpath "$3")}
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache
 unset NVIDIA_VISIBLE_DEVICES
 export CUDA_VISIBLE_DEVICES=999  # CUDA sees no real GPU by this, and `train` no wish to hide one
@@ -32,7 +30,7 @@ told='^(train: |training on CPUs: |GPU )'
 situation() {
   local name=$1 code=$2 text=$3 ranks=$4 root=$5 got
   shift 5
-  RINGTRAIN_SYSTEM_ROOT=$dir/$root timeout 120 "$mpirun" -np "$ranks" --oversubscribe "$@" $options >log 2>&1 </dev/null
+  RINGTRAIN_SYSTEM_ROOT=$dir/$root limit=120 launch "$ranks" "$@" $options
   judge "$name" "$code" "$text" $?
 }
 judge() { # NAME CODE TEXT GOT
@@ -48,8 +46,8 @@ situation "no GPU" 0 "training on CPUs: no NVIDIA GPU in this machine" 2 none "$
 CUDA_VISIBLE_DEVICES='' situation "a hidden GPU" 0 "training on CPUs: CUDA_VISIBLE_DEVICES is ''" 2 580.95.05 "$train"
 situation "a GPU on the bus, no driver" 64 "^train: --device auto: .*no NVIDIA driver loaded, held by nouveau.*--device cpu" 2 bus "$train"
 situation "no GPU, but asked for" 64 "^train: --device cuda: no NVIDIA GPU in this machine" 2 none "$train" --device cuda
-RINGTRAIN_SYSTEM_ROOT=$dir/bus timeout 120 "$train" --device cpu $options >log 2>&1 </dev/null
-check "--device cpu: exit code $?" test $? -eq 0
+RINGTRAIN_SYSTEM_ROOT=$dir/bus limit=120 launch_alone "$train" --device cpu $options
+exits "--device cpu" 0
 check "--device cpu: nothing is told" lacks "$told"
 # Ranks that see different machines end together all the same.
 timeout 120 "$mpirun" --oversubscribe -np 2 sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then machine=none; else machine=bus; fi

@@ -2,48 +2,27 @@
 # disk_faults.sh MPIRUN TRAIN full | frozen [FREEZES]: full or frozen disks under whole runs: training goes on, the user is told
 # once, the job ends in time with the right code, and the next one can have the directory. FREEZES: that many at random moments
 # more, and what takes half a minute each.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") part=$3 freezes=${4:-0} RANDOM=1
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d)
-thaw() { fsfreeze --unfreeze "$dir/disk" 2>/dev/null; }
-clean_up() {
-  thaw
-  cd / && umount -l "$dir/disk" "$dir/small" 2>/dev/null
-  rm -rf "$dir"
-}
-trap clean_up EXIT
-cd "$dir" || exit 1
-mkdir disk small
-
+enter_folder
+limit=200
 options=(--model mlp --data shapes --batch 32 --eval-every 0 --log-every 20)
-start() { # its mpirun is $mpi
-  : >log
-  "$mpirun" --timeout 200 -np 2 --oversubscribe "$train" "${options[@]}" "$@" >log 2>&1 </dev/null &
-  mpi=$!
-}
-await() { for ((i = 0; i < ${2:-300}; i++)); do grep -qE "$1" log && return || sleep 0.1; done; }
-writer() { pgrep -P "$(pgrep -P $mpi -x train | head -n 1)" -x ringtrain-write; }
-count() { grep -cE "$1" log; }
-# The job's exit code, and the seconds it took from now on.
-ends() {
-  local before=$SECONDS
-  wait $mpi
-  code=$? took=$((SECONDS - before))
-}
+start() { begin 2 "$train" "${options[@]}" "$@"; }
 within() { [ $took -le "$1" ] || { echo "took $took s"; false; }; }
 
 full_disks() {
-  mount -t tmpfs -o size=24m none small 2>/dev/null || { echo "skipped: no small file system can be mounted here"; exit 77; }
+  mkdir small && at_end 'umount -l small 2>/dev/null'
+  mount -t tmpfs -o size=24m none small 2>/dev/null || skip "no small file system can be mounted here"
 
   # A full disk, in the middle: told once, healed, told again.
   start --steps 1000000 --checkpoint-every 50 --checkpoint-dir small/a --keep 1
-  await "checkpoint [0-9]+, "
+  await 90 has "checkpoint [0-9]+, "
   head -c 24m /dev/zero >small/ballast 2>/dev/null
-  await "save_failed" && sleep 2
+  await 90 has save_failed
+  sleep 2
   rm small/ballast
-  await "save_works"
-  kill -TERM "$(pgrep -P $mpi -x train | head -n 1)"
+  await 90 has save_works
+  kill -TERM "$(rank 0)"
   ends
   check "full disk: exit code $code" test $code -eq 143
   check "full disk: errno, path, free bytes, last good" \
@@ -55,9 +34,9 @@ full_disks() {
 
   # Full at the end.
   start --steps 300 --checkpoint-every 50 --checkpoint-dir small/b --keep 1
-  await "checkpoint [0-9]+, "
+  await 90 has "checkpoint [0-9]+, "
   # What a save in between gives back is taken, too, until the job has ended.
-  while kill -0 $mpi 2>/dev/null; do head -c 24m /dev/zero >>small/ballast 2>/dev/null; sleep 0.01; done &
+  while alive $mpi; do head -c 24m /dev/zero >>small/ballast 2>/dev/null; sleep 0.01; done &
   filler=$!
   ends
   kill $filler 2>/dev/null
@@ -69,14 +48,13 @@ full_disks() {
   umount small
 }
 
-image() { truncate -s 200m image && mkfs.ext4 -q image && mount -o loop image disk && fsfreeze --freeze disk && thaw; }
 frozen_disks() {
-  image 2>why || { echo "skipped: no loop device can be mounted and frozen here: $(tail -n 1 why)"; exit 77; }
+  mount_freezable 200
 
   start --steps 400 --checkpoint-every 50 --checkpoint-dir disk/a --final-save-timeout 2s
-  await "checkpoint [0-9]+, "
-  fsfreeze --freeze disk
-  await "step 400,"
+  await 90 has "checkpoint [0-9]+, "
+  freeze
+  await 90 has "step 400,"
   helper=$(writer)
   ends
   check "frozen: exit code $code" test $code -eq 75
@@ -86,7 +64,7 @@ frozen_disks() {
   check "frozen: skipped saves are told once" is "$(count save_skipped)" 1
   check "frozen: its writer hangs" test -d "/proc/${helper:-none}"
   thaw
-  for ((i = 0; i < 50; i++)); do [ -d "/proc/$helper" ] && sleep 0.1 || break; done
+  wait_for 5 test ! -d "/proc/$helper"
   check "thawed: the writer ends by itself" test ! -d "/proc/$helper"
   start --steps 400 --checkpoint-every 50 --checkpoint-dir disk/a
   ends
@@ -97,9 +75,9 @@ frozen_disks() {
 
   # A signal while the disk is frozen.
   start --steps 100000 --checkpoint-every 50 --checkpoint-dir disk/b --final-save-timeout 2s
-  await "checkpoint [0-9]+, "
-  fsfreeze --freeze disk
-  kill -TERM "$(pgrep -P $mpi -x train | tail -n 1)"
+  await 90 has "checkpoint [0-9]+, "
+  freeze
+  kill -TERM "$(ranks | tail -n 1)"
   ends
   check "SIGTERM, frozen: exit code $code" test $code -eq 75
   check "SIGTERM, frozen: in time" within 60
@@ -110,17 +88,17 @@ frozen_disks() {
   declare -A stuck
   for ((trial = 0; trial < freezes; trial++)); do
     start --steps 300 --checkpoint-every 1 --checkpoint-dir "disk/t$trial" --final-save-timeout 1s --keep 1
-    await "checkpoint [0-9]+, "
+    await 90 has "checkpoint [0-9]+, "
     sleep "0.$((RANDOM % 100 + 100))"
-    fsfreeze --freeze disk
-    await "step 300," 100
+    freeze
+    wait_for 10 has "step 300,"
     helper=$(writer) call=$(cut -d ' ' -f 1 "/proc/$(writer)/syscall")
     stuck[$call]=$((${stuck[$call]:-0} + 1))
     ends
     check "frozen at random: exit code $code" test $code -eq 75
     check "frozen at random: in time" within 60
     thaw
-    for ((i = 0; i < 50; i++)); do [ -d "/proc/$helper" ] && sleep 0.1 || break; done
+    wait_for 5 test ! -d "/proc/$helper"
     start --steps 300 --checkpoint-every 100 --checkpoint-dir "disk/t$trial"
     ends
     check "thawed: the next job, exit code $code" test $code -eq 0
@@ -132,17 +110,17 @@ frozen_disks() {
       "$(for call in "${!stuck[@]}"; do echo -n "$call: ${stuck[$call]}  "; done)"
 
     start --steps 1000000 --checkpoint-every 1s --checkpoint-dir disk/c --final-save-timeout 1s
-    await "checkpoint [0-9]+, "
-    fsfreeze --freeze disk
+    await 90 has "checkpoint [0-9]+, "
+    freeze
     frozen=$SECONDS
-    await save_slow
+    await 60 has save_slow
     check "slow: told after $((SECONDS - frozen)) s" test $((SECONDS - frozen)) -le 200
     check "slow: where and the last good" has "save_slow: .*not durable after [2-9][0-9] s.*/disk/c stuck.*the last good checkpoint is of step [0-9]+, [2-9][0-9] s ago"
     thaw
-    await save_works
+    await 90 has save_works
     check "slow: its end told" is "$(count save_works)" 1
-    fsfreeze --freeze disk
-    kill -TERM "$(pgrep -P $mpi -x train | tail -n 1)"
+    freeze
+    kill -TERM "$(ranks | tail -n 1)"
     ends
     start --steps 10 --checkpoint-dir disk/d
     ends

@@ -1,19 +1,15 @@
 #!/usr/bin/env bash
 # endings.sh MPIRUN SESSION_JOB: however a job ends, its reason is printed once and mpirun returns its exit code.
-set -u
-mpirun=$1 job=$2 bad=0
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 job=$(realpath "$2")
+enter_folder
+limit=30
 
 # expect RANKS HOW CODE TEXT [TIMES]
 expect() {
-  local output code times
-  output=$(timeout 30 "$mpirun" -np "$1" --oversubscribe "$job" "$2" 2>&1)
-  code=$?
-  times=$(grep -cF "$4" <<<"$output")
-  if ((code != $3 || times != ${5:-1})); then
-    echo "$2, $1 ranks: exit code $code, not $3; printed $times times:"
-    echo "$output"
-    bad=1
-  fi
+  launch "$1" "$job" "$2"
+  exits "$2, $1 ranks" "$3"
+  check "$2, $1 ranks: '$4', ${5:-1} times" test "$(log_text | grep -cF "$4")" -eq "${5:-1}"
 }
 expect 1 "one rank fails" 74 "train: read batch 7: file is short"
 expect 3 "one rank fails" 74 "train: rank 2/3 on $(hostname): read batch 7: file is short"
@@ -30,7 +26,7 @@ for _ in 1 2 3; do
   expect 4 "fails amid a sum of pairs" 76 "train: rank 0/4 on $(hostname): loss: NaN in step 3"
 done
 "$job" "one rank fails" 2>/dev/null
-(($? == 74)) || { echo "without a launcher: wrong exit code"; bad=1; }
+exits "without a launcher" 74
 "$job" "one rank fails" 2>/dev/full
-(($? == 74)) || { echo "a reason that cannot be written: wrong exit code"; bad=1; }
+exits "a reason that cannot be written" 74
 exit $bad

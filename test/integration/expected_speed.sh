@@ -1,22 +1,19 @@
 #!/usr/bin/env bash
 # expected_speed.sh MPIRUN TRAIN: what runs say of their speed before it is there, and judge it by.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export XDG_CACHE_HOME=$dir/cache
 
 job() { # RANKS ARGUMENTS...
   local ranks=$1
   shift
-  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model mlp --data shapes --eval-every 0 --threads 1 --batch 8 "$@" >log 2>&1 </dev/null
+  launch "$ranks" "$train" --model mlp --data shapes --eval-every 0 --threads 1 --batch 8 "$@"
 }
-state() { "$train" --inspect "$1"/step-0000000020.h5 | tail -n 1; }
 kept() { find cache -name 'one-rank-*.json' 2>/dev/null | wc -l; }
 
 job 2 --steps 60 --metrics told.jsonl --report page.html
-check "exit code $?" test $? -eq 0
+exits "the run" 0
 check "links: the verdict is told once" is "$(grep -c '^links: .* ms a step expected' log)" 1
 check "links: compared with what came" has "^  step .* ms expected, was [0-9.]+ ms"
 check "links: what the sums reached" has "^  sums .* MB/s of bus bandwidth"
@@ -25,38 +22,38 @@ check "links: at the end of the records" is "$(grep -c '"kind":"end".*"exposed_s
 check "links: in the page" grep -q "Links</h2>.*ms a step expected" page.html
 check "several ranks keep no speed of one" is "$(kept)" 0
 job 2 --steps 5
-check "a short run: exit code $?" test $? -eq 0
+exits "a short run" 0
 check "a short run has no verdict" lacks "expected"
 job 1 --steps 20
-check "one rank: exit code $?" test $? -eq 0
+exits "one rank" 0
 check "one rank has no links" lacks "links|bandwidth"
 check "a short run keeps no speed" is "$(kept)" 0
 
 job 2 --steps 40 --require-efficiency 0.01
-check "--require-efficiency without any speed of one rank: exit code $?" test $? -eq 64
+exits "--require-efficiency without any speed of one rank" 64
 check "--require-efficiency: what to do" has "add --baseline, or train with one rank first"
 job 1 --steps 40
 check "a run of one rank keeps its speed" is "$(kept)" 1
 job 2 --steps 40 --require-efficiency 0.001
-check "--require-efficiency by an earlier run: exit code $?" test $? -eq 0
+exits "--require-efficiency by an earlier run" 0
 check "the speed of one rank is recalled" has "^one rank alone: [0-9.]+ .* examples/sec, measured .* ago \(.*one-rank"
 check "the efficiency is told" has "^  efficiency +[0-9.]+ % of 2 times one rank alone"
 sed -i 's/"examples_per_second": /&9/' cache/ringtrain/one-rank-*.json
 forged=$(cat cache/ringtrain/one-rank-*.json)
 job 2 --steps 40 --require-efficiency 0.9
-check "--require-efficiency above what came: exit code $?" test $? -eq 77
+exits "--require-efficiency above what came" 77
 check "--require-efficiency: both are told" has "the efficiency was 0.[0-9]+ of one rank alone, --require-efficiency asks for 0.9"
 job 2 --batch 9 --steps 40
 check "another batch is another speed" lacks "one rank alone"
 job 2 --steps 20 --checkpoint-dir plain
 job 2 --steps 20 --checkpoint-dir measured --baseline
-check "--baseline: exit code $?" test $? -eq 0
+exits "--baseline" 0
 check "--baseline tells the speed-up" has "speed-up [0-9.]+"
 check "--baseline: a table by phase" has "^  step .* [+-][0-9.]+"
-check "--baseline leaves no trace in what is trained" is "$(state measured)" "$(state plain)"
+check "--baseline leaves no trace in what is trained" is "$(bits measured)" "$(bits plain)"
 check "--baseline keeps what it measured: in the same file" is "$(kept)" 1
 check "--baseline keeps what it measured: another speed" test "$forged" != "$(cat cache/ringtrain/one-rank-*.json)"
 job 2 --steps 20 --baseline --require-efficiency 1
-check "--baseline below --require-efficiency: exit code $?" test $? -eq 77
+exits "--baseline below --require-efficiency" 77
 check "--baseline below --require-efficiency: nothing is trained" lacks "trained"
 exit $bad

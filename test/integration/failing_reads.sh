@@ -2,21 +2,19 @@
 # failing_reads.sh TRAIN SCRIPTS DATA FAILING_READS MPIRUN: reads of training data, and of checkpoints, that fail. What passes is tried again, and the
 # bits are those of a training that nothing disturbed; what stays ends the job with 74, path, offset and errno; nothing takes the
 # place of a sample. FAILING_READS is the library of test/support; DATA and SCRIPTS as of pack.sh.
-set -u
-train=$(realpath "$1") scripts=$(realpath "$2") data=$(realpath "$3") library=$(realpath "$4") mpirun=$5 python=${RINGTRAIN_PYTHON:-python3}
-. "$(dirname "$0")/checks.sh"
-command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
-dir=$(realpath "$(mktemp -d)") && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../support/lib.sh"
+train=$(realpath "$1") scripts=$(realpath "$2") data=$(realpath "$3") library=$(realpath "$4") mpirun=$5
+need "$python"
+enter_folder
 export XDG_CACHE_HOME=$dir/cache
-LD_PRELOAD=$library "$train" --version >log 2>&1 || { echo "skipped: nothing can be preloaded here: $(tail -n 1 log)"; exit 77; }
+LD_PRELOAD=$library "$train" --version >log 2>&1 || skip "nothing can be preloaded here: $(tail -n 1 log)"
 eio=5 eagain=11 timed_out=110 stale=116 short=0
 
 cp -r "$data" folder
 "$python" "$scripts/make_tfrecords.py" folder shards 2 >log 2>&1
-check "TFRecords are made: exit code $?" test $? -eq 0
+exits "TFRecords are made" 0
 "$train" --pack folder packed >log 2>&1 </dev/null
-check "records are packed: exit code $?" test $? -eq 0
+exits "records are packed" 0
 mkdir cifar && "$python" - <<'PYTHON'
 import random
 random.seed(1)
@@ -29,11 +27,10 @@ PYTHON
 # run NAME DATA [OPTION...]: three steps and the evaluation; reads fail as $FAILING_READS says.
 run() {
   rm -rf "$1"
-  LD_PRELOAD=$library timeout 100 "$train" --model cifar10_cnn --data "$2" --batch 2 --steps 3 --threads 1 --data-threads 1 \
-    --checkpoint-dir "$1" "${@:3}" >log 2>&1 </dev/null
+  LD_PRELOAD=$library launch_alone "$train" --model cifar10_cnn --data "$2" --batch 2 --steps 3 --threads 1 --data-threads 1 \
+    --checkpoint-dir "$1" "${@:3}"
   code=$?
 }
-state() { "$train" --inspect "$1"/step-0000000003.h5 | tail -n 1; }
 undisturbed() { lacks "unreadable|takes its place"; }
 
 # passes WHAT DATA FIRST TIMES ERRNO
@@ -42,7 +39,7 @@ passes() {
   check "$1: exit code $code" test $code -eq 0
   check "$1: said in a line, with path, byte and errno" has "train: read $dir/${2#*:}/.*\(errno $5\).*trying again|train: read ${2#*:}/.*\(errno $5\).*trying again"
   check "$1: nothing is substituted" undisturbed
-  check "$1: the same bits" is "$(state disturbed)" "$(state "calm_${2%%:*}")"
+  check "$1: the same bits" is "$(bits disturbed 3)" "$(bits "calm_${2%%:*}" 3)"
 }
 # stays WHAT DATA FIRST
 stays() {
@@ -88,8 +85,8 @@ rm -rf saved && "$train" --model cifar10_cnn --data images:folder --batch 2 --st
 check "checkpoints are saved" test "$(ls saved | grep -c '^step-')" -eq 2
 resumes() { # FAILING_READS [OPTION]...: one step more
   rm -rf resumed && cp -r saved resumed
-  FAILING_READS=$1 LD_PRELOAD=$library timeout 100 "$train" --model cifar10_cnn --data images:folder --batch 2 --steps 3 --threads 1 --data-threads 1 \
-    --checkpoint-dir resumed "${classes[@]}" "${@:2}" >log 2>&1 </dev/null
+  FAILING_READS=$1 LD_PRELOAD=$library launch_alone "$train" --model cifar10_cnn --data images:folder --batch 2 --steps 3 --threads 1 --data-threads 1 \
+    --checkpoint-dir resumed "${classes[@]}" "${@:2}"
   code=$?
 }
 newest=$dir/resumed/step-0000000002.h5

@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
 # hostile_checkpoints.sh MPIRUN TRAIN [calls]: what the program says of checkpoints that are damaged, of another model, or
 # planted, and that it says so soon, on all ranks. `calls`: only that it opens nothing else, by its system calls.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 job() { # CODE ARGUMENTS...: on two ranks; its exit code must be CODE
   local code=$1
   shift
-  timeout 100 "$mpirun" -np 2 --oversubscribe "$train" --data shapes --batch 4 --eval-every 0 "$@" >log 2>&1 </dev/null
-  local got=$?
-  check "exit code $got of train $*" test $got -eq "$code"
+  launch 2 "$train" --data shapes --batch 4 --eval-every 0 "$@"
+  exits "train $*" "$code"
 }
 flip() { # FILE OFFSET
   local byte
@@ -21,10 +18,10 @@ flip() { # FILE OFFSET
 }
 
 if [ "${3:-}" = calls ]; then
-  strace -f -o trace true 2>why || { echo "skipped: strace is missing or may not trace: $(tail -n 1 why)"; exit 77; }
+  need_strace -f
 fi
 job 0 --model resnet20 --steps 3 --checkpoint-every 1 --keep 3 --checkpoint-dir good
-[ -e good/step-0000000003.h5 ] || { cat log; exit 1; }
+[ -e good/step-0000000003.h5 ] || give_up "no checkpoint of step 3"
 
 if [ "${3:-}" = calls ]; then
   # Whatever the file is, it alone is opened.
@@ -67,13 +64,13 @@ check "from scratch, told" has "no checkpoint in left: training starts from scra
 check "the temporary is gone" test ! -e left/.step-0000000009.h5.tmp
 
 # Another model, another number of classes, another --ema: in a few times what a start takes that goes well.
-start=$(date +%s%N) && job 0 --model resnet20 --steps 3 --checkpoint-dir good && plain_ms=$((($(date +%s%N) - start) / 1000000))
+start=$(now_ms) && job 0 --model resnet20 --steps 3 --checkpoint-dir good && plain_ms=$(($(now_ms) - start))
 refused() { # TEXT ARGUMENTS...
   local text=$1 start took_ms
   shift
-  start=$(date +%s%N)
+  start=$(now_ms)
   job 65 --steps 4 --checkpoint-dir good "$@"
-  took_ms=$((($(date +%s%N) - start) / 1000000))
+  took_ms=$(($(now_ms) - start))
   check "$*" has "^train: .*$text"
   check "told once" is "$(log_text | grep -c '^train: ')" 1
   check "$*: $took_ms ms, $plain_ms ms where nothing is refused" test $took_ms -lt $((5 * plain_ms))

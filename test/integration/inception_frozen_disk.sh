@@ -2,26 +2,13 @@
 # inception_frozen_disk.sh TRAIN PHOTOGRAPHS [FREEZES]: Inception v3 as 16 ranks on 4 hosts, a checkpoint every other step, and the disk of the checkpoints
 # freezes: training goes on, the user is told, and the next save is good. It freezes once more until the job has ended, which says so; the next one resumes.
 # FREEZES: more than one, each four times as long, with larger images, and one more job, whose steps are over while the disk is frozen.
-set -u
-train=$(realpath "$1") photographs=$(realpath "$2") freezes=${3:-1} models=$(dirname "$(readlink -f "$0")")/../../models
-. "$(dirname "$0")/checks.sh"
-. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
-thaw() { fsfreeze --unfreeze disk 2>/dev/null; }
-clean_up() {
-  thaw
-  "$hosts" down
-  cd / && umount -l "$HOSTS_RUN/disk" 2>/dev/null
-  rm -rf "$HOSTS_RUN"
-}
-trap clean_up EXIT
-cd "$HOSTS_RUN" || exit 1
-
+. "$(dirname "$0")/../support/lib.sh"
+train=$(realpath "$1") photographs=$(realpath "$2") freezes=${3:-1} models=$support/../../models
+enter_folder
+need_hosts 1gbit
 free=$(awk '/^MemAvailable/ { print int($2 / 1024) }' /proc/meminfo)
-[ "$free" -ge 11000 ] || { echo "skipped: 16 ranks of Inception v3 take 10 GB of memory; $free MB are free"; exit 77; }
-mkdir disk
-# What a file with holes lacks, a full disk behind it would tell as an error of the one that is tested.
-fallocate -l 2500M image 2>why && mkfs.ext4 -q image 2>why && mount -o loop image disk 2>why && fsfreeze --freeze disk 2>why && thaw ||
-  { echo "skipped: no loop device can be mounted and frozen here: $(tail -n 1 why)"; exit 77; }
+[ "$free" -ge 11000 ] || skip "16 ranks of Inception v3 take 10 GB of memory; $free MB are free"
+mount_freezable 2500
 "$hosts" up 4 1gbit || exit 1  # they see what was mounted before
 
 # Six photographs: a step takes sixteen.
@@ -44,15 +31,12 @@ start() { # its mpirun is a child of $job
   job=$!
 }
 # await CONDITION...: ten minutes, or until the job has ended
-await() { for ((i = 0; i < 6000; i++)); do "$@" && return; kill -0 $job 2>/dev/null || return 1; sleep 0.1; done; }
+await() { wait_for 600 or_over "$@"; }
+or_over() { "$@" || ! alive $job; }
 step() { log_text | sed -n 's/.*: step \([0-9]*\), loss.*/\1/p' | tail -n 1; }     # the last one
 saved() { log_text | sed -n 's/.*| checkpoint \([0-9]*\), .*/\1/p' | tail -n 1; }  # the last one that the log said to be durable
 has_saved() { [ "$(saved)" ] && [ "$(saved)" -gt "$1" ]; }
 has_trained() { [ "$(step)" ] && [ "$(step)" -ge "$1" ]; }
-count() { log_text | grep -cE -- "$1"; }
-told() { [ "$(count "$1")" -ge "$2" ]; }
-file() { printf 'disk/run/step-%010d.h5' "$1"; }
-newest() { find disk/run -name 'step-*.h5' | sort | tail -n 1; }
 verified() { "$train" --inspect "$1" | grep -q '^every byte verified'; }
 weights() { "$train" --inspect "$1" | awk '$1 ~ "^weights/" { bytes += $3 } END { print bytes / 4 }'; }
 # Whether no step after the first, up to the last, took ten times as long as half of them.
@@ -63,7 +47,7 @@ no_stall() {
                               exit !(NR > 3 && s[NR] < 10 * median) }'
 }
 # The job's exit code; it must come in time: ten times a step and the save's limit.
-ends() {
+ends_in_time() {
   local before=$SECONDS limit
   limit=$(sed -n 's/.*"seconds_per_batch":\([0-9.]*\).*/\1/p' metrics | sort -g | awk '{ s = $1 } END { print int(10 * (s + 5)) }')
   wait $job
@@ -71,8 +55,8 @@ ends() {
   check "$1: in time" test $took -le "$limit"
 }
 note() { echo "$(date +%T) $*"; }
-freeze() { # the last step was $at
-  fsfreeze --freeze disk
+freeze_now() { # the last step was $at
+  freeze
   sleep 1 # for what was written just before
   at=$(step)
   note "frozen after step $at"
@@ -87,7 +71,7 @@ said_last_good() { # PATTERN: the line that says so says, too, which checkpoint 
 if [ "$freezes" -eq 1 ]; then # the network is the whole one, and no smaller image fits it
   sed 's/^input size=299/input size=298/' "$models/inception_v3.model" >smaller.model
   "$train" --plan --model-file smaller.model --data synthetic >log 2>&1
-  check "298 pixels: exit code" is $? 64
+  exits "298 pixels" 64
   check "298 pixels: told" has "AuxLogits.conv1.*5x5 window does not fit its 4x4x128 input"
 fi
 
@@ -97,8 +81,8 @@ for ((freeze = 1; freeze <= freezes; freeze++)); do
   await has_saved "$good"
   check "frozen: a checkpoint came before" has_saved "$good"
   [ $bad -eq 0 ] || exit 1
-  freeze
-  await told save_slow $freeze
+  freeze_now
+  await has save_slow $freeze
   await has_trained $((at + steps_frozen))
   check "frozen: training went on" has_trained $((at + steps_frozen))
   check "frozen: without a stall" no_stall
@@ -109,18 +93,18 @@ for ((freeze = 1; freeze <= freezes; freeze++)); do
   good=$(saved)
   thaw
   note "thawed after step $(step)"
-  await told save_works $freeze
-  check "thawed: told" told save_works $freeze
+  await has save_works $freeze
+  check "thawed: told" has save_works $freeze
   await has_saved "$good"
   check "thawed: a checkpoint from after the freeze is durable" has_saved "$good"
   good=$(saved)
-  check "thawed: it is there" verified "$(file "$good")"
+  check "thawed: it is there" verified "$(file_of disk/run "$good")"
 done
 
-freeze
+freeze_now
 for pid in $("$hosts" pids 3); do [ "$(cat "/proc/$pid/comm")" != train ] || break; done
 kill -TERM "$pid"
-ends "SIGTERM, frozen"
+ends_in_time "SIGTERM, frozen"
 check "SIGTERM, frozen: exit code $code" test $code -eq 75
 check "SIGTERM, frozen: why" \
   has "final checkpoint: the checkpoint of step $(step) was not durable in time; the file system of .*/disk/run may be stuck: the last good checkpoint is of step"
@@ -131,15 +115,15 @@ thaw
 again() { # STEPS: a job that resumes, and trains so many
   start --steps $((good + $1))
   await has "^resumed from step-.*at step $good\$"
-  check "the next job goes on from the last good checkpoint" has "resumed from $(basename "$(file "$good")") at step $good"
+  check "the next job goes on from the last good checkpoint" has "resumed from $(basename "$(file_of disk/run "$good")") at step $good"
   check "the next job finds nothing partial" lacks "not used"
 }
 if [ "$freezes" -gt 1 ]; then
   again 8
   await has_saved 0
-  freeze
+  freeze_now
   await has_trained $((good + 8))
-  ends "steps are over, frozen"
+  ends_in_time "steps are over, frozen"
   check "steps are over, frozen: exit code $code" test $code -eq 75
   check "steps are over, frozen: all trained" has "^trained 8 steps"
   check "steps are over, frozen: the last good checkpoint" said_last_good "final checkpoint"
@@ -148,12 +132,12 @@ if [ "$freezes" -gt 1 ]; then
 fi
 again 1
 await has_trained $((good + 1))
-ends "resumed"
+ends_in_time "resumed"
 check "resumed: exit code $code" test $code -eq 0
 check "resumed: trained" has "^trained 1 step"
-check "resumed: the last checkpoint is of the last step" is "$(newest)" "$(file $((good + 1)))"
-check "resumed: it is whole" verified "$(newest)"
-check "resumed: it has all weights of Inception v3, with both heads" is "$(weights "$(newest)")" 27145970
+check "resumed: the last checkpoint is of the last step" is "$(newest disk/run)" "$(file_of disk/run $((good + 1)))"
+check "resumed: it is whole" verified "$(newest disk/run)"
+check "resumed: it has all weights of Inception v3, with both heads" is "$(weights "$(newest disk/run)")" 27145970
 check "resumed: nothing left behind" is "$(find disk/run -name '*tmp*' | wc -l)" 0
 note "$(log_text | tail -n 1)"
 exit $bad

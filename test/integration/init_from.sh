@@ -1,47 +1,44 @@
 #!/usr/bin/env bash
 # init_from.sh MPIRUN TRAIN COMPARE: runs that start from another's weights, as a user sees them.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") compare=$(realpath "$3")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 job() { # RANKS ARGUMENTS...
   local ranks=$1
   shift
-  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --data shapes --eval-every 0 "$@" >log 2>&1 </dev/null
+  launch "$ranks" "$train" --data shapes --eval-every 0 "$@"
 }
-evaluation() { grep -o 'top-1 .*images)' log | head -n 1; }
 
 # resnet20 has running statistics, cifar10_cnn a moving average.
 for model in resnet20 cifar10_cnn; do
   job 2 --model $model --batch 8 --steps 5 --checkpoint-dir $model
-  said=$(evaluation)
+  said=$(top1)
   file=$model/step-0000000005.h5
   for ranks in 1 3; do
     job $ranks --model $model --seed 2 --eval-only --init-from $file
-    check "$model evaluated on $ranks ranks: exit code $?" test $? -eq 0
-    check "$model evaluated on $ranks ranks" is "$(evaluation)" "$said"
+    exits "$model evaluated on $ranks ranks" 0
+    check "$model evaluated on $ranks ranks" is "$(top1)" "$said"
   done
 done
 job 2 --model cifar10_cnn --seed 2 --batch 8 --steps 1 --lr 0 --init-from $file
-check "the moving average starts from the file's" is "$(evaluation)" "$said"
+check "the moving average starts from the file's" is "$(top1)" "$said"
 
 # All ranks get the weights: without BatchNorm, their number does not change a step.
 job 1 --model mlp --batch 8 --steps 3 --checkpoint-dir mlp
 for ranks in 1 2; do
   job $ranks --model mlp --seed 2 --global-batch 16 --steps 1 --lr 0.1 --init-from mlp/step-0000000003.h5 --checkpoint-dir on$ranks
-  check "on $ranks ranks: exit code $?" test $? -eq 0
+  exits "on $ranks ranks" 0
 done
 check "1 and 2 ranks" "$compare" on1/step-0000000001.h5 on2/step-0000000001.h5 1e-5
 
 # The same command again goes on where it ended.
 job 1 --model mlp --seed 2 --global-batch 16 --steps 2 --init-from mlp/step-0000000003.h5 --checkpoint-dir on1
-check "the second time: exit code $?" test $? -eq 0
+exits "the second time" 0
 check "the second time: resumed" has "resumed from step-0000000001.h5 at step 1"
 check "the second time: said" has "--init-from .*not used"
 
 job 2 --model mlp --classes 12 --batch 8 --steps 1 --init-from mlp/step-0000000003.h5
-check "another head: exit code $?" test $? -eq 0
+exits "another head" 0
 check "another head: said" has "from step-0000000003.h5 \(mlp, step 3\); drawn anew, .*: fc3.weight \[12,128\], fc3.bias \[12\]"
 exit $bad

@@ -1,25 +1,23 @@
 #!/usr/bin/env bash
 # kept_run_speed.sh MPIRUN TRAIN: a run is compared with what an earlier one of its configuration reached. Five minutes: what a run
 # reaches is its fastest two.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export XDG_CACHE_HOME=$dir/cache
 
 job() { # ARGUMENTS...
-  timeout 250 "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data synthetic --eval-every 0 --threads 1 --batch 8 --log-every 1000 \
-    --metrics metrics "$@" >log 2>&1 </dev/null
+  limit=250 launch 2 "$train" --model mlp --data synthetic --eval-every 0 --threads 1 --batch 8 --log-every 1000 \
+    --metrics metrics "$@"
 }
 kept() { find cache -name 'run-*.json' 2>/dev/null; }
 rate() { sed -n 's/.*"examples_per_second": \([0-9.]*\).*/\1/p' "$(kept)"; }
 
 job --max-time 20s
-check "a short run: exit code $?" test $? -eq 0
+exits "a short run" 0
 check "a short run keeps no speed" is "$(kept | wc -l)" 0
 job --max-time 150s
-check "a run: exit code $?" test $? -eq 0
+exits "a run" 0
 check "a run keeps its speed" is "$(kept | wc -l)" 1
 check "nothing was expected of it" lacks "the run of"
 [ $bad -eq 0 ] || exit 1
@@ -29,7 +27,7 @@ check "what is kept is what it reached: $(rate), $reached" awk "BEGIN { exit !($
 sed -i "s/\"examples_per_second\": .*/\"examples_per_second\": $(awk "BEGIN { print 10 * $(rate) }"),/" "$(kept)"
 forged=$(cat "$(kept)")
 job --max-time 150s
-check "a slower run: exit code $?" test $? -eq 0
+exits "a slower run" 0
 check "a slower run: is told, once" is "$(grep -c 'slow_down: .* % less than the [0-9.]* that the run of 20[0-9-]* [0-9:]* reached; on rank 0 .* ms a step.* ms then; what to do: ' log)" 1
 check "a slower run does not lower what is expected" is "$(cat "$(kept)")" "$forged"
 exit $bad

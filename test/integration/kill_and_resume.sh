@@ -1,39 +1,33 @@
 #!/usr/bin/env bash
 # kill_and_resume.sh MPIRUN TRAIN TRIALS [SEED]: kills a rank, the checkpoint writer or mpirun at a random moment, resumes
 # until training is done, and compares the final checkpoint with an undisturbed run's.
-set -u
-mpirun=$1 train=$2 trials=$3 RANDOM=${4:-1} bad=0 struck=0 resumed=0
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2") trials=$3 RANDOM=${4:-1} struck=0 resumed=0
+enter_folder
 
-# Starts a job in the background; its mpirun is $mpi.
-start() {
-  "$mpirun" --timeout 100 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --global-batch 8 --steps 100 --ema 0.99 --eval-every 0 \
-    --checkpoint-every 5 --checkpoint-dir "$1" >>"$1.log" 2>&1 &
-  mpi=$!
+start() { # FOLDER, whose log is FOLDER.log
+  log=$1.log
+  resume_begin 2 "$train" --model resnet20 --data shapes --global-batch 8 --steps 100 --ema 0.99 --eval-every 0 --checkpoint-every 5 --checkpoint-dir "$1"
 }
-final() { "$train" --inspect "$1/step-0000000100.h5" | tail -n 1; }
-
 # The process of our own job that is to be killed; nothing once it has ended.
 victim() {
-  local ranks
-  mapfile -t ranks < <(pgrep -P "$mpi" -x train)
   case $1 in
-    rank0) echo "${ranks[0]:-}" ;;
-    rank1) echo "${ranks[1]:-}" ;;
-    writer) [ -n "${ranks[0]:-}" ] && pgrep -P "${ranks[0]}" -x ringtrain-write ;;
+    rank0) rank 0 ;;
+    rank1) rank 1 ;;
+    writer) writer ;;
     mpirun) echo "$mpi" ;;
   esac
 }
 
-before=$(date +%s%N)
-start "$dir/calm"
-wait $mpi || { echo "undisturbed run failed:"; cat "$dir/calm.log"; exit 1; }
-took_ms=$((($(date +%s%N) - before) / 1000000))
-expected=$(final "$dir/calm")
+before=$(now_ms)
+start calm
+wait $mpi || give_up "the undisturbed run failed"
+took_ms=$(($(now_ms) - before))
+expected=$(bits calm 100)
 targets=(rank0 rank1 writer mpirun)
 
 for ((trial = 0; trial < trials; trial++)); do
-  run=$dir/trial$trial target=${targets[trial % 4]}
+  run=trial$trial target=${targets[trial % 4]}
   for ((early = 0; early < 10; early++)); do
     wait_ms=$((RANDOM * took_ms / 32768))
     start "$run"
@@ -52,17 +46,16 @@ for ((trial = 0; trial < trials; trial++)); do
     [ $code -eq 73 ] || [ $code -eq 75 ] || break
     sleep 0.5  # orphans of a killed mpirun still hold the directory
   done
-  got=$(final "$run")
+  got=$(bits "$run" 100)
   resumed=$((resumed + $(grep -c "^resumed from" "$run.log")))
   if [ $code -ne 0 ] || [ "$got" != "$expected" ]; then
-    echo "trial $trial, $target killed after $wait_ms ms: exit code $code, '$got', not '$expected'"
-    tail -n 20 "$run.log"
-    bad=1
+    wrong "trial $trial, $target killed after $wait_ms ms: exit code $code, '$got', not '$expected'"
   fi
   rm -rf "$run" "$run.log"
 done 2>/dev/null
 echo "$trials trials, killing rank 0, rank 1, writer and mpirun in turn within $took_ms ms; $struck runs ended by it, $resumed resumed;" \
   "$([ $bad -eq 0 ] && echo all || echo not all) came to $expected"
-[ $resumed -gt 0 ] || { echo "nothing ever resumed: the test tests nothing"; bad=1; }
-[ $struck -gt 0 ] || { echo "nothing was ever killed: the test tests nothing"; bad=1; }
+log=calm.log
+check "something resumed, or the test tests nothing" test $resumed -gt 0
+check "something was killed, or the test tests nothing" test $struck -gt 0
 exit $bad

@@ -2,24 +2,16 @@
 # leases.sh lost|suspended|granted MPIRUN TRAIN GRANTED_LOCKS: who has a checkpoint directory where locks cannot say it. `lost`: a lost
 # host's lock stays, and the next run takes the directory over. `suspended`: an owner that was stopped for too long finds another one,
 # and ends. `granted`: locks are granted to everybody, and of two runs that start at once one trains.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 train=$(realpath "$3") granted_locks=$(realpath "$4")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'end_all; rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
+at_end end_all
 export OMPI_MCA_btl_vader_backing_directory=$dir  # for what killed jobs leave
 pids=()
 end_all() { for pid in "${pids[@]}"; do kill -CONT "$pid"; kill -9 "$pid"; wait "$pid"; done 2>/dev/null; }
 
 train=("$train" --model mlp --data shapes --batch 32 --threads 1 --eval-every 0 --log-every 20 --checkpoint-every 20 --checkpoint-dir d)
 locks_granted=(env LD_PRELOAD="$granted_locks" "${train[@]}")
-await() { # CONDITION...
-  for ((i = 0; i < 1200; i++)); do "$@" && return; sleep 0.05; done
-  check "not seen in 60 s" false "$@"
-  exit 1
-}
-said() { grep -qsE -- "$1" "${2:-log}"; }
-newest() { find d -name 'step-*.h5' | sort | tail -n 1; }
 step_of() { local name=${1#*step-}; echo $((10#${name%.h5})); }
 content() { (cd d && sha256sum step-*.h5 && ls -A | grep -v '^lock$'); }
 all_intact() {
@@ -28,8 +20,8 @@ all_intact() {
 }
 
 a_lost_host() {
-  timeout 100 "${train[@]}" --steps 20 >log 2>&1 </dev/null
-  check "before: exit code $?" test $? -eq 0
+  launch_alone "${train[@]}" --steps 20
+  exits "before" 0
   printf 'ringtrain lease 1 held     \nbeat: 00000000000000000042\nrun: lost-1\nhost: gone-7\nprocess: 4711\njob: 99\nboot: b\ntoken: 0123456789abcdef\n' >d/lock
   python3 -c 'import fcntl, time
 lock = open("d/lock", "r+")
@@ -37,10 +29,10 @@ fcntl.lockf(lock, fcntl.LOCK_EX)
 open("is_locked", "w")
 time.sleep(200)' &
   pids+=($!)
-  await test -e is_locked
+  await 60 test -e is_locked
   local start=$SECONDS
-  timeout 200 "$mpirun" -np 2 --oversubscribe "${train[@]}" --steps 40 >log 2>&1 </dev/null
-  check "the next run: exit code $?" test $? -eq 0
+  limit=200 launch 2 "${train[@]}" --steps 40
+  exits "the next run" 0
   echo "a lost host's directory: taken and trained in after $((SECONDS - start)) s"
   check "after the silence, not before" test $((SECONDS - start)) -ge 30
   check "and no later than 10 s after it" test $((SECONDS - start)) -le 45
@@ -54,7 +46,7 @@ a_suspended_owner() {
   "$mpirun" -np 2 --oversubscribe "${locks_granted[@]}" --steps 1000000 --watchdog off >first 2>&1 </dev/null &
   local mpi=$! ranks all rank start
   pids+=($mpi)
-  await said "checkpoint [0-9]+, " first
+  log=first await 60 has "checkpoint [0-9]+, "
   mapfile -t ranks < <(pgrep -P $mpi -x train)
   all=("${ranks[@]}")
   for rank in "${ranks[@]}"; do mapfile -t -O ${#all[@]} all < <(pgrep -P "$rank"); done  # the writer, and who starts another one
@@ -64,8 +56,8 @@ a_suspended_owner() {
   sleep 0.2
 
   start=$SECONDS
-  timeout 200 "$mpirun" -np 2 --oversubscribe "${locks_granted[@]}" --steps $(($(step_of "$(newest)") + 60)) >log 2>&1 </dev/null
-  check "the next run: exit code $?" test $? -eq 0
+  limit=200 launch 2 "${locks_granted[@]}" --steps $(($(step_of "$(newest d)") + 60))
+  exits "the next run" 0
   echo "a suspended owner's directory: taken and trained in after $((SECONDS - start)) s"
   check "that locks do not hold is told" is "$(grep -c "d has no file locks that hold (a second lock on a file is granted; its file system: " log)" 1
   check "the takeover is told" has "takes over .*/d from run [^ ]+ on host $(hostname), process [0-9]+: silent for 30 s$"
@@ -84,6 +76,7 @@ a_suspended_owner() {
   check "all is intact" all_intact
 }
 
+one_has_ended() { ! alive "$1" || ! alive "$2"; }
 locks_for_everybody() {
   for round in 1 2 3; do
     rm -rf d
@@ -92,8 +85,8 @@ locks_for_everybody() {
       pids+=($!)
     done
     local one=${pids[-2]} two=${pids[-1]} loser winner
-    for ((i = 0; i < 1200; i++)); do kill -0 "$one" && kill -0 "$two" && sleep 0.05 || break; done 2>/dev/null
-    if kill -0 "$one" 2>/dev/null; then loser=two winner=one; else loser=one winner=two; fi
+    await 60 one_has_ended "$one" "$two"
+    if alive "$one"; then loser=two winner=one; else loser=one winner=two; fi
     wait "${!loser}"
     local code=$?
     cp $loser log

@@ -1,23 +1,16 @@
 #!/usr/bin/env bash
 # ledger.sh MPIRUN TRAIN: the phases of a step add up to its time within 2 %, what none accounts for is small, and all ranks are told of.
-set -u
-python=${RINGTRAIN_PYTHON:-python3}
-command -v "$python" >/dev/null || { echo "skipped: there is no $python"; exit 77; }
-mpirun=$1 train=$2 bad=0
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/../support/lib.sh"
+need "$python"
+mpirun=$1 train=$(realpath "$2")
+enter_folder
+told_of_ranks() { (($(grep -c phases_of_ranks "$1" 2>/dev/null) > 1)); }
 for model in mlp cifar10_cnn resnet20; do
-  "$mpirun" -np 2 --oversubscribe "$train" --model $model --data synthetic --batch 16 --threads 1 \
-    --log-every 5 --eval-every 0 --metrics "$work/$model" >"$work/log" 2>&1 &
-  for _ in {1..600}; do
-    told=$(grep -c phases_of_ranks "$work/$model" 2>/dev/null)
-    ((${told:-0} > 1)) && break
-    sleep 0.1
-  done
-  pkill -TERM -P $! -x "$(basename "$train")"
-  wait $!
-  grep -v ": step " "$work/log" >"$work/rest"
-  "$python" - "$model" "$work/$model" "$work/log" <<'END' || { cat "$work/rest"; bad=1; }
+  begin 2 "$train" --model $model --data synthetic --batch 16 --threads 1 --log-every 5 --eval-every 0 --metrics $model
+  wait_for 60 told_of_ranks $model
+  kill -TERM $(ranks)
+  ends
+  "$python" - "$model" "$model" log <<'END' || wrong "$model: what its records say"
 import json, sys
 from datetime import datetime
 records = [json.loads(line) for line in open(sys.argv[2])]

@@ -1,25 +1,21 @@
 #!/usr/bin/env bash
 # left_out_steps.sh MPIRUN TRAIN WATCHED_TRAIN: adam's bias corrections and the moving average's warm-up do not count a step that
 # --on-nan skip left out, and a resume goes on with the right count: by the same ranks, by others, with and without shards.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") watched=$(realpath "$3")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 # job NAME RANKS STEPS OPTION...: into folder NAME, or on with what is there
 job() {
   local name=$1 ranks=$2 steps=$3
   shift 3
-  "$mpirun" --timeout 60 -np "$ranks" --oversubscribe "$watched" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0 \
-    --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2 --ema 0.99 --steps "$steps" --checkpoint-dir "$name" "$@" >log 2>&1 </dev/null
-  check "$name: exit code $?" test $? -eq 0
+  launch "$ranks" "$watched" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0 \
+    --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2 --ema 0.99 --steps "$steps" --checkpoint-dir "$name" "$@"
+  exits "$name" 0
 }
-file() { echo "$1/step-$(printf %010d "$2").h5"; }
-state() { "$train" --inspect "$(file "$1" "$2")" 2>&1 | tail -n 1; }
-counts() { "$train" --inspect "$(file "$1" "$2")" >log 2>&1; has "optimizer/skipped"; }
+counts() { "$train" --inspect "$(file_of "$1" "$2")" >log 2>&1; has "optimizer/skipped"; }
 goes_on() { # FROM NAME RANKS OPTION...: from FROM's checkpoint of step 4
-  mkdir "$2" && cp "$(file "$1" 4)" "$2"
+  mkdir "$2" && cp "$(file_of "$1" 4)" "$2"
   job "$2" "$3" 8 "${@:4}"
 }
 
@@ -28,21 +24,21 @@ job straight 2 8 --on-nan skip --checkpoint-every 4
 check "the step is left out" has "not finite in step 2 .*left out"
 check "checkpoints count it" counts straight 4
 job shards 2 8 --on-nan skip --checkpoint-every 4 --shard-optimizer
-check "shards: the same state" is "$(state shards 8)" "$(state straight 8)"
+check "shards: the same state" is "$(bits shards 8)" "$(bits straight 8)"
 unset FAULT
 
 goes_on straight resumed 2 --on-nan skip
-check "a resume comes to the same bits" is "$(state resumed 8)" "$(state straight 8)"
+check "a resume comes to the same bits" is "$(bits resumed 8)" "$(bits straight 8)"
 goes_on straight stopping 2
 check "--on-nan stop keeps the count" counts stopping 8
-check "--on-nan stop: the same bits" is "$(state stopping 8)" "$(state straight 8)"
+check "--on-nan stop: the same bits" is "$(bits stopping 8)" "$(bits straight 8)"
 goes_on straight resumed_shards 2 --on-nan skip --shard-optimizer
-check "shards go on to the same bits" is "$(state resumed_shards 8)" "$(state straight 8)"
+check "shards go on to the same bits" is "$(bits resumed_shards 8)" "$(bits straight 8)"
 goes_on straight fewer 1 --on-nan skip
 goes_on shards fewer_shards 1
-check "other ranks go on with the same count" is "$(state fewer 8)" "$(state fewer_shards 8)"
+check "other ranks go on with the same count" is "$(bits fewer 8)" "$(bits fewer_shards 8)"
 FAULT="forget optimizer/skipped" goes_on straight forgotten 2 --on-nan skip
-check "the count matters" test "$(state forgotten 8)" != "$(state straight 8)"
+check "the count matters" differ "$(bits forgotten 8)" "$(bits straight 8)"
 
 # Who leaves nothing out has the file of a training that cannot.
 job skipless 2 4

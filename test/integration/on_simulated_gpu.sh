@@ -1,52 +1,47 @@
 #!/usr/bin/env bash
 # on_simulated_gpu.sh TRAIN TRAIN_ON_SIMULATED_GPU: whole runs of one rank on a simulated GPU, as a user sees them, beside the CPU's.
-set -u
-cpu=$(realpath "$1") gpu=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
+. "$(dirname "$0")/../support/lib.sh"
+cpu=$(realpath "$1") gpu=$(realpath "$2") train=$cpu
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; this one is simulated
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache
 
 data=shapes
 run() { # BINARY ARGUMENTS...
   local binary=$1
   shift
-  timeout 200 "$binary" --data $data --batch 8 --log-every 5 "$@" >log 2>&1 </dev/null
+  limit=200 launch_alone "$binary" --data $data --batch 8 --log-every 5 "$@"
 }
-state() { "$cpu" --inspect "$1" | tail -n 1; }
-last_loss() { sed -n 's/.*step 20, loss = \([0-9.]*\) .*/\1/p' log; }
-near() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < t && -d < t) }'; }
 
 run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0
-host=$(last_loss)
+host=$(loss 20)
 for precision in fp32 fp16 bf16; do
   run "$gpu" --device cuda --precision $precision --model mlp --steps 20 --eval-every 0
-  check "$precision: exit code $?" test $? -eq 0
-  check "$precision: the loss is the CPU's" near "$host" "$(last_loss)" 0.15
+  exits "$precision" 0
+  check "$precision: the loss is the CPU's" near "$host" "$(loss 20)" 0.15
 done
 
 # Where no loss is compared: few images, which are evaluated soon.
 data=synthetic
 # --device auto finds the GPU. A run in two parts ends with the same bits; one kernel by one, too.
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir whole
-check "auto: exit code $?" test $? -eq 0
+exits "auto" 0
 check "auto: the GPU is named" has "GPU .*fp16"
 run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir parts --checkpoint-every 5
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir parts --no-graph
-check "resumed: exit code $?" test $? -eq 0
-check "resumed: same bits" is "$(state parts/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
+exits "resumed" 0
+check "resumed: same bits" is "$(bits parts 20)" "$(bits whole 20)"
 check "every checkpoint is there" is "$(cd parts && echo step-*)" "step-0000000010.h5 step-0000000012.h5 step-0000000020.h5"
 
 # The loss scale changes in the steps before the resume.
 data=shapes
 run "$gpu" --model mlp --eval-every 0 --verify-resume 6
-check "--verify-resume: exit code $?" test $? -eq 0
+exits "--verify-resume" 0
 check "--verify-resume: a step is left out" has "step 1 left out"
 check "--verify-resume: passed" has "passed: all 13 tensors"
 
 run "$cpu" --device cpu --model mlp --steps 2 --eval-every 0 --autotune --no-graph --fusion off
-check "options of GPUs on a CPU: exit code $?" test $? -eq 0
+exits "options of GPUs on a CPU" 0
 check "options of GPUs on a CPU: they are told" has "--autotune, --fusion off, --no-graph: no effect, because this run computes on CPUs"
 
 # What cuDNN computes wrongly, without a word, is found before the first step and computed in parts; so is what it refuses.
@@ -65,33 +60,32 @@ fc = matrix_product outputs=$classes
 loss
 MODEL
 fused() { run "$gpu" --data synthetic --model-file fused.model --batch 4 --steps 2 --log-every 1 --eval-every 0 "$@"; }
-loss_of_step_2() { sed -n 's/.*step 2, loss = \([0-9.]*\) .*/\1/p' log; }
 fused
-check "fused: exit code $?" test $? -eq 0
+exits "fused" 0
 check "fused: they are checked" has "fusion: [1-9] kinds of cuDNN's fused steps checked"
 check "fused: nothing is refused" lacks "in parts"
-loss=$(loss_of_step_2)
+fused_loss=$(loss 2)
 for fault in off refused; do
   SIMULATED_GPU_FAULT=$fault fused
-  check "$fault engines: exit code $?" test $? -eq 0
+  exits "$fault engines" 0
   check "$fault engines: they are told" has "fusion: 5 kinds of fused steps are computed in parts"
-  check "$fault engines: the loss is the same" near "$loss" "$(loss_of_step_2)" 0.03
+  check "$fault engines: the loss is the same" near "$fused_loss" "$(loss 2)" 0.03
 done
 fused --fusion off
-check "--fusion off: exit code $?" test $? -eq 0
-check "--fusion off: the loss is the same" near "$loss" "$(loss_of_step_2)" 0.03
+exits "--fusion off" 0
+check "--fusion off: the loss is the same" near "$fused_loss" "$(loss 2)" 0.03
 
 # Gradients are rounded for other ranks even where there are none.
 for dtype in fp16 bf16; do
   run "$gpu" --precision fp32 --gradient-dtype $dtype --model mlp --steps 20 --eval-every 0 --checkpoint-dir $dtype
-  check "gradients in $dtype: exit code $?" test $? -eq 0
-  check "gradients in $dtype: the loss is the CPU's" near "$host" "$(last_loss)" 0.15
+  exits "gradients in $dtype" 0
+  check "gradients in $dtype: the loss is the CPU's" near "$host" "$(loss 20)" 0.15
 done
 run "$gpu" --precision fp32 --model mlp --steps 20 --eval-every 0 --checkpoint-dir fp32
-check "gradients in 16 bits: they are rounded" test "$(for dtype in fp32 fp16 bf16; do state $dtype/step-0000000020.h5; done | sort -u | wc -l)" -eq 3
+check "gradients in 16 bits: they are rounded" test "$(for dtype in fp32 fp16 bf16; do bits $dtype 20; done | sort -u | wc -l)" -eq 3
 run "$gpu" --precision fp32 --gradient-dtype fp16 --model mlp --steps 12 --eval-every 0 --checkpoint-dir fp16_parts
 run "$gpu" --precision fp32 --gradient-dtype fp16 --model mlp --steps 20 --eval-every 0 --checkpoint-dir fp16_parts --no-graph
-check "gradients in fp16: resumed, the same bits" is "$(state fp16_parts/step-0000000020.h5)" "$(state fp16/step-0000000020.h5)"
+check "gradients in fp16: resumed, the same bits" is "$(bits fp16_parts 20)" "$(bits fp16 20)"
 run "$gpu" --precision fp32 --model mlp --steps 21 --eval-every 0 --checkpoint-dir fp16_parts
 check "gradients in fp32 again: what changed is told" has "gradient-dtype: fp16 -> fp32"
 
@@ -107,55 +101,55 @@ run "$gpu" --model mlp --seed 2 --steps 1 --lr 0 --eval-every 0 --init-from judg
 check "--init-from: training starts there" is "$(sed -n 's/.*top-1 \([0-9.]*\) %.*/\1/p' log | head -n 1)" "$on_gpu"
 data=synthetic
 run "$cpu" --device cpu --model mlp --steps 22 --eval-every 0 --checkpoint-dir whole
-check "a CPU goes on: exit code $?" test $? -eq 0
+exits "a CPU goes on" 0
 check "a CPU goes on: what changed is told" has "precision: fp16 -> auto"
 run "$gpu" --model mlp --steps 24 --eval-every 0 --checkpoint-dir whole
-check "a GPU goes on: exit code $?" test $? -eq 0
+exits "a GPU goes on" 0
 
 # Engines are timed once, then known, also without --autotune. All are the same loops: the bits stay.
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir deterministic --deterministic
-check "--deterministic: exit code $?" test $? -eq 0
+exits "--deterministic" 0
 check "nothing is kept without --autotune" test ! -e cache
 run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir tuned --autotune
-check "--autotune: exit code $?" test $? -eq 0
+exits "--autotune" 0
 check "--autotune: told" has "autotune: [1-9][0-9]* plans of [1-9][0-9]* requests .* 0 requests known"
 check "--autotune: kept" test -s "$(ls cache/ringtrain/engines-cudnn*-sm90-simulated_H100.json)"
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir tuned
-check "known engines: exit code $?" test $? -eq 0
+exits "known engines" 0
 check "known engines: told" has "engines for [1-9][0-9]* requests to cuDNN are known"
 check "known engines: the same as before" lacks "going on with"
-check "known engines: same bits" is "$(state tuned/step-0000000020.h5)" "$(state whole/step-0000000020.h5)"
+check "known engines: same bits" is "$(bits tuned 20)" "$(bits whole 20)"
 run "$gpu" --model mlp --steps 21 --eval-every 0 --checkpoint-dir tuned --deterministic
 check "other engines: told" has "going on with .*engines"
 echo damaged >"$(ls cache/ringtrain/*)"
 run "$gpu" --model mlp --steps 1 --eval-every 0 --autotune
-check "a damaged cache: exit code $?" test $? -eq 0
+exits "a damaged cache" 0
 check "a damaged cache: told once" is "$(grep -c "passed over" log)" 1
 check "a damaged cache: timed anew" has "0 requests known"
 
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir several --accumulate 2 --optimizer adamw --ema 0.9
-check "--accumulate: exit code $?" test $? -eq 0
+exits "--accumulate" 0
 data=shapes
 run "$cpu" --device cpu --model mlp --steps 20 --eval-every 0 --optimizer lars --lr 20
-host=$(last_loss)
+host=$(loss 20)
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir lars --optimizer lars --lr 20 --precision fp32
-check "lars: the loss is the CPU's" near "$host" "$(last_loss)" 0.05
+check "lars: the loss is the CPU's" near "$host" "$(loss 20)" 0.05
 run "$gpu" --model mlp --steps 12 --eval-every 0 --checkpoint-dir lars_parts --optimizer lars --lr 20 --precision fp32
 run "$gpu" --model mlp --steps 20 --eval-every 0 --checkpoint-dir lars_parts --optimizer lars --lr 20 --precision fp32
-check "lars: resumed, the same bits" is "$(state lars_parts/step-0000000020.h5)" "$(state lars/step-0000000020.h5)"
+check "lars: resumed, the same bits" is "$(bits lars_parts 20)" "$(bits lars 20)"
 
 run "$gpu" --model mlp --steps 6 --eval-every 0 --lr 1000000 --warmup-epochs 0 --precision fp32
-check "a loss that is no number: exit code $?" test $? -eq 76
+exits "a loss that is no number" 76
 
 # Without an evaluation, in which it would become durable.
 run "$gpu" --model mlp --steps 1000000 --max-time 1s --eval-every 0 --checkpoint-dir late --final-save-timeout 0
-check "a final checkpoint that is not durable in time: exit code $?" test $? -eq 75
+exits "a final checkpoint that is not durable in time" 75
 
 timeout 200 "$gpu" --data shapes --batch 8 --model mlp --steps 1000000 --eval-every 0 --log-every 10 --checkpoint-dir stopped >log 2>&1 </dev/null &
 job=$!
-for ((i = 0; i < 300; i++)); do grep -q "step 20," log && break || sleep 0.1; done
+await 90 has "step 20,"
 pkill -TERM -P $job
 wait $job
-check "SIGTERM: exit code $?" test $? -eq 143
+exits "SIGTERM" 143
 check "SIGTERM: the state is saved" test -n "$(ls stopped/step-*.h5)"
 exit $bad

@@ -5,41 +5,38 @@
 # The images are random noise: in drawn ones, flat areas make ties that rounding decides.
 # Rounding flips a ReLU or a pool's choice now and then, and each flip counts with the learning rate: so steps at the
 # recipe's rate are few, and many steps have a low one.
-set -u
-mpirun=$1 train=$2 compare=$3 model=$4 bad=0 rate=0.1 images=24
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2") compare=$(realpath "$3") model=$4 rate=0.1 images=24
+enter_folder
 
 # run NAME RANKS STEPS [OPTION...]
 run() {
   local name=$1 ranks=$2 steps=$3
   shift 3
-  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$train" --model "$model" --data synthetic --classes 10 --global-batch "$images" \
-    --steps "$steps" --threads 1 --lr "$rate" --eval-every 0 --checkpoint-dir "$dir/$name" --quiet "$@" >"$dir/$name.log" 2>&1 ||
-    { echo "$name failed:"; cat "$dir/$name.log"; exit 1; }
+  launch "$ranks" "$train" --model "$model" --data synthetic --classes 10 --global-batch "$images" \
+    --steps "$steps" --threads 1 --lr "$rate" --eval-every 0 --checkpoint-dir "$name" --quiet "$@" || give_up "$name failed"
 }
 
 # same RANKS STEPS TOLERANCE [OPTION of the single rank...]
 same() {
-  local ranks=$1 steps=$2 tolerance=$3 file
+  local ranks=$1 steps=$2 tolerance=$3
   shift 3
-  file=$(printf 'step-%010d.h5' "$steps")
-  rm -rf "$dir"/*
+  rm -rf ./*
   run "together$ranks" "$ranks" "$steps"
   run "alone$ranks" 1 "$steps" "$@"
   printf '%s ranks, %s steps: ' "$ranks" "$steps"
-  "$compare" "$dir/alone$ranks/$file" "$dir/together$ranks/$file" "$tolerance" || bad=1
+  check "as one rank" "$compare" "$(file_of "alone$ranks" "$steps")" "$(file_of "together$ranks" "$steps")" "$tolerance"
 }
 
 # normalise_together RANKS STEPS TOLERANCE: as one rank, in weights and running statistics.
 normalise_together() {
-  local file part
-  file=$(printf 'step-%010d.h5' "$2")
-  rm -rf "$dir"/*
+  local part
+  rm -rf ./*
   run together "$1" "$2" --sync-batchnorm
   run alone 1 "$2"
   for part in weights/ statistics/; do
     printf '%s ranks, %s steps of %s images, BatchNorm over all, %s: ' "$1" "$2" "$images" $part
-    "$compare" "$dir/alone/$file" "$dir/together/$file" "$3" $part || bad=1
+    check "as one rank" "$compare" "$(file_of alone "$2")" "$(file_of together "$2")" "$3" $part
   done
 }
 

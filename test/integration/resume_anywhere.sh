@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # resume_anywhere.sh MPIRUN TRAIN TRIALS [SEED]: stops trainings of several kinds after random steps, once or twice each, by
 # SIGTERM to a random rank or --max-time, and compares what the resumed training comes to with an undisturbed one.
-set -u
-mpirun=$1 train=$(realpath "$2") trials=$3 RANDOM=${4:-1} bad=0
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+. "$(dirname "$0")/../support/lib.sh"
+mpirun=$1 train=$(realpath "$2") trials=$3 RANDOM=${4:-1}
+enter_folder
 
 # All that draws or keeps numbers: dropout, BatchNorm, crops, flips, colours.
 cat >all.model <<'MODEL'
@@ -34,23 +33,19 @@ kinds=( # ranks, options; half a second or so each
   "3 --model mlp --epochs 2 --global-batch 128 --eval-every 1 --optimizer adam"
   "2 --model mlp --steps 200 --batch 8 --lr 1e6 --optimizer sgd --warmup-epochs 0 --lr-schedule constant --on-nan skip")
 
-# start DIRECTORY OPTION...: the kind's job in the background; its mpirun is $mpi.
+# start FOLDER OPTION...: the kind's job, whose log is FOLDER.log
 start() {
-  local folder=$1
-  shift
+  log=$1.log
   # shellcheck disable=SC2086
-  "$mpirun" --timeout 100 -np "$ranks" --oversubscribe "$train" $shared $options --checkpoint-dir "$folder" "$@" >>"$folder.log" 2>&1 </dev/null &
-  mpi=$!
+  resume_begin "$ranks" "$train" $shared $options --checkpoint-dir "$@"
 }
-newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
-state() { "$train" --inspect "$(newest "$1")" | tail -n 1; }
 seconds() { printf '%d.%03d' $(($1 / 1000)) $(($1 % 1000)); }
 
 stop_by_signal() { # near step
   : >run.log
   start run
-  for ((i = 0; i < 500; i++)); do grep -q "step $1, loss" run.log && break || sleep 0.02; done
-  mapfile -t processes < <(pgrep -P "$mpi" -x train)
+  wait_for 10 has_or_over "step $1, loss"
+  mapfile -t processes < <(ranks)
   ((${#processes[@]})) && kill -TERM "${processes[RANDOM % ${#processes[@]}]}"
   wait $mpi
 }
@@ -72,14 +67,14 @@ stopped=0 equal=0 resumes=""
 for ((trial = 0; trial < trials; trial++)); do
   kind=${kinds[trial % ${#kinds[@]}]} ranks=${kind%% *} options=${kind#* }
   if [ -z "${expected[$kind]:-}" ]; then
-    start calm && wait $mpi || { echo "undisturbed: $kind"; cat calm.log; exit 1; }
+    start calm && wait $mpi || give_up "the undisturbed run failed: $kind"
     read -r steps tenths <<<"$(sed -n 's/^trained \([0-9]*\) steps, .* in \([0-9]*\)\.\([0-9]\) s .*/\1 \2\3/p' calm.log)"
-    steps_of[$kind]=$steps ms_of[$kind]=$((100 + 100 * 10#$tenths)) expected[$kind]=$(state calm)
+    steps_of[$kind]=$steps ms_of[$kind]=$((100 + 100 * 10#$tenths)) expected[$kind]=$(bits calm)
     rm -rf calm calm.log
   fi
   for ((early = 0; early < 10; early++)); do
     for ((stops = 1 + RANDOM % 2; stops > 0; stops--)); do stop; done 2>/dev/null
-    [ "$(newest run)" = "$(printf 'run/step-%010d.h5' ${steps_of[$kind]})" ] || break
+    [ "$(newest run)" = "$(file_of run ${steps_of[$kind]})" ] || break
     ms_of[$kind]=$((ms_of[$kind] * 3 / 4)) # it was over before
     rm -rf run run.log
   done
@@ -88,15 +83,13 @@ for ((trial = 0; trial < trials; trial++)); do
   steps=$(sed -n 's/^resumed from .* at step //p' run.log | tr '\n' ' ')
   [ -n "$steps" ] && stopped=$((stopped + 1))
   resumes+=" $steps/"
-  if [ $code -eq 0 ] && [ "$(state run)" = "${expected[$kind]}" ]; then
+  if [ $code -eq 0 ] && [ "$(bits run)" = "${expected[$kind]}" ]; then
     equal=$((equal + 1))
   else
-    echo "wrong: trial $trial, $kind, resumed at $steps: exit code $code, $(state run), not ${expected[$kind]}"
-    tail -n 20 run.log
-    bad=1
+    wrong "trial $trial, $kind, resumed at $steps: exit code $code, $(bits run), not ${expected[$kind]}"
   fi
   rm -rf run run.log
 done
 echo "$trials trials, $stopped resumed, $equal equal; resumed at steps$resumes of ${steps_of[*]}"
-[ $stopped -gt 0 ] || { echo "nothing ever resumed: the test tests nothing"; bad=1; }
+[ $stopped -gt 0 ] || { echo "wrong: nothing ever resumed: the test tests nothing"; bad=1; }
 exit $bad

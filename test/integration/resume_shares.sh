@@ -1,29 +1,25 @@
 #!/usr/bin/env bash
 # resume_shares.sh MPIRUN TRAIN WATCHED_TRAIN: a training that goes on with other ranks keeps the order of samples, each
 # once an epoch; it can go on at and behind epochs' ends; what changed is told; rank 0 alone reads.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") watched=$(realpath "$3")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 job() { # BINARY RANKS OPTION...
   local binary=$1 ranks=$2
   shift 2
-  timeout 100 "$mpirun" -np "$ranks" --oversubscribe "$binary" --model mlp --data shapes --threads 1 --eval-every 0 "$@" >log 2>&1 </dev/null
+  launch "$ranks" "$binary" --model mlp --data shapes --threads 1 --eval-every 0 "$@"
 }
-state() { "$train" --inspect "$1" | tail -n 1; }
-said() { "$train" --inspect "$1" | sed -n "s/^$2 *//p"; }
 
 # The samples of each step, whoever had them, from "STEP EPOCH SAMPLE" of each rank: the same as in one piece. Shares are
 # unequal, and an epoch's end is in the middle of a step.
 samples() { sort -n "$1".* | awk '{print $1, $2, $3}' | sort; }
 SAMPLES=whole job "$watched" 1 --global-batch 1531 --steps 15
-check "one rank: exit code $?" test $? -eq 0
+exits "one rank" 0
 for part in "3 --steps 4" "2 --steps 7 --accumulate 1" "4 --steps 8" "1 --steps 13" "5 --steps 15"; do
   # shellcheck disable=SC2086
   SAMPLES=parts job "$watched" $part --global-batch 1531 --checkpoint-dir parts
-  check "$part: exit code $?" test $? -eq 0
+  exits "$part" 0
 done
 check "the last part says who saved" has "saved by 1 rank, going on with 5: the order of samples stays"
 samples whole >one && samples parts >several
@@ -38,7 +34,7 @@ SAMPLES=parts job "$watched" 2 --batch 700 --epochs 2 --max-time 0.001s --checkp
 SAMPLES=parts job "$watched" 3 --batch 700 --epochs 2 --max-time 0.001s --checkpoint-dir parts
 check "a changed global batch: told" has "changed since that checkpoint: images a step, all ranks: 1400 -> 2100"
 SAMPLES=parts job "$watched" 1 --batch 700 --epochs 2 --checkpoint-dir parts
-check "a changed global batch: exit code $?" test $? -eq 0
+exits "a changed global batch" 0
 samples parts | cut -d' ' -f 2- | sort >several
 check "a changed global batch: each sample comes once an epoch" is "$(sort -u several | wc -l)" "$(wc -l <several)"
 check "a changed global batch: none is missing" is "$(awk '$1 < 2' several | wc -l)" 20000
@@ -46,14 +42,14 @@ check "a changed global batch: none is missing" is "$(awk '$1 < 2' several | wc 
 # From steps of two epochs, whose ends are in steps 7 and 14.
 resumed=""
 job "$train" 2 --global-batch 1531 --epochs 2 --checkpoint-every 1 --keep 100 --checkpoint-dir steps --optimizer adam --ema 0.9
-last=$(printf 'step-%010d.h5' 14) expected=$(state "steps/step-0000000014.h5")
+expected=$(bits steps 14)
 for step in 6 7 8 13; do # slots can be busy, so some may be missing
-  file=$(printf 'steps/step-%010d.h5' $step)
+  file=$(file_of steps $step)
   [ -e "$file" ] || continue
   resumed+=x
   job "$train" 2 --global-batch 1531 --epochs 2 --checkpoint-dir again --optimizer adam --ema 0.9 --resume "$file"
-  check "from $file: exit code $?" test $? -eq 0
-  check "from $file: the same bits" is "$(state "again/$last")" "$expected"
+  exits "from $file" 0
+  check "from $file: the same bits" is "$(bits again 14)" "$expected"
   rm -rf again
 done
 check "some steps were there" test ${#resumed} -ge 2
@@ -65,7 +61,7 @@ job "$train" 2 --global-batch 1531 --epochs 1 --lr-schedule constant --checkpoin
 check "at the end: told" has "that is the end of training already: nothing to do"
 job "$train" 2 --global-batch 1531 --epochs 2 --lr-schedule constant --checkpoint-dir raised
 check "--epochs raised: told" has "changed since that checkpoint: epochs: 1 -> 2"
-check "--epochs raised: the same bits" is "$(state "raised/$last")" "$(state "longer/$last")"
+check "--epochs raised: the same bits" is "$(bits raised 14)" "$(bits longer 14)"
 job "$train" 2 --global-batch 1531 --epochs 3 --lr-schedule constant --lr 0.01 --weight-decay 0.001 --seed 5 --checkpoint-dir raised --max-time 0.001s
 for change in "epochs: 2 -> 3" "lr: 0.05 -> 0.01" "weight-decay: 0 -> 0.001" "seed: 1 -> 5"; do
   check "a change is told" has "changed since that checkpoint: $change"
@@ -79,7 +75,7 @@ for i in 1 2 3 4; do
 done
 job "$train" 2 --data images:images --batch 1 --steps 1 --checkpoint-dir grown
 cp -r images moved && job "$train" 2 --data images:moved --batch 1 --steps 2 --checkpoint-dir grown
-check "data elsewhere: exit code $?" test $? -eq 0
+exits "data elsewhere" 0
 check "data elsewhere is no other data" lacks "training-data"
 cp moved/train/a/1.png moved/train/b/5.png
 job "$train" 2 --data images:moved --batch 1 --steps 3 --checkpoint-dir grown
@@ -88,6 +84,6 @@ check "other data: told" has "changed since that checkpoint: training-data: 8 sa
 # Only rank 0 needs the files: what the others are told of them is another place.
 timeout 100 "$mpirun" --oversubscribe -np 3 sh -c 'folder=/proc/nowhere; [ $OMPI_COMM_WORLD_RANK -ne 0 ] || folder=longer
   exec "$0" --model mlp --data shapes --global-batch 1531 --epochs 2 --checkpoint-dir $folder' "$train" >log 2>&1 </dev/null
-check "rank 0 alone reads: exit code $?" test $? -eq 0
+exits "rank 0 alone reads" 0
 check "rank 0 alone reads: told" has "resumed from step-0000000014.h5"
 exit $bad

@@ -1,20 +1,17 @@
 #!/usr/bin/env bash
 # save_calls.sh TRAIN: what the system calls of a whole run say of its saves: the trainer's threads touch no file of the
 # checkpoint directory, sync, rename and delete nothing and wait for no answer of the writer; that does all of it.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 train=$(realpath "$1")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
-command -v strace >/dev/null || { echo "skipped: strace is not installed"; exit 77; }
-strace -f -o /dev/null true 2>/dev/null || { echo "skipped: strace may not trace here"; exit 77; }
+need_strace -f
 
 strace -f --seccomp-bpf -y -s 64 -o trace \
   -e trace=%file,%desc,%network,fsync,fdatasync,sync,flock,io_submit,io_getevents,prctl,futex \
   "$train" --model mlp --data shapes --batch 32 --steps 400 --eval-every 0 --log-every 50 --checkpoint-every 50 \
   --checkpoint-dir d --metrics m.jsonl >log 2>&1 </dev/null
-check "the traced run: exit code $?" test $? -eq 0
+exits "the traced run" 0
 
 # A call that another thread's line interrupts takes two lines: joined again, for its flags stand on one of them only.
 awk '/<unfinished \.\.\.>$/ { sub(/ *<unfinished \.\.\.>$/, ""); begun[$1] = $0; next }

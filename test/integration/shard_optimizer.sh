@@ -1,32 +1,27 @@
 #!/usr/bin/env bash
 # shard_optimizer.sh MPIRUN TRAIN: with --shard-optimizer the same bits are trained, saved, resumed and left out as without it,
 # by any ranks.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 # job NAME RANKS STEPS OPTION...: into folder NAME, or on with what is there
-start() {
+run() {
   local name=$1 ranks=$2 steps=$3
   shift 3
-  "$mpirun" --timeout 60 -np "$ranks" --oversubscribe "$train" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0 \
-    --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2 --steps "$steps" --checkpoint-dir "$name" "$@" >log 2>&1 </dev/null
+  launch "$ranks" "$train" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0 \
+    --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2 --steps "$steps" --checkpoint-dir "$name" "$@"
 }
 job() {
-  start "$@"
-  check "$*: exit code $?" test $? -eq 0
+  run "$@"
+  exits "$*" 0
 }
-state() { "$train" --inspect "$1/step-$(printf %010d "$2").h5" 2>&1 | tail -n 1; }
-# The run id and the hash over it, bytes 48 to 95, are another in each run (docs/reference/checkpoint-format.md).
-same_bytes() { cmp -s -n 48 "$1" "$2" && cmp -s -i 128 "$1" "$2"; }
 shard=--shard-optimizer
 
 job plain 3 10 --ema 0.9 --checkpoint-every 4 --check-every 3
 job shard 3 10 --ema 0.9 --checkpoint-every 4 --check-every 3 $shard
 for step in 4 8 10; do
-  check "step $step: the state of plain training" is "$(state shard $step)" "$(state plain $step)"
+  check "step $step: the state of plain training" is "$(bits shard $step)" "$(bits plain $step)"
 done
 
 check "files are the same, too" same_bytes {shard,plain}/step-0000000010.h5
@@ -37,33 +32,30 @@ goes_on() {
   job "$2" "$3" 10 --ema 0.9 "${@:4}"
 }
 goes_on shard shard_plain 3
-check "plain training goes on with it" is "$(state shard_plain 10)" "$(state plain 10)"
+check "plain training goes on with it" is "$(bits shard_plain 10)" "$(bits plain 10)"
 goes_on plain plain_shard 3 $shard
-check "it goes on with plain training's" is "$(state plain_shard 10)" "$(state plain 10)"
+check "it goes on with plain training's" is "$(bits plain_shard 10)" "$(bits plain 10)"
 goes_on shard fewer 2
 goes_on shard fewer_shard 2 $shard
-check "other ranks go on with it" is "$(state fewer_shard 10)" "$(state fewer 10)"
+check "other ranks go on with it" is "$(bits fewer_shard 10)" "$(bits fewer 10)"
 
 # The first update is too large for the next loss.
 job plain_nan 2 4 --optimizer momentum --lr 1e6 --on-nan skip
 check "steps are left out" has "not_finite|left out"
 job shard_nan 2 4 --optimizer momentum --lr 1e6 --on-nan skip $shard
-check "the same steps are left out" is "$(state shard_nan 4)" "$(state plain_nan 4)"
-start stop 2 4 --optimizer momentum --lr 1e6 $shard
-check "a loss that is not finite ends it: exit code $?" test $? -eq 76
+check "the same steps are left out" is "$(bits shard_nan 4)" "$(bits plain_nan 4)"
+run stop 2 4 --optimizer momentum --lr 1e6 $shard
+exits "a loss that is not finite ends it" 76
 
 job proof 2 1000 --verify-resume 6 $shard
 check "a resume comes to the same bits" has "verify-resume: passed"
-start killed 2 60 --checkpoint-every 10 $shard &
-for ((i = 0; i < 400; i++)); do
-  [ -n "$(find killed -name 'step-*.h5' 2>/dev/null)" ] && break
-  sleep 0.02
-done
-kill -9 "$(pgrep -P "$(pgrep -P $!)" -x train | tail -n 1)"
+run killed 2 60 --checkpoint-every 10 $shard &
+await 90 has_checkpoint killed
+kill -9 "$(pgrep -f "^$train .*--checkpoint-dir killed" | tail -n 1)"
 wait $!
 check "a killed rank ends the job: exit code $?" test $? -ne 0
 job killed 2 60 --checkpoint-every 1000 $shard
 check "which is resumed" has "resumed from step-"
 job calm 2 60 --checkpoint-every 1000
-check "a killed job comes to the same bits" is "$(state killed 60)" "$(state calm 60)"
+check "a killed job comes to the same bits" is "$(bits killed 60)" "$(bits calm 60)"
 exit $bad

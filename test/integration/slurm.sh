@@ -3,32 +3,11 @@
 # to the bits of an undisturbed run; once started by mpirun, once by srun. The parts overlap, as they mostly wait.
 # `more`, for a person: also the loss of the script's own node, and of a node under srun.
 # shellcheck disable=SC2034  # jobs' numbers are read by the jobs' names
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 train=$(realpath "$1")
-slurm=$(dirname "$(readlink -f "$0")")/../support/slurm/slurm.sh
-. "$(dirname "$0")/checks.sh"
-HOSTS_RUN=$(mktemp -d)
-export HOSTS_RUN TMPDIR=$HOSTS_RUN  # TMPDIR: where reports go
-trap '"$slurm" down; rm -rf "$HOSTS_RUN"' EXIT
-why_not=$("$slurm" check 100mbit) || { echo "skipped: $why_not"; exit 77; }
-mkdir "$HOSTS_RUN/jobs" && cd "$HOSTS_RUN/jobs" || exit 1
-
-# submit NAME SPEC: prints the job's number; its log is NAME-<number>.log
-submit() {
-  local name=$1 spec=$2
-  "$train" --emit-sbatch "nodes=2,name=$name,$spec" --model mlp --data shapes --batch 16 --threads 1 --eval-every 0 \
-    --log-every 10 --steps 60 --checkpoint-every 10 --checkpoint-dir "$name" >"$name.sbatch" || exit 1
-  "$slurm" exec sbatch --parsable "$name.sbatch"
-}
-fact() { "$slurm" exec scontrol show job "$1" | grep -oP "\b$2=\K[^ ]+"; } # JOB NAME
-await() { # WHAT SECONDS CONDITION...
-  local what=$1 ends=$((SECONDS + $2))
-  shift 2
-  until "$@"; do
-    ((SECONDS < ends)) || { echo "not in time: $what"; "$slurm" exec squeue -t all; tail -n 30 ./*.log; exit 1; }
-    sleep 0.5
-  done
-}
+enter_folder
+need_slurm 100mbit
+begin_job() { submit "$1" "$2" --steps 60 --checkpoint-dir "$1"; } # NAME SPEC
 # Slurm lets a requeued job wait for two minutes; not here, where it also may then take its time. At once would be too soon:
 # a script that starts in the second in which its node puts the one before away fails without a word.
 over() { # JOB
@@ -46,14 +25,10 @@ over() { # JOB
     *) false ;;
   esac
 }
-hash_of() { "$train" --inspect "$(printf '%s\n' "$1"/step-*.h5 | tail -n 1)" | grep '^state-hash'; }
-has_checkpoint() { compgen -G "$1/step-*.h5" >/dev/null; }
 # lose NAME 1|$: the job's first or last node loses power, once there is a checkpoint
 lose() {
-  local node
-  await "a checkpoint of the job $1" 200 has_checkpoint "$1"
-  node=$("$slurm" exec scontrol show hostnames "$(fact "${!1}" NodeList)" | sed -n "$2p")
-  "$slurm" power "${node##*-}"
+  await_slurm "a checkpoint of the job $1" 200 has_checkpoint "$1"
+  lose_node "${!1}" "$2"
 }
 age() { echo $((SECONDS - up)); }
 
@@ -61,23 +36,23 @@ jobs=(calm limited lost)
 [ "${2:-}" != more ] || jobs+=(first step)
 "$slurm" up $((2 * ${#jobs[@]})) 100mbit || exit 1  # at which a step takes 0.3 s, whatever the processors do
 up=$SECONDS
-calm=$(submit calm launcher=srun)
-lost=$(submit lost launcher=mpirun)
+calm=$(begin_job calm launcher=srun)
+lost=$(begin_job lost launcher=mpirun)
 if [ "${2:-}" = more ]; then
-  first=$(submit first launcher=mpirun)
-  step=$(submit step launcher=srun)
+  first=$(begin_job first launcher=mpirun)
+  step=$(begin_job step launcher=srun)
   lose first 1
   lose step '$'
 fi
 lose lost '$'
 # Slurm looks at limits every 30 s; with 1 min and the signal 30 s before, the first look gives it.
 until (($(age) % 30 == 17)); do sleep 0.2; done
-limited=$(submit limited time=1m,signal=30s,launcher=mpirun)
-for name in "${jobs[@]}"; do await "the end of the job $name" 500 over "${!name}"; done
+limited=$(begin_job limited time=1m,signal=30s,launcher=mpirun)
+for name in "${jobs[@]}"; do await_slurm "the end of the job $name" 500 over "${!name}"; done
 for name in "${jobs[@]}"; do
   cp "$name"-*.log log
   check "$name: completed" is "$(fact "${!name}" JobState)" COMPLETED
-  check "$name: the same bits" is "$(hash_of "$name")" "$(hash_of calm)"
+  check "$name: the same bits" is "$(bits "$name")" "$(bits calm)"
 done
 cp limited-*.log log
 check "time limit: requeued" has "this allocation is about to end; requeued, to go on from what limited has: step-"

@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
 # tensorboard.sh MPIRUN TRAIN: TensorBoard reads what --tensorboard writes, as one run, also after a resume.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-python=${RINGTRAIN_PYTHON:-python3}
-"$python" -c 'import tensorboard' 2>/dev/null || { echo "skipped: $python has no tensorboard (scripts/setup.sh installs it)"; exit 77; }
+enter_folder
+"$python" -c 'import tensorboard' 2>/dev/null || skip "$python has no tensorboard (scripts/setup.sh installs it)"
 
 run() { # STEPS
-  "$mpirun" -np 2 --oversubscribe "$train" --model mlp --data shapes --steps "$1" --log-every 10 --checkpoint-dir ck --tensorboard board >log 2>&1 </dev/null
-  check "$1 steps: exit code $?" test $? -eq 0
+  launch 2 "$train" --model mlp --data shapes --steps "$1" --log-every 10 --checkpoint-dir ck --tensorboard board
+  exits "$1 steps" 0
 }
 run 40
 run 60

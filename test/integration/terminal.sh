@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # terminal.sh MPIRUN TRAIN: what is for a terminal is in no file, and on terminals only as far as the user wants it.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-command -v script >/dev/null || { echo "skipped: there is no script(1) to make a terminal"; exit 77; }
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+need script  # which makes a terminal
+enter_folder
 unset NO_COLOR
 export TERM=xterm
 run="$mpirun -np 2 --oversubscribe $train --model mlp --data shapes --batch 8 --steps 30 --eval-every 0"

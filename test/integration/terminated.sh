@@ -1,24 +1,20 @@
 #!/usr/bin/env bash
 # terminated.sh MPIRUN TRAIN ROUNDS [SEED]: SIGTERM and SIGINT to mpirun at random moments, with Open MPI's defaults: it kills the
 # ranks half a second or a second later. Whatever a step takes, the last finished one is durable, with the bits of an undisturbed run.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") rounds=$3 RANDOM=${4:-1}
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
+limit=300
 
-# start DIRECTORY LOG OPTION...: the kind's job in the background; its mpirun is $mpi.
+# start FOLDER LOG OPTION...: the kind's job
 start() {
   local folder=$1 log=$2
   shift 2
   # shellcheck disable=SC2086
-  "$mpirun" --timeout 300 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --threads 1 --eval-every 0 --log-every 1 \
-    --lr-schedule constant --warmup-epochs 0 --keep 1000 $options --checkpoint-dir "$folder" "$@" >"$log" 2>&1 </dev/null &
-  mpi=$!
+  begin 2 "$train" --model resnet20 --data shapes --threads 1 --eval-every 0 --log-every 1 \
+    --lr-schedule constant --warmup-epochs 0 --keep 1000 $options --checkpoint-dir "$folder" "$@"
 }
 one_of() { local code=$1 wanted; shift; for wanted in "$@"; do [ "$code" = "$wanted" ] && return; done; return 1; }
-newest() { for file in "$1"/step-*.h5; do :; done && echo "$file"; }
-state() { "$train" --inspect "$1" | sed -n 's/^state-hash //p'; }
 # By the metrics: mpirun 5.0 may drop what ranks print once it ends them.
 last_told() { sed -n 's/^{"kind":"step","step":\([0-9]*\),.*/\1/p' metrics | tail -n 1; }
 ended_by_itself() { grep -q '^{"kind":"end"' metrics; }
@@ -32,13 +28,12 @@ for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
   for ((round = 1; round <= rounds; round++)); do
     rm -f log metrics
     start ended log --steps 1000 --checkpoint-every 1h --metrics metrics
-    for ((i = 0; i < 3000; i++)); do grep -qs 'step 1, loss' log && break || sleep 0.02; done
+    wait_for 60 has 'step 1, loss'
     at=$RANDOM  # not in $(...), where it would have other numbers each time
     sleep "$(python3 -c "print(max(1.2 * $step_s, $step_s * ($steps - 1) - 3) * $at / 32768)")"  # the signal takes up to 2 s
     if ((RANDOM % 2)); then signal=TERM; else signal=INT; fi
     kill -$signal $mpi 2>/dev/null
-    wait $mpi
-    code=$?
+    ends
     python3 -c 'import fcntl; fcntl.lockf(open("ended/lock", "r+"), fcntl.LOCK_EX)'  # the writer is done
     told=$(last_told) file=$(newest ended) saved=
     [ -f "$file" ] && saved=$((10#$(basename "${file#*step-}" .h5)))
@@ -48,13 +43,13 @@ for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accum
     check "$what: the exit code" one_of $code 1 143 130 139
     check "$what: a checkpoint is durable" test -n "$saved"
     check "$what: it is of the last step" test "${saved:-0}" -ge "$told"
-    check "$what: the same bits" is "$(state "$file")" "$(state "undisturbed/$(basename "$file")")"
+    check "$what: the same bits" is "$(bits ended)" "$(bits undisturbed "$saved")"
     # a rank that is killed after its own last save leaves nothing for its writer to tell
     ended_by_itself || grep -q "\"kind\":\"checkpoint\".*$(basename "$file")" metrics ||
       check "$what: last-save.txt" grep -q "^file: $(basename "$file")\$" ended/last-save.txt
     start ended more.log --steps "$steps" --checkpoint-every 1h
     wait $mpi
-    check "$what: resumed, it ends with the same bits" is "$(state "$(newest ended)")" "$(state "$(newest undisturbed)")"
+    check "$what: resumed, it ends with the same bits" is "$(bits ended)" "$(bits undisturbed)"
     rm -rf ended
   done
   rm -rf undisturbed

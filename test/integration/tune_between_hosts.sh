@@ -1,19 +1,16 @@
 #!/usr/bin/env bash
 # tune_between_hosts.sh TRAIN: how sums travel between hosts, found in steps or given, changes no bit and is told.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 train=$(realpath "$1")
-. "$(dirname "$0")/checks.sh"
-. "$(dirname "$(readlink -f "$0")")/../support/hosts/borrow.sh"
-cd "$HOSTS_RUN" || exit 1
-"$hosts" up 3 || exit 1
+enter_folder
+make_hosts 3
 
 run() { # NAME OPTION...
   local name=$1
   shift
-  timeout 200 "$hosts" mpirun 1 "$train" --model mlp --data shapes --batch 2 --threads 1 --bucket-mb 0.1 --eval-every 0 --steps 150 \
-    --check-every 40 --checkpoint-dir "$HOSTS_RUN/$name" --metrics "$name.jsonl" "$@" >log 2>&1 || { echo "$name failed:"; cat log; exit 1; }
+  limit=200 launch_on_hosts 1 "$train" --model mlp --data shapes --batch 2 --threads 1 --bucket-mb 0.1 --eval-every 0 --steps 150 \
+    --check-every 40 --checkpoint-dir "$dir/$name" --metrics "$name.jsonl" "$@" || give_up "$name failed"
 }
-state() { "$train" --inspect "$HOSTS_RUN/$1/step-0000000150.h5" | tail -n 1; }
 ring() { sed -n '/"kind":"links"/s/.*"ring":{//p' "$1.jsonl"; }  # from the first value of "ring" on
 ways="[0-9]+ steps tried [3-7] ways for their sums: blocks of [0-9 to]+ KiB, [0-9]+ sums? at once(, after backward)?"
 
@@ -25,28 +22,28 @@ check "auto: the record has the ways" is "$(ring auto | grep -cE '"sums_start":"
 run off --tuning off
 check "off: nothing is measured" has "^links: nothing is measured, as --tuning off says: blocks of 8 to 31 KiB, 1 sum at once$"
 check "off: no way is tried" lacks "steps tried"
-check "off: the same bits" is "$(state off)" "$(state auto)"
+check "off: the same bits" is "$(bits off 150)" "$(bits auto 150)"
 
 run report --tuning report
 check "report: what was found is told, and stays" has "^links: $ways .*; --tuning report changes nothing$"
 check "report: in a table" has "^ +ms a step +ratio +way"
 check "report: the record has the default" is "$(ring report | grep -cE '"block_bytes":31744.*"sums_at_once":1,"sums_start":"early","tried":\[\{')" 1
-check "report: the same bits" is "$(state report)" "$(state auto)"
+check "report: the same bits" is "$(bits report 150)" "$(bits auto 150)"
 
 run late --tuning blocks=8,sums=4,start=late
 check "late: the record has it" is "$(ring late | grep -cE '"block_bytes":8192.*"sums_at_once":4,"sums_start":"late","tried":\[\]')" 1
-check "late: the same bits" is "$(state late)" "$(state auto)"
+check "late: the same bits" is "$(bits late 150)" "$(bits auto 150)"
 run large --tuning blocks=62,sums=2
 check "large: the record has it" is "$(ring large | grep -cE '"block_bytes":63488.*"sums_at_once":2,"sums_start":"early","tried":\[\]')" 1
-check "large: the same bits" is "$(state large)" "$(state auto)"
+check "large: the same bits" is "$(bits large 150)" "$(bits auto 150)"
 
 run shards --shard-optimizer --tuning off
 run shards-auto --shard-optimizer
 check "shards: only one sum at once is tried" has "^links: .*: blocks of [0-9 to]+ KiB, 1 sum at once(, after backward)? (stays|is faster) "
-check "shards: the same bits" is "$(state shards-auto)" "$(state shards)"
+check "shards: the same bits" is "$(bits shards-auto 150)" "$(bits shards 150)"
 run bf16 --gradient-dtype bf16 --tuning start=late,blocks=4
 run bf16-auto --gradient-dtype bf16
-check "bf16: the same bits" is "$(state bf16-auto)" "$(state bf16)"
+check "bf16: the same bits" is "$(bits bf16-auto 150)" "$(bits bf16 150)"
 
 # Which format is fastest here is not the point.
 run all --tuning all
@@ -54,9 +51,9 @@ check "all: formats were tried" has "^links: gradients travel as (--gradient-dty
 format=$(sed -nE 's/^links: gradients travel as (.*), as --tuning all tried.*/\1/p' log)
 # shellcheck disable=SC2086
 run all-by-hand $format
-check "all: the bits of that format" is "$(state all)" "$(state all-by-hand)"
+check "all: the bits of that format" is "$(bits all 150)" "$(bits all-by-hand 150)"
 
-timeout 200 "$hosts" mpirun 1 "$train" --model mlp --data shapes --batch 2 --threads 1 --bucket-mb 0.1 --eval-every 0 --steps 150 \
-  --check-every 40 --checkpoint-dir "$HOSTS_RUN/bf16" --resume "$HOSTS_RUN/bf16/step-0000000150.h5" --tuning all >log 2>&1
+limit=200 launch_on_hosts 1 "$train" --model mlp --data shapes --batch 2 --threads 1 --bucket-mb 0.1 --eval-every 0 --steps 150 \
+  --check-every 40 --checkpoint-dir "$dir/bf16" --resume "$dir/bf16/step-0000000150.h5" --tuning all
 check "all: a resume takes the checkpoint's" has "^links: gradients travel as --gradient-dtype bf16, as in the checkpoint$"
 exit $bad

@@ -1,43 +1,24 @@
 #!/usr/bin/env bash
 # writer_dies.sh MPIRUN TRAIN: the checkpoint writer is killed, idle, amid saves and again and again: another one takes over, and the
 # run comes to the undisturbed one's bits; where none can, the job ends at once, with the line that programs read.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2")
-. "$(dirname "$0")/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export OMPI_MCA_btl_vader_backing_directory=$dir  # for what killed jobs leave
-steps=300 last=step-0000000300.h5
+steps=300 limit=200
 
-start() { # DIRECTORY OPTION...: in the background, until step 20; its mpirun is $mpi, its rank 0 $rank
-  : >log
+start() { # DIRECTORY OPTION...: in the background, until step 20; its rank 0 is $rank
   rm -f metrics
-  "$mpirun" --timeout 200 -np 2 --oversubscribe "$train" --model resnet20 --data shapes --batch 4 --threads 1 --eval-every 0 --log-every 20 \
-    --steps $steps --metrics metrics --checkpoint-dir "$@" >log 2>&1 </dev/null &
-  mpi=$!
-  await "step 20,"
-  rank=$(pgrep -P $mpi -x "$(basename "$train")" | head -n 1)
+  begin 2 "$train" --model resnet20 --data shapes --batch 4 --threads 1 --eval-every 0 --log-every 20 --steps $steps --metrics metrics --checkpoint-dir "$@"
+  said "step 20,"
+  rank=$(rank 0)
 }
-await() { # TEXT [TIMES]
-  for ((i = 0; i < 1200 && $(grep -cE "$1" log) < ${2:-1}; i++)); do kill -0 $mpi 2>/dev/null || break; sleep 0.05; done
-}
-child() { pgrep -P "$rank" -x "$1"; }  # the kernel keeps 15 characters of its name
-writer() { child ringtrain-write; }
+said() { wait_for 60 has_or_over "$@"; }
+saves() { grep -c '"kind":"checkpoint"' metrics; }
+server() { child_of "$rank" ringtrain-fork; }
 in_save() { for ((i = 0; i < 100000; i++)); do compgen -G "$1/.step-*.tmp" >/dev/null && return; done; echo "no save under way"; false; }
-ends() {
-  local before=$SECONDS
-  wait $mpi
-  code=$? took=$((SECONDS - before))
-}
-state() { "$train" --inspect "$1/$last" | sed -n 's/^state-hash //p'; }
-nothing_left() { # PID...: not even a zombie's parent waits for more
-  for ((i = 0; i < 100; i++)); do
-    ps -o stat= -p "$(tr ' ' ',' <<<"$*")" | grep -qv '^Z' || return 0
-    sleep 0.1
-  done
-  ps -p "$(tr ' ' ',' <<<"$*")"
-  false
-}
+gone() { ! ps -o stat= -p "$(tr ' ' ',' <<<"$*")" | grep -qv '^Z'; }  # PID...: but for zombies
+nothing_left() { wait_for 10 gone "$@" || { ps -p "$(tr ' ' ',' <<<"$*")"; false; }; }
 all_is_well() { # WHAT DIRECTORY REPLACED
   ends
   check "$1: exit code $code" test $code -eq 0
@@ -46,7 +27,7 @@ all_is_well() { # WHAT DIRECTORY REPLACED
   check "$1: in the metrics, too" test "$(grep -c '"kind":"event".*writer_replaced' metrics)" -eq "$3"
   check "$1: no save failed" has "checkpoints +[0-9]+ saved, 0 failed"
   check "$1: no fault" lacks "fault: "
-  check "$1: the undisturbed run's bits" is "$(state "$2")" "$(state calm)"
+  check "$1: the undisturbed run's bits" is "$(bits "$2" $steps)" "$(bits calm $steps)"
   check "$1: nothing left behind" test -z "$(find "$2" -name '.*tmp')"
 }
 at_once() { # WHAT
@@ -67,16 +48,16 @@ check "undisturbed: exit code $code" test $code -eq 0
 start idle --checkpoint-every 100
 for n in 1 2 3; do
   kill -$((n == 2 ? 11 : 9)) "$(writer)"
-  await writer_replaced $n
+  said writer_replaced $n
 done
-kept=$(writer) server=$(child ringtrain-fork)
+kept=$(writer) server=$(server)
 all_is_well "killed while idle" idle 3
 check "killed while idle: helpers end with the job" nothing_left "$kept" "$server"
 
 start amid --checkpoint-every 10 --keep 100
 for n in 1 2 3; do
   in_save amid && kill -$((n == 2 ? 11 : 9)) "$(writer)"
-  await writer_replaced $n
+  said writer_replaced $n
 done
 all_is_well "killed amid saves" amid 3
 for file in amid/step-*.h5; do check "killed amid saves: $file is whole" "$train" --inspect "$file" >/dev/null; done
@@ -86,41 +67,41 @@ check "killed amid saves: all were saved" is "$(ls amid/step-*.h5 | wc -l)" $((s
 start end --checkpoint-every 1000
 writer=$(writer)
 kill -STOP "$writer"
-await "step $steps,"
+said "step $steps,"
 sleep 0.2
 kill -9 "$writer"
 all_is_well "killed in the last save" end 1
 
 steps=1000000
 start forever --checkpoint-every 20
-await "checkpoint [0-9]+, "
-while kill -0 $mpi 2>/dev/null; do kill -9 $(writer); sleep 0.05; done 2>/dev/null &
+said "checkpoint [0-9]+, "
+while alive $mpi; do kill -9 $(writer); sleep 0.05; done 2>/dev/null &
 killer=$!
 at_once "killed for ever"
 kill $killer 2>/dev/null
 
 start both --checkpoint-every 20
-await "checkpoint [0-9]+, "
-writer=$(writer) server=$(child ringtrain-fork)
+said "checkpoint [0-9]+, "
+writer=$(writer) server=$(server)
 kill -9 "$server"
-await "fork_server_lost"
+said "fork_server_lost"
 check "the fork server killed: told" has "fork_server_lost: the fork server.* was killed by signal 9"
-before=$(grep -c '"kind":"checkpoint"' metrics)
-sleep 1
-check "the fork server killed: saves go on" test "$(grep -c '"kind":"checkpoint"' metrics)" -gt "$before"
+before=$(saves)
+more_saves() { (($(saves) > before)); }
+check "the fork server killed: saves go on" wait_for 60 more_saves
 kill -11 "$writer"
 at_once "the fork server killed, then the writer"
 
 start together --checkpoint-every 20
-await "checkpoint [0-9]+, "
-kill -9 "$(child ringtrain-fork)" "$(writer)"
+said "checkpoint [0-9]+, "
+kill -9 "$(server)" "$(writer)"
 at_once "both killed"
 
 # The one that took over ends, as the first one would, with a trainer that is killed.
 start orphans --checkpoint-every 20
 kill -9 "$(writer)"
-await writer_replaced
-writer=$(writer) server=$(child ringtrain-fork)
+said writer_replaced
+writer=$(writer) server=$(server)
 kill -9 "$rank"
 ends
 check "rank 0 killed: nothing left" nothing_left "$writer" "$server"
@@ -129,7 +110,7 @@ check "rank 0 killed: nobody holds the directory" python3 -c 'import fcntl; fcnt
 # And it holds up the end of a job no longer than the first one.
 start stuck --checkpoint-every 20 --final-save-timeout 2s
 kill -9 "$(writer)"
-await writer_replaced
+said writer_replaced
 kill -STOP "$(writer)"
 kill -TERM "$rank"
 ends

@@ -2,10 +2,10 @@
 # wrong_commands.sh MPIRUN TRAIN [list]: each wrong command or broken input ends with one message that says what is wrong, and with
 # the right exit code. `list` prints every command with its message. Six commands run at once, because they mostly wait;
 # `wait` before anything that they read changes.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") list=${3:-} tried=0
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/work" && cd "$dir/work" || exit 1
+enter_folder
+mkdir work && cd work || exit 1
 
 # expect RANKS CODE TEXT ARGUMENTS...: TEXT is printed once, with `train: ` before it somewhere on its line
 expect() {
@@ -134,8 +134,7 @@ expect 0 66 "pipe.h5" --inspect pipe.h5
 wait
 "$train" --model mlp --data shapes --batch 4 --steps 1000000 --eval-every 0 --log-every 1 --checkpoint-dir good >owner.log 2>&1 &
 owner=$!
-for ((i = 0; i < 600; i++)); do grep -q "step " owner.log && break || sleep 0.1; done
-grep -q "step " owner.log || { echo "wrong: the owner of good/ does not train:"; cat owner.log; touch "$dir/bad"; }
+log=owner.log await 60 has "step "
 expect 2 73 "good.*locked|good.*in use|good.*used" --model mlp --data shapes --batch 4 --steps 3 --checkpoint-dir good
 while (($(jobs -pr | wc -l) > 1)); do wait -n; done
 kill $owner && wait

@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
 # same_as_train.sh MPIRUN TRAIN PARAMETER_SERVER SAME_WEIGHTS: the parameter server of these benchmarks is an honest one: its workers,
 # together, make the same weights as `train`, to the bit; asynchronously they learn.
-set -u
+. "$(dirname "$0")/../../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") server=$(realpath "$3") same=$(realpath "$4")
-. "$(dirname "$0")/../../integration/checks.sh"
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 
 # serve SERVER_KEYS WORKERS OPTION...: trains with so many workers on this host; fails if one of them or the server does
 serve() {
@@ -15,7 +13,7 @@ serve() {
   # shellcheck disable=SC2086
   timeout 60 "$server" serve $keys port=0 "workers=$workers" save_to="$dir/weights" -- "$@" >served 2>&1 &
   pids=($!)
-  for ((w = 0; w < 200; w++)); do if grep -q port served 2>grepped; then break; else sleep 0.05; fi; done
+  wait_for 10 grep -qs port served
   port=$(sed -n 's/^port //p' served)
   for ((w = 0; w < workers; w++)); do
     # shellcheck disable=SC2086
@@ -30,22 +28,22 @@ ring() { # RANKS OPTION...
   local ranks=$1
   shift
   rm -rf ring
-  timeout 60 "$mpirun" -np "$ranks" --oversubscribe "$train" "$@" --checkpoint-dir ring >log 2>&1
+  launch "$ranks" "$train" "$@" --checkpoint-dir ring
 }
 equal() { "$same" ring/step-*.h5 weights >>log 2>&1; }
-loss() { sed -n "$2"'s/.*"loss":\([0-9.]*\),.*/\1/p' "$1"; }
-falls() { awk -v a="$(loss metrics0 1)" -v b="$(loss metrics0 '$')" 'BEGIN { exit !(b > 0 && b < 0.7 * a) }'; }
+loss_in() { sed -n "$2"'s/.*"loss":\([0-9.]*\),.*/\1/p' "$1"; }
+falls() { awk -v a="$(loss_in metrics0 1)" -v b="$(loss_in metrics0 '$')" 'BEGIN { exit !(b > 0 && b < 0.7 * a) }'; }
 
 options=(--data shapes --threads 1 --batch 16 --eval-every 0 --log-every 5 --steps)
 for one in "1 step sgd mlp" "2 variable momentum mlp" "2 step sgd cifar10_cnn"; do
   read -r workers answers optimizer model <<<"$one"
   rm -f weights
   serve "updates=sync answers=$answers" "$workers" --model "$model" --optimizer "$optimizer" "${options[@]}" 20
-  check "$workers workers, answers by $answers, $optimizer, $model: all end well" test $? -eq 0
+  exits "$workers workers, answers by $answers, $optimizer, $model" 0
   ring "$workers" --model "$model" --optimizer "$optimizer" "${options[@]}" 20
   check "$workers workers, answers by $answers, $optimizer, $model: train's bits" equal
 done
 serve "updates=async answers=step" 2 --model mlp --optimizer sgd --lr 0.02 "${options[@]}" 200
-check "asynchronous workers end well" test $? -eq 0
+exits "asynchronous workers" 0
 check "asynchronous workers learn" falls
 exit $bad

@@ -42,6 +42,38 @@ ends 0 "$support/run_script.sh" ./passes
 ends 77 "$support/run_script.sh" ./skips
 for name in train_ends_77 says_too_early fails_after_skip ends_3 nothing_like_it; do ends 1 "$support/run_script.sh" ./$name; done
 
+# Scripts with the library of job tests: what failed, where, and the log's end; skips have reasons, and nothing is left behind.
+bash_script() { # NAME LINES
+  printf '#!/bin/bash\n. "%s/lib.sh"\nenter_folder\n%s\n' "$support" "$2" >"$1" && chmod +x "$1"
+}
+says() { # LINE...: of the script before
+  local line
+  for line; do grep -qxF -- "$line" log || { echo "not told: $line"; cat log; bad=1; }; done
+}
+mkdir folders
+export TMPDIR=$dir/folders
+bash_script checks_fail 'echo last words >log
+both() { check "two is three" is 2 3; }
+both
+check "one is one" is 1 1
+exit $bad'
+ends 1 ./checks_fail
+says 'wrong: two is three (is 2 3)' '  at checks_fail:5, called from checks_fail:6' 'last words'
+bash_script never_comes 'await 1 test -e nothing'
+ends 1 ./never_comes
+says 'wrong: not in time, within 1 s: test -e nothing' '  at never_comes:4'
+bash_script wrong_code 'launch_alone sh -c "exit 3"; exits "the program" 0; exit $bad'
+ends 1 ./wrong_code
+says 'wrong: the program: exit code 3 (test 3 -eq 0)'
+bash_script no_reason 'skip ""'
+ends 1 ./no_reason
+bash_script a_reason 'skip "no such thing"'
+ends 77 ./a_reason
+bash_script cleans_up 'at_end "cat file"; echo still there >file; exit $bad'
+ends 0 ./cleans_up
+says 'still there'
+[ -z "$(ls folders)" ] || { echo "left behind: $(ls folders)"; bad=1; }
+
 # As CTest sees them, and how they are counted.
 {
   printf 'cmake_minimum_required(VERSION 3.25)\nproject(planted NONE)\nenable_testing()\n'

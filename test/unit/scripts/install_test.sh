@@ -1,13 +1,9 @@
 #!/usr/bin/env bash
 # install_test.sh TRAIN BUILD SOURCE MPIRUN: TRAIN says its versions, and what `cmake --install BUILD` installs runs from there, with a
 # manual page and completions that have every option.
-set -u
+. "$(dirname "$0")/../../support/lib.sh"
 train=$(realpath "$1") build=$(realpath "$2") source=$(realpath "$3") mpirun=$(realpath -s "$4")
-. "$source/test/integration/checks.sh"
-dir=$(realpath "$(mktemp -d)")
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-touch log
+enter_folder
 
 # Versions.
 "$train" --version >log 2>&1
@@ -50,7 +46,7 @@ commit -DGIT=
 check "also without a branch" has "\"$head\""
 
 # What is installed, moved elsewhere.
-cmake --install "$build" --prefix "$dir/made" >log 2>&1 || { echo "wrong: cmake --install failed:"; tail -n 5 log; exit 1; }
+cmake --install "$build" --prefix "$dir/made" >log 2>&1 || give_up "cmake --install failed"
 mv made there
 rm -f "$build/install_manifest.txt"
 for name in train ringtrain; do

@@ -20,7 +20,7 @@ last_told() { sed -n 's/^{"kind":"step","step":\([0-9]*\),.*/\1/p' metrics | tai
 ended_by_itself() { grep -q '^{"kind":"end"' metrics; }
 
 killed=0
-for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 260"; do
+for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 120"; do
   steps=${kind%% *} options=${kind#* }
   start undisturbed whole.log --steps "$steps" --checkpoint-every 1
   wait $mpi

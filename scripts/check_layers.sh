@@ -65,10 +65,6 @@ declare -A may_use=(
 declare -A friend_of=(
   [train/state]="monitor/channel"  # sends parts of checkpoints over the watchdog's kind of connection, whose headers need Asio
 )
-# Folders with more files than the 16 that a folder may have, and how many: none may grow.
-declare -A ceiling=(
-  [src/compute/cuda/kernels/device]=17 [src/compute/onednn]=25 [src/io/dataset]=18
-)
 # Each is one path that a file which includes the header begins with.
 declare -A vendor_home=(
   [mpi.h]="src/allreduce/" [nccl.h]="src/allreduce/nccl/nccl_library.cpp" [hdf5.h]="src/io/checkpoint" [turbojpeg.h]="src/io/image/"
@@ -100,8 +96,7 @@ circle=$(for room in "${!may_use[@]}"; do for used in ${may_use[$room]}; do echo
   say "rooms include each other in a circle: ${circle//$'\n'/ }"
 
 while read -r count folder; do
-  ((count <= ${ceiling[$folder]:-16})) || say "$folder: $count files; a folder has ${ceiling[$folder]:-16} at most"
-  [[ ! -v ceiling[$folder] ]] || ((count >= ceiling[$folder])) || say "$folder: $count files: lower its ceiling in scripts/check_layers.sh"
+  ((count <= 16)) || say "$folder: $count files; a folder has 16 at most"
 done < <(sources | xargs -n 1 dirname | sort | uniq -c)
 
 for header in "${!vendor_home[@]}"; do

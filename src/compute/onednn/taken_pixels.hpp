@@ -1,7 +1,7 @@
 #pragma once
 #include <cstring>
 
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

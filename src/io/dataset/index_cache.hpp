@@ -2,7 +2,7 @@
 #include <functional>
 #include <string>
 
-#include "io/dataset/sharded_dataset.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "ringtrain/io/dataset/dataset.hpp"
 
 namespace ringtrain::io {

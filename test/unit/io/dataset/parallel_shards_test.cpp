@@ -1,4 +1,4 @@
-#include "io/dataset/parallel_shards.hpp"
+#include "io/dataset/shards/parallel_shards.hpp"
 
 #include <atomic>
 #include <stdexcept>

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "compute/distort.hpp"
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

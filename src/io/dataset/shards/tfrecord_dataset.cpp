@@ -7,7 +7,7 @@
 
 #include "io/dataset/datasets.hpp"
 #include "io/dataset/index_cache.hpp"
-#include "io/dataset/parallel_shards.hpp"
+#include "io/dataset/shards/parallel_shards.hpp"
 #include "io/files/tfrecord.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"

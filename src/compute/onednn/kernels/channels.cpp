@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

@@ -1,4 +1,4 @@
-#include "compute/onednn/slices.hpp"
+#include "compute/onednn/kernels/slices.hpp"
 
 #include <algorithm>
 #include <variant>

@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

@@ -1,4 +1,4 @@
-#include "io/dataset/sharded_dataset.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/parallel_shards.hpp"
-#include "io/dataset/sharded_dataset.hpp"
+#include "io/dataset/shards/parallel_shards.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "compute/onednn/batch_norm_kernels.hpp"
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/batch_norm_kernels.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

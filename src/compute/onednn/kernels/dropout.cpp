@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "compute/onednn/parallel.hpp"
+#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 #include "ringtrain/base/philox.hpp"
 

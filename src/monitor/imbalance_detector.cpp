@@ -34,14 +34,14 @@ metrics::PhaseSpread spread_of(const Steps& all) {
 }
 
 std::string words_of_slowest(const Steps& all, std::size_t place, const std::string& host) {
-  const Lag lag = worst_lag(place, all.steps);
+  const PhaseLag lag = worst_lag(place, all.steps);
   return fmt::format("slowest rank {} ({}): {} {:.1f} ms, median {:.1f}", all.ranks[place], host,
                      metrics::phase_names(lag.phase).words, 1e3 * lag.seconds, 1e3 * lag.median);
 }
 
 std::string sentence_of_slow(const Steps& all, std::size_t place, double median_s) {
   const double own_s = own_work_s(all.steps[place]);
-  const Lag lag = worst_lag(place, all.steps);
+  const PhaseLag lag = worst_lag(place, all.steps);
   return fmt::format(
       "holds up the others: {:.1f} ms of work a step, {:.1f} times the median; most of it in {}: "
       "{:.1f} ms, where the median is {:.1f} ms",

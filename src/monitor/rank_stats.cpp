@@ -29,8 +29,8 @@ double lower_median(std::vector<double> values) {
   return *middle;
 }
 
-Lag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps) {
-  Lag worst;
+PhaseLag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps) {
+  PhaseLag worst;
   for (const metrics::Phase phase : own_work) {
     std::vector<double> all;
     for (const metrics::PhaseSeconds& step : steps) all.push_back(step[phase]);

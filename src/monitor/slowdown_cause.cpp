@@ -247,7 +247,7 @@ std::string explain_slower_than_expected(const AccountsSpan& now,
   const auto slowest = static_cast<std::size_t>(std::ranges::max_element(work_s) - work_s.begin());
   if (is_slow(work_s[slowest], lower_median(work_s), steps[slowest].total(),
               {.times_median = 1.3})) {
-    const Lag lag = worst_lag(slowest, steps);
+    const PhaseLag lag = worst_lag(slowest, steps);
     return fmt::format(
         "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
         "what to do: {}",

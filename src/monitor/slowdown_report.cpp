@@ -35,7 +35,7 @@ SlowdownReporter::Report SlowdownReporter::step(double seconds, double examples,
   if (seconds_ >= snapshots_.back().seconds + snapshot_s) keep_snapshot();
   const GradualSlowdown& gradual = detector_.gradual();
   if (gradual.bests() != std::exchange(bests_, gradual.bests()))
-    best_ = Stretch{snapshot(gradual.stretch_seconds()), snapshots_.back()};
+    best_ = Period{snapshot(gradual.stretch_seconds()), snapshots_.back()};
   switch (change) {
     case SlowdownDetector::Change::none:
       return {};
@@ -64,7 +64,7 @@ std::string SlowdownReporter::settled(double examples) {
                        reference, expected_.source);
   normal_windows_ = 0;
   before_ = {};
-  best_ = Stretch{snapshots_.front(), snapshots_.back()};
+  best_ = Period{snapshots_.front(), snapshots_.back()};
   return fmt::format("{}: what comes is compared with that from now on; before, it was {:.1f}",
                      rate, reference);
 }
@@ -172,10 +172,10 @@ std::string SlowdownReporter::why() const {
       expected_.phases, hosts_);
 }
 
-std::optional<SlowdownReporter::Best> SlowdownReporter::best() const {
+std::optional<SlowdownReporter::BestPace> SlowdownReporter::best() const {
   if (detector_.gradual().best_s() == 0) return std::nullopt;
-  return Best{detector_.gradual().best_s(),
-              mean_step_of(0, {best_->begin.accounts, best_->end.accounts})};
+  return BestPace{detector_.gradual().best_s(),
+                  mean_step_of(0, {best_->begin.accounts, best_->end.accounts})};
 }
 
 SlowdownReporter::Clock::time_point SlowdownReporter::ago(double seconds) const {

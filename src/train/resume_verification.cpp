@@ -50,7 +50,7 @@ class OwnFolder {
 };
 
 // "rank 1: weights/fc.bias and 2 more of 12 tensors", empty where the two are the same.
-std::string differences_of(const LegEnd& straight, const LegEnd& resumed, int rank) {
+std::string differences_of(const PartResult& straight, const PartResult& resumed, int rank) {
   std::vector<std::string> names;
   for (std::size_t t = 0; t < straight.tensors.size(); ++t)
     if (straight.hashes[t] != resumed.hashes[t]) names.push_back(straight.tensors[t]);
@@ -63,7 +63,7 @@ std::string differences_of(const LegEnd& straight, const LegEnd& resumed, int ra
 }
 
 // Of all ranks, on all of them.
-std::string differences(const LegEnd& straight, const LegEnd& resumed,
+std::string differences(const PartResult& straight, const PartResult& resumed,
                         const allreduce::MpiSession& session) {
   std::string all;
   if (straight.end.step != resumed.end.step || straight.end.samples != resumed.end.samples)
@@ -81,11 +81,11 @@ std::string advice(const config::Options& options) {
 }
 
 // So many steps, with a checkpoint and a resume amid them.
-LegEnd train_in_two(std::uint64_t steps, const config::Resume& start, const fs::path& folder,
-                    const TrainLeg& train) {
-  const LegEnd half = train({steps / 2, start, folder, true});
+PartResult train_in_two(std::uint64_t steps, const config::Resume& start, const fs::path& folder,
+                        const TrainPart& train) {
+  const PartResult half = train({steps / 2, start, folder, true});
   if (half.exit_code != 0) return half;
-  Leg second;
+  TrainingPart second;
   second.steps = steps - steps / 2;
   second.directory = folder;
   return train(second);
@@ -103,11 +103,11 @@ void check_length(std::uint64_t steps, const allreduce::MpiSession& session) {
 }  // namespace
 
 int verify_resume(const config::Options& options, const allreduce::MpiSession& session,
-                  const std::function<void(const std::string&)>& say, const TrainLeg& train) {
+                  const std::function<void(const std::string&)>& say, const TrainPart& train) {
   const auto most = static_cast<std::uint64_t>(*options.verify_resume);
   const fs::path parent = options.checkpoint_dir;
   OwnFolder(parent, session).remove();  // where that cannot be, it is told before the first step
-  const LegEnd straight = train({most, options.resume, options.checkpoint_dir, false});
+  const PartResult straight = train({most, options.resume, options.checkpoint_dir, false});
   if (straight.exit_code != 0) return straight.exit_code;
   const std::uint64_t steps = straight.end.step - straight.start.step;
   check_length(steps, session);
@@ -118,7 +118,7 @@ int verify_resume(const config::Options& options, const allreduce::MpiSession& s
   if (!straight.resumed_from.empty())
     start = {config::Resume::From::file, straight.resumed_from.string()};
   OwnFolder folder(parent, session);
-  const LegEnd resumed = train_in_two(steps, start, folder.path(), train);
+  const PartResult resumed = train_in_two(steps, start, folder.path(), train);
   if (resumed.exit_code != 0) return resumed.exit_code;
   say(fmt::format("verify-resume: the same with a resume from {} at step {}: state-hash {}",
                   resumed.resumed_from.string(), resumed.start.step, hex(resumed.state_hash)));

@@ -186,19 +186,20 @@ int run_recorded(TrainingRun& training, io::WriterProcess& writer,
   return code;
 }
 
-// Evaluations and limits of time are not for legs: they take the time they take.
-LegEnd train_leg(const Leg& leg, RunPlan& plan, const Setup& setup, monitor::Watchdog& watchdog,
-                 const Stopwatch& since_start, io::WriterProcess& writer) {
+// Evaluations and limits of time are not for parts: they take the time they take.
+PartResult train_part(const TrainingPart& part, RunPlan& plan, const Setup& setup,
+                      monitor::Watchdog& watchdog, const Stopwatch& since_start,
+                      io::WriterProcess& writer) {
   setup.progress.enter(metrics::Phase::init);
-  plan.options.resume = leg.resume;
-  plan.options.checkpoint_dir = leg.directory;
+  plan.options.resume = part.resume;
+  plan.options.checkpoint_dir = part.directory;
   plan.options.max_time_s.reset();
   plan.evaluation.reset();
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
   const std::unique_ptr<metrics::Reporter> silent = metrics::make_silent_reporter();
   io::WriterProcess none;
-  TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, leg.steps);
-  training.run(leg.saves ? writer : none);
+  TrainingRun training(plan, *engine, setup.session, watchdog, *silent, since_start, part.steps);
+  training.run(part.saves ? writer : none);
   setup.progress.enter(metrics::Phase::init);
   return training.end();
 }
@@ -239,7 +240,9 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
   if (plan.options.verify_resume && !setup.doctor)
     return verify_resume(
         config::Options(plan.options), session, [&](const std::string& line) { setup.note(line); },
-        [&](const Leg& leg) { return train_leg(leg, plan, setup, watchdog, since_start, writer); });
+        [&](const TrainingPart& part) {
+          return train_part(part, plan, setup, watchdog, since_start, writer);
+        });
 
   const std::unique_ptr<TrainingEngine> engine = make_engine(plan, setup);
   for (const std::string& line : engine->notes()) setup.note(line);

@@ -317,11 +317,11 @@ void TrainingRun::require_efficiency() const {
   if (control_.exit_code() == 0) efficiency_.require(log_->times());
 }
 
-LegEnd TrainingRun::end() const {
-  LegEnd end{.start = start_.position,
-             .end = end_,
-             .resumed_from = start_.resumed_from,
-             .exit_code = control_.exit_code()};
+PartResult TrainingRun::end() const {
+  PartResult end{.start = start_.position,
+                 .end = end_,
+                 .resumed_from = start_.resumed_from,
+                 .exit_code = control_.exit_code()};
   std::vector<io::TensorInfo> tensors;
   for (const io::TensorPlace& place : engine_.state().layout().tensors) {
     tensors.push_back(place.info);

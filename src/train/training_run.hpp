@@ -40,7 +40,7 @@ class TrainingRun {
   /// After a run: ends the job where its efficiency was not what the user asks for.
   void require_efficiency() const;
   /// What a run that is over came to.
-  LegEnd end() const;
+  PartResult end() const;
 
  private:
   const config::Options& options() const { return plan_.options; }

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 
 using namespace ringtrain;
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "monitor/channel/door.hpp"
+#include "monitor/channel/rank_listener.hpp"
 #include "monitor/channel/socket.hpp"
 #include "monitor/watchdog/heartbeat_server.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
@@ -17,7 +17,7 @@
 namespace ringtrain {
 
 // The real one is in a file that needs MPI.
-std::string to_text(const monitor::Door& door) { return door.address; }
+std::string to_text(const monitor::Endpoint& endpoint) { return endpoint.address; }
 
 namespace {
 

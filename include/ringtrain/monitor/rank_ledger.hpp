@@ -32,7 +32,7 @@ class RankLedger {
   void expect(SlowdownReporter::Expectation expected) {
     if (parts_) parts_->slowdowns.expect(std::move(expected));
   }
-  std::optional<SlowdownReporter::Best> best() const {
+  std::optional<SlowdownReporter::BestPace> best() const {
     return parts_ ? parts_->slowdowns.best() : std::nullopt;
   }
   bool has_settled() const { return parts_ && parts_->slowdowns.has_settled(); }

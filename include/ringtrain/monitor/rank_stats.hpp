@@ -50,10 +50,10 @@ bool is_slow(double own_s, double median_s, double step_s, const Tolerance& tole
 double lower_median(std::vector<double> values);
 
 /// The part of its own work in which `rank` is furthest behind the median of all.
-struct Lag {
+struct PhaseLag {
   metrics::Phase phase = metrics::Phase::forward;
   double seconds = 0, median = 0;  ///< a step
 };
-Lag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps);
+PhaseLag worst_lag(std::size_t rank, std::span<const metrics::PhaseSeconds> steps);
 
 }  // namespace ringtrain::monitor

@@ -225,7 +225,7 @@ class SlowdownDetector {
   Change judge_stalls(const PaceWindow& window, bool judge);
   void judge_expected();
 
-  struct News {
+  struct ChangeReport {
     Change change = Change::none;
     Reference reference = Reference::recent;
     double reference_s = 0, recent_s = 0, slow_for_s = 0;
@@ -242,8 +242,8 @@ class SlowdownDetector {
   Recurrence sudden_ones_, gradual_ones_, stalling_ones_;
   std::optional<double> expected_s_;
   bool slower_than_expected_ = false, expected_judged_ = false;
-  std::deque<News> news_;  // that are to be reported
-  News last_;              // that was
+  std::deque<ChangeReport> news_;  // that are to be reported
+  ChangeReport last_;              // that was
 };
 
 }  // namespace ringtrain::monitor

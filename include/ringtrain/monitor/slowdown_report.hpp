@@ -43,11 +43,11 @@ class SlowdownReporter {
 
   /// The mean step of rank 0 in the fastest two minutes, with what its phases took; none before
   /// there were two that could be judged.
-  struct Best {
+  struct BestPace {
     double step_s = 0;
     metrics::PhaseSeconds phases;
   };
-  std::optional<Best> best() const;
+  std::optional<BestPace> best() const;
   /// Whether a slower pace has come to stay.
   bool has_settled() const { return has_settled_; }
 
@@ -59,7 +59,7 @@ class SlowdownReporter {
   struct Snapshot : Moment {
     std::vector<RankStats> accounts;
   };
-  struct Stretch {
+  struct Period {
     Snapshot begin, end;
   };
 
@@ -85,7 +85,7 @@ class SlowdownReporter {
   double seconds_ = 0;              // of all steps so far
   std::deque<Snapshot> snapshots_;  // of some minutes, every few seconds
   std::deque<Moment> moments_;      // of some days, every minute
-  std::optional<Stretch> best_;     // the fastest two minutes
+  std::optional<Period> best_;      // the fastest two minutes
   int bests_ = 0;
   AccountsSpan recent_, before_;        // up to the last normal window; to the last slow-down
   std::vector<RankStats> next_recent_;  // where recent_ begins later

@@ -13,15 +13,15 @@ using dnnl::memory;
 // pixels of a batch are alike, and with long rows AMX is up to four times as fast. Weight gradients
 // want each row to be an image, other passes all rows to be one.
 constexpr memory::dim longest_row = 256;
-enum class Rows { as_they_are, in_one_image, in_images };
+enum class RowMerging { as_they_are, in_one_image, in_images };
 
-memory::desc desc_of(const Tensor& t, Rows rows) {
+memory::desc desc_of(const Tensor& t, RowMerging rows) {
   const auto pixels = static_cast<memory::dim>(t.shape.batch * t.pixels());
   memory::dim row = std::min(longest_row, pixels);
   while (pixels % row != 0) --row;
-  if (rows == Rows::as_they_are || row <= t.shape.width) return desc_of(t);
+  if (rows == RowMerging::as_they_are || row <= t.shape.width) return desc_of(t);
   const memory::dim channels = t.padded_channels(), count = pixels / row;
-  const bool one = rows == Rows::in_one_image;
+  const bool one = rows == RowMerging::in_one_image;
   return {one ? memory::dims{1, channels, count, row} : memory::dims{count, channels, 1, row},
           data_type_of(t.element), memory::format_tag::nhwc};
 }
@@ -34,12 +34,12 @@ constexpr int longest_amx_row = 224;
 // each step reorders from or into the flat buffer, through scratch memory that is still in cache.
 struct ConvolutionGeometry {
   ConvolutionGeometry(const Window& window, const Tensor& x, const Tensor& y,
-                      Rows long_rows = Rows::in_one_image)
+                      RowMerging long_rows = RowMerging::in_one_image)
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
         fp32(x.element == Element::fp32),
         rows_break_amx(!is_of_one_pixel(window) && y.shape.width > longest_amx_row),
-        sliding(sliding_of(window)) {
+        sliding(window_dims(window)) {
     Tensor padded = x;
     if (x.channels_last) {
       seen[0] = y.padded_channels();
@@ -50,7 +50,7 @@ struct ConvolutionGeometry {
       seen[1] = padded.shape.channels = std::max(x.shape.channels, x.block);
     }
     const bool each = is_of_one_pixel(window) && window.stride_y == 1 && window.stride_x == 1;
-    const Rows rows = x.channels_last && each ? long_rows : Rows::as_they_are;
+    const RowMerging rows = x.channels_last && each ? long_rows : RowMerging::as_they_are;
     source = desc_of(padded, rows);
     destination = desc_of(y, rows);
     any = {seen, data_type_of(x.element), memory::format_tag::any};
@@ -62,7 +62,7 @@ struct ConvolutionGeometry {
   bool fp32;
   bool rows_break_amx;  // in weight gradients
   memory::desc source, destination, any, any_gradient, bias;
-  Sliding sliding;
+  WindowDims sliding;
 };
 
 using Algorithm = dnnl::algorithm;
@@ -101,7 +101,7 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry
     append_relu(epilogue);
     attr.set_post_ops(epilogue);
   }
-  const Making making{engine, attr, algorithm == winograd};
+  const PrimitiveOptions making{engine, attr, algorithm == winograd};
   using Primitive = dnnl::convolution_forward;
   return bias ? forward_descriptor<Primitive>(making, g.sliding, training, algorithm, g.source,
                                               g.any, g.bias, g.destination)
@@ -116,7 +116,7 @@ dnnl::convolution_backward_data::primitive_desc input_gradient_desc(const Convol
   const auto forward = forward_desc(g, algorithm, false, false, engine);
   if (!forward) return {};
   const dnnl::primitive_attr attr = attributes();
-  const Making making{engine, attr, algorithm == winograd};
+  const PrimitiveOptions making{engine, attr, algorithm == winograd};
   return backward_descriptor<dnnl::convolution_backward_data>(making, g.sliding, forward, algorithm,
                                                               g.source, g.any, g.destination);
 }
@@ -127,7 +127,7 @@ dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
   const auto forward = forward_desc(g, algorithm, bias, false, engine);
   if (!forward) return {};
   const dnnl::primitive_attr attr = attributes();
-  const Making making{engine, attr, algorithm == winograd, g.rows_break_amx};
+  const PrimitiveOptions making{engine, attr, algorithm == winograd, g.rows_break_amx};
   if (bias)
     return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source,
                                           g.any_gradient, g.bias, g.destination);
@@ -275,7 +275,7 @@ Action plan_input_gradient(const ConvolutionInputGradient& step, const Operand& 
 Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand& x,
                             const Operand& dy, Planner& planner) {
   using Primitive = dnnl::convolution_backward_weights;
-  const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, Rows::in_images);
+  const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, RowMerging::in_images);
   const auto desc =
       fastest(suits_winograd(g, step.window, fewest_for_weights), [&](Algorithm algorithm) {
         return weight_gradient_desc(g, algorithm, step.b.has_value(), planner.engine());

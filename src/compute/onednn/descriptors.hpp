@@ -10,16 +10,16 @@
 namespace ringtrain::compute::onednn {
 
 /// The strides of a window and the padding around what it runs over: {height, width}.
-struct Sliding {
+struct WindowDims {
   dnnl::memory::dims strides, before, after;
 };
-inline Sliding sliding_of(const Window& w) {
+inline WindowDims window_dims(const Window& w) {
   return {{w.stride_y, w.stride_x}, {w.top, w.left}, {w.bottom, w.right}};
 }
 
 /// What every primitive descriptor is made with. `or_empty`: it is empty where oneDNN has no such
 /// kernel; else that throws. `without_amx`: a backward primitive's kernel is none of AMX's.
-struct Making {
+struct PrimitiveOptions {
   const dnnl::engine& engine;
   const dnnl::primitive_attr& attributes;
   bool or_empty = false, without_amx = false;
@@ -38,7 +38,8 @@ inline void append_relu(dnnl::post_ops& epilogue) {
 /// The descriptor of a Primitive that slides a window. `operation`: what comes before its strides
 /// in both versions.
 template <class Primitive, class... Operation>
-typename Primitive::primitive_desc forward_descriptor(const Making& making, const Sliding& s,
+typename Primitive::primitive_desc forward_descriptor(const PrimitiveOptions& making,
+                                                      const WindowDims& s,
                                                       const Operation&... operation) {
 #if DNNL_VERSION_MAJOR >= 3
   return {making.engine, operation...,      s.strides,      s.before,
@@ -52,8 +53,8 @@ typename Primitive::primitive_desc forward_descriptor(const Making& making, cons
 /// The same of a backward primitive; oneDNN wants the descriptor of its forward primitive as a
 /// hint.
 template <class Primitive, class Forward, class... Operation>
-typename Primitive::primitive_desc backward_descriptor(const Making& making, const Sliding& s,
-                                                       const Forward& hint,
+typename Primitive::primitive_desc backward_descriptor(const PrimitiveOptions& making,
+                                                       const WindowDims& s, const Forward& hint,
                                                        const Operation&... operation) {
 #if DNNL_VERSION_MAJOR >= 3
   typename Primitive::primitive_desc result(making.engine, operation..., s.strides, s.before,
@@ -74,9 +75,9 @@ typename Primitive::primitive_desc backward_descriptor(const Making& making, con
 }
 
 inline dnnl::pooling_forward::primitive_desc pooling_forward_descriptor(
-    const Making& making, dnnl::prop_kind purpose, dnnl::algorithm kind,
+    const PrimitiveOptions& making, dnnl::prop_kind purpose, dnnl::algorithm kind,
     const dnnl::memory::desc& x, const dnnl::memory::desc& y, const dnnl::memory::dims& kernel,
-    const Sliding& s) {
+    const WindowDims& s) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::dims undilated{0, 0};
   return {making.engine,     purpose,        kind,      x,        y,
@@ -91,8 +92,8 @@ inline dnnl::pooling_forward::primitive_desc pooling_forward_descriptor(
 }
 
 inline dnnl::pooling_backward::primitive_desc pooling_backward_descriptor(
-    const Making& making, dnnl::algorithm kind, const dnnl::memory::desc& dx,
-    const dnnl::memory::desc& dy, const dnnl::memory::dims& kernel, const Sliding& s,
+    const PrimitiveOptions& making, dnnl::algorithm kind, const dnnl::memory::desc& dx,
+    const dnnl::memory::desc& dy, const dnnl::memory::dims& kernel, const WindowDims& s,
     const dnnl::pooling_forward::primitive_desc& hint) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::dims undilated{0, 0};

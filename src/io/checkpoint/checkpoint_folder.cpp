@@ -24,11 +24,11 @@ struct Newest {
 // By falling step.
 std::vector<Newest> lineages_in(const std::filesystem::path& folder, int directory,
                                 WorkProgress* progress) {
-  Patience patience;
+  RetryBudget retries;
   std::vector<Newest> found;
   for (const std::string& name : checkpoint_names(directory)) {
     at(progress, Work::read, (folder / name).native());
-    const auto lineage = lineage_at(directory, name, &patience);
+    const auto lineage = lineage_at(directory, name, &retries);
     if (lineage && std::ranges::find(found, *lineage, &Newest::lineage) == found.end())
       found.push_back({*lineage, name});
   }
@@ -62,9 +62,9 @@ void refuse_several_lineages(const std::filesystem::path& directory, int opened,
 }
 
 FileDescriptor try_open_folder(const std::filesystem::path& directory, WorkProgress* progress) {
-  for (Patience patience;;) {
+  for (RetryBudget retries;;) {
     FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (opened.get() >= 0 || !patience.wait(directory, errno, 0, progress)) return opened;
+    if (opened.get() >= 0 || !retries.wait(directory, errno, 0, progress)) return opened;
   }
 }
 
@@ -122,8 +122,8 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
   LatestCheckpoint latest;
   for (const std::string& name : checkpoint_names(opened.get())) {
     try {
-      CheckpointFile file =
-          open_checkpoint_at(opened.get(), name, directory, progress, std::make_shared<Patience>());
+      CheckpointFile file = open_checkpoint_at(opened.get(), name, directory, progress,
+                                               std::make_shared<RetryBudget>());
       file.verify();
       latest.note = fmt::format("resuming from {}, step {}", name, file.metadata().step);
       latest.file = std::move(file);
@@ -148,9 +148,9 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
 }  // namespace
 
 LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
-  Patience patience;
+  RetryBudget retries;
   return find_latest(directory, progress, [&](const std::filesystem::path& file) {
-    return patience.wait(file, ESTALE, 0, progress);
+    return retries.wait(file, ESTALE, 0, progress);
   });
 }
 
@@ -159,14 +159,14 @@ std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory
   at(progress, Work::read, directory.native());
   const FileDescriptor opened = try_open_folder(directory, progress);
   if (opened.get() < 0) return std::nullopt;
-  const auto patience = std::make_shared<Patience>();
+  const auto retries = std::make_shared<RetryBudget>();
   for (const std::string& name : checkpoint_names(opened.get())) {
     for (bool again = true; again;) {
       again = false;
       try {
-        return open_checkpoint_at(opened.get(), name, directory, progress, patience);
+        return open_checkpoint_at(opened.get(), name, directory, progress, retries);
       } catch (const StaleCheckpoint&) {
-        again = patience->wait(directory / name, ESTALE, 0, progress);
+        again = retries->wait(directory / name, ESTALE, 0, progress);
       } catch (const Error&) {  // find_latest() will say so
       }
     }

@@ -13,7 +13,7 @@ namespace ringtrain::io {
 
 /// How often calls on checkpoints are made again that fail and may_pass(): four times in all,
 /// within eight seconds. Thread: one.
-class Patience {
+class RetryBudget {
  public:
   /// Waits, and returns whether to make the call again; never after errors that last. Reports the
   /// first wait on standard error. errno stays as it is.
@@ -31,17 +31,17 @@ class StaleCheckpoint : public Error {
 };
 
 /// CheckpointFile::open for a name in an open directory; symbolic links are refused. Messages call
-/// the file `folder`/`name`. Without `patience` no call is made again. Throws StaleCheckpoint, as
+/// the file `folder`/`name`. Without `retries` no call is made again. Throws StaleCheckpoint, as
 /// verify() of such a file does.
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
                                   const std::filesystem::path& folder = {},
                                   WorkProgress* progress = nullptr,
-                                  std::shared_ptr<Patience> patience = nullptr);
+                                  std::shared_ptr<RetryBudget> retries = nullptr);
 
 /// The lineage that the file's header tells, whatever else is wrong with the file; nothing where
 /// its header cannot be read.
 std::optional<std::string> lineage_at(int directory, const std::string& name,
-                                      Patience* patience = nullptr);
+                                      RetryBudget* retries = nullptr);
 
 /// The first ten of `all`, and how many more there are.
 std::string first_ten(std::span<const std::string> all);

@@ -26,7 +26,7 @@ namespace ringtrain::io {
 struct CheckpointFile::Opened {
   std::filesystem::path path;
   WorkProgress* progress;
-  std::shared_ptr<Patience> patience;  // null: none
+  std::shared_ptr<RetryBudget> retries;  // null: none
   FileDescriptor file;
   CheckpointIndex index;
   std::vector<TensorInfo> tensors;
@@ -68,11 +68,11 @@ struct CheckpointSource {
   int file;
   const std::filesystem::path& path;
   WorkProgress* progress = nullptr;
-  Patience* patience = nullptr;
+  RetryBudget* retries = nullptr;
 
   // What is stale stays so.
   bool waits(int error, std::uint64_t offset) const {
-    return error != ESTALE && patience != nullptr && patience->wait(path, error, offset, progress);
+    return error != ESTALE && retries != nullptr && retries->wait(path, error, offset, progress);
   }
 };
 
@@ -161,18 +161,18 @@ std::uint64_t hash_tensor(const CheckpointSource& source, const StoredTensor& te
 struct CheckpointFileOpener {
   static CheckpointFile open_beneath(int directory, const std::string& name,
                                      const std::filesystem::path& path, WorkProgress* progress,
-                                     std::shared_ptr<Patience> patience) {
+                                     std::shared_ptr<RetryBudget> retries) {
     at(progress, Work::read, path.native());
     refuse_others(directory, name, path, AT_SYMLINK_NOFOLLOW);
     return open([&] { return ringtrain::open_beneath(directory, name.c_str(), flags); }, path,
-                progress, std::move(patience));
+                progress, std::move(retries));
   }
 
   static std::optional<std::string> lineage_beneath(int directory, const std::string& name,
-                                                    Patience* patience) try {
+                                                    RetryBudget* retries) try {
     refuse_others(directory, name, name, AT_SYMLINK_NOFOLLOW);
     const std::filesystem::path path = name;
-    CheckpointSource source{-1, path, nullptr, patience};
+    CheckpointSource source{-1, path, nullptr, retries};
     const FileDescriptor file =
         opened(source, [&] { return ringtrain::open_beneath(directory, name.c_str(), flags); });
     std::array<std::byte, header_bytes> header;
@@ -181,8 +181,8 @@ struct CheckpointFileOpener {
     read_exactly(source, header, 0);
     return lineage_in(header);
   } catch (const StaleHandle&) {
-    const bool again = patience != nullptr && patience->wait(name, ESTALE, 0, nullptr);
-    return again ? lineage_beneath(directory, name, patience) : std::nullopt;
+    const bool again = retries != nullptr && retries->wait(name, ESTALE, 0, nullptr);
+    return again ? lineage_beneath(directory, name, retries) : std::nullopt;
   } catch (const Damage&) {
     return std::nullopt;
   } catch (const Error&) {
@@ -192,16 +192,16 @@ struct CheckpointFileOpener {
   static CheckpointFile open_path(const std::filesystem::path& path, WorkProgress* progress) {
     at(progress, Work::read, path.native());
     refuse_others(AT_FDCWD, path, path, 0);
-    const auto patience = std::make_shared<Patience>();
+    const auto retries = std::make_shared<RetryBudget>();
     for (;;) try {
-        return open([&] { return ::open(path.c_str(), flags); }, path, progress, patience);
+        return open([&] { return ::open(path.c_str(), flags); }, path, progress, retries);
       } catch (const StaleCheckpoint&) {
-        if (!patience->wait(path, ESTALE, 0, progress)) throw;
+        if (!retries->wait(path, ESTALE, 0, progress)) throw;
       }
   }
 
   static CheckpointSource source(const CheckpointFile::Opened& opened) {
-    return {opened.file.get(), opened.path, opened.progress, opened.patience.get()};
+    return {opened.file.get(), opened.path, opened.progress, opened.retries.get()};
   }
 
  private:
@@ -225,11 +225,11 @@ struct CheckpointFileOpener {
   }
 
   static CheckpointFile open(const auto& open, const std::filesystem::path& path,
-                             WorkProgress* progress, std::shared_ptr<Patience> patience) {
+                             WorkProgress* progress, std::shared_ptr<RetryBudget> retries) {
     auto found = std::make_unique<CheckpointFile::Opened>();
     found->path = path;
     found->progress = progress;
-    found->patience = std::move(patience);
+    found->retries = std::move(retries);
     found->file = opened(source(*found), open);
     try {
       if (found->file.get() < 0) fail_call("open", errno);
@@ -244,8 +244,8 @@ struct CheckpointFileOpener {
   }
 };
 
-bool Patience::wait(const std::filesystem::path& path, int error, std::uint64_t offset,
-                    WorkProgress* progress) {
+bool RetryBudget::wait(const std::filesystem::path& path, int error, std::uint64_t offset,
+                       WorkProgress* progress) {
   using namespace std::chrono_literals;
   constexpr std::array pauses = {250ms, 750ms, 2000ms, 5000ms};
   if (!may_pass(error) || waits_ == pauses.size()) return false;
@@ -268,13 +268,14 @@ std::string first_ten(std::span<const std::string> all) {
 
 CheckpointFile open_checkpoint_at(int directory, const std::string& name,
                                   const std::filesystem::path& folder, WorkProgress* progress,
-                                  std::shared_ptr<Patience> patience) {
+                                  std::shared_ptr<RetryBudget> retries) {
   return CheckpointFileOpener::open_beneath(directory, name, folder / name, progress,
-                                            std::move(patience));
+                                            std::move(retries));
 }
 
-std::optional<std::string> lineage_at(int directory, const std::string& name, Patience* patience) {
-  return CheckpointFileOpener::lineage_beneath(directory, name, patience);
+std::optional<std::string> lineage_at(int directory, const std::string& name,
+                                      RetryBudget* retries) {
+  return CheckpointFileOpener::lineage_beneath(directory, name, retries);
 }
 
 CheckpointFile CheckpointFile::open(const std::filesystem::path& path, WorkProgress* progress) {

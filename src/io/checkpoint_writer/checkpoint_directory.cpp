@@ -173,8 +173,8 @@ bool CheckpointDirectory::is_dead(const std::string& name) {
   // A starter's file is locked only once it is there.
   if (lease_->trusts_locks() && !name.starts_with(starters_begin)) return true;
   const auto now = std::chrono::steady_clock::now();
-  const Sighting seen{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, now};
-  Sighting& before = perhaps_alive_.try_emplace(name, seen).first->second;
+  const LastSeen seen{status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec, now};
+  LastSeen& before = perhaps_alive_.try_emplace(name, seen).first->second;
   if (before.size != seen.size || before.changed_s != seen.changed_s ||
       before.changed_ns != seen.changed_ns)
     before = seen;

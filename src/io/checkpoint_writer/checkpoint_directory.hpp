@@ -43,7 +43,7 @@ class CheckpointDirectory {
 
  private:
   /// As a temporary was when it was seen for the first time, or last changed.
-  struct Sighting {
+  struct LastSeen {
     std::int64_t size = 0, changed_s = 0, changed_ns = 0;
     std::chrono::steady_clock::time_point since;
   };
@@ -64,7 +64,7 @@ class CheckpointDirectory {
   FileDescriptor directory_;
   std::optional<FolderLease> lease_;
   std::uint64_t files_ = 0;                        // made so far: part of their names
-  std::map<std::string, Sighting> perhaps_alive_;  // temporaries of others
+  std::map<std::string, LastSeen> perhaps_alive_;  // temporaries of others
   std::string protected_;
   std::set<std::string> intact_;
   std::vector<std::string> notes_;

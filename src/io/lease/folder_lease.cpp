@@ -87,7 +87,7 @@ bool is_lock_taken(int error) { return error == EAGAIN || error == EACCES; }
 
 /// As it is at one moment. Locked by `file` where it is not busy.
 struct FolderLease::LockFile {
-  LockSight sight;
+  LockFileState sight;
   FileDescriptor file;
 };
 
@@ -216,7 +216,7 @@ void FolderLease::announce(const LeaseJudge& judge, LeaseClock::time_point start
 // Who wants to replace a lock file with a certain content first makes a file whose name says that
 // content, which one can do only; it then takes the lock file's place, unless that has changed.
 bool FolderLease::claim(const LockFile& seen) {
-  const LockSight& sight = seen.sight;
+  const LockFileState& sight = seen.sight;
   const std::string name =
       temporary_name(lock_name, hex(hash_text(sight.exists ? "is " + sight.text : "is not")));
   FileDescriptor mine(uninterrupted([&] {

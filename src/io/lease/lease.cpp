@@ -107,7 +107,7 @@ LeaseJudge::LeaseJudge(LeaseHolder self, bool is_local, bool locks_hold, LeaseTe
       terms_(terms),
       last_save_(last_save) {}
 
-void LeaseJudge::observe(const LockSight& sight, Clock::time_point now) {
+void LeaseJudge::observe(const LockFileState& sight, Clock::time_point now) {
   const bool first = !seen_;
   // Who could not look for a while, as the server was away, knows of no silence.
   if (now - looked_at_ > terms_.silence / 2) still_since_ = now;
@@ -135,7 +135,7 @@ bool LeaseJudge::is_own() const {
 // A lock that is free is proof of the holder's death where the kernel, or the server for this very
 // host, knows of it. One that is taken is proof of its life on a local disk of this host only: a
 // server keeps the locks of hosts that are lost.
-LeaseJudge::Verdict LeaseJudge::judge(const LockSight& sight, Clock::time_point now) {
+LeaseJudge::Verdict LeaseJudge::judge(const LockFileState& sight, Clock::time_point now) {
   observe(sight, now);
   if (!sight.exists) return Verdict::take;
   const bool given_up = !lease_ || lease_->state == Lease::State::released || is_own();

@@ -54,7 +54,7 @@ struct LeaseTerms {
 };
 
 /// What a run finds that wants the directory.
-struct LockSight {
+struct LockFileState {
   bool exists = false;
   std::string text;   ///< the first longest_lease bytes
   bool busy = false;  ///< another one has the kernel's lock on the file
@@ -73,13 +73,13 @@ class LeaseJudge {
   LeaseJudge(LeaseHolder self, bool is_local, bool locks_hold, LeaseTerms terms,
              Clock::duration last_save);
 
-  Verdict judge(const LockSight& sight, Clock::time_point now);
+  Verdict judge(const LockFileState& sight, Clock::time_point now);
   /// The holder seen last, for messages.
   std::string holder() const;
   bool is_finishing() const { return finishing_; }
 
  private:
-  void observe(const LockSight& sight, Clock::time_point now);
+  void observe(const LockFileState& sight, Clock::time_point now);
   bool same_host() const;
   bool is_own() const;
 
@@ -87,7 +87,7 @@ class LeaseJudge {
   const bool is_local_, locks_hold_;
   const LeaseTerms terms_;
   const Clock::duration last_save_;
-  std::optional<LockSight> seen_;
+  std::optional<LockFileState> seen_;
   std::optional<Lease> lease_;
   bool moved_ = false, finishing_ = false;
   Clock::time_point still_since_, waits_since_, looked_at_;

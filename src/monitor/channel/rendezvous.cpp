@@ -12,8 +12,8 @@
 namespace ringtrain::monitor {
 namespace {
 
-bool is_loopback(const Door& door) {
-  return door.address.starts_with("127.") || door.address == "::1";
+bool is_loopback(const Endpoint& endpoint) {
+  return endpoint.address.starts_with("127.") || endpoint.address == "::1";
 }
 
 }  // namespace
@@ -24,14 +24,17 @@ JobToken new_token() {
   return token;
 }
 
-std::string to_text(const Door& door) { return fmt::format("{} port {}", door.address, door.port); }
+std::string to_text(const Endpoint& endpoint) {
+  return fmt::format("{} port {}", endpoint.address, endpoint.port);
+}
 
 std::string to_text(const Rendezvous& rendezvous) {
   std::string text(sizeof rendezvous.token, '\0');
   std::memcpy(text.data(), rendezvous.token.data(), sizeof rendezvous.token);
   text += rendezvous.network.empty() ? "?" : rendezvous.network;
   text += fmt::format(" {} {}", rendezvous.process.of, rendezvous.process.id);
-  for (const Door& door : rendezvous.doors) text += fmt::format(" {} {}", door.address, door.port);
+  for (const Endpoint& endpoint : rendezvous.endpoints)
+    text += fmt::format(" {} {}", endpoint.address, endpoint.port);
   return text;
 }
 
@@ -40,17 +43,18 @@ Rendezvous rendezvous_from_text(const std::string& text) {
   std::memcpy(rendezvous.token.data(), text.data(), sizeof rendezvous.token);
   std::istringstream words(text.substr(sizeof rendezvous.token));
   words >> rendezvous.network >> rendezvous.process.of >> rendezvous.process.id;
-  for (Door door; words >> door.address >> door.port;) rendezvous.doors.push_back(door);
+  for (Endpoint endpoint; words >> endpoint.address >> endpoint.port;)
+    rendezvous.endpoints.push_back(endpoint);
   return rendezvous;
 }
 
-std::vector<Door> doors_from_here(const Rendezvous& rendezvous) {
-  std::vector<Door> doors = rendezvous.doors;
+std::vector<Endpoint> doors_from_here(const Rendezvous& rendezvous) {
+  std::vector<Endpoint> endpoints = rendezvous.endpoints;
   if (rendezvous.network == host::network_name())
-    std::ranges::stable_partition(doors, is_loopback);
+    std::ranges::stable_partition(endpoints, is_loopback);
   else
-    std::erase_if(doors, is_loopback);
-  return doors;
+    std::erase_if(endpoints, is_loopback);
+  return endpoints;
 }
 
 std::vector<std::string> listening_addresses(bool ranks_here, bool ranks_elsewhere,

@@ -14,7 +14,7 @@ using asio::ip::tcp;
 
 namespace {
 
-constexpr std::chrono::seconds time_a_door{2};
+constexpr std::chrono::seconds time_an_endpoint{2};
 
 }  // namespace
 
@@ -31,36 +31,37 @@ TimeLimit::TimeLimit(tcp::socket& socket, std::chrono::milliseconds time)
 // The timer may have expired while what it is to end has come to its own end.
 TimeLimit::~TimeLimit() { state_->socket = nullptr; }
 
-asio::awaitable<bool> WayToRank0::connect(tcp::socket& socket) {
-  std::string trouble = doors_.empty() ? "rank 0 has told no address" : "";
-  for (std::size_t i = 0; i < doors_.size(); ++i) {
-    const std::size_t d = (first_ + i) % doors_.size();
-    const std::string why_not = co_await try_door(socket, doors_[d]);
+asio::awaitable<bool> Rank0Connector::connect(tcp::socket& socket) {
+  std::string trouble = endpoints_.empty() ? "rank 0 has told no address" : "";
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    const std::size_t d = (first_ + i) % endpoints_.size();
+    const std::string why_not = co_await try_endpoint(socket, endpoints_[d]);
     if (why_not.empty()) {
       first_ = d;
       trouble_.clear();
       co_return true;
     }
-    trouble += fmt::format("{}{} {}", i == 0 ? "" : "; ", to_text(doors_[d]), why_not);
+    trouble += fmt::format("{}{} {}", i == 0 ? "" : "; ", to_text(endpoints_[d]), why_not);
   }
   trouble_ = std::move(trouble);
   co_return false;
 }
 
 // Why it does not lead to rank 0; empty: it does.
-asio::awaitable<std::string> WayToRank0::try_door(tcp::socket& socket, const Door& door) {
+asio::awaitable<std::string> Rank0Connector::try_endpoint(tcp::socket& socket,
+                                                          const Endpoint& endpoint) {
   asio::error_code failure;
-  const auto address = asio::ip::make_address(door.address, failure);
+  const auto address = asio::ip::make_address(endpoint.address, failure);
   if (failure) co_return "is no address";
   socket = tcp::socket(socket.get_executor());
-  const TimeLimit limit(socket, time_a_door);
-  const tcp::endpoint there(address, door.port);
+  const TimeLimit limit(socket, time_an_endpoint);
+  const tcp::endpoint there(address, endpoint.port);
   co_await socket.async_connect(there, asio::redirect_error(use_awaitable, failure));
   if (failure)
     co_return limit.over() ? "does not answer within 2 s" : "fails: " + failure.message();
   socket.set_option(tcp::no_delay(true), failure);
   const Found found = co_await authenticate_rank_0(socket, token_, service_, rank_);
-  if (found.stranger) warn(door);
+  if (found.stranger) warn(endpoint);
   if (limit.over()) co_return "takes the connection, but says nothing for 2 s";
   if (found.failure) co_return "ends the connection: " + found.failure.message();
   co_return found.why_not;
@@ -101,8 +102,8 @@ asio::awaitable<Found> authenticate_rank_0(tcp::socket& socket, JobToken token, 
   co_return found;
 }
 
-void WayToRank0::warn(const Door& door) {
-  const std::string where = to_text(door);
+void Rank0Connector::warn(const Endpoint& endpoint) {
+  const std::string where = to_text(endpoint);
   if (warned_.insert(where).second)
     warning_ = fmt::format(
         "who answers at {} is not rank 0 of this job: it does not know the job's token. It is told "

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "monitor/channel/asio.hpp"
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
 namespace ringtrain::monitor {
@@ -31,33 +31,34 @@ class TimeLimit {
   asio::steady_timer timer_;
 };
 
-/// A rank's way to rank 0: through the first of its doors behind which somebody proves to be rank 0
-/// of this job. For one thread.
-class WayToRank0 {
+/// A rank's way to rank 0: through the first of its endpoints behind which somebody proves to be
+/// rank 0 of this job. For one thread.
+class Rank0Connector {
  public:
-  WayToRank0(const JobToken& token, Service service, int rank, std::vector<Door> doors)
+  Rank0Connector(const JobToken& token, Service service, int rank, std::vector<Endpoint> endpoints)
       : token_(token),
         service_(service),
         rank_(static_cast<std::uint32_t>(rank)),
-        doors_(std::move(doors)) {}
+        endpoints_(std::move(endpoints)) {}
 
-  /// Connects `socket`, on which both ends have then proved who they are: whether a door led to
+  /// Connects `socket`, on which both ends have then proved who they are: whether a endpoint led to
   /// rank 0. Each has two seconds; the one that did last comes first.
   asio::awaitable<bool> connect(asio::ip::tcp::socket& socket);
-  /// The doors tried in vain the last time, each with its reason; empty after a success.
+  /// The endpoints tried in vain the last time, each with its reason; empty after a success.
   const std::string& trouble() const { return trouble_; }
-  /// A sentence for the user where somebody else has answered; once for each door.
+  /// A sentence for the user where somebody else has answered; once for each endpoint.
   std::string take_warning() { return std::exchange(warning_, {}); }
 
  private:
-  asio::awaitable<std::string> try_door(asio::ip::tcp::socket& socket, const Door& door);
-  void warn(const Door& door);
+  asio::awaitable<std::string> try_endpoint(asio::ip::tcp::socket& socket,
+                                            const Endpoint& endpoint);
+  void warn(const Endpoint& endpoint);
 
   const JobToken token_;
   const Service service_;
   const std::uint32_t rank_;
-  const std::vector<Door> doors_;
-  std::size_t first_ = 0;  // door to try
+  const std::vector<Endpoint> endpoints_;
+  std::size_t first_ = 0;  // endpoint to try
   std::string trouble_, warning_;
   std::set<std::string> warned_;
 };

@@ -41,7 +41,7 @@ class CoordinatorWatch final : public Watch {
         accounts_(accounts) {}
 
   Rendezvous rendezvous() const {
-    return {token_, host::network_name(), server_.doors(), own_process()};
+    return {token_, host::network_name(), server_.endpoints(), own_process()};
   }
 
  private:
@@ -136,7 +136,7 @@ class CoordinatorWatch final : public Watch {
   }
   std::vector<std::string> door_texts() const {
     std::vector<std::string> texts;
-    for (const Door& door : server_.doors()) texts.push_back(to_text(door));
+    for (const Endpoint& endpoint : server_.endpoints()) texts.push_back(to_text(endpoint));
     return texts;
   }
   bool alone() override {

@@ -14,8 +14,8 @@ using asio::ip::tcp;
 
 class HeartbeatClient::Impl {
  public:
-  Impl(const JobToken& token, int rank, std::vector<Door> doors)
-      : socket(context), way(token, Service::watchdog, rank, std::move(doors)) {
+  Impl(const JobToken& token, int rank, std::vector<Endpoint> endpoints)
+      : socket(context), way(token, Service::watchdog, rank, std::move(endpoints)) {
     asio::co_spawn(context, talk(), asio::detached);
   }
 
@@ -38,7 +38,7 @@ class HeartbeatClient::Impl {
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
   tcp::socket socket;
-  WayToRank0 way;
+  Rank0Connector way;
   bool connected = false, left = false, ended = false;
   double silent_s = 0, late_s = 0;
   std::optional<Ending> ending;
@@ -97,8 +97,8 @@ class HeartbeatClient::Impl {
   bool sending_ = false;
 };
 
-HeartbeatClient::HeartbeatClient(const JobToken& token, int rank, std::vector<Door> doors)
-    : impl_(std::make_unique<Impl>(token, rank, std::move(doors))) {}
+HeartbeatClient::HeartbeatClient(const JobToken& token, int rank, std::vector<Endpoint> endpoints)
+    : impl_(std::make_unique<Impl>(token, rank, std::move(endpoints))) {}
 HeartbeatClient::HeartbeatClient(HeartbeatClient&&) noexcept = default;
 HeartbeatClient::~HeartbeatClient() = default;
 

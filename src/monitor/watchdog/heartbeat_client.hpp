@@ -13,8 +13,8 @@ namespace ringtrain::monitor {
 /// Another rank's end of the side channel. For one thread; throws nothing.
 class HeartbeatClient {
  public:
-  /// `doors` are tried in turn until rank 0 answers.
-  HeartbeatClient(const JobToken& token, int rank, std::vector<Door> doors);
+  /// `endpoints` are tried in turn until rank 0 answers.
+  HeartbeatClient(const JobToken& token, int rank, std::vector<Endpoint> endpoints);
   HeartbeatClient(HeartbeatClient&&) noexcept;
   ~HeartbeatClient();
 
@@ -27,7 +27,7 @@ class HeartbeatClient {
   void send_stack(const Heartbeat& beat, const std::string& item, const std::string& stack);
 
   bool connected() const;
-  /// As WayToRank0 has them.
+  /// As Rank0Connector has them.
   const std::string& trouble() const;
   std::string take_warning();
   /// Rank 0 has said goodbye.

@@ -80,7 +80,7 @@ class HeartbeatServer::Impl {
        RankListener::Tell tell)
       : views(static_cast<std::size_t>(ranks)), peers(views.size()) {
     if (ranks > 1)
-      door.emplace(
+      listener.emplace(
           context, RankListener::Sign{token, Service::watchdog, ranks}, addresses,
           [this](tcp::socket socket, std::size_t rank) {
             asio::co_spawn(context, serve(std::make_shared<Peer>(std::move(socket)), rank),
@@ -111,7 +111,7 @@ class HeartbeatServer::Impl {
   asio::io_context context{1};
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
-  std::optional<RankListener> door;
+  std::optional<RankListener> listener;
   std::vector<RankHealth> views;
   std::vector<PeerPointer> peers;  // by rank; null: not connected
   double late_s = 0;               // of this rank
@@ -159,12 +159,12 @@ HeartbeatServer::HeartbeatServer(const JobToken& token, int ranks,
 }
 HeartbeatServer::~HeartbeatServer() = default;
 
-std::vector<Door> HeartbeatServer::doors() const {
-  return impl_->door ? impl_->door->doors() : std::vector<Door>();
+std::vector<Endpoint> HeartbeatServer::endpoints() const {
+  return impl_->listener ? impl_->listener->endpoints() : std::vector<Endpoint>();
 }
 
 Strangers HeartbeatServer::strangers() const {
-  return impl_->door ? impl_->door->strangers() : Strangers();
+  return impl_->listener ? impl_->listener->strangers() : Strangers();
 }
 
 void HeartbeatServer::run_for(std::chrono::milliseconds time) {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "monitor/channel/door.hpp"
+#include "monitor/channel/rank_listener.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 
@@ -24,7 +24,7 @@ class HeartbeatServer {
                   RankListener::Tell tell = {});
   ~HeartbeatServer();
 
-  std::vector<Door> doors() const;
+  std::vector<Endpoint> endpoints() const;
   Strangers strangers() const;
   /// Serves the ranks for this long; their silence grows by as much. Whether the host of a silent
   /// one answers is asked once a second.

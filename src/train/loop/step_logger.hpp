@@ -35,7 +35,7 @@ class StepLogger {
   void expect(monitor::SlowdownReporter::Expectation expected) {
     ranks_.expect(std::move(expected));
   }
-  std::optional<monitor::SlowdownReporter::Best> best() const { return ranks_.best(); }
+  std::optional<monitor::SlowdownReporter::BestPace> best() const { return ranks_.best(); }
   bool has_settled() const { return ranks_.has_settled(); }
   /// What a run's speed is measured against, where it is known.
   struct Expected {

@@ -103,7 +103,7 @@ void find_cut_off_hosts(std::span<const HostFacts> ranks, std::vector<Finding>& 
 }
 
 // Where the watchdog of rank 0 listens for the others.
-void find_doors(std::span<const HostFacts> ranks, CheckResult& e) {
+void find_rank0_addresses(std::span<const HostFacts> ranks, CheckResult& e) {
   if (ranks.size() < 2) return;
   const auto here =
       std::ranges::count(ranks, ranks[0].network_of_meeting, &HostFacts::network_of_meeting);
@@ -125,7 +125,7 @@ void find_doors(std::span<const HostFacts> ranks, CheckResult& e) {
 
 CheckResult check_network(std::span<const HostFacts> ranks) {
   CheckResult e{"network", seen_of(ranks[0]), {}};
-  find_doors(ranks, e);
+  find_rank0_addresses(ranks, e);
   if (ranks_by_host(ranks).size() < 2) return e;
   find_cut_off_hosts(ranks, e.findings);
   find_shared_addresses(ranks, e.findings);

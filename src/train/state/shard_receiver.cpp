@@ -24,7 +24,7 @@ class ShardReceiver::Impl {
  public:
   Impl(const monitor::JobToken& token, int ranks, const std::vector<std::string>& addresses,
        monitor::RankListener::Tell tell)
-      : door(
+      : listener(
             context, monitor::RankListener::Sign{token, monitor::Service::slices, ranks}, addresses,
             [this](tcp::socket socket, std::size_t rank) {
               asio::co_spawn(context, serve(std::make_shared<tcp::socket>(std::move(socket)), rank),
@@ -82,7 +82,7 @@ class ShardReceiver::Impl {
   }
 
   asio::io_context context{1};
-  monitor::RankListener door;
+  monitor::RankListener listener;
   std::atomic<std::size_t> left{0};  // slices that are to come
 
  private:
@@ -152,7 +152,9 @@ ShardReceiver::ShardReceiver(const monitor::JobToken& token, int ranks,
 }
 ShardReceiver::~ShardReceiver() = default;
 
-std::vector<monitor::Door> ShardReceiver::doors() const { return impl_->door.doors(); }
+std::vector<monitor::Endpoint> ShardReceiver::endpoints() const {
+  return impl_->listener.endpoints();
+}
 void ShardReceiver::expect(std::uint64_t save, std::vector<SlicePlaces> places) {
   impl_->expect(save, std::move(places));
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "monitor/channel/door.hpp"
+#include "monitor/channel/rank_listener.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
 
 namespace ringtrain::train {
@@ -24,7 +24,7 @@ class ShardReceiver {
                 const std::vector<std::string>& addresses, monitor::RankListener::Tell tell = {});
   ~ShardReceiver();
 
-  std::vector<monitor::Door> doors() const;
+  std::vector<monitor::Endpoint> endpoints() const;
   /// From now on the slices of save `save` are taken, and of none before it: that of rank r goes to
   /// `places[r]`; a rank without places has none. Places stay until all slices are there, or
   /// forget(). Does not wait.

@@ -23,9 +23,9 @@ using namespace std::chrono_literals;
 // All but `busy` belongs to the thread.
 class ShardSender::Impl {
  public:
-  Impl(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
+  Impl(const monitor::JobToken& token, int rank, std::vector<monitor::Endpoint> endpoints,
        std::function<void(const std::string&)> warn)
-      : way_(token, monitor::Service::slices, rank, std::move(doors)),
+      : way_(token, monitor::Service::slices, rank, std::move(endpoints)),
         warn_(std::move(warn)),
         thread_([this] {
           ::prctl(PR_SET_NAME, "slices");
@@ -94,14 +94,15 @@ class ShardSender::Impl {
       context.get_executor()};
   Socket socket_;     // of the save under way
   ShardHello hello_;  // of it, too
-  monitor::WayToRank0 way_;
+  monitor::Rank0Connector way_;
   const std::function<void(const std::string&)> warn_;
   std::thread thread_;
 };
 
-ShardSender::ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
+ShardSender::ShardSender(const monitor::JobToken& token, int rank,
+                         std::vector<monitor::Endpoint> endpoints,
                          std::function<void(const std::string&)> warn)
-    : impl_(std::make_unique<Impl>(token, rank, std::move(doors), std::move(warn))) {}
+    : impl_(std::make_unique<Impl>(token, rank, std::move(endpoints), std::move(warn))) {}
 ShardSender::~ShardSender() = default;
 
 void ShardSender::send(std::uint64_t save, std::span<const float> values) {

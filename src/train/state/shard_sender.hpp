@@ -16,8 +16,8 @@ namespace ringtrain::train {
 /// nothing.
 class ShardSender {
  public:
-  /// `doors` are tried in turn. `warn`, on that thread, gets WayToRank0's warnings.
-  ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Door> doors,
+  /// `endpoints` are tried in turn. `warn`, on that thread, gets Rank0Connector's warnings.
+  ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Endpoint> endpoints,
               std::function<void(const std::string&)> warn = {});
   ~ShardSender();
 

@@ -22,7 +22,7 @@ ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& las
     server_ = std::make_unique<ShardReceiver>(
         token, session.size(), addresses,
         [](const std::string& strangers) { offer_stderr("train: " + strangers + "\n"); });
-    text = monitor::to_text({token, host::network_name(), server_->doors()});
+    text = monitor::to_text({token, host::network_name(), server_->endpoints()});
   }
   text = session.broadcast(text);
   if (session.rank() == 0 || text.empty()) return;

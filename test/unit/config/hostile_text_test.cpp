@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "monitor/channel/asio.hpp"
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 #include "monitor/watchdog/heartbeat_server.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/config/options.hpp"
@@ -135,7 +135,7 @@ TEST_CASE("hostile text: a message of the watchdog's says no longer text than is
           monitor::Heartbeat beat;
           beat.text_bytes = text_bytes;
           const FileDescriptor rank =
-              proven(server.doors().front().port, monitor::Service::watchdog,
+              proven(server.endpoints().front().port, monitor::Service::watchdog,
                      [&] { server.run_for(5ms); });
           write_all(rank.get(), as_bytes(beat));
           char answer[64];
@@ -155,7 +155,7 @@ TEST_CASE("hostile text: a slice of another length than is expected is not taken
   const std::uint64_t count = GENERATE(0, 9, 11, std::uint64_t(1) << 60, ~std::uint64_t(0));
   const train::ShardHello hello{.save = 1, .count = count};
 
-  const FileDescriptor rank = proven(server.doors().front().port, monitor::Service::slices,
+  const FileDescriptor rank = proven(server.endpoints().front().port, monitor::Service::slices,
                                      [] { std::this_thread::sleep_for(1ms); });
   write_all(rank.get(), as_bytes(hello));
   train::ShardAnswer answer{};

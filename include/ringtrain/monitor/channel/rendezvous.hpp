@@ -9,18 +9,18 @@
 namespace ringtrain::monitor {
 
 /// One of rank 0's addresses, as text, and a port on which it listens there.
-struct Door {
+struct Endpoint {
   std::string address{};
   std::uint16_t port = 0;
 };
 /// "10.0.0.1 port 4711"
-std::string to_text(const Door& door);
+std::string to_text(const Endpoint& endpoint);
 
 /// Where rank 0 listens for the others, which its broadcast tells them.
 struct Rendezvous {
   JobToken token{};
   std::string network{};  ///< network_name() of rank 0
-  std::vector<Door> doors{};
+  std::vector<Endpoint> endpoints{};
   ProcessName process{};  ///< rank 0's
 };
 
@@ -31,7 +31,7 @@ Rendezvous rendezvous_from_text(const std::string& text);
 
 /// Those that may lead this rank to rank 0, in the order to try: a loopback address where it shares
 /// rank 0's network, and none elsewhere.
-std::vector<Door> doors_from_here(const Rendezvous& rendezvous);
+std::vector<Endpoint> doors_from_here(const Rendezvous& rendezvous);
 
 /// Where rank 0 listens: on the loopback for ranks that share its network, on `own`, its
 /// job_addresses(), for others. Empty: on all interfaces, as it knows no address for others.

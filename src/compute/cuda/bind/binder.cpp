@@ -203,12 +203,12 @@ void Binder::complete() {
 }
 
 void Binder::queue(const EngineCall& call) const {
-  for (const Detour& detour : call.before) copy(detour);
+  for (const AlignedCopy& detour : call.before) copy(detour);
   call.run();
-  for (const Detour& detour : call.after) copy(detour);
+  for (const AlignedCopy& detour : call.after) copy(detour);
 }
 
-void Binder::copy(const Detour& detour) const {
+void Binder::copy(const AlignedCopy& detour) const {
   check(cudaMemcpyAsync(detour.to, detour.from, detour.bytes, cudaMemcpyDeviceToDevice, stream_),
         "cudaMemcpyAsync");
 }

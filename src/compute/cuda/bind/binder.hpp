@@ -108,7 +108,7 @@ class Binder {
 
  private:
   // What cuDNN wants aligned to 16 bytes and is not: a copy before, or after.
-  struct Detour {
+  struct AlignedCopy {
     void *from, *to;
     std::size_t bytes;
   };
@@ -117,7 +117,7 @@ class Binder {
     const Engine* engine;  // the answer's, whichever that is once the program is complete
     OperationGraph graph;
     std::vector<void*> data;
-    std::vector<Detour> before, after;
+    std::vector<AlignedCopy> before, after;
     Action run;
   };
 
@@ -125,7 +125,7 @@ class Binder {
   float* ones(int count);
   void align(EngineCall& call, std::size_t value);
   void queue(const EngineCall& call) const;
-  void copy(const Detour& detour) const;
+  void copy(const AlignedCopy& detour) const;
 
   const Schedule& schedule_;
   const Element element_;

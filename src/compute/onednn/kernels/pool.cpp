@@ -14,14 +14,14 @@ dnnl::pooling_forward::primitive_desc forward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& x, const Tensor& y,
     const dnnl::engine& engine, dnnl::prop_kind purpose = dnnl::prop_kind::forward_training) {
   return pooling_forward_descriptor({engine, attributes()}, purpose, kind, desc_of(x), desc_of(y),
-                                    kernel_of(window), sliding_of(window));
+                                    kernel_of(window), window_dims(window));
 }
 
 dnnl::pooling_backward::primitive_desc backward_desc(
     dnnl::algorithm kind, const Window& window, const Tensor& dx, const Tensor& dy,
     const dnnl::engine& engine, const dnnl::pooling_forward::primitive_desc& forward) {
   return pooling_backward_descriptor({engine, attributes()}, kind, desc_of(dx), desc_of(dy),
-                                     kernel_of(window), sliding_of(window), forward);
+                                     kernel_of(window), window_dims(window), forward);
 }
 
 Action action(BoundPrimitive primitive) {

@@ -50,14 +50,14 @@ struct Watch {
   bool is_local = false, locks_hold = true;
   LeaseJudge judge{here, is_local, locks_hold, {}, 120s};
   LeaseJudge::Clock::time_point now{1000h};
-  std::optional<LockSight> before{};
+  std::optional<LockFileState> before{};
 
   /// Looks every ten seconds until then, and sees what it saw before.
-  Verdict after(LeaseJudge::Clock::duration time, const LockSight& sight) {
+  Verdict after(LeaseJudge::Clock::duration time, const LockFileState& sight) {
     for (; before && time > 10s; time -= 10s) judge.judge(*before, now += 10s);
     return after_no_look(time, sight);
   }
-  Verdict after_no_look(LeaseJudge::Clock::duration time, const LockSight& sight) {
+  Verdict after_no_look(LeaseJudge::Clock::duration time, const LockFileState& sight) {
     before = sight;
     return judge.judge(sight, now += time);
   }
@@ -106,19 +106,19 @@ TEST_CASE("Lease: a holder that beats is refused once patience is over") {
 
 TEST_CASE("Lease: a lost host's lock is taken over after the silence, by the watcher's clock") {
   Watch watch;
-  const LockSight silent{true, lease_of(far), true};
+  const LockFileState silent{true, lease_of(far), true};
   CHECK(watch.after(0s, silent) == Verdict::wait);
   CHECK(watch.after(29'999ms, silent) == Verdict::wait);
   CHECK(watch.after(1ms, silent) == Verdict::take_over);
 
-  const LockSight late{true, lease_of(far, Lease::State::held, 1), true};  // it beats after all
+  const LockFileState late{true, lease_of(far, Lease::State::held, 1), true};  // it beats after all
   CHECK(watch.after(0s, late) == Verdict::refuse);
   CHECK(watch.after(30s, late) == Verdict::take_over);
 }
 
 TEST_CASE("Lease: who could not look for a while, as its server was away, counts no silence") {
   Watch watch;
-  const LockSight silent{true, lease_of(far), true};
+  const LockFileState silent{true, lease_of(far), true};
   CHECK(watch.after(0s, silent) == Verdict::wait);
   CHECK(watch.after(20s, silent) == Verdict::wait);
   CHECK(watch.after_no_look(40s, silent) == Verdict::wait);
@@ -147,7 +147,7 @@ TEST_CASE("Lease: a free lock is believed where it tells of the holder, else sil
   Watch watch{.is_local = is_local, .locks_hold = locks_hold};
   LeaseHolder neighbour = here;
   neighbour.process = 5;
-  const LockSight free{true, lease_of(same_host ? neighbour : far), false};
+  const LockFileState free{true, lease_of(same_host ? neighbour : far), false};
 
   const bool believed = locks_hold && (is_local || same_host);
   CHECK(watch.after(0s, free) == (believed ? Verdict::take : Verdict::wait));
@@ -171,7 +171,7 @@ TEST_CASE("Lease: a trainer whose writer ended goes on with another one at once"
 
 TEST_CASE("Lease: a lock without a lease, of an earlier build, is believed and never taken over") {
   Watch watch;
-  const LockSight held{true, "run a on host b, process 1", true};
+  const LockFileState held{true, "run a on host b, process 1", true};
   CHECK(watch.after(0s, held) == Verdict::wait);
   CHECK(watch.after(2s, held) == Verdict::refuse);
   CHECK(watch.after(1h, held) == Verdict::refuse);
@@ -183,7 +183,7 @@ TEST_CASE("Lease: a last save is waited for while it beats, and no longer than i
   std::uint64_t beat = 0;
   CHECK(watch.after(0s, {true, lease_of(far), true}) == Verdict::wait);
   const auto finishing = [&] {
-    return LockSight{true, lease_of(far, Lease::State::finishing, ++beat), true};
+    return LockFileState{true, lease_of(far, Lease::State::finishing, ++beat), true};
   };
   for (int i = 0; i < 24; ++i) REQUIRE(watch.after(5s, finishing()) == Verdict::wait);
   CHECK(watch.judge.is_finishing());

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 HeartbeatClient client(const HeartbeatServer& server, int rank, JobToken with = job_token) {
-  return {with, rank, server.doors()};
+  return {with, rank, server.endpoints()};
 }
 
 const std::vector<std::string> loopback{"127.0.0.1"};
@@ -192,7 +192,7 @@ TEST_CASE("side channel: noise on the port disturbs nobody") {
   std::vector<asio::ip::tcp::socket> strangers;
   for (int i = 0; i < 30; ++i) {
     auto& socket = strangers.emplace_back(context);
-    socket.connect({asio::ip::make_address("127.0.0.1"), server.doors().front().port});
+    socket.connect({asio::ip::make_address("127.0.0.1"), server.endpoints().front().port});
     asio::write(socket, asio::buffer(std::string(static_cast<std::size_t>(i) * 7, 'x')));
   }
   rank.send({.step = 5});

@@ -2,7 +2,7 @@
 #include <thread>
 
 #include "monitor/channel/asio.hpp"
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 #include "ringtrain/base/clock.hpp"
 #include "support/catch.hpp"
 #include "train/state/shard_messages.hpp"
@@ -18,7 +18,7 @@ namespace {
 
 ShardSender sender(const ShardReceiver& server, int rank,
                    monitor::JobToken with = monitor::job_token) {
-  return {with, rank, server.doors()};
+  return {with, rank, server.endpoints()};
 }
 
 // More than what sockets hold: a sender waits for its reader.
@@ -128,7 +128,7 @@ TEST_CASE("slices: a connection that breaks off is made anew") {
   {
     asio::io_context context;
     asio::ip::tcp::socket socket(context);
-    socket.connect({asio::ip::address_v4::loopback(), server.doors().front().port});
+    socket.connect({asio::ip::address_v4::loopback(), server.endpoints().front().port});
     const monitor::Call call = monitor::make_call(monitor::Service::slices, 1);
     asio::write(socket, asio::buffer(&call, sizeof call));
     monitor::Challenge challenge;

@@ -1,4 +1,4 @@
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 
 #include <algorithm>
 #include <string_view>

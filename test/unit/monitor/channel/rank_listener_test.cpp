@@ -1,4 +1,4 @@
-#include "monitor/channel/door.hpp"
+#include "monitor/channel/rank_listener.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,10 +26,10 @@ namespace {
 
 const std::vector<std::string> on_loopback{"127.0.0.1"};
 
-tcp::endpoint place_of(const Door& door) {
-  return {asio::ip::make_address(door.address), door.port};
+tcp::endpoint place_of(const Endpoint& endpoint) {
+  return {asio::ip::make_address(endpoint.address), endpoint.port};
 }
-Door door_of(const tcp::acceptor& acceptor) {
+Endpoint endpoint_of(const tcp::acceptor& acceptor) {
   return {"127.0.0.1", acceptor.local_endpoint().port()};
 }
 
@@ -81,9 +81,9 @@ struct Strange {
   asio::io_context context;
   std::vector<tcp::socket> sockets;
 
-  tcp::socket& connect(const Door& door) {
+  tcp::socket& connect(const Endpoint& endpoint) {
     tcp::socket& socket = sockets.emplace_back(context);
-    socket.connect(place_of(door));
+    socket.connect(place_of(endpoint));
     return socket;
   }
 };
@@ -119,10 +119,10 @@ class Fake {
   ~Fake() {
     stop_ = true;
     asio::error_code ignored;
-    tcp::socket(context_).connect(place_of(door()), ignored);
+    tcp::socket(context_).connect(place_of(endpoint()), ignored);
     thread_.join();
   }
-  Door door() const { return door_of(acceptor_); }
+  Endpoint endpoint() const { return endpoint_of(acceptor_); }
 
  private:
   asio::io_context context_;
@@ -166,67 +166,68 @@ TEST_CASE("proofs: nonces come once") {
   CHECK(make_challenge(job_token, call).nonce != make_challenge(job_token, call).nonce);
 }
 
-TEST_CASE("side door: listens where it is told, and on all interfaces where it can nowhere") {
+TEST_CASE("rank listener: listens where it is told, and on all interfaces where it can nowhere") {
   asio::io_context context;
-  const auto doors = [&](const std::vector<std::string>& addresses) {
-    return RankListener(context, {job_token, Service::watchdog, 2}, addresses, {}, {}).doors();
+  const auto endpoints = [&](const std::vector<std::string>& addresses) {
+    return RankListener(context, {job_token, Service::watchdog, 2}, addresses, {}, {}).endpoints();
   };
 
-  const std::vector<Door> two = doors({"127.0.0.1", "127.0.0.2", "198.51.100.77", "no address"});
+  const std::vector<Endpoint> two =
+      endpoints({"127.0.0.1", "127.0.0.2", "198.51.100.77", "no address"});
   REQUIRE(two.size() == 2);
   CHECK(two[0].address == "127.0.0.1");
   CHECK(two[1].address == "127.0.0.2");
-  const std::vector<Door> everywhere = doors({});
+  const std::vector<Endpoint> everywhere = endpoints({});
   CHECK(everywhere.front().address == "127.0.0.1");
   CHECK(everywhere.front().port > 0);
-  CHECK(doors({"198.51.100.77"}).front().address == "127.0.0.1");
+  CHECK(endpoints({"198.51.100.77"}).front().address == "127.0.0.1");
 }
 
-TEST_CASE("side door: what is bound to one address is not reached by another") {
+TEST_CASE("rank listener: what is bound to one address is not reached by another") {
   HeartbeatServer server(job_token, 2, on_loopback);
   asio::io_context context;
   tcp::socket socket(context);
   asio::error_code failure;
-  socket.connect({asio::ip::make_address("127.0.0.2"), server.doors().front().port}, failure);
+  socket.connect({asio::ip::make_address("127.0.0.2"), server.endpoints().front().port}, failure);
   CHECK(failure == asio::error::connection_refused);
 }
 
 TEST_CASE(
-    "side door: a thousand idle strangers take 64 descriptors, and ranks come in beside them") {
+    "rank listener: a thousand idle strangers take 64 descriptors, and ranks come in beside them") {
   HeartbeatServer server(job_token, 2, on_loopback);
-  const Door door = server.doors().front();
+  const Endpoint endpoint = server.endpoints().front();
   Strange strange;
-  strange.connect(door);
+  strange.connect(endpoint);
   const std::size_t before = open_files();
 
   for (int i = 0; i < 1000; ++i) {
-    strange.connect(door);
+    strange.connect(endpoint);
     if (i % 20 == 0) server.run_for(5ms);
   }
   REQUIRE(serve_until(server, [&] { return server.strangers().crowded >= 1000 - 65; }));
 
   CHECK(open_files() - before - 1000 <= RankListener::most_strangers + 1);
-  HeartbeatClient rank(job_token, 1, server.doors());
+  HeartbeatClient rank(job_token, 1, server.endpoints());
   CHECK(serve_until(server, rank, [&] { return rank.connected(); }));
   CHECK(server.ranks()[1].connected);
 }
 
-TEST_CASE("side door: scans, garbage and halves of a proof are counted, and nobody gets in") {
+TEST_CASE("rank listener: scans, garbage and halves of a proof are counted, and nobody gets in") {
   HeartbeatServer server(job_token, 3, on_loopback);
-  const Door door = server.doors().front();
+  const Endpoint endpoint = server.endpoints().front();
   Strange strange;
   const auto reset = [](tcp::socket& socket) {
     socket.set_option(asio::socket_base::linger(true, 0));
     socket.close();
   };
 
-  reset(strange.connect(door));
-  asio::write(strange.connect(door), asio::buffer(std::string(1000, 'x')));
-  say(strange.connect(door), call_of(3));                   // no such rank
-  say(strange.connect(door), call_of(1, Service::slices));  // another service's
-  say(strange.connect(door), call_of(1));                   // says no more
-  asio::write(strange.connect(door), asio::buffer(std::string(1, 'R')));
-  tcp::socket& guesser = strange.connect(door);
+  reset(strange.connect(endpoint));
+  asio::write(strange.connect(endpoint), asio::buffer(std::string(1000, 'x')));
+  say(strange.connect(endpoint), call_of(3));                   // no such rank
+  say(strange.connect(endpoint), call_of(1, Service::slices));  // another service's
+  say(strange.connect(endpoint), call_of(1));                   // says no more
+  asio::write(strange.connect(endpoint), asio::buffer(std::string(1, 'R')));
+  tcp::socket& guesser = strange.connect(endpoint);
   say(guesser, call_of(1));
   say(guesser, Proof{});
 
@@ -239,10 +240,10 @@ TEST_CASE("side door: scans, garbage and halves of a proof are counted, and nobo
   CHECK_FALSE(server.ranks()[2].connected);
 }
 
-TEST_CASE("side door: one that sends a byte now and then has five seconds as well") {
+TEST_CASE("rank listener: one that sends a byte now and then has five seconds as well") {
   HeartbeatServer server(job_token, 2, on_loopback);
   Strange strange;
-  tcp::socket& slow = strange.connect(server.doors().front());
+  tcp::socket& slow = strange.connect(server.endpoints().front());
 
   const auto start = std::chrono::steady_clock::now();
   for (asio::error_code failure; !failure && server.strangers().all() == 0;) {
@@ -256,14 +257,14 @@ TEST_CASE("side door: one that sends a byte now and then has five seconds as wel
 
 #if !defined(__SANITIZE_ADDRESS__)  // which opens a pipe to look at an object
 TEST_CASE(
-    "side door: where no file can be opened ranks still come in, and strangers do not end it") {
+    "rank listener: where no file can be opened ranks still come in, and strangers do not end it") {
   std::vector<std::string> told;
   HeartbeatServer server(job_token, 2, on_loopback,
                          [&](std::string text) { told.push_back(text); });
-  const Door door = server.doors().front();
+  const Endpoint endpoint = server.endpoints().front();
   Strange strange;
-  for (int i = 0; i < 5; ++i) strange.connect(door);
-  HeartbeatClient rank(job_token, 1, server.doors());
+  for (int i = 0; i < 5; ++i) strange.connect(endpoint);
+  HeartbeatClient rank(job_token, 1, server.endpoints());
   rank.run_for(5ms);  // has its socket
   std::this_thread::sleep_for(50ms);
 
@@ -279,12 +280,12 @@ TEST_CASE(
   CHECK(told.front().find("from 127.0.0.1; the job goes on") != std::string::npos);
 }
 
-TEST_CASE("side door: a listener without descriptors does not spin") {
+TEST_CASE("rank listener: a listener without descriptors does not spin") {
   asio::io_context context;
-  RankListener door(context, {job_token, Service::watchdog, 2}, on_loopback, {}, {});
+  RankListener listener(context, {job_token, Service::watchdog, 2}, on_loopback, {}, {});
   Strange strange;
-  strange.connect(door.doors().front());
-  strange.connect(door.doors().front());
+  strange.connect(listener.endpoints().front());
+  strange.connect(listener.endpoints().front());
   const NoMoreFiles now;
   context.run_for(50ms);  // the reserve is used
   for (int i = 0; i < 3; ++i) static_cast<void>(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -297,22 +298,22 @@ TEST_CASE("side door: a listener without descriptors does not spin") {
 }
 #endif
 
-TEST_CASE("side door: a proof that was recorded is worth nothing on another connection") {
+TEST_CASE("rank listener: a proof that was recorded is worth nothing on another connection") {
   HeartbeatServer server(job_token, 2, on_loopback);
-  const Door door = server.doors().front();
+  const Endpoint endpoint = server.endpoints().front();
   std::atomic<bool> done{false};
   Call call = call_of(1);
   Proof proof;
   std::thread recorder([&] {
     Strange strange;
-    tcp::socket& first = strange.connect(door);
+    tcp::socket& first = strange.connect(endpoint);
     say(first, call);
     proof = prove_rank(job_token, call, hear_challenge(first));
     say(first, proof);
     HeartbeatReply answer;
     asio::read(first, asio::buffer(&answer, sizeof answer));  // it is in
     first.close();
-    tcp::socket& second = strange.connect(door);
+    tcp::socket& second = strange.connect(endpoint);
     say(second, call);
     hear_challenge(second);
     say(second, proof);
@@ -328,7 +329,7 @@ TEST_CASE("side door: a proof that was recorded is worth nothing on another conn
 }
 
 TEST_CASE(
-    "side door: who has no token's proof is told from rank 0, and the next address is tried") {
+    "rank listener: who has no token's proof is told from rank 0, and the next address is tried") {
   const auto lies = GENERATE(0, 1, 2, 3);
   std::atomic<int> proofs{0};
   Challenge recorded = make_challenge(job_token, call_of(1));
@@ -348,19 +349,19 @@ TEST_CASE(
     ++proofs;
   });
   HeartbeatServer server(job_token, 2, on_loopback);
-  HeartbeatClient rank(job_token, 1, {fake.door(), server.doors().front()});
+  HeartbeatClient rank(job_token, 1, {fake.endpoint(), server.endpoints().front()});
 
   REQUIRE(serve_until(server, rank, [&] { return rank.connected(); }));
 
   CHECK(server.ranks()[1].connected);
   CHECK(proofs == 0);  // it is told nothing
-  CHECK(rank.take_warning().find(to_text(fake.door()) + " is not rank 0 of this job") !=
+  CHECK(rank.take_warning().find(to_text(fake.endpoint()) + " is not rank 0 of this job") !=
         std::string::npos);
   CHECK(rank.take_warning().empty());
 }
 
 TEST_CASE(
-    "side door: dead, silent and closed addresses are passed by, and told with their reasons") {
+    "rank listener: dead, silent and closed addresses are passed by, and told with their reasons") {
   asio::io_context context;
   tcp::acceptor full(context, {asio::ip::address_v4::loopback(), 0}, true), silent = [&] {
     return tcp::acceptor(context, {asio::ip::address_v4::loopback(), 0});
@@ -375,29 +376,29 @@ TEST_CASE(
     ::connect(socket.native_handle(), there.data(), static_cast<socklen_t>(there.size()));
   }
   tcp::acceptor closed(context, {asio::ip::address_v4::loopback(), 0});
-  const Door nobody = door_of(closed);
+  const Endpoint nobody = endpoint_of(closed);
   closed.close();
-  std::vector<Door> doors{door_of(full), door_of(silent), nobody};
+  std::vector<Endpoint> endpoints{endpoint_of(full), endpoint_of(silent), nobody};
 
   SECTION("rank 0 is behind the last one") {
     HeartbeatServer server(job_token, 2, on_loopback);
-    doors.push_back(server.doors().front());
-    HeartbeatClient rank(job_token, 1, doors);
+    endpoints.push_back(server.endpoints().front());
+    HeartbeatClient rank(job_token, 1, endpoints);
     CHECK(serve_until(server, rank, [&] { return rank.connected(); }));
     CHECK(rank.trouble().empty());
   }
   SECTION("rank 0 is behind none") {
-    HeartbeatClient rank(job_token, 1, doors);
+    HeartbeatClient rank(job_token, 1, endpoints);
     REQUIRE(talk_until(rank, [&] { return !rank.trouble().empty(); }));
     CHECK_FALSE(rank.connected());
-    CHECK(rank.trouble() == to_text(doors[0]) + " does not answer within 2 s; " +
-                                to_text(doors[1]) +
+    CHECK(rank.trouble() == to_text(endpoints[0]) + " does not answer within 2 s; " +
+                                to_text(endpoints[1]) +
                                 " takes the connection, but says nothing for 2 s; " +
                                 to_text(nobody) + " fails: Connection refused");
   }
 }
 
-TEST_CASE("side door: another build is told as such, on both ends") {
+TEST_CASE("rank listener: another build is told as such, on both ends") {
   Fake newer([](tcp::socket& socket) {
     Call call;
     asio::read(socket, asio::buffer(&call, sizeof call));
@@ -405,7 +406,7 @@ TEST_CASE("side door: another build is told as such, on both ends") {
     ++challenge.version;
     say(socket, challenge);
   });
-  HeartbeatClient rank(job_token, 1, {newer.door()});
+  HeartbeatClient rank(job_token, 1, {newer.endpoint()});
   REQUIRE(talk_until(rank, [&] { return !rank.trouble().empty(); }));
   CHECK(rank.trouble().find("is of another build: it has version") != std::string::npos);
 
@@ -413,7 +414,7 @@ TEST_CASE("side door: another build is told as such, on both ends") {
   Strange strange;
   Call call = call_of(1);
   ++call.version;
-  tcp::socket& older = strange.connect(server.doors().front());
+  tcp::socket& older = strange.connect(server.endpoints().front());
   say(older, call);
   REQUIRE(serve_until(server, [&] { return server.strangers().all() == 1; }));
   const Challenge answer = hear_challenge(older);
@@ -421,27 +422,27 @@ TEST_CASE("side door: another build is told as such, on both ends") {
   CHECK(answer.proof == Proof{});
 }
 
-TEST_CASE("side door: a rank that comes again takes the place of its old connection") {
+TEST_CASE("rank listener: a rank that comes again takes the place of its old connection") {
   HeartbeatServer server(job_token, 2, on_loopback);
-  HeartbeatClient old(job_token, 1, server.doors());
+  HeartbeatClient old(job_token, 1, server.endpoints());
   REQUIRE(serve_until(server, old, [&] { return old.connected(); }));
 
-  HeartbeatClient again(job_token, 1, server.doors());
+  HeartbeatClient again(job_token, 1, server.endpoints());
   again.send({.step = 7});
   REQUIRE(serve_until(server, again, [&] { return server.ranks()[1].status.step == 7; }));
   CHECK(talk_until(old, [&] { return old.rank_0_ended(); }));
   CHECK_FALSE(server.ranks()[1].ended);
 }
 
-TEST_CASE("side door: slices come while strangers hold connections to their port") {
+TEST_CASE("rank listener: slices come while strangers hold connections to their port") {
   train::ShardReceiver server(job_token, 2, on_loopback);
   Strange strange;
-  for (int i = 0; i < 200; ++i) strange.connect(server.doors().front());
+  for (int i = 0; i < 200; ++i) strange.connect(server.endpoints().front());
   std::vector<float> target(1000);
   const std::vector<float> sent(1000, 3.0f);
   std::string warning;
   Fake fake([](tcp::socket& socket) { asio::write(socket, asio::buffer(std::string(80, 'x'))); });
-  train::ShardSender rank(job_token, 1, {fake.door(), server.doors().front()},
+  train::ShardSender rank(job_token, 1, {fake.endpoint(), server.endpoints().front()},
                           [&](const std::string& text) { warning = text; });
 
   server.expect(1, {{}, {target}});
@@ -458,10 +459,10 @@ TEST_CASE("meeting: which of rank 0's addresses a rank tries, and where rank 0 l
       job_token, host::network_name(), {{"10.0.0.1", 4711}, {"::1", 1}, {"fd00::1", 2}}};
   const Rendezvous read = rendezvous_from_text(to_text(rendezvous));
   CHECK(read.token == rendezvous.token);
-  REQUIRE(read.doors.size() == 3);
-  const auto texts = [](const std::vector<Door>& doors) {
+  REQUIRE(read.endpoints.size() == 3);
+  const auto texts = [](const std::vector<Endpoint>& endpoints) {
     std::vector<std::string> all;
-    for (const Door& door : doors) all.push_back(to_text(door));
+    for (const Endpoint& endpoint : endpoints) all.push_back(to_text(endpoint));
     return all;
   };
   CHECK(texts(doors_from_here(read)) ==

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "monitor/channel/asio.hpp"
-#include "monitor/channel/proof.hpp"
+#include "monitor/channel/handshake.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
@@ -49,7 +49,7 @@ class RankListener {
                const std::vector<std::string>& addresses, Admit admit, Tell tell);
 
   /// Where other ranks find it.
-  std::vector<Door> doors() const;
+  std::vector<Endpoint> endpoints() const;
   const Strangers& strangers() const { return counts_; }
 
   static constexpr std::size_t most_strangers = 64;  ///< beside the ranks that are to come

@@ -1,4 +1,4 @@
-#include "monitor/channel/door.hpp"
+#include "monitor/channel/rank_listener.hpp"
 
 #include <fcntl.h>
 #include <fmt/ranges.h>
@@ -102,8 +102,8 @@ void RankListener::open_everywhere() {
   acceptors_.push_back(std::move(acceptor));
 }
 
-std::vector<Door> RankListener::doors() const {
-  std::vector<Door> all;
+std::vector<Endpoint> RankListener::endpoints() const {
+  std::vector<Endpoint> all;
   for (const tcp::acceptor& acceptor : acceptors_) {
     const tcp::endpoint here = acceptor.local_endpoint();
     if (!here.address().is_unspecified()) {

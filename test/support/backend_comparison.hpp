@@ -10,7 +10,7 @@
 #include "compute/reference/state.hpp"
 #include "ringtrain/base/memory/bf16.hpp"
 #include "ringtrain/base/philox.hpp"
-#include "support/catch.hpp"
+#include "support/step_cases.hpp"
 
 namespace ringtrain {
 
@@ -59,6 +59,10 @@ class BackendComparison {
       batch_.distortions.push_back({});
     }
   }
+
+  explicit BackendComparison(StepCase of)
+      : BackendComparison(std::move(of.tensors), of.first_written, std::move(of.steps),
+                          of.parameters, of.statistics) {}
 
   Batch& batch() { return batch_; }
   /// Applied to every random value: to make ties, say.

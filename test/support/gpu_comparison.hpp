@@ -8,6 +8,7 @@
 #include "compute/reference/state.hpp"
 #include "ringtrain/compute/gpu.hpp"
 #include "support/kernel_case.hpp"
+#include "support/step_cases.hpp"
 
 namespace ringtrain {
 
@@ -34,6 +35,10 @@ class GpuComparison {
       batch_.distortions.push_back({});
     }
   }
+
+  GpuComparison(Element element, StepCase of)
+      : GpuComparison(element, std::move(of.tensors), of.first_written, of.steps, of.parameters,
+                      of.statistics) {}
 
   Batch& batch() { return batch_; }
   /// Applied to every random value: to make ties, say.

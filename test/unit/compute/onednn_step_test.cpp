@@ -7,16 +7,7 @@ using namespace ringtrain::compute;
 
 namespace {
 
-int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
 int sizes_of_batch() { return sanitized ? GENERATE(1, 3) : GENERATE(1, 2, 3); }
-
-int extent(int in, int before, int after, int kernel, int stride) {
-  return (in + before + after - kernel) / stride + 1;
-}
-Shape after(const Window& w, const Shape& x, int channels) {
-  return {x.batch, extent(x.height, w.top, w.bottom, w.height, w.stride_y),
-          extent(x.width, w.left, w.right, w.width, w.stride_x), channels};
-}
 
 const std::optional<ParameterRange> none;
 
@@ -29,17 +20,10 @@ TEST_CASE("onednn: convolution agrees with the reference, forward and both gradi
                Window{3, 2, 2, 1, 0, 1, 1, 0}, Window{7, 7, 2, 2, 3, 3, 3, 3});
   const int in = sizes_of_channels(), out = GENERATE(5, 16, 33), batch = GENERATE(1, 3);
   CAPTURE(window.height, window.width, window.stride_y, in, out, batch);
-  const bool bias = out != 16;
-  const Shape x{batch, 9, 11, in}, y = after(window, x, out);
-  const std::size_t weights = std::size_t(out) * window.height * window.width * in;
-  const ParameterRange w{3, weights};  // not aligned
-  const auto b = bias ? std::optional(ParameterRange{3 + weights, std::size_t(out)}) : none;
+  const std::size_t not_aligned = 3;
 
   BackendComparison(
-      {x, y, y, x}, 2,
-      {ConvolutionForward{window, 0, 2, w, b, out == 33}, ConvolutionInputGradient{window, 1, 3, w},
-       ConvolutionWeightGradient{window, 0, 1, w, b}},
-      3 + weights + out)
+      convolution_case(window, {batch, 9, 11, in}, out, not_aligned, out != 16, out == 33))
       .check();
 }
 
@@ -49,16 +33,8 @@ TEST_CASE("onednn: 3x3 convolutions of many channels agree with the reference", 
   CAPTURE(in, out, same);
   const int pad = same ? 1 : 0;
   const Window window{3, 3, 1, 1, pad, pad, pad, pad};
-  const Shape x{3, 13, 10, in}, y = after(window, x, out);
-  const std::size_t weights = std::size_t(out) * 9 * in;
-  const ParameterRange w{0, weights}, b{weights, std::size_t(out)};
 
-  BackendComparison(
-      {x, y, y, x}, 2,
-      {ConvolutionForward{window, 0, 2, w, b, true}, ConvolutionInputGradient{window, 1, 3, w},
-       ConvolutionWeightGradient{window, 0, 1, w, b}},
-      weights + out)
-      .check();
+  BackendComparison(convolution_case(window, {3, 13, 10, in}, out, 0, true, true)).check();
 }
 
 TEST_CASE("onednn: convolutions of long rows agree with the reference", "[onednn]") {
@@ -124,15 +100,8 @@ TEST_CASE("onednn: matrix product agrees with the reference", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
   const int side = GENERATE(1, 3), out = GENERATE(1, 10, 200);
   CAPTURE(channels, batch, side, out);
-  const Shape x{batch, side, side, channels}, y{batch, 1, 1, out};
-  const std::size_t weights = out * x.features();
-  const ParameterRange w{0, weights};
-  const auto b = out == 1 ? none : std::optional(ParameterRange{weights, std::size_t(out)});
 
-  BackendComparison({x, y, y, x}, 2,
-                    {MatrixProductForward{0, 2, w, b, out == 10},
-                     MatrixProductInputGradient{1, 3, w}, MatrixProductWeightGradient{0, 1, w, b}},
-                    weights + out)
+  BackendComparison(matrix_product_case({batch, side, side, channels}, out, out != 1, out == 10))
       .check();
 }
 
@@ -147,11 +116,8 @@ TEST_CASE("onednn: a matrix product from and to images fills every pixel", "[one
 
 TEST_CASE("onednn: ReLU and sums agree with the reference, padding stays zero", "[onednn]") {
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
-  const Shape s{batch, 5, 7, channels};
 
-  BackendComparison({s, s, s, s, s, s}, 2,
-                    {ReluForward{0, 2}, ReluBackward{2, 1, 3}, Add{0, 1, 4}, Add{0, 1, 5, true}})
-      .check();
+  BackendComparison(relu_and_sums_case({batch, 5, 7, channels})).check();
 }
 
 TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[onednn]") {
@@ -159,17 +125,9 @@ TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[on
   const bool gamma = GENERATE(true, false), relu = GENERATE(true, false);
   const bool residual = GENERATE(true, false), two = GENERATE(true, false);
   CAPTURE(channels, batch, gamma, relu, residual, two);
-  const Shape s{batch, 19, 17, channels};
-  const std::size_t c = channels;
-  const auto scale = gamma ? std::optional(ParameterRange{1 + c, c}) : none;
-  BatchNormForward forward{0, 4, residual ? 1 : no_tensor, scale, {1, c}, {2, 2 * c}};
-  forward.relu = relu;
-  forward.unbiased = gamma;
-  BatchNormBackward backward{0, relu && residual ? 4 : no_tensor, 2,     two ? 3 : no_tensor,
-                             5, residual ? 6 : no_tensor,         scale, {1, c}};
-  backward.relu = relu;
 
-  BackendComparison({s, s, s, s, s, s, s}, 4, {forward, backward}, 1 + 2 * c, 2 + 2 * c).check();
+  BackendComparison(batch_norm_case({batch, 19, 17, channels}, {gamma, relu, residual, two}))
+      .check();
 }
 
 TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero", "[onednn]") {
@@ -191,23 +149,14 @@ TEST_CASE("onednn: BatchNorm over one pixel or two normalises them", "[onednn]")
 }
 
 TEST_CASE("onednn: BatchNorm in evaluation uses the running statistics", "[onednn]") {
-  const int channels = sizes_of_channels();
-  const std::size_t c = channels;
-  const Shape s{2, 5, 3, channels};
-  BatchNormForward forward{0, 1, no_tensor, ParameterRange{c, c}, {0, c}, {1, 2 * c}};
-  forward.training = false;
-
-  BackendComparison({s, s}, 1, {forward}, 2 * c, 1 + 2 * c).check();
+  BackendComparison(batch_norm_evaluation_case({2, 5, 3, sizes_of_channels()})).check();
 }
 
 TEST_CASE("onednn: concatenation and slices agree with the reference", "[onednn]") {
   const int a = sizes_of_channels(), b = GENERATE(1, 16, 20), batch = sizes_of_batch();
   CAPTURE(a, b, batch);
-  const Shape first{batch, 3, 5, a}, second{batch, 3, 5, b}, all{batch, 3, 5, a + b + a};
 
-  BackendComparison({first, second, all, first, second}, 2,
-                    {Concat{{0, 1, 0}, 2}, ChannelSlice{2, 3, a + b}, ChannelSlice{2, 4, a}})
-      .check();
+  BackendComparison(concatenation_case(batch, a, b)).check();
 }
 
 TEST_CASE("onednn: BatchNorm and copies work on slices of wider tensors", "[onednn]") {
@@ -236,25 +185,15 @@ TEST_CASE("onednn: BatchNorm and copies work on slices of wider tensors", "[oned
 TEST_CASE("onednn: the parameterless shortcut agrees with the reference", "[onednn]") {
   const int channels = sizes_of_channels(), more = GENERATE(0, 3, 16), stride = GENERATE(1, 2);
   CAPTURE(channels, more, stride);
-  const Shape x{2, 7, 6, channels};
-  const Shape y{2, (7 + stride - 1) / stride, (6 + stride - 1) / stride, channels + more};
 
-  BackendComparison({x, y, y, x}, 2,
-                    {ShortcutForward{0, 2, stride}, ShortcutBackward{1, 3, stride}})
-      .check();
+  BackendComparison(shortcut_case({2, 7, 6, channels}, more, stride)).check();
 }
 
 TEST_CASE("onednn: pools agree with the reference, with ties and padding on one side", "[onednn]") {
-  const Window window =
-      GENERATE(Window{3, 3, 2, 2, 0, 0, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1},
-               Window{6, 8, 1, 1}, Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{5, 5, 3, 3});
+  const Window window = pool_windows();
   const int channels = sizes_of_channels(), batch = sizes_of_batch();
   CAPTURE(window.height, window.stride_y, window.top, channels, batch);
-  const Shape x{batch, 6, 8, channels}, y = after(window, x, channels);
-  BackendComparison comparison(
-      {x, y, y, x, y, x}, 2,
-      {MaxPoolForward{window, 0, 2}, MaxPoolBackward{window, 0, 2, 1, 3},
-       AveragePoolForward{window, 0, 4}, AveragePoolBackward{window, 1, 5}});
+  BackendComparison comparison(pool_case(window, {batch, 6, 8, channels}));
   comparison.map_inputs([](float v) { return std::round(v); });
 
   comparison.check();
@@ -293,10 +232,8 @@ TEST_CASE("onednn: dropout keeps the same elements as the reference", "[onednn]"
 TEST_CASE("onednn: softmax cross-entropy agrees, padded samples and ties included", "[onednn]") {
   const int classes = GENERATE(1, 5, 10, 17, 1001);
   CAPTURE(classes);
-  const Shape s{5, 1, 1, classes};
-  BackendComparison comparison({s, s}, 1, {SoftmaxCrossEntropy{0, 1, 0.1f, 0.4f}});
-  comparison.map_inputs([](float v) { return std::round(10 * v) / 2; });
-  comparison.batch().labels = {0, -1, classes - 1, classes / 2, -1};
+  BackendComparison comparison(cross_entropy_case(classes));
+  with_ties_and_padding(comparison, classes);
 
   comparison.check();
 }
@@ -326,9 +263,7 @@ TEST_CASE("onednn: input is distorted and normalised as by the reference", "[one
   const bool clip = GENERATE(false, true) && kind == Normalisation::mean_deviation;
   CAPTURE(channels, distort, clip);
   const Shape s{3, 7, 5, channels};
-  BackendComparison comparison({s}, 0,
-                               {Input{0, kind, std::vector<float>(channels, 0.4f),
-                                      std::vector<float>(channels, 0.3f), distort, clip}});
+  BackendComparison comparison(input_case(s, kind, distort, clip));
   Philox random(3, Purpose::synthetic);
   Batch& batch = comparison.batch();
   for (std::size_t i = 0; i < s.elements(); ++i)

@@ -1,0 +1,155 @@
+#pragma once
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "ringtrain/compute/step.hpp"
+#include "support/catch.hpp"
+
+namespace ringtrain {
+
+/// Steps and the tensors that they work on, for a comparison of a backend with the reference.
+struct StepCase {
+  std::vector<compute::Shape> tensors;
+  compute::TensorId
+      first_written;  // it and all tensors after it are results, those before are random
+  std::vector<compute::Step> steps;
+  std::size_t parameters = 0, statistics = 0;
+};
+
+inline int sizes_of_channels() { return GENERATE(1, 3, 8, 17, 64); }
+
+/// The windows of pools: with ties, padding on one side, the whole image.
+inline compute::Window pool_windows() {
+  return GENERATE(compute::Window{3, 3, 2, 2, 0, 0, 1, 1}, compute::Window{2, 2, 2, 2},
+                  compute::Window{3, 3, 1, 1, 1, 1, 1, 1}, compute::Window{6, 8, 1, 1},
+                  compute::Window{3, 3, 2, 2, 1, 1, 1, 1}, compute::Window{5, 5, 3, 3});
+}
+
+/// What a window makes of images of shape `x`.
+inline compute::Shape after(const compute::Window& w, const compute::Shape& x, int channels) {
+  const auto extent = [](int in, int before, int behind, int kernel, int stride) {
+    return (in + before + behind - kernel) / stride + 1;
+  };
+  return {x.batch, extent(x.height, w.top, w.bottom, w.height, w.stride_y),
+          extent(x.width, w.left, w.right, w.width, w.stride_x), channels};
+}
+
+/// A convolution, forward and both gradients. Its parameters begin at `offset`, which may be odd.
+inline StepCase convolution_case(const compute::Window& window, const compute::Shape& x, int out,
+                                 std::size_t offset, bool bias, bool relu) {
+  const compute::Shape y = after(window, x, out);
+  const std::size_t weights = std::size_t(out) * window.height * window.width * x.channels;
+  const compute::ParameterRange w{offset, weights};
+  std::optional<compute::ParameterRange> b;
+  if (bias) b = {offset + weights, std::size_t(out)};
+  return {{x, y, y, x},
+          2,
+          {compute::ConvolutionForward{window, 0, 2, w, b, relu},
+           compute::ConvolutionInputGradient{window, 1, 3, w},
+           compute::ConvolutionWeightGradient{window, 0, 1, w, b}},
+          offset + weights + out};
+}
+
+/// Likewise, a matrix product of whole images.
+inline StepCase matrix_product_case(const compute::Shape& x, int out, bool bias, bool relu) {
+  const compute::Shape y{x.batch, 1, 1, out};
+  const std::size_t weights = out * x.features();
+  const compute::ParameterRange w{0, weights};
+  std::optional<compute::ParameterRange> b;
+  if (bias) b = {weights, std::size_t(out)};
+  return {{x, y, y, x},
+          2,
+          {compute::MatrixProductForward{0, 2, w, b, relu},
+           compute::MatrixProductInputGradient{1, 3, w},
+           compute::MatrixProductWeightGradient{0, 1, w, b}},
+          weights + out};
+}
+
+inline StepCase relu_and_sums_case(const compute::Shape& s) {
+  return {{s, s, s, s, s, s},
+          2,
+          {compute::ReluForward{0, 2}, compute::ReluBackward{2, 1, 3}, compute::Add{0, 1, 4},
+           compute::Add{0, 1, 5, true}}};
+}
+
+struct BatchNormForm {
+  bool gamma, relu, residual, two_gradients;
+};
+
+inline StepCase batch_norm_case(const compute::Shape& s, const BatchNormForm& form) {
+  const std::size_t c = s.channels;
+  std::optional<compute::ParameterRange> scale;
+  if (form.gamma) scale = {1 + c, c};
+  const auto where = [](bool there, compute::TensorId id) {
+    return there ? id : compute::no_tensor;
+  };
+  compute::BatchNormForward forward{0, 4, where(form.residual, 1), scale, {1, c}, {2, 2 * c}};
+  forward.relu = form.relu;
+  forward.unbiased = form.gamma;
+  compute::BatchNormBackward backward{0,     where(form.relu && form.residual, 4),
+                                      2,     where(form.two_gradients, 3),
+                                      5,     where(form.residual, 6),
+                                      scale, {1, c}};
+  backward.relu = form.relu;
+  return {std::vector<compute::Shape>(form.residual ? 7 : 6, s),
+          4,
+          {forward, backward},
+          1 + 2 * c,
+          2 + 2 * c};
+}
+
+inline StepCase batch_norm_evaluation_case(const compute::Shape& s) {
+  const std::size_t c = s.channels;
+  compute::BatchNormForward forward{
+      0, 1, compute::no_tensor, compute::ParameterRange{c, c}, {0, c}, {1, 2 * c}};
+  forward.training = false;
+  return {{s, s}, 1, {forward}, 2 * c, 1 + 2 * c};
+}
+
+/// Tensors of `a` and of `b` channels, side by side and taken apart again.
+inline StepCase concatenation_case(int batch, int a, int b) {
+  const compute::Shape first{batch, 3, 5, a}, second{batch, 3, 5, b}, all{batch, 3, 5, a + b + a};
+  return {{first, second, all, first, second},
+          2,
+          {compute::Concat{{0, 1, 0}, 2}, compute::ChannelSlice{2, 3, a + b},
+           compute::ChannelSlice{2, 4, a}}};
+}
+
+inline StepCase shortcut_case(const compute::Shape& x, int more_channels, int stride) {
+  const compute::Shape y{x.batch, (x.height + stride - 1) / stride, (x.width + stride - 1) / stride,
+                         x.channels + more_channels};
+  return {{x, y, y, x},
+          2,
+          {compute::ShortcutForward{0, 2, stride}, compute::ShortcutBackward{1, 3, stride}}};
+}
+
+inline StepCase pool_case(const compute::Window& window, const compute::Shape& x) {
+  const compute::Shape y = after(window, x, x.channels);
+  return {{x, y, y, x, y, x},
+          2,
+          {compute::MaxPoolForward{window, 0, 2}, compute::MaxPoolBackward{window, 0, 2, 1, 3},
+           compute::AveragePoolForward{window, 0, 4}, compute::AveragePoolBackward{window, 1, 5}}};
+}
+
+inline StepCase cross_entropy_case(int classes) {
+  const compute::Shape s{5, 1, 1, classes};
+  return {{s, s}, 1, {compute::SoftmaxCrossEntropy{0, 1, 0.1f, 0.4f}}};
+}
+
+/// Makes ties of a comparison's random values, and pads its samples of so many classes.
+template <class Comparison>
+void with_ties_and_padding(Comparison& comparison, int classes) {
+  comparison.map_inputs([](float v) { return std::round(10 * v) / 2; });
+  comparison.batch().labels = {0, -1, classes - 1, classes / 2, -1};
+}
+
+inline StepCase input_case(const compute::Shape& s, compute::Normalisation kind, bool distort,
+                           bool clip) {
+  return {{s},
+          0,
+          {compute::Input{0, kind, std::vector<float>(s.channels, 0.4f),
+                          std::vector<float>(s.channels, 0.3f), distort, clip}}};
+}
+
+}  // namespace ringtrain

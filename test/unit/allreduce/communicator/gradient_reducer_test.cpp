@@ -159,6 +159,32 @@ TEST_CASE("GradientReducer: gradients are summed as asked, the head in front of 
   CHECK(communicator.how[1].first == 0);
 }
 
+TEST_CASE("GradientReducer: each gradient is rounded once, the tail first, the head behind it") {
+  const std::size_t head = 4;
+  const auto [gradients, buckets] =
+      GENERATE(table<std::size_t, std::size_t>({{0, 0}, {1, 1}, {7, 2}, {8, 3}}));
+  CAPTURE(gradients);
+  std::vector<float> flat(head + gradients);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 3 * sizeof(float), head,
+                          {.wire = Element::bf16});
+
+  for (std::size_t first = flat.size(); first > head + 1; --first) reducer.final_from(first);
+  reducer.finish();
+
+  REQUIRE(communicator.started.size() == buckets + 1);
+  std::size_t end = flat.size();
+  for (std::size_t s = 0; s < buckets; ++s) {
+    CHECK(communicator.how[s].wire == Element::bf16);
+    CHECK(communicator.started[s].end() == end);
+    end = communicator.started[s].first;
+  }
+  CHECK(end == head);
+  CHECK(communicator.started.back() == Range{0, head});
+  CHECK(communicator.how.back().wire == Element::fp32);
+}
+
 TEST_CASE("GradientReducer: where gradients travel as they are, the head goes with them") {
   std::vector<float> flat(10);
   RecordingCommunicator communicator;

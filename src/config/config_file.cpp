@@ -48,8 +48,8 @@ class Reader {
   Reader(const std::string& file, const std::vector<OptionEntry>& table)
       : file_(file), table_(table) {}
 
-  std::vector<ConfigLine> read(std::istream& text) const {
-    std::vector<ConfigLine> all;
+  std::vector<FileLine> read(std::istream& text) const {
+    std::vector<FileLine> all;
     std::map<std::string, int> lines;  // of the keys so far
     int number = 0;
     for (std::string line; std::getline(text, line);) {
@@ -73,13 +73,13 @@ class Reader {
                       why);
   }
 
-  ConfigLine parse(const std::string& line, int number) const {
+  FileLine parse(const std::string& line, int number) const {
     if (line.front() == '[')
       throw usage_error(
           fmt::format("configuration file {}, line {}, section {}", file_, number, line),
           "there are no sections; write all keys without any");
     const std::size_t equals = line.find('=');
-    ConfigLine parsed{.key = without_quotes(trimmed(line.substr(0, equals))), .value = {}};
+    FileLine parsed{.key = without_quotes(trimmed(line.substr(0, equals))), .value = {}};
     const OptionEntry& entry = entry_of(parsed.key, number);
     if (equals != line.npos)
       parsed.value = value(trimmed(line.substr(equals + 1)), parsed.key, number);
@@ -122,8 +122,8 @@ class Reader {
 
 }  // namespace
 
-std::vector<ConfigLine> read_config(std::istream& text, const std::string& file,
-                                    const std::vector<OptionEntry>& table) {
+std::vector<FileLine> read_config(std::istream& text, const std::string& file,
+                                  const std::vector<OptionEntry>& table) {
   return Reader(file, table).read(text);
 }
 

@@ -16,15 +16,15 @@ namespace ringtrain::config {
 namespace {
 
 /// As CLI11 asks for it.
-class ConfigReader final : public CLI::ConfigTOML {
+class FileReader final : public CLI::ConfigTOML {
  public:
   /// `file` names it in messages, once it is known.
-  ConfigReader(const std::vector<OptionEntry>& table, const std::string& file)
+  FileReader(const std::vector<OptionEntry>& table, const std::string& file)
       : table_(table), file_(file) {}
 
   std::vector<CLI::ConfigItem> from_config(std::istream& text) const override {
     std::vector<CLI::ConfigItem> items;
-    for (ConfigLine& line : read_config(text, file_, table_))
+    for (FileLine& line : read_config(text, file_, table_))
       items.push_back({.name = std::move(line.key), .inputs = {std::move(line.value)}});
     return items;
   }
@@ -79,7 +79,7 @@ Parser::Parser() {
     config_file_ = path;
     return why_no_config_file(path);
   });
-  app_.config_formatter(std::make_shared<ConfigReader>(table_, config_file_));
+  app_.config_formatter(std::make_shared<FileReader>(table_, config_file_));
 }
 
 void Parser::add(const OptionEntry& entry) {

@@ -51,7 +51,8 @@ std::string sentence_of_slow(const Steps& all, std::size_t place, double median_
 
 }  // namespace
 
-std::optional<ImbalanceDetector::Window> ImbalanceDetector::look(std::span<const RankStats> now) {
+std::optional<ImbalanceDetector::Window> ImbalanceDetector::compare(
+    std::span<const RankStats> now) {
   Steps all;
   for (std::size_t r = 0; r < now.size(); ++r) {
     const PhaseTotals &before = ranks_.at(r).before, &spent = now[r].spent;

@@ -302,9 +302,9 @@ void TrainingRun::note_saved(const io::SaveEvent& event) {
                                 failure)
           .string());
   const auto end = metrics::Timeline::Clock::now();
-  progress_.show(metrics::Phase::checkpoint_write,
-                 {end - metrics::Timeline::length(event.seconds), end, event.step},
-                 metrics::Row::writer);
+  progress_.record(metrics::Phase::checkpoint_write,
+                   {end - metrics::Timeline::length(event.seconds), end, event.step},
+                   metrics::Row::writer);
 }
 
 void TrainingRun::keep_timeline() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # doors.sh MPIRUN TRAIN: strangers at the ports on which rank 0 listens for other ranks cost a job nothing (strangers.py has what they
-# do): it comes to the same bits, its ranks' slices come to rank 0, and the strangers are told of, once a minute.
+# do): it comes to the same bits, its ranks' slices come to rank 0, and the strangers are told of, once a
+# minute. SIGTERM ends the job.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") here=$(dirname "$(readlink -f "$0")")
 enter_folder

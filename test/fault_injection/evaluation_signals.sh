@@ -6,7 +6,6 @@
 mpirun=$1 train=$(realpath "$2")
 enter_folder
 export TMPDIR=$dir  # where reports go
-at_end end_jobs
 
 # Four steps an epoch on any number of ranks, and an evaluation of some ten seconds and more than a thousand batches behind each.
 mkdir cifar10

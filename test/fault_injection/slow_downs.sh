@@ -24,7 +24,6 @@ end_group() {
 at_end end_group
 at_end '"$hosts" down 2>/dev/null'
 at_end 'fusermount3 -qu disk'
-at_end end_jobs
 at_end end_harm
 
 # start NAME COMMAND...: a job on several ranks, until its usual speed is known: 20 windows of 0.5 s and two steps
@@ -181,8 +180,7 @@ END
   slow_down quota 'on rank 1 .*; with it moved, on .*: (the process stood still .*)?held up by its CPU quota' quota
 }
 case_disk() { # the data's disk gets slow
-  [[ -x $slowfs && -w /dev/fuse ]] || { skipped disk "no slowfs, or no /dev/fuse"; return; }
-  mount_slowfs "$slowfs"
+  mount_slowfs "$slowfs" || { skipped disk "$(tail -n 1 why)"; return; }
   python3 - backing <<'END'
 import os, struct, sys, zlib
 def chunk(kind, data):

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") slowfs=$3 data=$(realpath "$4") longest=4
 enter_folder
-mount_slowfs "$slowfs"
+mount_slowfs "$slowfs" || skip "$(tail -n 1 why)"
 export TMPDIR=$dir START_LIMIT_S=$longest XDG_CACHE_HOME=$dir/cache  # TMPDIR: where reports go
 disk=$dir/disk
 

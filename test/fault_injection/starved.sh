@@ -47,7 +47,7 @@ done
 echo "beside $load processes: rank 1's watchdog waited for a CPU for $(longest_wait 30) s at most"
 goes_on "beside $load processes"
 
-chrt -a -i -p 0 "$rank" >"why" 2>&1 || { echo "skipped: a rank cannot be made to stand back here: $(cat "why")"; exit 77; }
+chrt -a -i -p 0 "$rank" >"why" 2>&1 || skip "a rank cannot be made to stand back here: $(cat why)"
 waited=$(longest_wait 45)
 chrt -a -o -p 0 "$rank"
 echo "standing back: it waited for $waited s at most"

@@ -48,7 +48,7 @@ void read_values(const std::string& text) {
   static const std::vector<config::OptionEntry> table = config::option_table(request);
   static const std::string name = "net.toml";
   std::istringstream lines(text);
-  for (const config::ConfigLine& line : config::read_config(lines, name, table)) {
+  for (const config::FileLine& line : config::read_config(lines, name, table)) {
     try {
       config::find_option(table, line.key)->set(line.value);
     } catch (const BadValue& refused) {

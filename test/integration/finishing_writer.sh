@@ -4,7 +4,7 @@
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") slowfs=$3
 enter_folder
-mount_slowfs "$slowfs"
+mount_slowfs "$slowfs" || skip "$(tail -n 1 why)"
 limit=200
 
 start() { # FOLDER [OPTION]...

@@ -5,12 +5,13 @@
 mpirun=$1 train=$(realpath "$2")
 enter_folder
 
+training=(--model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0
+  --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2)
 # job NAME RANKS STEPS OPTION...: into folder NAME, or on with what is there
 run() {
   local name=$1 ranks=$2 steps=$3
   shift 3
-  launch "$ranks" "$train" --model cifar10_cnn --data shapes --global-batch 12 --threads 1 --eval-every 0 \
-    --optimizer adam --lr 0.001 --lr-schedule constant --bucket-mb 0.2 --steps "$steps" --checkpoint-dir "$name" "$@"
+  launch "$ranks" "$train" "${training[@]}" --steps "$steps" --checkpoint-dir "$name" "$@"
 }
 job() {
   run "$@"
@@ -49,11 +50,11 @@ exits "a loss that is not finite ends it" 76
 
 job proof 2 1000 --verify-resume 6 $shard
 check "a resume comes to the same bits" has "verify-resume: passed"
-run killed 2 60 --checkpoint-every 10 $shard &
+begin 2 "$train" "${training[@]}" --steps 60 --checkpoint-dir killed --checkpoint-every 10 $shard
 await 90 has_checkpoint killed
-kill -9 "$(pgrep -f "^$train .*--checkpoint-dir killed" | tail -n 1)"
-wait $!
-check "a killed rank ends the job: exit code $?" test $? -ne 0
+kill -9 "$(rank 1)"
+ends
+check "a killed rank ends the job: exit code $code" test $code -ne 0
 job killed 2 60 --checkpoint-every 1000 $shard
 check "which is resumed" has "resumed from step-"
 job calm 2 60 --checkpoint-every 1000

@@ -20,11 +20,12 @@ last_told() { sed -n 's/^{"kind":"step","step":\([0-9]*\),.*/\1/p' metrics | tai
 ended_by_itself() { grep -q '^{"kind":"end"' metrics; }
 
 killed=0
-for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 120"; do
+for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 200"; do
   steps=${kind%% *} options=${kind#* }
   start undisturbed whole.log --steps "$steps" --checkpoint-every 1
   wait $mpi
   step_s=$(sed -n 's/.*; \([0-9.]*\) sec\/batch.*/\1/p' whole.log | sort -n | sed -n "$(((steps + 1) / 2))p")
+  [[ $kind != 3\ * ]] || check "the longest steps are of $step_s s, which is more than a signal's 2 s" test "${step_s%.*}" -ge 3
   for ((round = 1; round <= rounds; round++)); do
     rm -f log metrics
     start ended log --steps 1000 --checkpoint-every 1h --metrics metrics

@@ -5,9 +5,8 @@
 //   FAULT="forget TENSOR"          a resume leaves TENSOR zero
 //   FAULT="shift SAMPLES"          a resume goes on so many samples later
 //   SAMPLES=FILE                   FILE.RANK gets "STEP EPOCH SAMPLE" for each sample trained on
-//   ASLEEP="RANK WHERE CALL"       RANK sleeps for ever at its CALLth time in init, data,
-//   all-reduce
-//                                  or save; when, is in $FOLDER/fault
+//   ASLEEP="RANK WHERE CALL"       RANK sleeps for ever at its CALLth time in WHERE (init, data,
+//                                  all-reduce, save); when, is in $FOLDER/fault
 //   HUNGRY="RANK CALL"             from its CALLth batch on, RANK takes 16 MiB a batch
 //   START_LIMIT_S=SECONDS          without progress at the start are too long
 #include <unistd.h>

@@ -21,11 +21,13 @@ clean_up() {
 enter_folder() { # a new one, $dir, which goes with the script
   dir=$(realpath "$(mktemp -d)") || exit 1
   at_end 'cd / && rm -rf "$dir"'
+  at_end end_jobs
   cd "$dir" || exit 1
   : >log
 }
 skip() { # WHY
   [ -n "$1" ] || give_up "skipped without a reason"
+  ((bad)) && { echo "not skipped ($1): checks before it have failed"; exit 1; }
   echo "skipped: $1"
   exit 77
 }
@@ -47,13 +49,13 @@ make_hosts() { # COUNT [RATE [MS]]
   need_hosts "${@:2}"
   "$hosts" up "$@" || give_up "no hosts are made"
 }
-mount_slowfs() { # PROGRAM: the folder `backing` as `disk`, with the faults that the file `faults` names
-  [ -x "$1" ] || skip "built without libfuse3, there is no slow disk"
+mount_slowfs() { # PROGRAM: the folder `backing` as `disk`, with the faults that the file `faults` names; else the reason is in `why`
+  [ -x "$1" ] || { echo "built without libfuse3, there is no slow disk" >why; return 1; }
   mkdir backing disk
   "$1" backing disk faults 2>why &
   slowfs_server=$!
   at_end 'rm -f faults; kill $slowfs_server 2>/dev/null; wait $slowfs_server 2>/dev/null; fusermount3 -uz disk 2>/dev/null'
-  wait_for 5 mountpoint -q disk || skip "FUSE cannot mount here: $(tail -n 1 why)"
+  wait_for 5 mountpoint -q disk || { sed -i '$s/^/FUSE cannot mount here: /' why; return 1; }
 }
 mount_freezable() { # MB: a file system, `disk`, that freeze and thaw know
   mkdir disk

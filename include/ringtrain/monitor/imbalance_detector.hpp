@@ -36,7 +36,7 @@ class ImbalanceDetector {
   /// `now` is what the ranks have spent up to now, by rank, maybe of none. Returns the window since
   /// the last one; nothing while a rank has too few steps in it, or where there are not two ranks.
   /// Ranks that were never heard of are left out.
-  std::optional<Window> look(std::span<const RankStats> now);
+  std::optional<Window> compare(std::span<const RankStats> now);
 
  private:
   struct Rank {

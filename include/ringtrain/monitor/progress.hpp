@@ -88,8 +88,8 @@ class Progress final : public WorkProgress {
   void record_in(metrics::Timeline* timeline) noexcept { timeline_ = timeline; }
   metrics::Timeline* timeline() const noexcept { return timeline_; }
   /// Adds a span to the timeline, where there is one. From any thread.
-  void show(metrics::Phase phase, const TimeSpan& span,
-            metrics::Row row = metrics::Row::main) const noexcept {
+  void record(metrics::Phase phase, const TimeSpan& span,
+              metrics::Row row = metrics::Row::main) const noexcept {
     if (metrics::Timeline* const timeline = timeline_) timeline->add(phase, span, row);
   }
 

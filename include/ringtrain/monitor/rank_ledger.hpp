@@ -21,7 +21,7 @@ class RankLedger {
   /// Since they were last told, if there is enough news.
   std::optional<metrics::PhaseSpread> differences() {
     if (!parts_) return std::nullopt;
-    auto window = parts_->imbalance.look(parts_->ask());
+    auto window = parts_->imbalance.compare(parts_->ask());
     return window ? std::optional(std::move(window->spread)) : std::nullopt;
   }
   /// As SlowdownReporter, likewise the next three.

@@ -44,13 +44,15 @@ std::vector<std::uint64_t> GradientReducer::bounds(std::span<const std::size_t> 
 void GradientReducer::finish() {
   close_bucket(0);
   if (late_)
-    for (const Bucket& bucket : buckets_) start_sum(bucket.range);
+    for (const Bucket& bucket : buckets_) start_sum(bucket.range, gradients_);
   communicator_.finish();
   bucketed_ = values_.size();
 }
 
 void GradientReducer::sum(const Range& bucket) {
-  start_sum(bucket);
+  SumOptions options = gradients_;
+  options.hook = nullptr;
+  start_sum(bucket, options);
   communicator_.finish();
 }
 
@@ -76,14 +78,13 @@ void GradientReducer::close_bucket(std::size_t first) {
   if (bucketed_ == values_.size()) buckets_.clear();
   buckets_.push_back({{first, bucketed_ - first}, std::chrono::steady_clock::now()});
   bucketed_ = first;
-  if (!late_) start_sum(buckets_.back().range);
+  if (!late_) start_sum(buckets_.back().range, gradients_);
 }
 
 // The bucket at the front has the head, which goes by itself where gradients lose something.
-void GradientReducer::start_sum(const Range& bucket) {
-  const bool exact = gradients_.wire == Element::fp32 && !gradients_.compressed;
+void GradientReducer::start_sum(const Range& bucket, SumOptions options) {
+  const bool exact = options.wire == Element::fp32 && !options.compressed;
   const std::size_t cut = exact ? bucket.first : std::clamp(head_, bucket.first, bucket.end());
-  SumOptions options = gradients_;
   options.first = cut - std::min(cut, head_);
   if (cut < bucket.end())
     communicator_.start_allreduce(values_.slice(cut, bucket.end() - cut), options);

@@ -16,7 +16,7 @@
 namespace ringtrain::compute::cuda {
 namespace {
 
-// Longer than the watchdog allows any activity of a step, so that its verdict, which knows all
+// Longer than the watchdog allows any phase of a step, so that its verdict, which knows all
 // ranks, comes first.
 constexpr std::chrono::seconds longest_step(1000);
 

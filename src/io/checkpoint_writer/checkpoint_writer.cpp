@@ -196,11 +196,11 @@ void CheckpointWriter::Impl::take(const Message& message) {
     case Message::Kind::displaced:
       return lose_writer({Exit::locked, "checkpoints", message.text()});
     case Message::Kind::opened:
-      return note(SaveEvent::Kind::replaced, writer_.opened());
+      return note(SaveEvent::Kind::replaced, writer_.note_opened());
     case Message::Kind::refused:  // another job's directory is not to be waited for
       if (message.code == static_cast<std::int32_t>(Exit::locked))
         return lose_writer({Exit::locked, "checkpoints", message.text()});
-      return note(SaveEvent::Kind::note, writer_.refused(message));
+      return note(SaveEvent::Kind::note, writer_.note_refused(message));
     default:
       events_.push_back(event(SaveEvent::Kind::note, message));
   }

@@ -145,16 +145,17 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
   if (gone_) {
     const auto ending = process_.ended();
     if (ending || Clock::now() - gone_since_ >= ending_patience) {
-      how_ = ending.value_or("closed its connection");
+      how_it_died_ = ending.value_or("closed its connection");
       if (const std::string why = why_not_replaced(saves); !why.empty())
-        return writer_fault(why, how_);
+        return writer_fault(why, how_it_died_);
       gone_ = false;
       hand_over(saves);
     }
   }
   if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_.ended() &&
       process_.pid() == 0)
-    return writer_fault(fmt::format("{}, and the fork server does not answer", how_), how_);
+    return writer_fault(fmt::format("{}, and the fork server does not answer", how_it_died_),
+                        how_it_died_);
   return std::nullopt;
 }
 
@@ -165,13 +166,14 @@ std::string WriterConnection::why_not_replaced(Saves saves) {
   while (now - deaths_.front() > death_window) deaths_.pop_front();
   const auto in_save = saves.empty() ? std::nullopt : std::optional(saves.front()->step);
   if (in_save && std::exchange(died_in_, in_save) == in_save)
-    return fmt::format("{}, the second time in the save of step {}", how_, *in_save);
+    return fmt::format("{}, the second time in the save of step {}", how_it_died_, *in_save);
   died_in_ = in_save;
   if (std::ssize(deaths_) > options_.takeovers)
-    return fmt::format("{}, death {} within {} minutes", how_, deaths_.size(),
+    return fmt::format("{}, death {} within {} minutes", how_it_died_, deaths_.size(),
                        death_window.count());
   const auto failure = process_.restart();
-  return failure ? fmt::format("{}, and no other one can be started: {}", how_, *failure) : "";
+  return failure ? fmt::format("{}, and no other one can be started: {}", how_it_died_, *failure)
+                 : "";
 }
 
 // With all that a writer knows of this training, as it may be a new one. No slot goes twice to one
@@ -184,28 +186,28 @@ void WriterConnection::hand_over(Saves saves) {
   if (!lineage_.empty()) set_lineage(lineage_);
   if (!protected_.empty()) protect(protected_);
   if (kept_) sent = sent && send(*kept_);
-  again_.clear();
+  saved_again_.clear();
   for (const Message* save : saves) {
     sent = sent && send(*save);
-    again_ += fmt::format("{} {}", again_.empty() ? " and writes the checkpoint of step" : " and",
-                          save->step);
+    saved_again_ += fmt::format(
+        "{} {}", saved_again_.empty() ? " and writes the checkpoint of step" : " and", save->step);
   }
-  if (!again_.empty()) again_ += " again";
+  if (!saved_again_.empty()) saved_again_ += " again";
   if (!sent) notice_death();
 }
 
-std::string WriterConnection::opened() {
-  if (!std::exchange(opening_, false) || how_.empty()) return "";
+std::string WriterConnection::note_opened() {
+  if (!std::exchange(opening_, false) || how_it_died_.empty()) return "";
   return fmt::format("the checkpoint writer process {}; another one took over{}",
-                     std::exchange(how_, ""), again_);
+                     std::exchange(how_it_died_, ""), saved_again_);
 }
 
 // As a full disk stops no training, the next save is tried with another `open`.
-std::string WriterConnection::refused(const Message& message) {
+std::string WriterConnection::note_refused(const Message& message) {
   opening_ = false;
   refused_ = true;
   return fmt::format("the checkpoint writer process {}; another one was started, but: {}",
-                     how_.empty() ? "died" : how_, message.text());
+                     how_it_died_.empty() ? "died" : how_it_died_, message.text());
 }
 
 }  // namespace ringtrain::io

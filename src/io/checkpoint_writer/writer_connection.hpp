@@ -56,8 +56,8 @@ class WriterConnection {
   std::optional<Error> take_over(Saves saves);
   /// Behind Message::Kind::opened and refused of another writer: what to tell the user; empty:
   /// nothing.
-  std::string opened();
-  std::string refused(const Message& message);
+  std::string note_opened();
+  std::string note_refused(const Message& message);
 
   /// As WriterProcess.
   void kill() { process_.kill(); }
@@ -87,7 +87,7 @@ class WriterConnection {
   std::deque<Clock::time_point> deaths_;
   std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
   // What is told once the next one has answered: how the last one ended, and what is saved again.
-  std::string how_, again_;
+  std::string how_it_died_, saved_again_;
 };
 
 }  // namespace ringtrain::io

@@ -42,7 +42,7 @@ class ActiveReporter final : public Reporter {
       return !path.empty();
     };
     if (open(options.metrics))
-      sinks_.push_back(std::make_unique<Metrics>(options.metrics, warn("metrics")));
+      sinks_.push_back(std::make_unique<JsonLines>(options.metrics, warn("metrics")));
     if (open(options.tensorboard))
       sinks_.push_back(make_tensorboard(options.tensorboard, warn("tensorboard")));
     if (open(options.report)) sinks_.push_back(make_report(options.report, warn("report")));

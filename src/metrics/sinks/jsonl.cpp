@@ -114,7 +114,7 @@ std::string line_of(const Json& record) {
 
 }  // namespace
 
-Metrics::Metrics(const std::string& path, Warn warn)
+JsonLines::JsonLines(const std::string& path, Warn warn)
     : path_(path),
       file_(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666)),
       warn_(std::move(warn)) {
@@ -124,7 +124,7 @@ Metrics::Metrics(const std::string& path, Warn warn)
   torn_ = ends_inside_a_line(file_.get());
 }
 
-void Metrics::append(const std::string& record) {
+void JsonLines::append(const std::string& record) {
   const std::string line = (torn_ ? "\n" : "") + record;
   const ssize_t written = ::write(file_.get(), line.data(), line.size());
   if (written == static_cast<ssize_t>(line.size())) {
@@ -137,7 +137,7 @@ void Metrics::append(const std::string& record) {
     warn_(fmt::format("--metrics {}: {}; training goes on, records are missing", path_, reason));
 }
 
-void Metrics::write(const StartRecord& r) {
+void JsonLines::write(const StartRecord& r) {
   append(line_of({{"kind", "start"},
                   {"configuration", Json::parse(r.configuration)},
                   {"build", r.build},
@@ -145,7 +145,7 @@ void Metrics::write(const StartRecord& r) {
                   {"hosts", r.hosts}}));
 }
 
-void Metrics::write(const StepRecord& r) {
+void JsonLines::write(const StepRecord& r) {
   Json record = {{"kind", "step"},
                  {"step", r.step},
                  {"epoch", nine_digits(r.epoch)},
@@ -159,7 +159,7 @@ void Metrics::write(const StepRecord& r) {
   append(line_of(record));
 }
 
-void Metrics::write(const EvalRecord& r) {
+void JsonLines::write(const EvalRecord& r) {
   append(line_of({{"kind", "eval"},
                   {"step", r.step},
                   {"top1", nine_digits(r.top1)},
@@ -168,7 +168,7 @@ void Metrics::write(const EvalRecord& r) {
                   {"examples", r.examples}}));
 }
 
-void Metrics::write(const CheckpointRecord& r) {
+void JsonLines::write(const CheckpointRecord& r) {
   append(line_of({{"kind", "checkpoint"},
                   {"step", r.step},
                   {"file", r.file},
@@ -177,11 +177,11 @@ void Metrics::write(const CheckpointRecord& r) {
                   {"stall_seconds", nine_digits(r.stall_seconds)}}));
 }
 
-void Metrics::write(const EventRecord& r) {
+void JsonLines::write(const EventRecord& r) {
   append(line_of({{"kind", "event"}, {"what", r.what}, {"rank", r.rank}, {"text", r.text}}));
 }
 
-void Metrics::write(const ScalingResult& r) {
+void JsonLines::write(const ScalingResult& r) {
   const auto spread = [](const Spread& s) {
     return Json{{"median", nine_digits(s.median)}, {"deviation", nine_digits(s.deviation)}};
   };
@@ -198,7 +198,7 @@ void Metrics::write(const ScalingResult& r) {
        {"verdict", r.verdict}}));
 }
 
-void Metrics::write(const ScalingForecast& r) {
+void JsonLines::write(const ScalingForecast& r) {
   const double bandwidth = bus_bandwidth(r.bytes, r.step.sums_s, r.ranks);
   Json record = {{"kind", "links"},
                  {"bytes", r.bytes},
@@ -227,7 +227,7 @@ void Metrics::write(const ScalingForecast& r) {
   append(line_of(record));
 }
 
-void Metrics::write(const EndRecord& r) {
+void JsonLines::write(const EndRecord& r) {
   Json ranks = Json::array();
   for (const PhaseSeconds& phases : r.ranks) ranks.push_back(named(phases));
   Json record = {{"kind", "end"},

@@ -8,11 +8,11 @@ namespace ringtrain::metrics {
 
 /// Appends one JSON object a line to a file; each line is in the file when the call returns. A
 /// write that fails is reported once and training goes on; later records are tried again.
-class Metrics final : public RecordSink {
+class JsonLines final : public RecordSink {
  public:
   /// Throws Error(Exit::storage) when the file cannot be opened: before training that can still be
   /// mended. A resumed run appends to its file, after a line that a crash left unfinished too.
-  Metrics(const std::string& path, Warn warn);
+  JsonLines(const std::string& path, Warn warn);
 
   void write(const StartRecord& record) override;
   void write(const StepRecord& record) override;

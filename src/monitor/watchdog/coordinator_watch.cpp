@@ -75,7 +75,7 @@ class CoordinatorWatch final : public Watch {
     return accounts;
   }
   void compare_work() {
-    if (auto window = imbalance_.look(accounts()))
+    if (auto window = imbalance_.compare(accounts()))
       for (std::string& sentence : window->events) notices_.add(std::move(sentence));
   }
   void end(const Verdict& verdict) {

@@ -198,7 +198,7 @@ std::string details(const Verdict& verdict, std::span<const std::string> hosts) 
 
 std::string table(Views ranks, std::span<const std::string> hosts) {
   std::string text = fmt::format("{:>6}  {:<20} {:>10}  {:<11} {:>9} {:>9}  {}\n", "rank", "host",
-                                 "step", "activity", "seconds", "limit", "last heard");
+                                 "step", "phase", "seconds", "limit", "last heard");
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankHealth& rank = ranks[r];
     const RankStatus& status = rank.status;

@@ -96,8 +96,8 @@ void CpuStepper::run_micro_step(const Batch& batch, int micro) {
     parts_.progress.add_no_cpu(
         std::max(0.0, took_s - result.ranks_seconds - (cpu_s() - cpu_before_s)));
   const auto turn = begin + metrics::Timeline::length(result.backward_at_s);
-  parts_.progress.show(metrics::Phase::forward, {begin, turn, position().step + 1});
-  parts_.progress.show(metrics::Phase::backward, {turn, watch.started(), position().step + 1});
+  parts_.progress.record(metrics::Phase::forward, {begin, turn, position().step + 1});
+  parts_.progress.record(metrics::Phase::backward, {turn, watch.started(), position().step + 1});
   parts_.sums.add(result, parts_.batch_statistics, sample_weight, settings().share * sample_weight);
   seconds_[metrics::Phase::forward] += result.forward_seconds;
   seconds_[metrics::Phase::backward] += result.backward_seconds;

@@ -63,7 +63,7 @@ class TrainingEngine {
   virtual void close() = 0;
 };
 
-/// `plan`, `session` and `progress`, which its trainers tell where they are, outlive it.
+/// `plan`, `session` and `progress`, which its steppers report to, outlive it.
 /// Collective.
 std::unique_ptr<TrainingEngine> make_cpu_engine(const RunPlan& plan,
                                                 const host::ThreadPlan& threads,

@@ -48,8 +48,9 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
     monitor::PhaseScope waiting(progress_, metrics::Phase::data_wait, now.seconds);
     const Batch* batch = loader.next();
     waiting.end();
-    const monitor::PhaseScope copying(progress_, metrics::Phase::copy, now.seconds);
-    progress_.enter(metrics::Phase::gpu);  // for a free slot, if steps before are under way
+    // It waits for a free slot if steps before are under way.
+    const monitor::PhaseScope copying(progress_, metrics::Phase::copy, now.seconds,
+                                      metrics::Phase::gpu);
     training_.queue(*batch, {.first = micro == 1,
                              .last = micro == settings().accumulate,
                              .step = static_cast<std::int64_t>(position().step),

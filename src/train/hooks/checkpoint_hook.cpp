@@ -18,8 +18,8 @@ void CheckpointHook::between_steps(Trainer& trainer) {
   const auto begin = metrics::Timeline::Clock::now();
   offer(position);
   if (checkpoints_.stalled_s() - stalled_s > seen_stall_s)
-    progress_.show(metrics::Phase::checkpoint,
-                   {begin, metrics::Timeline::Clock::now(), position.step});
+    progress_.record(metrics::Phase::checkpoint,
+                     {begin, metrics::Timeline::Clock::now(), position.step});
 }
 
 // An evaluation may take long: what is saved is safe before.

@@ -13,8 +13,8 @@ void Evaluator::evaluate_at(const Position& position) {
       parts_.engine.evaluation(), *parts_.plan.evaluation,
       parts_.plan.loader(io::Split::evaluation), parts_.session, ask,
       [&](const host::StepRequest& all) { parts_.control.agree(all); }, parts_.progress);
-  parts_.progress.show(metrics::Phase::evaluation,
-                       {begin, metrics::Timeline::Clock::now(), position.step});
+  parts_.progress.record(metrics::Phase::evaluation,
+                         {begin, metrics::Timeline::Clock::now(), position.step});
   if (result.whole) evaluated_step_ = position.step;
   for (Hook* const hook : hooks_) hook->evaluated(position, result);
 }

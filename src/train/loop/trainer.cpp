@@ -21,8 +21,8 @@ void Trainer::step() {
   report(parts_.stepper.step(parts_.loader, request));
   for (Hook* const hook : parts_.hooks) hook->between_steps(*this);
   time_step();
-  parts_.progress.show(metrics::Phase::step,
-                       {begin, metrics::Timeline::Clock::now(), position().step});
+  parts_.progress.record(metrics::Phase::step,
+                         {begin, metrics::Timeline::Clock::now(), position().step});
   for (Hook* const hook : parts_.hooks) hook->after_step(position());
 }
 

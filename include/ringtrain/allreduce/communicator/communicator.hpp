@@ -76,14 +76,15 @@ class Communicator {
   /// Collective. Copies root's values to every rank, and waits until they are there.
   virtual void broadcast(View values, int root) = 0;
   /// Collective. Starts summing `values` in place over all ranks, after the compute work queued so
-  /// far. Nothing may touch them before finish(). The order of additions is fixed, so every run has
-  /// the same bits. Views of other memory than memory() cost a copy; a larger one than any before
-  /// waits for sums in flight. Throws what went wrong with earlier sums.
+  /// far. Nothing may touch them before finish(). The ring between CPUs adds in a fixed order: the
+  /// same bits every run. Views of other memory than memory() cost a copy; a larger one than any
+  /// before waits for sums in flight. Throws what went wrong with earlier sums.
   virtual void start_allreduce(View values, const SumOptions& options = {}) = 0;
   /// Collective. Orders compute work queued from now on after every sum started so far: CPUs wait
   /// for them, GPUs queue that wait. Throws what went wrong with them.
   virtual void finish() = 0;
-  /// Not collective. Never waits. Throws what went wrong in the background since the last call.
+  /// Not collective. Thread: any, where sums are NCCL's. Never waits. Throws what went wrong in the
+  /// background since the last call.
   virtual void check() {}
   /// Collective, while no sums are in flight. From now on our ring between hosts cuts messages as
   /// `ring` says, and at most `at_once` sums are in flight, of those that
@@ -94,8 +95,8 @@ class Communicator {
   /// Collective. Ends a job in which all is well, when no sum is in flight and none will be.
   /// Without it, destruction breaks off what other ranks may still be doing.
   virtual void close() {}
-  /// Not collective. Gives up the sums in flight when the job fails: nothing touches their views
-  /// afterwards. Only destruction is allowed then.
+  /// Not collective. Thread: any, where sums are NCCL's. Gives up the sums in flight when the job
+  /// fails: nothing touches their views afterwards. Only destruction is allowed then.
   virtual void abort() noexcept {}
 
  protected:

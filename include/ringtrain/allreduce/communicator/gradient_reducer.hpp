@@ -40,7 +40,8 @@ class GradientReducer {
   void final_from(std::size_t first);
   /// Collective. Starts the sum of what is left, then Communicator::finish().
   void finish();
-  /// Collective. Sums `bucket` as a step does, between steps, and finishes.
+  /// Collective. Sums `bucket` as a step does, between steps, and finishes. Calls no hook: the sum
+  /// is all that comes of it.
   void sum(const Range& bucket);
 
   /// The sums of this step were used: what compression left out of them is due in the next. Not
@@ -60,7 +61,7 @@ class GradientReducer {
   };
 
   void close_bucket(std::size_t first);
-  void start_sum(const Range& bucket);
+  void start_sum(const Range& bucket, SumOptions options);
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;

@@ -9,7 +9,7 @@
 
 namespace ringtrain::metrics {
 
-/// Seconds by phase of the ledger.
+/// Seconds by phase of the ledger. Throws std::out_of_range for any other phase.
 struct PhaseSeconds {
   std::array<double, ledger_phases.size()> seconds{};
 

@@ -200,6 +200,22 @@ TEST_CASE("GradientReducer: where gradients travel as they are, the head goes wi
   for (const SumOptions& options : communicator.how) CHECK(options.hook == &hook);
 }
 
+TEST_CASE("GradientReducer: a bucket that is summed by itself calls no hook") {
+  std::vector<float> flat(10);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  const ReduceHook update = [](View) {};
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4, 0, {.hook = &update});
+
+  reducer.sum({2, 5});
+  reducer.final_from(0);
+  reducer.finish();
+
+  REQUIRE(communicator.how.size() == 2);
+  CHECK(communicator.how[0].hook == nullptr);
+  CHECK(communicator.how[1].hook == &update);
+}
+
 TEST_CASE("GradientReducer: sums one bucket by itself as a step does") {
   std::vector<float> flat(10);
   RecordingCommunicator communicator;

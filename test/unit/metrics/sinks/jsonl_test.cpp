@@ -37,7 +37,7 @@ StepRecord written_step() {
 
 TEST_CASE("metrics: every record is one JSON object a line, with its kind and values") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
 
   metrics.write(StartRecord{
       .configuration = R"({"lr":0.1})", .build = "0.1", .ranks = 2, .hosts = {"a", "b"}});
@@ -74,7 +74,7 @@ TEST_CASE("metrics: every record is one JSON object a line, with its kind and va
 
 TEST_CASE("metrics: how the ranks differ is told where it is known") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
   StepRecord record = written_step();
   record.ranks.emplace();
   record.ranks->phases[0] = {.min = 0.1, .median = 0.2, .max = 0.4, .max_rank = 3};
@@ -88,7 +88,7 @@ TEST_CASE("metrics: how the ranks differ is told where it is known") {
 
 TEST_CASE("metrics: what sums reach is there where ranks are several") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
   StepRecord step = written_step();
   step.sums = SumsReached{1.5e8, 0.25};
   metrics.write(step);
@@ -115,7 +115,7 @@ TEST_CASE("metrics: what sums reach is there where ranks are several") {
 
 TEST_CASE("metrics: how sums travel between hosts is there where it was measured") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
   const allreduce::RingTuning fixed{.largest_segment = 2048, .smallest_segment = 2048};
   metrics.write(
       ScalingForecast{.ring = allreduce::RingChoice{
@@ -135,7 +135,7 @@ TEST_CASE("metrics: how sums travel between hosts is there where it was measured
 
 TEST_CASE("metrics: a loss has nine digits and may be no number") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
   StepRecord record = written_step();
   record.loss = 2.0 / 3;
   metrics.write(record);
@@ -148,7 +148,7 @@ TEST_CASE("metrics: a loss has nine digits and may be no number") {
 
 TEST_CASE("metrics: a name that is not UTF-8 does not end the run") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
 
   metrics.write(EventRecord{.what = "save_failed", .rank = 0, .text = "caf\xe9"});
 
@@ -157,7 +157,7 @@ TEST_CASE("metrics: a name that is not UTF-8 does not end the run") {
 
 TEST_CASE("metrics: a line is in the file when write returns") {
   const TemporaryFile file;
-  Metrics metrics(file.path(), no_warning);
+  JsonLines metrics(file.path(), no_warning);
 
   metrics.write(written_step());
 
@@ -166,21 +166,21 @@ TEST_CASE("metrics: a line is in the file when write returns") {
 
 TEST_CASE("metrics: a resumed run appends, and starts a new line after a torn one") {
   const TemporaryFile whole("{\"kind\":\"step\"}\n"), torn("{\"kind\":\"st");
-  Metrics(whole.path(), no_warning).write(written_step());
-  Metrics(torn.path(), no_warning).write(written_step());
+  JsonLines(whole.path(), no_warning).write(written_step());
+  JsonLines(torn.path(), no_warning).write(written_step());
 
   CHECK(records_in(whole).size() == 2);
   CHECK_THAT(torn.text(), Catch::StartsWith("{\"kind\":\"st\n{\"kind\":\"step\""));
 }
 
 TEST_CASE("metrics: a file that cannot be opened is an error before training") {
-  CHECK_THROWS_WITH(Metrics("/nowhere/at/all.jsonl", no_warning),
+  CHECK_THROWS_WITH(JsonLines("/nowhere/at/all.jsonl", no_warning),
                     Catch::Contains("--metrics /nowhere/at/all.jsonl: No such file"));
 }
 
 TEST_CASE("metrics: a full disk is reported once and training goes on") {
   std::vector<std::string> warnings;
-  Metrics metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
+  JsonLines metrics("/dev/full", [&](std::string_view text) { warnings.emplace_back(text); });
 
   for (int i = 0; i < 3; ++i) metrics.write(written_step());
 

@@ -4,8 +4,7 @@
 #include "compute/cuda/kernels/device/lanes.hpp"
 #include "ringtrain/base/philox.hpp"
 
-// The calls of elementwise.hpp for any queue: StreamQueue, or a CPU's in tests.
-namespace ringtrain::compute::cuda::kernels::work {
+namespace ringtrain::compute::cuda::kernels {
 
 /// Four random words.
 struct Words {
@@ -28,6 +27,11 @@ constexpr Words philox(std::uint64_t seed, Purpose purpose, std::uint32_t a, std
   }
   return x;
 }
+
+}  // namespace ringtrain::compute::cuda::kernels
+
+// The calls of elementwise.hpp for any queue: StreamQueue, or a CPU's in tests.
+namespace ringtrain::compute::cuda::kernels::work {
 
 template <class T, int w>
 struct ReluForward {

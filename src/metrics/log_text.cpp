@@ -70,7 +70,7 @@ std::string log_line(Time now, const StepRecord& r, const std::optional<LastChec
       "{:.1f} ms, comm {:.1f} ms",
       timestamp(now), r.step, r.loss, r.examples_per_second, r.seconds_per_batch, r.learning_rate,
       1e3 * r.phases[Phase::data_wait], 1e3 * r.phases[Phase::communication]);
-  if (r.ranks && !r.ranks->slowest.empty()) line += " | " + r.ranks->slowest;
+  if (r.ranks && !r.ranks->slowest_text.empty()) line += " | " + r.ranks->slowest_text;
   if (last)
     line += fmt::format(" | checkpoint {}, {} old", last->step, duration_words(last->age_seconds));
   return line;

@@ -140,7 +140,7 @@ compute::TensorId GraphBuilder::beside(const std::vector<compute::TensorId>& inp
                   fmt::format("its inputs are {} and {}", text(shape(inputs[0])), text(shape(id))));
     out.channels += shape(id).channels;
   }
-  return add("concat", Beside{}, inputs, out);
+  return add("concat", Concat{}, inputs, out);
 }
 
 compute::TensorId GraphBuilder::shortcut(compute::TensorId x, int stride, int channels) {

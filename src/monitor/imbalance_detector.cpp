@@ -71,7 +71,7 @@ std::optional<ImbalanceDetector::Window> ImbalanceDetector::compare(
     rank.before = now[r].spent;
     const bool slow = is_slow(own_work_s(all.steps[place]), median_s, step_s, settings_.tolerance);
     if (slow && all.ranks[place] == window.spread.own_work.max_rank)
-      window.spread.slowest = words_of_slowest(all, place, hosts_[r]);
+      window.spread.slowest_text = words_of_slowest(all, place, hosts_[r]);
     if (std::exchange(rank.slow, slow) == slow) continue;
     window.events.push_back(
         fmt::format("rank {} on {} {}", r, hosts_[r],

@@ -50,7 +50,7 @@ struct BatchNormBackward {
 /// What a step reads in place of a tensor x: relu?(x * scale + bias + residual?), by channel; that
 /// is a BatchNorm whose batch statistics are known. The residual may be scaled and shifted likewise
 /// (the first block of a ResNet stage): then it has both vectors.
-struct Activation {
+struct AppliedNorm {
   VectorId scale = no_vector, bias = no_vector;
   TensorId residual = no_tensor;
   VectorId residual_scale = no_vector, residual_bias = no_vector;
@@ -68,7 +68,7 @@ struct Activation {
 /// dgamma = sum of g * (x - mean) * inverse_deviation, and leaves the coefficients of
 /// BatchNormBackwardApply in g_scale, x_scale and shift. The mask follows from `y`, the activated
 /// output, or where that is no_tensor from x * scale + bias + residual? > 0, with the residual as
-/// in Activation. `count` is the pixels of x.
+/// in AppliedNorm. `count` is the pixels of x.
 struct BatchNormSums {
   TensorId x, y = no_tensor, skip = no_tensor, g = no_tensor;
   bool relu = false;
@@ -117,14 +117,14 @@ struct BatchNormFinalize {
   template <class S, class F>
   static void visit(S&, F) {}
 };
-/// y = how(x). Activation::y is unused.
+/// y = how(x). AppliedNorm::y is unused.
 struct BatchNormApply {
   TensorId x, y;
-  Activation how;
+  AppliedNorm how;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
-    Activation::visit(s.how, f);
+    AppliedNorm::visit(s.how, f);
     f(s.y, Access::write);
   }
 };

@@ -42,12 +42,12 @@ struct ConvolutionForward {
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
   bool relu = false;
-  std::optional<Activation> prologue = std::nullopt;
+  std::optional<AppliedNorm> prologue = std::nullopt;
   VectorId sums = no_vector;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
-    if (s.prologue) Activation::visit(*s.prologue, f);
+    if (s.prologue) AppliedNorm::visit(*s.prologue, f);
     f(s.y, Access::write);
   }
 };
@@ -73,7 +73,7 @@ struct ConvolutionWeightGradient {
   TensorId x, dy;
   ParameterRange w;
   std::optional<ParameterRange> b = std::nullopt;
-  std::optional<Activation> prologue = std::nullopt;
+  std::optional<AppliedNorm> prologue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -192,7 +192,7 @@ struct ShortcutBackward {
 struct MaxPoolForward {
   Window window;
   TensorId x, y;
-  std::optional<Activation> prologue = std::nullopt;
+  std::optional<AppliedNorm> prologue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {
     f(s.x, Access::read);
@@ -206,7 +206,7 @@ struct MaxPoolForward {
 struct MaxPoolBackward {
   Window window;
   TensorId x, y, dy, dx, dy2 = no_tensor;
-  std::optional<Activation> prologue = std::nullopt;
+  std::optional<AppliedNorm> prologue = std::nullopt;
   std::optional<BatchNormSums> epilogue = std::nullopt;
   template <class S, class F>
   static void visit(S& s, F f) {

@@ -75,7 +75,7 @@ struct BatchNorm {  // x
 };
 struct Relu {};    // x
 struct Sum {};     // a, b
-struct Beside {};  // any number, concatenated along channels
+struct Concat {};  // any number, concatenated along channels
 struct Shortcut {  // x
   int stride = 2;
 };
@@ -99,7 +99,9 @@ struct Loss {  // logits
   bool auxiliary = false;
 };
 
-using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Relu, Sum, Beside,
+/// A new kind goes last: structure_hash() has each kind's place here, and checkpoints hold that
+/// hash.
+using Operation = std::variant<ImageInput, Convolution, MatrixProduct, BatchNorm, Relu, Sum, Concat,
                                Shortcut, MaxPool, AveragePool, Lrn, DropoutLayer, Loss>;
 
 /// One operation; its inputs come from earlier nodes.

@@ -5,7 +5,7 @@
 
 namespace ringtrain::compute::reference {
 
-std::vector<double> activate(const Activation& how, const std::vector<double>& x, State& s) {
+std::vector<double> activate(const AppliedNorm& how, const std::vector<double>& x, State& s) {
   const auto &scale = s.vectors[how.scale], &bias = s.vectors[how.bias];
   const auto residual = [&](std::size_t i) {
     const double r = s[how.residual][i];
@@ -36,7 +36,7 @@ void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, St
   const auto& x = s[how.x];
   const std::size_t channels = s.vectors[how.mean].size();
   const auto &mean = s.vectors[how.mean], &inverse = s.vectors[how.inverse_deviation];
-  const Activation again{how.scale, how.bias, how.residual, how.residual_scale, how.residual_bias};
+  const AppliedNorm again{how.scale, how.bias, how.residual, how.residual_scale, how.residual_bias};
   const std::vector<double> y = how.y != no_tensor ? s[how.y] : activate(again, x, s);
   std::vector<double> g(dy), sum(channels), dot(channels);
   for (std::size_t i = 0; i < g.size(); ++i) {

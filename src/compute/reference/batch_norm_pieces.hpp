@@ -6,8 +6,8 @@
 
 namespace ringtrain::compute::reference {
 
-/// What `how` makes of x; also written to Activation::y where that is asked for.
-std::vector<double> activate(const Activation& how, const std::vector<double>& x, State& s);
+/// What `how` makes of x; also written to AppliedNorm::y where that is asked for.
+std::vector<double> activate(const AppliedNorm& how, const std::vector<double>& x, State& s);
 
 /// What `step` reads as its x: that, or what its prologue makes of it.
 std::vector<double> read(const auto& step, State& s) {

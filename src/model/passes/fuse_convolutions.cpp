@@ -151,7 +151,7 @@ std::optional<compute::BatchNormSums> mask_made_anew(compute::BatchNormSums how,
   const auto* convolution = written_by<compute::ConvolutionForward>(schedule, uses, how.y);
   if (!apply && !(convolution && convolution->prologue && convolution->prologue->y == how.y))
     return std::nullopt;
-  const compute::Activation& made = apply ? apply->how : *convolution->prologue;
+  const compute::AppliedNorm& made = apply ? apply->how : *convolution->prologue;
   how.y = compute::no_tensor;
   how.residual = made.residual;
   how.residual_scale = made.residual_scale;

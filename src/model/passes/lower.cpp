@@ -81,7 +81,7 @@ class Lowering {
   }
   void lower(const Node& n, const Relu&) { push(compute::ReluForward{n.inputs[0], n.output}); }
   void lower(const Node& n, const Sum&) { push(compute::Add{n.inputs[0], n.inputs[1], n.output}); }
-  void lower(const Node& n, const Beside&) { push(compute::Concat{n.inputs, n.output}); }
+  void lower(const Node& n, const Concat&) { push(compute::Concat{n.inputs, n.output}); }
   void lower(const Node& n, const Shortcut& o) {
     push(compute::ShortcutForward{n.inputs[0], n.output, o.stride});
   }

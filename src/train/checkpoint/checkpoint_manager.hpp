@@ -49,7 +49,7 @@ class CheckpointManager {
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
   /// comes after that would be trained for nothing.
   void offer(const Position& position);
-  /// The same whether one is due or not. Collective where the ranks have shards.
+  /// As offer(), whether one is due or not. Collective where the ranks have shards.
   void save(const Position& position);
   /// Whether rank 0 wants all ranks to save their shards at `next`, and is ready for them.
   bool wants(const Position& next);
@@ -80,6 +80,7 @@ class CheckpointManager {
 
  private:
   io::CheckpointMetadata metadata(const Position& position) const;
+  /// Where ranks have shards it is asked of the step to come: a rule about this one needs save().
   bool due(const Position& position) const;
   std::uint64_t failed() const { return writer_.failed() + given_up_; }
   bool start_save(const Position& position);

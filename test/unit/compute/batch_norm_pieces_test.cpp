@@ -91,7 +91,7 @@ TEST_CASE("batch norm pieces: a convolution's prologue and sums are the steps ar
   const Shape out{2, 4, 5, 4};
   const TensorId x = 0, a = 1, other = residual ? 2 : no_tensor, y = 3;
   State apart = state_of({image, image, image, out, image}), fused = apart;
-  Activation how{scale, bias, other, no_vector, no_vector, relu};
+  AppliedNorm how{scale, bias, other, no_vector, no_vector, relu};
   if (residual && scaled) how.residual_scale = mean, how.residual_bias = inverse;
   // Eight sums for the four output channels.
   for (State* s : {&apart, &fused}) {
@@ -121,7 +121,7 @@ TEST_CASE("batch norm pieces: a weight gradient's prologue stands for the activa
   State apart = state_of({image, image, {2, 4, 5, 4}});
   for (const VectorId id : {scale, bias}) fill_normal(apart.vectors[id], 20 + id);
   State fused = apart;
-  const Activation how{scale, bias, no_tensor, no_vector, no_vector, true};
+  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, true};
 
   run(BatchNormApply{x, a, how}, apart);
   run(ConvolutionWeightGradient{window, a, dy, w}, apart);
@@ -156,7 +156,7 @@ TEST_CASE("batch norm pieces: the mask made anew from a residual is that of the 
   State from_y = state_of(std::vector<Shape>(5, image));
   run(BatchNormStatistics{x, sums}, from_y);
   run(finalize(gamma_range), from_y);
-  Activation forward{scale, bias, residual, no_vector, no_vector, true};
+  AppliedNorm forward{scale, bias, residual, no_vector, no_vector, true};
   if (scaled) forward.residual_scale = mean, forward.residual_bias = inverse;
   run(BatchNormApply{x, y, forward}, from_y);
   State anew = from_y;
@@ -179,7 +179,7 @@ TEST_CASE("gradient: BatchNorm + ReLU inside the convolution that reads it") {
                   (5 + 2 * taps.left - taps.width) / taps.stride_x + 1, 4};
   const TensorId x = 0, y = 1, dy = 2, g = 3, dx = 4;
   State s = state_of({image, out, out, image, image});
-  const Activation how{scale, bias, no_tensor, no_vector, no_vector, true};
+  const AppliedNorm how{scale, bias, no_tensor, no_vector, no_vector, true};
   const ParameterRange weights{w.first, std::size_t(4) * taps.height * taps.width * channels};
   const auto run_forward = [&] {
     run(BatchNormStatistics{x, sums}, s);
@@ -211,7 +211,7 @@ TEST_CASE("batch norm pieces: what writes gamma's and beta's gradients makes the
 }
 
 TEST_CASE("batch norm pieces: fused steps name every tensor they touch") {
-  const Activation how{scale, bias, 5, no_vector, no_vector, true, 6};
+  const AppliedNorm how{scale, bias, 5, no_vector, no_vector, true, 6};
 
   CHECK(touched(ConvolutionForward{window, 0, 1, w, std::nullopt, false, how}) ==
         Touched{{0, Access::read}, {5, Access::read}, {6, Access::write}, {1, Access::write}});
@@ -232,7 +232,7 @@ TEST_CASE("batch norm pieces: fused steps name every tensor they touch") {
 TEST_CASE("batch norm pieces: oneDNN takes none of them and no convolution around them") {
   const auto onednn = make_onednn_backend();
   const auto supports = [&](const Step& step) { return onednn->supports({}, step); };
-  const Activation how{scale, bias};
+  const AppliedNorm how{scale, bias};
   const BatchNormSums reduce = sums_after(0, no_tensor, no_tensor, 1, true, gamma_range);
 
   CHECK_FALSE(supports(BatchNormStatistics{0, sums}));

@@ -9,7 +9,7 @@ using namespace ringtrain::compute::reference;
 
 namespace {
 
-const Activation activation{scale, bias, no_tensor, no_vector, no_vector, true};
+const AppliedNorm activation{scale, bias, no_tensor, no_vector, no_vector, true};
 
 Window any_window() {
   return GENERATE(Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1},

@@ -51,7 +51,7 @@ TEST_CASE("a residual is added before convolutions of one pixel only") {
   compute::ConvolutionForward step = at.forward();
   step.sums = 0;
   step.prologue =
-      compute::Activation{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
+      compute::AppliedNorm{.scale = 1, .bias = 2, .residual = residual, .relu = true, .y = written};
 
   CHECK(supported(Element::fp16, at, step) == (kernel == 1));
 }
@@ -70,7 +70,7 @@ TEST_CASE("a ReLU's mask is made anew, because cuDNN reads none") {
 
 TEST_CASE("a max pool takes a BatchNorm in, in every type, and makes no mask from a residual") {
   const Element element = GENERATE(Element::fp16, Element::bf16, Element::fp32);
-  const compute::Activation activation{.scale = 1, .bias = 2, .relu = true};
+  const compute::AppliedNorm activation{.scale = 1, .bias = 2, .relu = true};
   compute::MaxPoolBackward step{
       Case{}.window(),    x,         compute::no_tensor, y, compute::no_tensor,
       compute::no_tensor, activation};

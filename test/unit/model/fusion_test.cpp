@@ -26,7 +26,7 @@ const Kind* step_as(const compute::Step& step) {
 // What a step is, fusions included: "ConvolutionForward prologue residual y sums".
 std::string form(const compute::Step& step) {
   std::string text = name_of(step);
-  const auto activation = [&](const compute::Activation& how) {
+  const auto activation = [&](const compute::AppliedNorm& how) {
     if (how.residual != compute::no_tensor) text += " residual";
     if (how.residual_scale != compute::no_vector) text += " scaled";
     if (how.y != compute::no_tensor) text += " y";

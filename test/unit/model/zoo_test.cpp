@@ -103,7 +103,7 @@ TEST_CASE("zoo: inception_v3's blocks have the published extents") {
   const Graph graph = make_model("inception_v3", 1001).graph;
   std::vector<compute::Shape> joined;
   for (const Node& node : graph.nodes)
-    if (std::holds_alternative<Beside>(node.operation) && node.inputs.size() > 2)
+    if (std::holds_alternative<Concat>(node.operation) && node.inputs.size() > 2)
       joined.push_back(graph.tensors[node.output]);
 
   CHECK(joined == std::vector<compute::Shape>{{1, 35, 35, 256},

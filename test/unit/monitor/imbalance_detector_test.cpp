@@ -54,7 +54,7 @@ TEST_CASE(
   CHECK(spread[metrics::Phase::forward].max_rank == 1);
   CHECK(spread[metrics::Phase::communication].max_rank == 0);
   CHECK(spread.own_work.max == Approx(0.030));
-  CHECK(spread.slowest == "slowest rank 1 (a): forward 30.0 ms, median 12.0");
+  CHECK(spread.slowest_text == "slowest rank 1 (a): forward 30.0 ms, median 12.0");
 }
 
 TEST_CASE("imbalance: a window is of the steps since the last, once all ranks have enough") {
@@ -71,7 +71,7 @@ TEST_CASE("imbalance: a window is of the steps since the last, once all ranks ha
 
   REQUIRE(window);
   CHECK(window->spread.own_work.max == Approx(0.010));
-  CHECK(window->spread.slowest.empty());
+  CHECK(window->spread.slowest_text.empty());
   CHECK(window->events.empty());
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("imbalance: ranks nobody has heard of are left out") {
 
   REQUIRE(window);
   CHECK(window->spread.own_work.max_rank == 2);
-  CHECK(window->spread.slowest == "slowest rank 2 (c): forward 20.0 ms, median 10.0");
+  CHECK(window->spread.slowest_text == "slowest rank 2 (c): forward 20.0 ms, median 10.0");
 }
 
 TEST_CASE("imbalance: what is slow but no part of the step is no rank's fault") {
@@ -96,7 +96,7 @@ TEST_CASE("imbalance: what is slow but no part of the step is no rank's fault") 
   add(now[0], 10, 0.002);
   add(now[1], 10, 0.004);  // of steps of 50 ms
 
-  CHECK(detector.look(now)->spread.slowest.empty());
+  CHECK(detector.look(now)->spread.slowest_text.empty());
 }
 
 TEST_CASE("slow ranks: of equal ranks none is") {

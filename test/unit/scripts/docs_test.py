@@ -181,7 +181,7 @@ def check_metrics(source, _):
     code = (source / "src/metrics/sinks/jsonl.cpp").read_text()
     phases = set(re.findall(r'\.metric = "(\w+)"', (source / "src/metrics/scaling/phase.cpp").read_text()))
     page = sections((source / "docs/reference/metrics.md").read_text())
-    helpers, *records = re.split(r"^void Metrics::write\(", code, flags=re.M)
+    helpers, *records = re.split(r"^void JsonLines::write\(", code, flags=re.M)
     kinds = set()
     for record in records:
         kind = re.search(r'"kind", "(\w+)"', record)[1]

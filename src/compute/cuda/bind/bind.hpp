@@ -3,7 +3,7 @@
 
 namespace ringtrain::compute::cuda {
 
-// Each gives one kind of step its memory and kernels; the files are named as those of reference/.
+// Each gives one kind of step its memory and kernels.
 Action bind(const Input&, Binder&);
 Action bind(const ConvolutionForward&, Binder&);
 Action bind(const ConvolutionInputGradient&, Binder&);

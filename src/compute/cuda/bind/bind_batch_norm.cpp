@@ -10,7 +10,7 @@
 namespace ringtrain::compute::cuda {
 namespace {
 
-kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const Activation& how, Binder& b) {
+kernels::BatchNormApplyOperands apply(TensorId x, TensorId y, const AppliedNorm& how, Binder& b) {
   return {.element = b.element(),
           .pixels = b.pixels(x),
           .channels = b.channels(x),

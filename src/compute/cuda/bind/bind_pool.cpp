@@ -18,7 +18,7 @@ kernels::LrnOperands operands(const Kind& s, const Binder& b) {
   return {b.element(), b.pixels(s.x), b.channels(s.x), s.radius, s.bias, s.alpha, s.beta};
 }
 
-kernels::PoolPrologue prologue(const std::optional<Activation>& how, const Binder& b) {
+kernels::PoolPrologue prologue(const std::optional<AppliedNorm>& how, const Binder& b) {
   if (!how) return {};
   return {b.vector(how->scale), b.vector(how->bias), how->relu};
 }

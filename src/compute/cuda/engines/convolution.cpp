@@ -65,7 +65,8 @@ Request on_slices(const Schedule& schedule, const Step& step, Request request) {
 
 // relu?(x * scale + bias (+ residual (* scale + bias))), in the type of the activations throughout,
 // as cuDNN's engines want it.
-Tensor activate(OperationGraph& g, const Activation& how, Tensor x, const Shape& shape, Element e) {
+Tensor activate(OperationGraph& g, const AppliedNorm& how, Tensor x, const Shape& shape,
+                Element e) {
   const auto vector = [&](VectorId id) {
     return g.vector(shape.channels, VectorOperand{.id = id, .narrow = true}, e);
   };
@@ -85,7 +86,7 @@ Tensor activate(OperationGraph& g, const Activation& how, Tensor x, const Shape&
   return a;
 }
 
-std::string name_of(const Activation& how) {
+std::string name_of(const AppliedNorm& how) {
   std::string text = "bn(x)";
   if (how.residual != no_tensor)
     text += how.residual_scale != no_vector ? " + bn(residual)" : " + residual";
@@ -170,7 +171,7 @@ OperationGraph forward(const Kind& s, const Convolution& at, bool bias, bool rel
   return g;
 }
 
-bool writes_input(const Activation& how, const Window& window) {
+bool writes_input(const AppliedNorm& how, const Window& window) {
   return window == Window{} && how.residual != no_tensor;
 }
 

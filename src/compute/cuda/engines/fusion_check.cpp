@@ -95,7 +95,7 @@ class Trial {
   std::size_t pitch(TensorId id) const { return channels(shapes_.place_of(id).of); }
 
   // ---- what is read ----
-  void give(const Activation& how, std::size_t count) {
+  void give(const AppliedNorm& how, std::size_t count) {
     give_affine(how.scale, how.bias, NormNumbers(count, true, 1));
     if (how.residual_scale != no_vector)
       give_affine(how.residual_scale, how.residual_bias, NormNumbers(count, true, 2));
@@ -170,7 +170,7 @@ class Trial {
     if (s.epilogue_of_residual) reduce(*s.epilogue_of_residual, parts_.tensor(how.g), nullptr);
   }
   // Into the tensor where the step stores it, too, or one of its own.
-  TensorId activate(const Activation& how, TensorId x) {
+  TensorId activate(const AppliedNorm& how, TensorId x) {
     const TensorId y = how.y != no_tensor ? how.y : dense_like(x);
     const bool scaled = how.residual_scale != no_vector;
     kernels::batch_norm_apply(

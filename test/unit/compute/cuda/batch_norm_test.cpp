@@ -140,12 +140,12 @@ TEST_CASE("cuda kernels: BatchNorm is applied as by the reference, in all its fu
   n.fill_vectors();
   const TensorId y = in_place ? 0 : 2;
   const bool scaled = residual == 2;
-  const Activation how{norm_scale,
-                       bias,
-                       residual ? 1 : no_tensor,
-                       scaled ? x_scale : no_vector,
-                       scaled ? shift : no_vector,
-                       relu};
+  const AppliedNorm how{norm_scale,
+                        bias,
+                        residual ? 1 : no_tensor,
+                        scaled ? x_scale : no_vector,
+                        scaled ? shift : no_vector,
+                        relu};
   const BatchNormApplyOperands o{element,
                                  s.pixels(),
                                  n.channels,

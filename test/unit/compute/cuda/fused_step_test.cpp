@@ -61,8 +61,8 @@ class EngineCase {
   const std::vector<void*> data_;
 };
 
-Activation activation(const Activation& of) {
-  Activation how{.scale = scale, .bias = bias, .relu = of.relu};
+AppliedNorm activation(const AppliedNorm& of) {
+  AppliedNorm how{.scale = scale, .bias = bias, .relu = of.relu};
   if (of.residual != no_tensor) how.residual = residual;
   if (of.residual_scale != no_vector) {
     how.residual_scale = residual_scale;

@@ -75,7 +75,7 @@ TEST_CASE("host_gpu: a convolution between BatchNorms agrees with the reference"
   const bool with_sums = GENERATE(false, true);
   ConvolutionForward step{problem.window, x, y, problem.w()};
   if (with_sums) step.sums = sums;
-  if (kind > 0) step.prologue = Activation{.scale = scale, .bias = bias, .relu = true};
+  if (kind > 0) step.prologue = AppliedNorm{.scale = scale, .bias = bias, .relu = true};
   if (kind > 1) {
     step.prologue->residual = residual;
     if (problem.window == Window{}) step.prologue->y = written;
@@ -124,7 +124,7 @@ TEST_CASE("host_gpu: a weight gradient's engine agrees with the reference") {
   const ConvolutionProblem problem = any_convolution();
   const bool with_prologue = GENERATE(false, true);
   ConvolutionWeightGradient step{problem.window, x, dy, problem.w()};
-  if (with_prologue) step.prologue = Activation{.scale = scale, .bias = bias, .relu = true};
+  if (with_prologue) step.prologue = AppliedNorm{.scale = scale, .bias = bias, .relu = true};
 
   check(problem, step, element);
 }

@@ -25,7 +25,7 @@ Window any_max_window() {
 /// bits, so that windows have several maxima, and the same ones in any precision.
 struct Pool {
   PoolOperands pool;
-  Activation how{norm_scale, bias, no_tensor, no_vector, no_vector, true};
+  AppliedNorm how{norm_scale, bias, no_tensor, no_vector, no_vector, true};
   KernelCase c;
   std::vector<float> parameters, gradients, workspace;
   std::vector<std::vector<float>> vectors;

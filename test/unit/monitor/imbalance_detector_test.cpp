@@ -27,7 +27,7 @@ class Ranks {
         now_[r].spent.phases[half] += 0.005 * steps;
       if (r == slow_rank) now_[r].spent.phases[phase] += extra_s * steps;
     }
-    const auto window = detector_.look(now_);
+    const auto window = detector_.compare(now_);
     return window ? window->events : std::vector<std::string>{};
   }
 
@@ -44,7 +44,7 @@ TEST_CASE(
   std::vector<RankStats> now(3);
   for (const std::size_t r : {0, 1, 2}) add(now[r], 10, r == 1 ? 0.030 : 0.010 + 0.001 * double(r));
 
-  const auto window = detector.look(now);
+  const auto window = detector.compare(now);
 
   REQUIRE(window);
   const metrics::PhaseSpread& spread = window->spread;
@@ -61,13 +61,13 @@ TEST_CASE("imbalance: a window is of the steps since the last, once all ranks ha
   ImbalanceDetector detector({"a", "b"}, ImbalanceDetector::logged);
   std::vector<RankStats> now(2);
   for (RankStats& account : now) add(account, 10, 0.040);
-  REQUIRE(detector.look(now));
-  CHECK_FALSE(detector.look(now));
+  REQUIRE(detector.compare(now));
+  CHECK_FALSE(detector.compare(now));
   for (RankStats& account : now) add(account, ImbalanceDetector::logged.window_steps - 1, 0.010);
-  CHECK_FALSE(detector.look(now));
+  CHECK_FALSE(detector.compare(now));
   for (RankStats& account : now) add(account, 1, 0.010);
 
-  const auto window = detector.look(now);
+  const auto window = detector.compare(now);
 
   REQUIRE(window);
   CHECK(window->spread.own_work.max == Approx(0.010));
@@ -79,11 +79,11 @@ TEST_CASE("imbalance: ranks nobody has heard of are left out") {
   ImbalanceDetector detector({"a", "b", "c"}, ImbalanceDetector::logged);
   std::vector<RankStats> now(3);
   add(now[0], 10, 0.010);
-  CHECK_FALSE(detector.look(now));
-  CHECK_FALSE(detector.look({}));
+  CHECK_FALSE(detector.compare(now));
+  CHECK_FALSE(detector.compare({}));
   add(now[2], 10, 0.020);
 
-  const auto window = detector.look(now);
+  const auto window = detector.compare(now);
 
   REQUIRE(window);
   CHECK(window->spread.own_work.max_rank == 2);
@@ -96,7 +96,7 @@ TEST_CASE("imbalance: what is slow but no part of the step is no rank's fault") 
   add(now[0], 10, 0.002);
   add(now[1], 10, 0.004);  // of steps of 50 ms
 
-  CHECK(detector.look(now)->spread.slowest_text.empty());
+  CHECK(detector.compare(now)->spread.slowest_text.empty());
 }
 
 TEST_CASE("slow ranks: of equal ranks none is") {

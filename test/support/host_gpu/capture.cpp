@@ -4,7 +4,7 @@
 
 namespace ringtrain::host_gpu {
 
-cudaError_t Capture::add(Stream& stream, const char* name, Work work) {
+cudaError_t Capture::add(Stream& stream, const char* name, Attempt work) {
   if (!valid) return cudaErrorStreamCaptureInvalidated;
   nodes.push_back({name, std::move(work), stream.tips});
   stream.tips = {nodes.size() - 1};
@@ -44,19 +44,26 @@ cudaError_t join(Stream& stream, const Event& event) {
   return cudaSuccess;
 }
 
-void run(const Nodes& nodes, Scheduler& scheduler) {
-  std::vector<bool> done(nodes.size());
-  const auto is_ready = [&](std::size_t i) {
-    return !done[i] && std::ranges::all_of(nodes[i].after, [&](auto j) { return done[j]; });
-  };
-  for (std::size_t left = nodes.size(); left > 0; --left) {
-    std::vector<std::size_t> ready;
-    for (std::size_t i = 0; i < nodes.size(); ++i)
-      if (is_ready(i)) ready.push_back(i);
-    const std::size_t next = ready[scheduler.draw(ready.size())];
-    nodes[next].run();
-    done[next] = true;
+std::vector<std::size_t> GraphRun::ready(const std::vector<bool>& waits) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < nodes_->size(); ++i)
+    if (!done_[i] && !waits[i] &&
+        std::ranges::all_of((*nodes_)[i].after, [&](std::size_t j) { return done_[j]; }))
+      found.push_back(i);
+  return found;
+}
+
+bool GraphRun::advance(Scheduler& scheduler) {
+  if (done_.empty()) done_.resize(nodes_->size());
+  std::vector<bool> waits(nodes_->size());
+  for (auto next = ready(waits); !next.empty(); next = ready(waits)) {
+    const std::size_t node = next[scheduler.draw(next.size())];
+    const bool done = (*nodes_)[node].run();
+    (done ? done_ : waits)[node] = true;
   }
+  if (!std::ranges::all_of(done_, std::identity{})) return false;
+  done_.clear();
+  return true;
 }
 
 }  // namespace ringtrain::host_gpu

@@ -9,7 +9,7 @@ namespace ringtrain::host_gpu {
 /// Captured work, to run after the nodes with the numbers `after`.
 struct Node {
   const char* name;
-  Work run;
+  Attempt run;
   std::vector<std::size_t> after;
 };
 using Nodes = std::vector<Node>;
@@ -23,7 +23,7 @@ struct Capture {
   bool valid = true, ended = false;
 
   /// Adds work to `stream`, which takes part.
-  cudaError_t add(Stream& stream, const char* name, Work work);
+  cudaError_t add(Stream& stream, const char* name, Attempt work);
   /// Whether everything captured precedes what the origin would capture next.
   bool joined() const;
   /// All streams leave.
@@ -41,8 +41,19 @@ struct Event {
 /// `stream` joins the event's capture or, where it takes part already, follows its nodes.
 cudaError_t join(Stream& stream, const Event& event);
 
-/// Runs all nodes in an order drawn from `scheduler`.
-void run(const Nodes& nodes, Scheduler& scheduler);
+/// Launches of a graph, one after the other.
+class GraphRun {
+ public:
+  explicit GraphRun(std::shared_ptr<const Nodes> nodes) : nodes_(std::move(nodes)) {}
+  /// Runs what can be run of its nodes, in an order drawn from `scheduler`. Whether all are done.
+  bool advance(Scheduler& scheduler);
+
+ private:
+  std::vector<std::size_t> ready(const std::vector<bool>& waits) const;
+
+  const std::shared_ptr<const Nodes> nodes_;
+  std::vector<bool> done_;  // of this launch; empty before its first node
+};
 
 }  // namespace ringtrain::host_gpu
 

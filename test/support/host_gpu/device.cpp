@@ -1,18 +1,52 @@
 #include "support/host_gpu/device.hpp"
 
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::host_gpu {
 
+// Never destroyed: threads may be left behind when the process ends.
 Device& Device::get() {
-  static Device device;
-  return device;
+  static Device* const device = [] {
+    if (std::getenv("SIMULATED_GPU_TELLS") != nullptr) std::atexit(tell);
+    return new Device;
+  }();
+  return *device;
 }
 
-cudaError_t Device::submit(cudaStream_t handle, const char* name, Work work,
+void Device::tell() {
+  for (const std::string& complaint : get().complaints)
+    std::fprintf(stderr, "simulated GPU: %s\n", complaint.c_str());
+}
+
+cudaError_t Device::submit(cudaStream_t stream, const char* name, const Work& work,
                            std::size_t Counts::*count, std::vector<OperationPtr> after) {
+  Attempt at_once;
+  if (work)
+    at_once = [work] {
+      work();
+      return true;
+    };
+  return attempt(stream, name, std::move(at_once), count, std::move(after));
+}
+
+// Streams and memory belong to one device, which is not that of every thread.
+bool Device::is_chosen() {
+  int chosen = 0;
+  cudaGetDevice(&chosen);
+  if (number < 0) number = chosen;
+  if (number != chosen) complaints.push_back("work from a thread that has not chosen this GPU");
+  return number == chosen;
+}
+
+cudaError_t Device::attempt(cudaStream_t handle, const char* name, Attempt work,
+                            std::size_t Counts::*count, std::vector<OperationPtr> after) {
+  if (!is_chosen()) return cudaErrorInvalidResourceHandle;
   Stream& stream = scheduler.stream(handle);
   if (stream.capture) return stream.capture->add(stream, name, std::move(work));
   if (&stream == &scheduler.stream(nullptr) && !captures.empty()) {
@@ -26,26 +60,34 @@ cudaError_t Device::submit(cudaStream_t handle, const char* name, Work work,
 
 // Device memory is open only while the device works.
 template <class F>
-void Device::run(F f) {
+auto Device::run(F f) {
   struct Open {
     Memory& memory;
     explicit Open(Memory& all) : memory(all) { memory.open(true); }
     ~Open() { memory.open(false); }
   };
   const Open open(memory);
-  f();
+  return f();
+}
+
+// While work waits for others, other threads may come to it.
+template <class F>
+cudaError_t Device::wait_until(F is_done) {
+  ++counts.host_waits;
+  while (!run(is_done)) {
+    mutex.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    mutex.lock();
+  }
+  return cudaSuccess;
 }
 
 cudaError_t Device::wait(const OperationPtr& target) {
-  ++counts.host_waits;
-  run([&] { scheduler.run_until(target); });
-  return cudaSuccess;
+  return wait_until([this, target] { return scheduler.run_until(target); });
 }
 
 cudaError_t Device::wait_all() {
-  ++counts.host_waits;
-  run([&] { scheduler.run_all(); });
-  return cudaSuccess;
+  return wait_until([this] { return scheduler.run_all(); });
 }
 
 void Device::glance() {
@@ -89,6 +131,18 @@ void set_engine_time(EngineTime time) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);
   gpu.engine_time = std::move(time);
+}
+
+bool attempt(CUstream_st* stream, const char* name, std::function<bool()> work) {
+  const cudaError_t code =
+      call([&](Device& gpu) { return gpu.attempt(stream, name, std::move(work)); });
+  return code == cudaSuccess;
+}
+
+void go_on() {
+  Device& gpu = Device::get();
+  if (const std::unique_lock lock(gpu.mutex, std::try_to_lock); lock && gpu.scheduler.pending())
+    gpu.glance();
 }
 
 Counts counts() {

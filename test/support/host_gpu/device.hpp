@@ -13,7 +13,8 @@ namespace ringtrain::host_gpu {
 /// The simulated GPU.
 class Device {
  public:
-  /// The only one: CUDA's functions have no other place for it.
+  /// The only one: CUDA's functions have no other place for it. With SIMULATED_GPU_TELLS its
+  /// complaints go to standard error when the process ends.
   static Device& get();
 
   std::recursive_mutex mutex;  ///< held by every call
@@ -25,11 +26,14 @@ class Device {
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
   cudaError_t last_error = cudaSuccess;
+  int number = -1;  ///< by which its first user's thread had chosen it
 
   /// Queues or captures `work`; `count`, one of `counts`, is of work that is queued.
-  cudaError_t submit(cudaStream_t stream, const char* name, Work work,
+  cudaError_t submit(cudaStream_t stream, const char* name, const Work& work,
                      std::size_t Counts::*count = nullptr, std::vector<OperationPtr> after = {});
-  /// The host waits for `target`, or for everything.
+  cudaError_t attempt(cudaStream_t stream, const char* name, Attempt work,
+                      std::size_t Counts::*count = nullptr, std::vector<OperationPtr> after = {});
+  /// The host waits for `target`, or for everything. Other threads may use the GPU meanwhile.
   cudaError_t wait(const OperationPtr& target);
   cudaError_t wait_all();
   /// Lets the GPU go on a little: the host has asked how far it is.
@@ -40,8 +44,12 @@ class Device {
   void expect_idle(const char* call);
 
  private:
+  static void tell();
+  bool is_chosen();
   template <class F>
-  void run(F f);
+  auto run(F f);
+  template <class F>
+  cudaError_t wait_until(F is_done);
 };
 
 /// One call of the CUDA API: nobody else's meanwhile, and its error is remembered.

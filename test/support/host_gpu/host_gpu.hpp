@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+struct CUstream_st;
+
 namespace ringtrain::compute::cuda {
 class OperationGraph;
 }
@@ -57,6 +59,12 @@ void set_engine_fault(EngineFaultOf fault);
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.
 void set_seed(std::uint64_t seed);
+
+/// Queues or captures work on a stream that may have to wait for others: it is asked again until it
+/// answers that it is done. Other streams go on meanwhile. False where CUDA would refuse it.
+bool attempt(CUstream_st* stream, const char* name, std::function<bool()> work);
+/// The GPU goes on a little by itself, unless another thread is at it.
+void go_on();
 
 /// What the program did wrong since set_seed(), in words. A test wants none.
 std::vector<std::string> complaints();

@@ -9,7 +9,7 @@ enum class Place { device, pinned, pageable };
 /// What the program has allocated or registered.
 class Memory {
  public:
-  Memory() = default;
+  Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
@@ -23,7 +23,8 @@ class Memory {
   /// Where all of these bytes lie; parts of two allocations are pageable.
   Place place_of(const void* data, std::size_t bytes) const;
   std::size_t device_bytes() const;
-  /// Whether device memory can be touched. It cannot at first.
+  /// Whether device memory can be touched. It cannot at first; with SIMULATED_GPU_OPEN, which saves
+  /// much time where there is much memory, it always can.
   void open(bool touchable);
 
  private:
@@ -34,7 +35,8 @@ class Memory {
     std::size_t page_bytes;
   };
   std::map<const std::byte*, Block> blocks_;  // by where they begin
-  bool open_ = false;
+  const bool stays_open_;
+  bool open_;
 };
 
 }  // namespace ringtrain::host_gpu

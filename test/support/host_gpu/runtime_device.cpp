@@ -59,6 +59,14 @@ int setting(const char* name, int otherwise) {
   return value == nullptr ? otherwise : std::atoi(value);
 }
 
+// Of the calling thread. All devices are this one's equals; a process uses one of them.
+thread_local int current_device = 0;
+
+bool exists(int device) {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && device >= 0 && device < count;
+}
+
 int capability() { return setting("SIMULATED_GPU_CAPABILITY", 90); }
 
 cudaError_t attribute(cudaDeviceAttr name, int& value) {
@@ -114,17 +122,22 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count == 0 ? cudaErrorNoDevice : cudaSuccess;
 }
 
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) { return *device = current_device, cudaSuccess; }
 
 cudaError_t cudaSetDevice(int device) {
-  return call([&](Device&) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; });
+  return call([&](Device&) {
+    if (!exists(device)) return cudaErrorInvalidDevice;
+    current_device = device;
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
   return call([&](Device&) {
-    constexpr char text[] = "0000:01:00.0";
-    if (device != 0) return cudaErrorInvalidDevice;
+    char text[] = "0000:01:00.0";
+    if (!exists(device)) return cudaErrorInvalidDevice;
     if (bytes < static_cast<int>(sizeof(text))) return cudaErrorInvalidValue;
+    text[6] = static_cast<char>(text[6] + device);  // nine at most
     std::memcpy(id, text, sizeof(text));
     return cudaSuccess;
   });
@@ -132,7 +145,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int bytes, int device) {
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return call([&](Device&) {
-    if (device != 0) return cudaErrorInvalidDevice;
+    if (!exists(device)) return cudaErrorInvalidDevice;
     *properties = {};
     constexpr char name[] = "simulated H100";
     std::memcpy(properties->name, name, sizeof(name));
@@ -144,7 +157,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) {
-  return call([&](Device&) { return device ? cudaErrorInvalidDevice : attribute(name, *value); });
+  return call(
+      [&](Device&) { return exists(device) ? attribute(name, *value) : cudaErrorInvalidDevice; });
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {

@@ -33,8 +33,10 @@ cudaError_t end(Device& gpu, Stream& stream, cudaGraph_t* graph) {
 
 // Launches of one graph follow each other, whatever their streams.
 cudaError_t launch(Device& gpu, CUgraphExec_st& graph, cudaStream_t handle) {
-  const auto work = [nodes = graph.nodes, &gpu] { run(*nodes, gpu.scheduler); };
-  const cudaError_t code = gpu.submit(handle, "graph", work, &Counts::graphs, {graph.last});
+  const auto work = [run = std::make_shared<GraphRun>(graph.nodes), &gpu] {
+    return run->advance(gpu.scheduler);
+  };
+  const cudaError_t code = gpu.attempt(handle, "graph", work, &Counts::graphs, {graph.last});
   Stream& stream = gpu.scheduler.stream(handle);
   if (code == cudaSuccess && !stream.capture) graph.last = stream.last;
   return code;

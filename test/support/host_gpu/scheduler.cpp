@@ -26,7 +26,7 @@ Stream& Scheduler::stream(cudaStream_t handle) {
   return handle == nullptr || handle == cudaStreamLegacy ? *streams_[0] : *handle;
 }
 
-OperationPtr Scheduler::queue(Stream& stream, const char* name, Work work,
+OperationPtr Scheduler::queue(Stream& stream, const char* name, Attempt work,
                               std::vector<OperationPtr> after) {
   if (&stream == streams_[0].get()) {
     for (const auto& other : streams_)
@@ -39,18 +39,23 @@ OperationPtr Scheduler::queue(Stream& stream, const char* name, Work work,
   return stream.last;
 }
 
-void Scheduler::run_until(const OperationPtr& target) {
-  while (target && target->finished == 0)
-    expects(run_one(), "host_gpu: what is waited for can run");
+bool Scheduler::run_until(const OperationPtr& target) {
+  while (target && target->finished == 0) {
+    const Ran ran = run_one();
+    expects(ran != Ran::nothing, "host_gpu: what is waited for can run");
+    if (ran == Ran::waits) return false;
+  }
+  return true;
 }
 
-void Scheduler::run_all() {
-  while (run_one()) {
-  }
+bool Scheduler::run_all() {
+  Ran ran = run_one();
+  while (ran == Ran::one) ran = run_one();
+  return ran == Ran::nothing;
 }
 
 void Scheduler::run_some() {
-  for (std::size_t left = draw(4); left > 0 && run_one(); --left) {
+  for (std::size_t left = draw(4); left > 0 && run_one() == Ran::one; --left) {
   }
 }
 
@@ -65,18 +70,31 @@ std::vector<Stream*> Scheduler::ready() {
 }
 
 // Mostly goes on with one stream, so that streams also get far ahead of others.
-bool Scheduler::run_one() {
-  const std::vector<Stream*> streams = ready();
-  if (streams.empty()) return false;
-  if (draw(4) == 0 || std::ranges::count(streams, favourite_) == 0)
-    favourite_ = streams[draw(streams.size())];
-  Stream* const stream = favourite_;
+Scheduler::Ran Scheduler::run_one() {
+  std::vector<Stream*> streams = ready();
+  if (streams.empty()) return Ran::nothing;
+  while (!streams.empty()) {
+    if (draw(4) == 0 || std::ranges::count(streams, favourite_) == 0)
+      favourite_ = streams[draw(streams.size())];
+    if (advance(favourite_)) return Ran::one;
+    std::erase(streams, favourite_);
+  }
+  return Ran::waits;
+}
+
+bool Scheduler::advance(Stream* stream) {
   const OperationPtr operation = std::move(stream->queued.front());
   stream->queued.pop_front();
   operation->finished = now();
+  Attempt work = std::move(operation->run);
+  if (work && !work()) {
+    operation->run = std::move(work);
+    operation->finished = 0;
+    stream->queued.push_front(operation);
+    return false;
+  }
   operation->after.clear();
   if (stream->destroyed) destroy(stream);
-  if (const Work work = std::move(operation->run)) work();
   return true;
 }
 

@@ -11,11 +11,13 @@
 namespace ringtrain::host_gpu {
 
 using Work = std::function<void()>;
+/// Work that may have to wait for others: asked again until it answers that it is done.
+using Attempt = std::function<bool()>;
 
 /// Queued work. It runs after what precedes it on its stream, and after `after`.
 struct Operation {
   const char* name;
-  Work run;  ///< empty: only order
+  Attempt run;  ///< empty: only order
   std::vector<std::shared_ptr<Operation>> after;
   std::uint64_t finished = 0;  ///< when, in operations; 0: not yet
 };
@@ -47,11 +49,13 @@ class Scheduler {
   /// Null is the default stream.
   Stream& stream(cudaStream_t handle);
 
-  OperationPtr queue(Stream& stream, const char* name, Work work,
+  OperationPtr queue(Stream& stream, const char* name, Attempt work,
                      std::vector<OperationPtr> after = {});
-  /// Runs ready work of any stream until `target` is done; null is done.
-  void run_until(const OperationPtr& target);
-  void run_all();
+  /// Runs ready work of any stream until `target` is done; null is done. False: it waits for
+  /// others.
+  bool run_until(const OperationPtr& target);
+  /// Likewise, of everything.
+  bool run_all();
   /// Runs a few operations, or none.
   void run_some();
 
@@ -66,7 +70,9 @@ class Scheduler {
   void drop_pending();
 
  private:
-  bool run_one();
+  enum class Ran { one, nothing, waits };
+  Ran run_one();
+  bool advance(Stream* stream);
   std::vector<Stream*> ready();
 
   std::vector<std::unique_ptr<Stream>> streams_;  // the default stream first

@@ -1,5 +1,7 @@
+#include <atomic>
 #include <cmath>
 #include <functional>
+#include <thread>
 
 #include "support/catch.hpp"
 #include "support/few_seeds.hpp"
@@ -125,4 +127,66 @@ TEST_CASE("host_gpu: what a capture forbids spoils it") {
   cudaGraph_t graph = nullptr;
   CHECK(cudaStreamEndCapture(one, &graph) == cudaErrorStreamCaptureInvalidated);
   CHECK(cudaDeviceSynchronize() == cudaSuccess);
+}
+
+TEST_CASE("host_gpu: work that waits for others lets other streams and other threads go on") {
+  host_gpu::set_seed(1);
+  GpuStream one, other;
+  GpuValues a(4), b(4);
+  PinnedValues ones(4, 1);
+  std::atomic<bool> is_there = false;
+  REQUIRE(host_gpu::attempt(one, "wait", [&] { return is_there.load(); }));
+  a.write(ones, one);
+  b.write(ones, other);
+
+  CHECK(cudaStreamSynchronize(other) == cudaSuccess);
+  CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
+  std::thread arrival([&] { is_there = true; });
+  CHECK(cudaStreamSynchronize(one) == cudaSuccess);
+  arrival.join();
+
+  CHECK(a.read() == 1);
+  CHECK(b.read() == 1);
+}
+
+TEST_CASE(
+    "host_gpu: work in a graph waits at each launch, and what follows it alone waits with it") {
+  host_gpu::set_seed(1);
+  GpuStream one, other;
+  GpuEvent fork, done;
+  GpuValues a(4), b(4);
+  PinnedValues ones(4, 1);
+  int asked = 0;
+  REQUIRE(cudaStreamBeginCapture(one, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  fork.record(one);
+  other.wait(fork);
+  REQUIRE(host_gpu::attempt(other, "wait", [&] { return ++asked % 3 == 0; }));
+  done.record(other);
+  a.write(ones, one);
+  one.wait(done);
+  b.copy(a, one);
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(one, &graph) == cudaSuccess);
+  GpuGraph runnable(graph);
+
+  runnable.launch(one);
+  CHECK(b.read(one) == 1);
+  CHECK(asked == 3);
+  runnable.launch(one);
+  CHECK(cudaStreamSynchronize(one) == cudaSuccess);
+  CHECK(asked == 6);
+}
+
+TEST_CASE("host_gpu: the GPU goes on by itself where somebody lets it") {
+  host_gpu::set_seed(1);
+  GpuStream stream;
+  PinnedValues in(4, 1), out(4, 0);
+  GpuValues a(4);
+  a.write(in, stream);
+  REQUIRE(cudaMemcpyAsync(out.data(), a.data(), 16, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+
+  for (int i = 0; i < 100; ++i) host_gpu::go_on();
+
+  CHECK(out[0] == 1);
+  CHECK(host_gpu::counts().host_waits == 0);
 }

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# ranks_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS MODELS: jobs of several ranks, each with a
+# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, inception, whole_inception.
+set -u
+part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4") compare=$(realpath "$5") photographs=$(realpath "$6") models=$(realpath "$7")
+. "$(dirname "$0")/checks.sh"
+unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
+dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache SIMULATED_GPU_TELLS=1 SIMULATED_GPUS=4 SIMULATED_GPU_OPEN=1
+launch=("$mpirun" --oversubscribe)
+
+model=(--model resnet20)
+job() { # RANKS OPTION...: ends well, and no simulated part complains
+  local ranks=$1 code
+  shift
+  timeout "${limit:-120}" "${launch[@]}" -np "$ranks" "$gpu" --device cuda --data "images:$photographs" --eval-every 0 --log-every 1 \
+    --lr-schedule constant --check-every 1 "${model[@]}" "$@" >log 2>&1 </dev/null
+  code=$?
+  check "$ranks ranks, $*: exit code $code" test $code -eq 0
+  check "$ranks ranks, $*: nobody complains" lacks "^simulated "
+}
+state() { "$cpu" --inspect "$1" | sed -n 's/^state-hash //p'; }
+same() { check "$1: the same bits" is "$(state "$2")" "$(state "$3")"; }
+like() { check "$1" "$compare" "$2" "$3" "$4"; }
+
+training() {
+  local end=step-0000000004.h5
+  job 2 --batch 2 --steps 4 --checkpoint-dir whole --nccl-register
+  check "a GPU for each rank" lacks "share a GPU"
+  job 2 --batch 2 --steps 4 --checkpoint-dir again
+  same "again, unregistered" whole/$end again/$end
+  job 2 --batch 2 --steps 2 --checkpoint-dir parts
+  SIMULATED_GPUS=1 job 2 --batch 2 --steps 4 --checkpoint-dir parts --no-graph
+  check "on one GPU: it is told" has "WARNING: up to 2 ranks share a GPU"
+  same "in two parts, the second without graphs and on one GPU" whole/$end parts/$end
+  SIMULATED_NCCL_FAULT=slow:1:5 job 2 --batch 2 --steps 4 --checkpoint-dir slow
+  same "a slow peer" whole/$end slow/$end
+
+  # Four ranks go on with what two have begun, and all come to what one rank comes to.
+  local sums="--global-batch 4 --sync-batchnorm --precision fp32 --lr 0.1 --warmup-epochs 0"
+  job 1 $sums --steps 4 --checkpoint-dir one
+  job 2 $sums --steps 2 --checkpoint-dir more
+  job 4 $sums --steps 4 --checkpoint-dir more
+  check "four ranks go on: what changed is told" has "saved by 2 ranks, going on with 4"
+  like "one, two and four ranks agree" one/$end more/$end 1e-4
+}
+
+options() {
+  local end=step-0000000002.h5
+  job 2 --batch 2 --verify-resume 3
+  check "--verify-resume: passed" has "^verify-resume: passed: .* on 2 ranks"
+  local sums="--global-batch 4 --sync-batchnorm --precision fp32 --lr 0.1 --warmup-epochs 0 --steps 2"
+  job 2 $sums --accumulate 2 --checkpoint-dir accumulated
+  job 2 $sums --shares 2:6 --checkpoint-dir given
+  job 2 $sums --shares 1:3 --checkpoint-dir counted
+  same "equal lists of shares" given/$end counted/$end
+  job 1 $sums --checkpoint-dir one
+  like "unequal shares come to what one rank comes to" one/$end given/$end 1e-4
+  for dtype in fp16 bf16; do
+    job 2 $sums --gradient-dtype $dtype --checkpoint-dir $dtype
+    job 2 $sums --gradient-dtype $dtype --checkpoint-dir $dtype-again
+    same "gradients in $dtype" $dtype/$end $dtype-again/$end
+    check "gradients in $dtype: they are rounded" test "$(state $dtype/$end)" != "$(state given/$end)"
+    like "gradients in $dtype: near fp32's" one/$end $dtype/$end 1e-2
+  done
+  job 2 --batch 2 --steps 4 --baseline
+  check "--baseline: a verdict" has "efficiency"
+}
+
+# The aux head's windows are the only ones that do not fit into a small image.
+inception() {
+  sed 's/size=299/size=75/; s/average_pool size=5 stride=3/average_pool size=2 stride=1/; s/kernel=5 padding=valid/kernel=2 padding=valid/' \
+    "$models/inception_v3.model" >small.model
+  model=(--model-file small.model)
+  trained_inception 2
+}
+
+whole_inception() {
+  limit=1500
+  model=(--model inception_v3)
+  trained_inception 2
+}
+
+trained_inception() { # STEPS
+  local end=step-000000000$1.h5
+  job 2 --batch 1 --steps "$1" --checkpoint-dir whole --sync-batchnorm
+  job 2 --batch 1 --steps 1 --checkpoint-dir parts --sync-batchnorm
+  job 2 --batch 1 --steps "$1" --checkpoint-dir parts --sync-batchnorm
+  same "in two parts" whole/$end parts/$end
+}
+
+$part
+exit $bad

@@ -1,0 +1,196 @@
+// Under mpirun, on simulated GPUs: what the communicator makes of the simulated NCCL, and what that
+// one promises.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "allreduce/nccl/nccl_api.hpp"
+#include "compute/cuda/runtime/runtime.hpp"
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+#include "ringtrain/base/error.hpp"
+#include "support/host_gpu/host_gpu.hpp"
+
+using namespace ringtrain;
+
+namespace {
+
+void require(bool kept, std::string_view what) {
+  if (!kept) throw Error("simulated_nccl_job", std::string(what) + " does not hold");
+}
+
+// One rank and its GPU.
+struct Here {
+  const allreduce::MpiSession& session;
+  compute::cuda::Stream compute = compute::cuda::make_stream();
+  std::unique_ptr<allreduce::Communicator> sums;
+
+  explicit Here(const allreduce::MpiSession& job, bool registered = false) : session(job) {
+    allreduce::GpuSums settings{.compute_stream = compute.get(), .register_memory = registered};
+    settings.device = allreduce::choose_gpu(session, true);
+    settings.deadline_s = 20;
+    sums = allreduce::make_nccl_communicator(session, settings, allreduce::make_nccl_calls());
+  }
+  int rank() const { return session.rank(); }
+  int size() const { return session.size(); }
+
+  template <class T>
+  void write(const std::vector<T>& values, void* to) const {
+    compute::cuda::write_and_wait(to, values.data(), values.size() * sizeof(T));
+  }
+  template <class T>
+  std::vector<T> read(const void* from, std::size_t count) const {
+    std::vector<T> values(count);
+    compute::cuda::read_and_wait(values.data(), from, count * sizeof(T));
+    return values;
+  }
+};
+
+float value_of(int rank, std::size_t i) {
+  return static_cast<float>((rank + 1) * (static_cast<int>(i) % 97 + 1));
+}
+
+void check_exact_sums(const Here& here, std::size_t count) {
+  const Buffer buffer = here.sums->memory().allocate(count);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = value_of(here.rank(), i);
+  here.write(values, buffer.view().data());
+
+  here.sums->start_sum(buffer);
+  here.sums->finish();
+
+  const auto ranks = static_cast<float>(here.size() * (here.size() + 1) / 2);
+  const auto sums = here.read<float>(buffer.view().data(), count);
+  for (std::size_t i = 0; i < count; ++i)
+    require(sums[i] == ranks * value_of(0, i), fmt::format("sum {} of {}", i, count));
+}
+
+// Numbers of which each order of additions makes another sum.
+template <class T>
+T awkward(int rank, std::size_t i) {
+  return static_cast<T>(1.0f / (1 + static_cast<float>(rank) * 3 + static_cast<float>(i % 7)));
+}
+
+// As ring_sum.hpp says.
+template <class T>
+float in_ring_order(int size, std::size_t i, std::size_t part, bool averaged) {
+  const auto number = [&](std::size_t rank) {
+    const T own = awkward<T>(static_cast<int>(rank % static_cast<std::size_t>(size)), i);
+    if (!averaged) return own;
+    return static_cast<T>(static_cast<float>(own) * (1 / static_cast<float>(size)));
+  };
+  const std::size_t last = i / part;
+  T total = number(last + 1);
+  for (std::size_t hop = 2; hop <= static_cast<std::size_t>(size); ++hop)
+    total = static_cast<T>(static_cast<float>(total) + static_cast<float>(number(last + hop)));
+  return static_cast<float>(total);
+}
+
+template <class T>
+void check_order(const Here& here, Element element) {
+  const std::size_t part = 16, count = part * static_cast<std::size_t>(here.size()) - 3;
+  const Buffer buffer = here.sums->memory().allocate(count);
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = awkward<T>(here.rank(), i);
+  here.write(values, buffer.view().data());
+
+  const bool averaged = element != Element::fp32;
+  if (averaged)
+    here.sums->start_average(
+        {element, reinterpret_cast<std::uint16_t*>(buffer.view().data()), count});
+  else
+    here.sums->start_sum(buffer);
+  here.sums->finish();
+
+  const auto sums = here.read<T>(buffer.view().data(), count);
+  for (std::size_t i = 0; i < count; ++i)
+    require(static_cast<float>(sums[i]) == in_ring_order<T>(here.size(), i, part, averaged),
+            fmt::format("the ring's order of number {} in {}", i, name_of(element)));
+}
+
+void check_broadcast(const Here& here) {
+  const Buffer buffer = here.sums->memory().allocate(5);
+  for (int root = 0; root < here.size(); ++root) {
+    here.write(std::vector<float>(5, static_cast<float>(here.rank())), buffer.view().data());
+    here.sums->broadcast(buffer, root);
+    const auto values = here.read<float>(buffer.view().data(), 5);
+    require(std::ranges::count(values, static_cast<float>(root)) == 5, "the root's numbers");
+  }
+}
+
+// Each launch sums again; one rank launches late.
+void check_graph(const Here& here) {
+  const Buffer buffer = here.sums->memory().allocate(8);
+  here.write(std::vector<float>(8, 1), buffer.view().data());
+  {
+    const compute::cuda::Graph graph = compute::cuda::capture(here.compute.get(), [&] {
+      here.sums->start_sum(buffer.view().slice(4, 4));
+      here.sums->start_sum(buffer.view().slice(0, 4));
+      here.sums->finish();
+    });
+    for (int launch = 0; launch < 2; ++launch) {
+      if (here.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      compute::cuda::check(cudaGraphLaunch(graph.get(), here.compute.get()), "cudaGraphLaunch");
+    }
+    compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
+  }
+  const auto values = here.read<float>(buffer.view().data(), 8);
+  require(std::ranges::count(values, static_cast<float>(here.size() * here.size())) == 8,
+          "two launches, two sums");
+}
+
+// A GPU goes on while its host waits for another rank, who waits for that GPU.
+void check_progress(const Here& here) {
+  const Buffer buffer = here.sums->memory().allocate(4);
+  here.sums->start_sum(buffer);
+  here.sums->finish();
+  if (here.rank() == 0) here.session.barrier();
+  compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
+  if (here.rank() != 0) here.session.barrier();
+}
+
+// Of rank 0 nobody joins the sum: another thread ends it.
+void check_abort(const Here& here) {
+  if (here.size() > 1 && here.rank() == 0) {
+    const Buffer buffer = here.sums->memory().allocate(4);
+    here.sums->start_sum(buffer);
+    here.sums->finish();
+    std::thread([&] { here.sums->cancel(); }).join();
+    compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
+  }
+  here.session.barrier();
+  here.sums->cancel();
+}
+
+void run(const allreduce::MpiSession& session) {
+  {
+    const Here here(session, true);
+    for (const std::size_t count : {1, 3, 4, 5, 1000}) check_exact_sums(here, count);
+    check_order<float>(here, Element::fp32);
+    check_order<__half>(here, Element::fp16);
+    check_order<__nv_bfloat16>(here, Element::bf16);
+    check_broadcast(here);
+    check_graph(here);
+    check_progress(here);
+    here.sums->close();
+  }
+  check_abort(Here(session));
+  for (const std::string& complaint : host_gpu::complaints())
+    throw Error("simulated_nccl_job", complaint);
+}
+
+}  // namespace
+
+int main() {
+  const allreduce::MpiSession session;
+  try {
+    run(session);
+  } catch (const std::exception& failure) {
+    session.abort(failure);
+  }
+}

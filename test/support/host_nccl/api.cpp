@@ -1,0 +1,206 @@
+// libnccl.so.2 for programs with the simulated GPU: the part of NCCL's C API that `train` uses. It
+// sums between the processes of one machine, through shared memory. It is no NCCL: it says nothing
+// about speed, links, or how NCCL itself fails.
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "support/host_gpu/host_gpu.hpp"
+#include "support/host_nccl/collective.hpp"
+#include "support/host_nccl/ring_sum.hpp"
+
+using namespace ringtrain;
+using namespace ringtrain::host_nccl;
+
+/// NCCL's own, incomplete name. Never freed, so that use after its end is seen.
+struct ncclComm {
+  std::shared_ptr<Group> group;
+};
+
+namespace {
+
+// Of this process. Not destroyed: threads may be left behind when it ends.
+struct Process {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<ncclComm>> communicators;
+  std::set<const void*> memory;  // from ncclMemAlloc
+  static Process& get() {
+    static Process& process = *new Process;
+    return process;
+  }
+};
+
+std::shared_ptr<Group> group_of(ncclComm_t comm) {
+  const std::scoped_lock lock(Process::get().mutex);
+  if (comm == nullptr || !comm->group) {
+    complain("a call of a communicator that has ended");
+    return nullptr;
+  }
+  return comm->group;
+}
+
+std::shared_ptr<Group> end(ncclComm_t comm) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  const std::scoped_lock lock(Process::get().mutex);
+  if (comm != nullptr) comm->group = nullptr;
+  return group;
+}
+
+ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const void* from, void* to,
+                   cudaStream_t stream) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return ncclInvalidArgument;
+  const std::size_t bytes = call.count * bytes_of(static_cast<ncclDataType_t>(call.type));
+  if (bytes == 0 || bytes > most_bytes) return ncclInvalidArgument;
+  if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
+  return group->start([=] {
+    const auto collective = std::make_shared<Collective>(group, call, from, to);
+    if (!host_gpu::attempt(stream, name, [collective] { return collective->advance(); }))
+      group->fail(ncclUnhandledCudaError, std::string(name) + ": CUDA refuses the launch");
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  *id = {};
+  const std::string name = "/simulated-nccl-" + std::to_string(::getpid()) + "-" +
+                           std::to_string(std::random_device()());
+  std::copy(name.begin(), name.end(), id->internal);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  if (config == nullptr || config->blocking != 0 || size < 1 || size > most_ranks || rank < 0 ||
+      rank >= size)
+    return ncclInvalidArgument;
+  int device = 0;
+  cudaGetDevice(&device);
+  auto made = std::make_unique<ncclComm>();
+  made->group = std::make_shared<Group>(id.internal, rank, size, device);
+  *comm = made.get();
+  const std::scoped_lock lock(Process::get().mutex);
+  Process::get().communicators.push_back(std::move(made));
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return ncclInvalidArgument;
+  *state = group->state();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return ncclInvalidArgument;
+  const ncclResult_t now = group->ready();
+  return now == ncclSuccess ? group->finalize() : now;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::shared_ptr<Group> group = end(comm);
+  if (!group) return ncclInvalidArgument;
+  if (!group->registered.empty()) complain("a communicator ends before its registered memory");
+  group->end();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const std::shared_ptr<Group> group = end(comm);
+  if (!group) return ncclInvalidArgument;
+  group->abort();
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void* data, size_t, void** handle) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return ncclInvalidArgument;
+  if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
+  const std::scoped_lock lock(Process::get().mutex);
+  if (!Process::get().memory.contains(data)) complain("ncclCommRegister: not from ncclMemAlloc");
+  if (!group->registered.insert(data).second) return ncclInvalidUsage;
+  *handle = data;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* handle) {
+  const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return ncclInvalidArgument;
+  const std::scoped_lock lock(Process::get().mutex);
+  return group->registered.erase(handle) == 1 ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
+  if (cudaMalloc(data, bytes) != cudaSuccess) return ncclUnhandledCudaError;
+  const std::scoped_lock lock(Process::get().mutex);
+  Process::get().memory.insert(*data);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclMemFree(void* data) {
+  {
+    const std::scoped_lock lock(Process::get().mutex);
+    for (const auto& comm : Process::get().communicators)
+      if (comm->group && comm->group->registered.contains(data))
+        complain("ncclMemFree: the memory is registered");
+    if (Process::get().memory.erase(data) == 0) return ncclInvalidArgument;
+  }
+  return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
+  if (operation != ncclSum && operation != ncclAvg) return ncclInvalidArgument;
+  return start("ncclAllReduce", comm, {count, type, operation, 0}, from, to, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return start("ncclBroadcast", comm, {count, type, no_operation, root}, from, to, stream);
+}
+
+const char* ncclGetErrorString(ncclResult_t result) {
+  switch (result) {
+    case ncclSuccess:
+      return "no error";
+    case ncclUnhandledCudaError:
+      return "unhandled cuda error";
+    case ncclSystemError:
+      return "unhandled system error";
+    case ncclInternalError:
+      return "internal error";
+    case ncclInvalidArgument:
+      return "invalid argument";
+    case ncclInvalidUsage:
+      return "invalid usage";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
+    case ncclInProgress:
+      return "NCCL operation in progress";
+    default:
+      return "unknown result code";
+  }
+}
+
+const char* ncclGetLastError(ncclComm_t comm) {
+  static thread_local std::string words;
+  const std::shared_ptr<Group> group = comm == nullptr ? nullptr : group_of(comm);
+  words = group ? group->last_error() : "";
+  return words.c_str();
+}
+
+}  // extern "C"

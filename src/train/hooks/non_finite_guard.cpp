@@ -12,9 +12,10 @@ void NonFiniteGuard::step_done(const StepReport& report) {
   const StepOutcome& outcome = report.outcome;
   const std::uint64_t step = report.position.step;
   if (outcome.skipped && !outcome.not_finite)
-    log_.event("skipped", fmt::format("step {} left out: its gradients overflow; the loss scale "
-                                      "is {:g} now",
-                                      step, outcome.loss_scale));
+    log_.event_of_all("skipped",
+                      fmt::format("step {} left out: its gradients overflow; the loss scale "
+                                  "is {:g} now",
+                                  step, outcome.loss_scale));
   if (!outcome.not_finite) return;
   const std::string text = fmt::format("{} is not finite in step {} (loss {})",
                                        what_is_not_finite(outcome), step, outcome.loss);
@@ -25,7 +26,7 @@ void NonFiniteGuard::step_done(const StepReport& report) {
                                "--on-nan skip leaves such steps out",
                            Exit::not_finite);
   }
-  log_.event("not_finite", text + "; left out");
+  log_.event_of_all("not_finite", text + "; left out");
 }
 
 std::string NonFiniteGuard::what_is_not_finite(const StepOutcome& outcome) const {

@@ -31,6 +31,10 @@ class StepLogger {
   void event(const std::string& what, const std::string& text) {
     output_.event({what, rank_, text});
   }
+  /// What all ranks see alike, so that one tells it.
+  void event_of_all(const std::string& what, const std::string& text) {
+    if (rank_ == 0) event(what, text);
+  }
   /// As SlowdownReporter, likewise the next two; on rank 0.
   void expect(monitor::SlowdownReporter::Expectation expected) {
     ranks_.expect(std::move(expected));

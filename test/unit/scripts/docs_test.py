@@ -198,7 +198,7 @@ def check_events(source, _):
     for file in [*(source / "src").rglob("*.cpp"), *(source / "src").rglob("*.hpp")]:
         code = file.read_text()
         if "cuda" not in file.parts:
-            written.update(re.findall(r'\b(?:event|trouble)\(\{?"([a-z_]+)"', code))
+            written.update(re.findall(r'\b(?:event|event_of_all|trouble)\(\{?"([a-z_]+)"', code))
         if file.name.startswith("slowdown"):
             written.update(re.findall(r'return \{"([a-z_]+)"', code))
     page = sections((source / "docs/reference/events.md").read_text())

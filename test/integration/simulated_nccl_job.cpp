@@ -24,16 +24,49 @@ void require(bool kept, std::string_view what) {
   if (!kept) throw Error("simulated_nccl_job", std::string(what) + " does not hold");
 }
 
+template <class T>
+std::vector<T> read(const void* from, std::size_t count) {
+  std::vector<T> values(count);
+  compute::cuda::read_and_wait(values.data(), from, count * sizeof(T));
+  return values;
+}
+
+// By the host, which waits for the GPU; the program's is a kernel.
+class RoundingByHost final : public Rounding {
+ public:
+  void round(float factor, View values, NarrowView rounded) override {
+    const auto of = [&]<class T>(T) {
+      std::vector<T> halves;
+      for (const float value : read<float>(values.data(), values.size()))
+        halves.push_back(static_cast<T>(factor * value));
+      compute::cuda::write_and_wait(rounded.data(), halves.data(), 2 * halves.size());
+    };
+    rounded.element() == Element::fp16 ? of(__half{}) : of(__nv_bfloat16{});
+  }
+  void widen(NarrowView rounded, View values) override {
+    const auto of = [&]<class T>(T) {
+      std::vector<float> wide;
+      for (const T half : read<T>(rounded.data(), rounded.size()))
+        wide.push_back(static_cast<float>(half));
+      compute::cuda::write_and_wait(values.data(), wide.data(), wide.size() * sizeof(float));
+    };
+    rounded.element() == Element::fp16 ? of(__half{}) : of(__nv_bfloat16{});
+  }
+};
+
 // One rank and its GPU.
 struct Here {
   const allreduce::MpiSession& session;
   compute::cuda::Stream compute = compute::cuda::make_stream();
+  RoundingByHost rounding = {};
   std::unique_ptr<allreduce::Communicator> sums;
 
   explicit Here(const allreduce::MpiSession& job, bool registered = false) : session(job) {
     allreduce::GpuSums settings{.compute_stream = compute.get(), .register_memory = registered};
     settings.device = allreduce::choose_gpu(session, true);
     settings.deadline_s = 20;
+    settings.rounding = &rounding;
+    settings.rounded = 100;
     sums = allreduce::make_nccl_communicator(session, settings, allreduce::make_nccl_calls());
   }
   int rank() const { return session.rank(); }
@@ -42,12 +75,6 @@ struct Here {
   template <class T>
   void write(const std::vector<T>& values, void* to) const {
     compute::cuda::write_and_wait(to, values.data(), values.size() * sizeof(T));
-  }
-  template <class T>
-  std::vector<T> read(const void* from, std::size_t count) const {
-    std::vector<T> values(count);
-    compute::cuda::read_and_wait(values.data(), from, count * sizeof(T));
-    return values;
   }
 };
 
@@ -61,28 +88,28 @@ void check_exact_sums(const Here& here, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) values[i] = value_of(here.rank(), i);
   here.write(values, buffer.view().data());
 
-  here.sums->start_sum(buffer);
+  here.sums->start_allreduce(buffer);
   here.sums->finish();
 
   const auto ranks = static_cast<float>(here.size() * (here.size() + 1) / 2);
-  const auto sums = here.read<float>(buffer.view().data(), count);
+  const auto sums = read<float>(buffer.view().data(), count);
   for (std::size_t i = 0; i < count; ++i)
     require(sums[i] == ranks * value_of(0, i), fmt::format("sum {} of {}", i, count));
 }
 
 // Numbers of which each order of additions makes another sum.
-template <class T>
-T awkward(int rank, std::size_t i) {
-  return static_cast<T>(1.0f / (1 + static_cast<float>(rank) * 3 + static_cast<float>(i % 7)));
+float awkward(int rank, std::size_t i) {
+  return 1.0f / (1 + static_cast<float>(rank) * 3 + static_cast<float>(i % 7));
 }
 
-// As ring_sum.hpp says.
+// As ring_sum.hpp says. Numbers of 16 bits are averages of what is as many times as large.
 template <class T>
 float in_ring_order(int size, std::size_t i, std::size_t part, bool averaged) {
+  const auto ranks = static_cast<float>(size);
   const auto number = [&](std::size_t rank) {
-    const T own = awkward<T>(static_cast<int>(rank % static_cast<std::size_t>(size)), i);
-    if (!averaged) return own;
-    return static_cast<T>(static_cast<float>(own) * (1 / static_cast<float>(size)));
+    const float own = awkward(static_cast<int>(rank % static_cast<std::size_t>(size)), i);
+    if (!averaged) return static_cast<T>(own);
+    return static_cast<T>(static_cast<float>(static_cast<T>(ranks * own)) * (1 / ranks));
   };
   const std::size_t last = i / part;
   T total = number(last + 1);
@@ -95,21 +122,16 @@ template <class T>
 void check_order(const Here& here, Element element) {
   const std::size_t part = 16, count = part * static_cast<std::size_t>(here.size()) - 3;
   const Buffer buffer = here.sums->memory().allocate(count);
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = awkward<T>(here.rank(), i);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = awkward(here.rank(), i);
   here.write(values, buffer.view().data());
 
-  const bool averaged = element != Element::fp32;
-  if (averaged)
-    here.sums->start_average(
-        {element, reinterpret_cast<std::uint16_t*>(buffer.view().data()), count});
-  else
-    here.sums->start_sum(buffer);
+  here.sums->start_allreduce(buffer, {.wire = element});
   here.sums->finish();
 
-  const auto sums = here.read<T>(buffer.view().data(), count);
+  const auto sums = read<float>(buffer.view().data(), count);
   for (std::size_t i = 0; i < count; ++i)
-    require(static_cast<float>(sums[i]) == in_ring_order<T>(here.size(), i, part, averaged),
+    require(sums[i] == in_ring_order<T>(here.size(), i, part, element != Element::fp32),
             fmt::format("the ring's order of number {} in {}", i, name_of(element)));
 }
 
@@ -118,7 +140,7 @@ void check_broadcast(const Here& here) {
   for (int root = 0; root < here.size(); ++root) {
     here.write(std::vector<float>(5, static_cast<float>(here.rank())), buffer.view().data());
     here.sums->broadcast(buffer, root);
-    const auto values = here.read<float>(buffer.view().data(), 5);
+    const auto values = read<float>(buffer.view().data(), 5);
     require(std::ranges::count(values, static_cast<float>(root)) == 5, "the root's numbers");
   }
 }
@@ -129,8 +151,8 @@ void check_graph(const Here& here) {
   here.write(std::vector<float>(8, 1), buffer.view().data());
   {
     const compute::cuda::Graph graph = compute::cuda::capture(here.compute.get(), [&] {
-      here.sums->start_sum(buffer.view().slice(4, 4));
-      here.sums->start_sum(buffer.view().slice(0, 4));
+      here.sums->start_allreduce(buffer.view().slice(4, 4));
+      here.sums->start_allreduce(buffer.view().slice(0, 4));
       here.sums->finish();
     });
     for (int launch = 0; launch < 2; ++launch) {
@@ -139,7 +161,7 @@ void check_graph(const Here& here) {
     }
     compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
   }
-  const auto values = here.read<float>(buffer.view().data(), 8);
+  const auto values = read<float>(buffer.view().data(), 8);
   require(std::ranges::count(values, static_cast<float>(here.size() * here.size())) == 8,
           "two launches, two sums");
 }
@@ -147,7 +169,7 @@ void check_graph(const Here& here) {
 // A GPU goes on while its host waits for another rank, who waits for that GPU.
 void check_progress(const Here& here) {
   const Buffer buffer = here.sums->memory().allocate(4);
-  here.sums->start_sum(buffer);
+  here.sums->start_allreduce(buffer);
   here.sums->finish();
   if (here.rank() == 0) here.session.barrier();
   compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
@@ -158,13 +180,13 @@ void check_progress(const Here& here) {
 void check_abort(const Here& here) {
   if (here.size() > 1 && here.rank() == 0) {
     const Buffer buffer = here.sums->memory().allocate(4);
-    here.sums->start_sum(buffer);
+    here.sums->start_allreduce(buffer);
     here.sums->finish();
-    std::thread([&] { here.sums->cancel(); }).join();
+    std::thread([&] { here.sums->abort(); }).join();
     compute::cuda::check(cudaStreamSynchronize(here.compute.get()), "cudaStreamSynchronize");
   }
   here.session.barrier();
-  here.sums->cancel();
+  here.sums->abort();
 }
 
 void run(const allreduce::MpiSession& session) {

@@ -17,9 +17,10 @@ for signal in TERM INT; do
   begin 2 "$train" --model mlp --data shapes --eval-every 0 --batch 8 --steps 1000000 --log-every 100 --checkpoint-dir "$signal"
   await 60 has "step 100,"
   kill "-$signal" $(ranks)
+  number=$(kill -l $signal)
   wait $mpi
-  exits "SIG$signal" $((128 + $(kill -l $signal)))
-  check "SIG$signal is named" has "signal $(kill -l $signal) .*the run ends after step"
+  exits "SIG$signal" $((128 + number))
+  check "SIG$signal is named" has "signal $number .*the run ends after step"
   check "SIG$signal: the state is saved" test -n "$(ls "$signal"/step-*.h5)"
 done
 

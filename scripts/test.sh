@@ -2,8 +2,8 @@
 # Installs what is missing, builds, and runs tests.
 #   scripts/test.sh          the unit tests, and a job and a fault of each kind: ten minutes from a bare clone
 #   scripts/test.sh --full   the rest, and the unit tests once more under AddressSanitizer; warnings are errors
-#   scripts/test.sh --all    both, and what is longer: ThreadSanitizer, clang-tidy, each file compiled alone, all mutants, long
-#                            fuzzing, a fresh Debian 12 and 13
+#   scripts/test.sh --all    both, and what is longer: AddressSanitizer on CUDA's host code, ThreadSanitizer, clang-tidy, each
+#                            file compiled alone, all mutants, long fuzzing, a fresh Debian 12 and 13
 #   --cuda 13|system|no      which CUDA, when not what suits the GPU that is here (scripts/setup_cuda.sh)
 #   --only-skips REGEX       fail where a test is skipped for another reason than these
 # The last lines count what passed, failed and was skipped, and why.
@@ -76,6 +76,9 @@ part() { # COMMAND...: that has no results of CTest's
   echo "test: ${1##*/} took $((SECONDS - began)) s"
 }
 if [ $what = all ]; then
+  if grep -q '^-- CUDA: [0-9]' build/release/configure.log; then
+    run asan-gpu simulated_gpu_tests -R '^(cuda_on_host: |jobs: simulated_nccl_job)'
+  fi
   for preset in cpu tsan tidy; do run $preset unit_tests -L '^unit$'; done
   run release all -L '^long$'
   part test/fault_injection/mutants.sh all build/release

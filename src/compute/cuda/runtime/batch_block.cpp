@@ -11,7 +11,7 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <class T>
 void copy(std::byte* to, const std::vector<T>& values) {
-  std::memcpy(to, values.data(), values.size() * sizeof(T));
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
 }
 
 }  // namespace

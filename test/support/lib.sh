@@ -163,7 +163,7 @@ give_up() { wrong "$1"; exit 1; }
 check() { # WHAT CONDITION...
   "${@:2}" || wrong "$1 (${*:2})"
 }
-exits() { # WHAT CODE: of the command before
+exits() { # WHAT CODE: of the command before; neither may be a $(...), which would be that command
   local got=$?
   check "$1: exit code $got" test $got -eq "$2"
 }

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # faults_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU: ranks on simulated GPUs of which one is lost, fails or hangs in
 # a sum end within the limits of docs/internals/watchdog.md, say who is to blame, and can be resumed. PART: ends, hangs, start.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4")
-. "$(dirname "$0")/checks.sh"
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache SIMULATED_GPUS=4 SIMULATED_GPU_OPEN=1 TMPDIR=$dir
 
 job() { # FAULT RANKS OPTION...: sets `code` and `seconds`

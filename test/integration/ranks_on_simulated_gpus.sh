@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # ranks_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS MODELS: jobs of several ranks, each with a
 # simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, inception, whole_inception.
-set -u
+. "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4") compare=$(realpath "$5") photographs=$(realpath "$6") models=$(realpath "$7")
-. "$(dirname "$0")/checks.sh"
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
-dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
+enter_folder
+limit=120
 export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache SIMULATED_GPU_TELLS=1 SIMULATED_GPUS=4 SIMULATED_GPU_OPEN=1
 launch=("$mpirun" --oversubscribe)
 
@@ -14,7 +13,7 @@ model=(--model resnet20)
 job() { # RANKS OPTION...: ends well, and no simulated part complains
   local ranks=$1 code
   shift
-  timeout "${limit:-120}" "${launch[@]}" -np "$ranks" "$gpu" --device cuda --data "images:$photographs" --eval-every 0 --log-every 1 \
+  timeout "$limit" "${launch[@]}" -np "$ranks" "$gpu" --device cuda --data "images:$photographs" --eval-every 0 --log-every 1 \
     --lr-schedule constant --check-every 1 "${model[@]}" "$@" >log 2>&1 </dev/null
   code=$?
   check "$ranks ranks, $*: exit code $code" test $code -eq 0

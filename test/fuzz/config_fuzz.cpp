@@ -17,18 +17,22 @@
 
 namespace ringtrain {
 
+namespace config {
+
 // What only the command line asks for; the real ones need every library that the program has.
 std::string version_text() { return {}; }
 std::string version_json() { return {}; }
-std::string help_text(const std::vector<config::OptionEntry>&) { return {}; }
-std::string man_page(const std::vector<config::OptionEntry>&, std::string_view) { return {}; }
-std::string completion(const std::vector<config::OptionEntry>&, config::Shell) { return {}; }
-std::string toml_text(const std::vector<config::OptionEntry>&) { return {}; }
+std::string help_text(const std::vector<OptionEntry>&) { return {}; }
+std::string man_page(const std::vector<OptionEntry>&, std::string_view) { return {}; }
+std::string completion(const std::vector<OptionEntry>&, Shell) { return {}; }
+std::string toml_text(const std::vector<OptionEntry>&) { return {}; }
 std::string program_to_start() { return {}; }
-std::string sbatch_script(const config::SlurmResources&, const config::Options&,
-                          const std::vector<std::string>&, const std::string&) {
+std::string sbatch_script(const SlurmResources&, const Options&, const std::vector<std::string>&,
+                          const std::string&) {
   return {};
 }
+
+}  // namespace config
 
 namespace {
 

@@ -16,8 +16,12 @@
 
 namespace ringtrain {
 
+namespace monitor {
+
 // The real one is in a file that needs MPI.
-std::string to_text(const monitor::Endpoint& endpoint) { return endpoint.address; }
+std::string to_text(const Endpoint& endpoint) { return endpoint.address; }
+
+}  // namespace monitor
 
 namespace {
 

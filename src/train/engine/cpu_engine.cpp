@@ -6,18 +6,16 @@
 #include <mutex>
 
 #include "ringtrain/allreduce/communicator/compression.hpp"
-#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
-#include "ringtrain/allreduce/make_communicator.hpp"
+#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/host/stream_copy.hpp"
 #include "ringtrain/host/threads.hpp"
-#include "ringtrain/metrics/scaling/ring_text.hpp"
 #include "ringtrain/monitor/phase_scope.hpp"
 #include "train/engine/cpu_stepper.hpp"
+#include "train/engine/cpu_sums.hpp"
 #include "train/engine/engine.hpp"
 #include "train/engine/schedule.hpp"
-#include "train/plan/gradient_matrices.hpp"
 #include "train/state/sharded_snapshot.hpp"
 
 namespace ringtrain::train {
@@ -178,42 +176,6 @@ std::string plans_of(const RunPlan& plan, const allreduce::MpiSession& session,
   return fmt::format(R"({{{}{}"threads":{}}})", hosts, precision, threads.threads);
 }
 
-bool sums_overlap(const RunPlan& plan, const allreduce::MpiSession& session) {
-  return !plan.batch_norms_together() || session.threads_share_mpi();
-}
-
-// What compression leaves out, and an optimizer that replaces sums, take one at a time.
-bool several_sums(const RunPlan& plan, const allreduce::MpiSession& session) {
-  return session.threads_share_mpi() && !plan.options.compress && !plan.shards_optimizer();
-}
-
-// Nothing where no ring joins hosts.
-std::optional<allreduce::RingChoice> ring_of(const RunPlan& plan,
-                                             const allreduce::MpiSession& session) {
-  if (session.hosts() == 1 || plan.options.allreduce == config::Allreduce::mpi) return std::nullopt;
-  const config::Tune& tune = plan.options.tune;
-  allreduce::RingChoice ring{.plan = tune.plan};
-  if (tune.measures()) {
-    const double share = double(bytes_of(plan.options.gradient_dtype)) / sizeof(float);
-    const double bucket = share * double(plan.bucket_bytes());
-    ring = allreduce::choose_ring(allreduce::measure_ring(session, bucket), bucket);
-  }
-  if (!several_sums(plan, session)) ring.plan.at_once = 1;
-  return ring;
-}
-
-std::vector<allreduce::SumPlan> sum_plans_of(const RunPlan& plan,
-                                             const allreduce::MpiSession& session,
-                                             const std::optional<allreduce::RingChoice>& ring) {
-  if (!ring || !plan.options.tune.measures()) return {};
-  std::vector<allreduce::SumPlan> plans =
-      allreduce::alternatives(*ring, sums_overlap(plan, session), several_sums(plan, session));
-  std::erase(plans,
-             allreduce::SumPlan());  // the one to beat: where steps vary, luck makes none worse
-  plans.insert(plans.begin(), allreduce::SumPlan());
-  return plans;
-}
-
 std::size_t kept_count(allreduce::Communicator& communicator) {
   const allreduce::CompressionState* const kept = communicator.compression_state();
   return kept == nullptr ? 0 : kept->size();
@@ -237,13 +199,6 @@ std::optional<Shards> kept_by_ranks(const RunPlan& plan, allreduce::Communicator
   return shards;
 }
 
-int most_at_once(const std::optional<allreduce::RingChoice>& ring,
-                 const std::vector<allreduce::SumPlan>& plans) {
-  int most = ring ? ring->plan.at_once : 1;
-  for (const allreduce::SumPlan& plan : plans) most = std::max(most, plan.at_once);
-  return most;
-}
-
 // What the user asked of GPUs that are not trained on.
 std::vector<std::string> without_effect(const config::Options& o) {
   std::vector<std::string> names;
@@ -255,54 +210,11 @@ std::vector<std::string> without_effect(const config::Options& o) {
   return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
 }
 
-std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::MpiSession& session,
-                                       const std::optional<allreduce::RingChoice>& ring) {
-  if (plan.options.shard_optimizer && !plan.shards_optimizer())
-    return {"--shard-optimizer changes nothing: no other rank trains"};
-  if (ring) return metrics::told(*ring, plan.options.tune, plan.options.baseline);
-  if (session.hosts() > 1) return {};
-  if (plan.options.compress)
-    return {fmt::format(
-        "--compress {} changes nothing: gradients are compressed between hosts, and all ranks are "
-        "on one",
-        config::compression_value().write(plan.options.compress))};
-  const Element element = plan.options.gradient_dtype;
-  if (element == Element::fp32) return {};
-  return {fmt::format(
-      "--gradient-dtype {} changes nothing: gradients travel in it between hosts, and all ranks "
-      "are on one, where they are summed in fp32",
-      name_of(element))};
-}
-
 std::vector<std::string> notes_of(const RunPlan& plan, const allreduce::MpiSession& session,
                                   const std::optional<allreduce::RingChoice>& ring) {
   std::vector<std::string> notes = notes_of_sums(plan, session, ring);
   std::ranges::move(without_effect(plan.options), std::back_inserter(notes));
   return notes;
-}
-
-std::unique_ptr<allreduce::Communicator> communicator_of(const RunPlan& plan,
-                                                         const allreduce::MpiSession& session,
-                                                         allreduce::CommunicatorOptions options,
-                                                         metrics::Timeline* timeline) {
-  const bool on_a_thread = options.overlap && session.hosts() > 1;
-  if (timeline != nullptr)
-    options.on_sum = [timeline, row = on_a_thread ? metrics::Row::sums : metrics::Row::main](
-                         int thread, const TimeSpan& sum) {
-      timeline->add(metrics::Phase::sum, sum, row, thread);
-    };
-  return allreduce::make_communicator(
-      config::enumerator<config::Allreduce>().write(plan.options.allreduce), session, options);
-}
-
-// Beside the gradients' sums, which may be under way on a thread of their own: small sums that
-// forward and backward wait for neither stand in line behind those nor wait for that thread.
-std::unique_ptr<allreduce::Communicator> statistics_sums_of(const RunPlan& plan,
-                                                            const allreduce::MpiSession& session,
-                                                            bool crowded,
-                                                            metrics::Timeline* timeline) {
-  if (!plan.batch_norms_together()) return nullptr;
-  return communicator_of(plan, session, {.overlap = false, .crowded = crowded}, timeline);
 }
 
 CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
@@ -315,16 +227,11 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       ring_(ring_of(plan, session)),
       sum_plans_(sum_plans_of(plan, session, ring_)),
       notes_(notes_of(plan, session, ring_)),
-      communicator_(communicator_of(
-          plan, session,
-          {.overlap = train::sums_overlap(plan, session),
-           .at_once = most_at_once(ring_, sum_plans_),
-           .crowded = !threads.active_wait,
-           .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
-          progress.timeline())),
+      communicator_(
+          make_gradient_sums(plan, session, ring_, sum_plans_, !threads.active_wait, progress)),
       alone_(allreduce::make_solo_communicator()),
-      statistics_sums_(statistics_sums_of(
-          plan, session, !threads.active_wait || session.hosts() > 1, progress.timeline())),
+      statistics_sums_(make_statistics_sums(plan, session,
+                                            !threads.active_wait || session.hosts() > 1, progress)),
       backend_(
           compute::make_onednn_backend(&progress, config::cpu_element_of(plan.options.precision))),
       parameters_(memory_.allocate(plan.model.graph.parameter_count())),

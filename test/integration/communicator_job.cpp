@@ -12,9 +12,11 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "support/job.hpp"
 #include "support/sum_values.hpp"
 
 using namespace ringtrain;
+using test::require;
 
 namespace {
 
@@ -24,10 +26,6 @@ struct Case {
   allreduce::CommunicatorOptions options;
   bool ring_order;  // whether the sum must be ring_order_sum() of all ranks
 };
-
-void require(bool kept, const std::string& what) {
-  if (!kept) throw Error("communicator_job", what + " does not hold");
-}
 
 std::string hash_of(const std::vector<float>& values) {
   return hex(hash_bytes(std::as_bytes(std::span(values))));
@@ -180,8 +178,7 @@ void check_broadcast(const Case& test, allreduce::Communicator& communicator,
 }  // namespace
 
 int main(int argc, char** argv) {
-  const allreduce::MpiSession session;
-  try {
+  test::run_job([&](const allreduce::MpiSession& session) {
     if (argc > 1) require(session.hosts() == std::stoi(argv[1]), "the number of hosts");
     const bool plain = session.hosts() == 1 || session.hosts() == session.size();
     const allreduce::RingTuning tiny{.largest_segment = 100, .smallest_segment = 16, .window = 3};
@@ -216,7 +213,5 @@ int main(int argc, char** argv) {
       check_broadcast(test, *communicator, session);
     }
     check_compressed(session);
-  } catch (const std::exception& failure) {
-    session.abort(failure);
-  }
+  });
 }

@@ -2,15 +2,13 @@
 #include <cstdlib>
 
 #include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "support/job.hpp"
 #include "support/recording_nccl.hpp"
 
 using namespace ringtrain;
+using test::require;
 
 namespace {
-
-void require(bool kept, std::string_view what) {
-  if (!kept) throw Error("nccl_job", std::string(what) + " does not hold");
-}
 
 // Two GPUs that every rank sees.
 void check_meeting(const allreduce::MpiSession& session) {
@@ -35,11 +33,4 @@ void check_meeting(const allreduce::MpiSession& session) {
 
 }  // namespace
 
-int main() {
-  const allreduce::MpiSession session;
-  try {
-    check_meeting(session);
-  } catch (const std::exception& failure) {
-    session.abort(failure);
-  }
-}
+int main() { test::run_job(check_meeting); }

@@ -11,14 +11,12 @@
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "support/job.hpp"
 
 using namespace ringtrain;
+using test::require;
 
 namespace {
-
-void require(bool kept, std::string_view what) {
-  if (!kept) throw Error("session_job", std::string(what) + " does not hold");
-}
 
 void check_control_plane(const allreduce::MpiSession& session) {
   const int rank = session.rank(), size = session.size();
@@ -116,13 +114,10 @@ void end(const allreduce::MpiSession& session, std::string_view how) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const allreduce::MpiSession session;
-  try {
+  test::run_job([&](const allreduce::MpiSession& session) {
     if (argc > 1)
       end(session, argv[1]);
     else
       check_control_plane(session);
-  } catch (const std::exception& failure) {
-    session.abort(failure);
-  }
+  });
 }

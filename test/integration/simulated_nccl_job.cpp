@@ -15,14 +15,12 @@
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/host_gpu/host_gpu.hpp"
+#include "support/job.hpp"
 
 using namespace ringtrain;
+using test::require;
 
 namespace {
-
-void require(bool kept, std::string_view what) {
-  if (!kept) throw Error("simulated_nccl_job", std::string(what) + " does not hold");
-}
 
 template <class T>
 std::vector<T> read(const void* from, std::size_t count) {
@@ -208,11 +206,4 @@ void run(const allreduce::MpiSession& session) {
 
 }  // namespace
 
-int main() {
-  const allreduce::MpiSession session;
-  try {
-    run(session);
-  } catch (const std::exception& failure) {
-    session.abort(failure);
-  }
-}
+int main() { test::run_job(run); }

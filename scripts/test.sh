@@ -78,6 +78,8 @@ part() { # COMMAND...: that has no results of CTest's
 if [ $what = all ]; then
   if grep -q '^-- CUDA: [0-9]' build/release/configure.log; then
     run asan-gpu simulated_gpu_tests -R '^(cuda_on_host: |jobs: simulated_nccl_job)'
+  else
+    echo "test: asan-gpu: left out, because this build has no CUDA"
   fi
   for preset in cpu tsan tidy; do run $preset unit_tests -L '^unit$'; done
   run release all -L '^long$'

@@ -14,11 +14,13 @@ class OperationGraph;
 // A GPU that is not there. Linked before the libraries, host_gpu takes the place of the CUDA
 // runtime, of our kernels' launches and of make_cudnn_runner(), so that all host code of the CUDA
 // backend runs in tests, and work that is not ordered as it must be shows as wrong results:
-// - Nothing runs before somebody waits. Then queued work runs in an order drawn from a seed, bound
+// - Nothing runs before somebody waits, or, with several ranks, before go_on(). Then queued work
+// runs in an order drawn from a seed, bound
 //   by stream order and events alone; the nodes of a graph likewise.
 // - Kernels run their work's own code on the CPU (host_kernels/), cuDNN's engines as plain loops.
 // - Memory is full of what is no number at first. Device memory that the host touches, or that is
-//   touched behind its end, ends the test with a segmentation fault.
+//   touched behind its end, ends the test with a segmentation fault; SIMULATED_GPU_OPEN does
+//   without.
 // - Freeing memory while work is queued throws Error; during another exception the work is dropped.
 // - What CUDA allows but we do not want, or what is wrong without an error code, is a complaint.
 // One device for all threads; calls are serialised. Operations never overlap in time.

@@ -49,9 +49,9 @@ std::shared_ptr<Group> group_of(ncclComm_t comm) {
 
 std::shared_ptr<Group> end(ncclComm_t comm) {
   const std::shared_ptr<Group> group = group_of(comm);
+  if (!group) return nullptr;
   const std::scoped_lock lock(Process::get().mutex);
-  if (comm != nullptr) comm->group = nullptr;
-  return group;
+  return std::exchange(comm->group, nullptr);
 }
 
 ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const void* from, void* to,

@@ -96,6 +96,7 @@ ncclResult_t Group::ready() {
 ncclResult_t Group::start(std::function<void()> run) {
   {
     const std::scoped_lock lock(mutex_);
+    if (const ncclResult_t now = state_; now != ncclSuccess) return now;
     state_ = ncclInProgress;
     calls_.push_back(std::move(run));
   }
@@ -122,9 +123,9 @@ void Group::join(const std::string& gpu) {
   me().size = size_;
   std::strncpy(me().gpu, gpu.c_str(), sizeof RankState::gpu - 1);
   me().process = ::getpid();
-  if (!wait_for_ranks([](const RankState& other) { return other.process != 0; })) return;
+  const bool all = wait_for_ranks([](const RankState& other) { return other.process != 0; });
   if (rank_ == 0) memory_.unlink();
-  check_gpus();
+  if (all) check_gpus();
 }
 
 void Group::check_gpus() {

@@ -141,7 +141,10 @@ TEST_CASE("host_gpu: work that waits for others lets other streams and other thr
 
   CHECK(cudaStreamSynchronize(other) == cudaSuccess);
   CHECK(cudaStreamQuery(one) == cudaErrorNotReady);
-  std::thread arrival([&] { is_there = true; });
+  std::thread arrival([&] {
+    host_gpu::counts();  // a call of the GPU
+    is_there = true;
+  });
   CHECK(cudaStreamSynchronize(one) == cudaSuccess);
   arrival.join();
 

@@ -11,6 +11,7 @@ groups=/sys/fs/cgroup/memory memory_limit=memory.limit_in_bytes  # version 1, or
 [ -e /sys/fs/cgroup/cgroup.controllers ] && groups=/sys/fs/cgroup memory_limit=memory.max
 export GROUP=$groups/ringtrain-$$
 at_end 'rmdir "$GROUP" 2>/dev/null'
+at_end end_jobs  # before it
 
 start() { # NAME RANKS [OPTION]...: a job that runs until something happens
   begin_named "$1" "$2" "$train" --model mlp --data shapes --batch 32 --threads 1 --log-every 100 --eval-every 0 --steps 5000000 "${@:3}"

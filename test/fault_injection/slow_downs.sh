@@ -24,6 +24,7 @@ end_group() {
 at_end end_group
 at_end '"$hosts" down 2>/dev/null'
 at_end 'fusermount3 -qu disk'
+at_end end_jobs  # before what follows them is taken away
 at_end end_harm
 
 # start NAME COMMAND...: a job on several ranks, until its usual speed is known: 20 windows of 0.5 s and two steps

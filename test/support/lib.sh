@@ -55,7 +55,7 @@ mount_slowfs() { # PROGRAM: the folder `backing` as `disk`, with the faults that
   "$1" backing disk faults 2>why &
   slowfs_server=$!
   at_end 'rm -f faults; kill $slowfs_server 2>/dev/null; wait $slowfs_server 2>/dev/null; fusermount3 -uz disk 2>/dev/null'
-  wait_for 5 mountpoint -q disk || { sed -i '$s/^/FUSE cannot mount here: /' why; return 1; }
+  wait_for 5 mountpoint -q disk || { echo "FUSE cannot mount here: $(tail -n 1 why)" >why; return 1; }
 }
 mount_freezable() { # MB: a file system, `disk`, that freeze and thaw know
   mkdir disk

@@ -6,12 +6,14 @@ against our step and against `train` itself, in windows that take turns on the s
 the peer's within one round; medians and spreads (1.4826 times the median deviation) are of these. The table names the
 best mode; the JSON holds every mode and window."""
 import argparse
+import contextlib
 import dataclasses
 import datetime
 import json
 import os
 import platform
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -63,27 +65,32 @@ class Worker:
 
     def __init__(self, args, batch, command, env=None):
         self.batch = batch
+        self.messages = tempfile.TemporaryFile("w+")  # no pipe, which would fill up unread
         self.process = subprocess.Popen(["taskset", "-c", args.cpus, *command], env=env, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.seconds(2)
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages)
+        self.seconds(2, longest=1800)  # compiles
         a_step = self.seconds(2) / 2
         self.steps = max(args.steps, round(args.window / a_step))
 
-    def seconds(self, steps):
+    def seconds(self, steps, longest=600):
         try:
             print(steps, file=self.process.stdin, flush=True)
+            if not select.select([self.process.stdout], [], [], longest)[0]:
+                raise OSError(f"no answer within {longest} s")
             return float(self.process.stdout.readline())
-        except (OSError, ValueError):
+        except (OSError, ValueError) as failure:
             self.process.kill()
-            raise Failed(self.process.communicate()[1].strip()[-400:]) from None
+            self.end()
+            self.messages.seek(0)
+            raise Failed(self.messages.read().strip()[-400:] or str(failure)) from None
 
     def rate(self):
         return self.steps * self.batch / self.seconds(self.steps)
 
     def end(self):
-        self.process.stdin.close()
-        self.process.stdout.close()
-        self.process.stderr.close()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError):
+                pipe.close()
         self.process.wait()
 
 
@@ -136,14 +143,15 @@ class Arena:
         def measure(mode):
             if mode in tried:
                 return tried[mode]
+            before = ours.rate()
             try:
                 them = self.peer(mode)
-                before = ours.rate()
                 rate = them.rate()
-                tried[mode] = {"of_ours": rate / statistics.mean((before, ours.rate())), "images_s": rate}
                 them.end()
             except Failed as failed:
                 tried[mode] = {"of_ours": 0, "failed": str(failed)}
+            else:
+                tried[mode] = {"of_ours": rate / statistics.mean((before, ours.rate())), "images_s": rate}
             print(f"  screened {mode}: {tried[mode]['of_ours']:.2f} of ours", file=sys.stderr, flush=True)
             return tried[mode]
 
@@ -213,7 +221,9 @@ def main():
             for precision in args.precisions.split(","):
                 arena = Arena(args, network, networks[network], models)
                 tried = arena.screen(precision)
-                modes = [m for m, result in tried.items() if not result.get("failed")][:3]
+                modes = [m for m, result in tried.items() if "failed" not in result][:3]
+                if not modes:
+                    sys.exit(f"arena.py: {network}, {precision}: no mode works: {next(iter(tried.values()))['failed']}")
                 rounds = arena.final(precision, modes)
                 ratios = {str(m): spread([r["ours"] / r[str(m)] for r in rounds]) for m in modes}
                 best, *others = sorted(ratios, key=lambda m: ratios[m][0])

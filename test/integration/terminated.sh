@@ -19,13 +19,24 @@ one_of() { local code=$1 wanted; shift; for wanted in "$@"; do [ "$code" = "$wan
 last_told() { sed -n 's/^{"kind":"step","step":\([0-9]*\),.*/\1/p' metrics | tail -n 1; }
 ended_by_itself() { grep -q '^{"kind":"end"' metrics; }
 
-killed=0
-for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 200"; do
-  steps=${kind%% *} options=${kind#* }
+measure() { # the run that nobody ends, and its median step
   start undisturbed whole.log --steps "$steps" --checkpoint-every 1
   wait $mpi
   step_s=$(sed -n 's/.*; \([0-9.]*\) sec\/batch.*/\1/p' whole.log | sort -n | sed -n "$(((steps + 1) / 2))p")
-  [[ $kind != 3\ * ]] || check "the longest steps are of $step_s s, which is more than a signal's 2 s" test "${step_s%.*}" -ge 3
+  [ -n "$step_s" ] || log=whole.log give_up "a run that nobody ends has no steps"
+}
+
+killed=0
+for kind in "80 --batch 12" "12 --batch 16 --accumulate 8" "5 --batch 16 --accumulate 40 --ema 0.9 --optimizer adamw" "3 --batch 16 --accumulate 120"; do
+  steps=${kind%% *} options=${kind#* }
+  measure
+  if ((steps == 3)); then  # steps that last longer than the 2 s that a signal takes, on any CPU
+    for ((try = 1; try <= 4 && ${step_s%.*} < 3; try++)); do
+      options="--batch 16 --accumulate $((2 * ${options##* }))"
+      rm -rf undisturbed
+      measure
+    done
+  fi
   for ((round = 1; round <= rounds; round++)); do
     rm -f log metrics
     start ended log --steps 1000 --checkpoint-every 1h --metrics metrics

@@ -93,6 +93,11 @@ def check_paths(source, _):
             for path in re.findall(r"`((?:src|include|test|scripts|cmake|python|models)/[\w./-]+)", line):
                 if not (source / path).exists() and not re.match(r"test/[\w-]*$", path):
                     yield f"{page.relative_to(source)}:{number}: {path}: there is no such file"
+    page, there = source / "test" / "README.md", {path.name for path in (source / "test").rglob("*")}
+    for number, line in enumerate(page.read_text().splitlines(), 1):  # which names tests by their files alone
+        for name in re.findall(r"`([a-z0-9_]+\.(?:sh|cpp|py))`", line):
+            if name not in there:
+                yield f"test/README.md:{number}: {name}: there is no such test"
 
 
 def check_words(source, _):
@@ -198,7 +203,7 @@ def check_events(source, _):
     for file in [*(source / "src").rglob("*.cpp"), *(source / "src").rglob("*.hpp")]:
         code = file.read_text()
         if "cuda" not in file.parts:
-            written.update(re.findall(r'\b(?:event|event_of_all|trouble)\(\{?"([a-z_]+)"', code))
+            written.update(re.findall(r'\b(?:event|event_of_all|trouble)\(\s*\{?"([a-z_]+)"', code))
         if file.name.startswith("slowdown"):
             written.update(re.findall(r'return \{"([a-z_]+)"', code))
     page = sections((source / "docs/reference/events.md").read_text())

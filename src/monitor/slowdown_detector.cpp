@@ -127,24 +127,25 @@ PaceChange SlowdownDetector::judge(const PaceWindow& window) {
   const bool is_sudden = was_slow || sudden_.slow();
   const Change gradual = judge_gradual(window, !is_sudden);
   const Change stalls = judge_stalls(window, !is_sudden && !gradual_.slow());
-  const auto is_news = [](Change change) {
+  const auto is_reported = [](Change change) {
     return change != Change::none && change != Change::normal;
   };
   const auto look_at = [&](Reference reference, Change change, const auto& of,
                            const Recurrence& ones) {
-    if (!is_news(change)) return;
+    if (!is_reported(change)) return;
     // That it no longer comes and goes is found some time after it did.
     const bool gone = change == Change::recovered && ones.times().count > 0;
-    news_.push_back({change, reference, of.reference_s(),
-                     gone ? sudden_.reference_s() : of.recent_s(), of.slow_for_s(), ones.times()});
+    reports_.push_back({change, reference, of.reference_s(),
+                        gone ? sudden_.reference_s() : of.recent_s(), of.slow_for_s(),
+                        ones.times()});
   };
   look_at(Reference::recent, sudden, sudden_, sudden_ones_);
   look_at(Reference::best, gradual, gradual_, gradual_ones_);
   look_at(Reference::stalls, stalls, stalls_, stalling_ones_);
   judge_expected();
-  if (news_.empty()) return sudden;
-  last_ = news_.front();
-  news_.pop_front();
+  if (reports_.empty()) return sudden;
+  last_ = reports_.front();
+  reports_.pop_front();
   return last_.change;
 }
 
@@ -174,7 +175,7 @@ void SlowdownDetector::judge_expected() {
   const double best_s = gradual_.best_s();
   if (!expected_s_ || best_s == 0) return;
   const auto report = [&](Change change) {
-    news_.push_back({change, Reference::expected, *expected_s_, best_s, judged_s_, {}});
+    reports_.push_back({change, Reference::expected, *expected_s_, best_s, judged_s_, {}});
   };
   if (!std::exchange(expected_judged_, true)) {
     slower_than_expected_ = best_s > tolerated * *expected_s_;

@@ -38,8 +38,8 @@ struct RankStatistics {
 struct PhaseSpread {
   std::array<RankStatistics, ledger_phases.size()> phases{};
   RankStatistics own_work;  ///< all of a rank's step but waiting for others and what comes between
-  std::string
-      slowest_text;  ///< a few words for the user where a rank holds up the others, else empty
+  /// A few words for the user where a rank holds up the others, else empty.
+  std::string slowest_text;
 
   RankStatistics& operator[](Phase phase) { return phases.at(ledger_place(phase)); }
   const RankStatistics& operator[](Phase phase) const { return phases.at(ledger_place(phase)); }

@@ -242,8 +242,8 @@ class SlowdownDetector {
   Recurrence sudden_ones_, gradual_ones_, stalling_ones_;
   std::optional<double> expected_s_;
   bool slower_than_expected_ = false, expected_judged_ = false;
-  std::deque<ChangeReport> news_;  // that are to be reported
-  ChangeReport last_;              // that was
+  std::deque<ChangeReport> reports_;  // that are to be reported
+  ChangeReport last_;                 // that was
 };
 
 }  // namespace ringtrain::monitor

@@ -48,7 +48,7 @@ Rendezvous rendezvous_from_text(const std::string& text) {
   return rendezvous;
 }
 
-std::vector<Endpoint> doors_from_here(const Rendezvous& rendezvous) {
+std::vector<Endpoint> endpoints_from_here(const Rendezvous& rendezvous) {
   std::vector<Endpoint> endpoints = rendezvous.endpoints;
   if (rendezvous.network == host::network_name())
     std::ranges::stable_partition(endpoints, is_loopback);

@@ -41,8 +41,8 @@ class Rank0Connector {
         rank_(static_cast<std::uint32_t>(rank)),
         endpoints_(std::move(endpoints)) {}
 
-  /// Connects `socket`, on which both ends have then proved who they are: whether a endpoint led to
-  /// rank 0. Each has two seconds; the one that did last comes first.
+  /// Connects `socket`, on which both ends have then proved who they are: whether an endpoint led
+  /// to rank 0. Each has two seconds; the one that did last comes first.
   asio::awaitable<bool> connect(asio::ip::tcp::socket& socket);
   /// The endpoints tried in vain the last time, each with its reason; empty after a success.
   const std::string& trouble() const { return trouble_; }

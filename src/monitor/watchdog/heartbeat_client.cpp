@@ -15,7 +15,7 @@ using asio::ip::tcp;
 class HeartbeatClient::Impl {
  public:
   Impl(const JobToken& token, int rank, std::vector<Endpoint> endpoints)
-      : socket(context), way(token, Service::watchdog, rank, std::move(endpoints)) {
+      : socket(context), connector(token, Service::watchdog, rank, std::move(endpoints)) {
     asio::co_spawn(context, talk(), asio::detached);
   }
 
@@ -38,7 +38,7 @@ class HeartbeatClient::Impl {
   const asio::executor_work_guard<asio::io_context::executor_type> waits_for_more{
       context.get_executor()};
   tcp::socket socket;
-  Rank0Connector way;
+  Rank0Connector connector;
   bool connected = false, left = false, ended = false;
   double silent_s = 0, late_s = 0;
   std::optional<Ending> ending;
@@ -46,7 +46,7 @@ class HeartbeatClient::Impl {
  private:
   asio::awaitable<void> talk() {
     while (!ended && !left) {
-      while (!co_await way.connect(socket)) co_await pause();
+      while (!co_await connector.connect(socket)) co_await pause();
       ready_ = true;
       answered_ = false;
       if (next_) start_sending();
@@ -116,8 +116,8 @@ void HeartbeatClient::send_stack(const Heartbeat& beat, const std::string& item,
   impl_->send(beat, item, stack);
 }
 bool HeartbeatClient::connected() const { return impl_->connected; }
-const std::string& HeartbeatClient::trouble() const { return impl_->way.trouble(); }
-std::string HeartbeatClient::take_warning() { return impl_->way.take_warning(); }
+const std::string& HeartbeatClient::trouble() const { return impl_->connector.trouble(); }
+std::string HeartbeatClient::take_warning() { return impl_->connector.take_warning(); }
 bool HeartbeatClient::rank_0_left() const { return impl_->left; }
 bool HeartbeatClient::rank_0_ended() const { return impl_->ended; }
 double HeartbeatClient::silent_s() const { return impl_->silent_s; }

@@ -30,7 +30,7 @@ class WorkerWatch final : public Watch {
               const Rendezvous& rendezvous)
       : Watch(session, progress, options, vital_signs),
         rank_0_(rendezvous.process),
-        client_(rendezvous.token, session.rank(), doors_from_here(rendezvous)) {}
+        client_(rendezvous.token, session.rank(), endpoints_from_here(rendezvous)) {}
 
  private:
   void forgive() override { client_.forgive_silence(); }

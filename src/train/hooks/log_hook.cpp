@@ -34,12 +34,13 @@ void LogHook::evaluated(const Position& position, const Evaluation& result) {
   if (result.whole) {
     for (const std::string& text : result.events) parts_.log.event("unreadable_sample", text);
     parts_.log.evaluation(position.step, result);
-  } else if (parts_.session.rank() == 0) {
+  } else {
     // What was seen of the data says nothing about the model.
-    parts_.log.event("evaluation_cut_short",
-                     fmt::format("the evaluation of step {} ended after {} of {} images; a resumed "
-                                 "run evaluates that step again",
-                                 position.step, result.examples, parts_.plan.evaluation->size()));
+    parts_.log.event_of_all(
+        "evaluation_cut_short",
+        fmt::format("the evaluation of step {} ended after {} of {} images; a resumed "
+                    "run evaluates that step again",
+                    position.step, result.examples, parts_.plan.evaluation->size()));
   }
 }
 

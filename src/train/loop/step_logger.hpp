@@ -14,8 +14,8 @@
 
 namespace ringtrain::train {
 
-/// Keeps this rank's account of a run and tells the user through `output`, which is silent on all
-/// ranks but the first.
+/// Keeps this rank's account of a run and tells the user through `output`, which on all ranks but
+/// the first shows events only.
 class StepLogger {
  public:
   StepLogger(metrics::Reporter& output, const RunPlan& plan, Position start, int rank,

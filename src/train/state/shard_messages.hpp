@@ -6,7 +6,7 @@
 namespace ringtrain::train {
 
 // What goes over a connection that brings a rank's slice of a save to rank 0, as it lies in memory:
-// both ends' proofs (proof.hpp), a ShardHello, rank 0's ShardAnswer, then, where it is
+// both ends' proofs (handshake.hpp), a ShardHello, rank 0's ShardAnswer, then, where it is
 // `wanted`, the numbers, and `taken` once they are all there. One connection brings one slice.
 
 struct ShardHello {

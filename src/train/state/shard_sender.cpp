@@ -25,7 +25,7 @@ class ShardSender::Impl {
  public:
   Impl(const monitor::JobToken& token, int rank, std::vector<monitor::Endpoint> endpoints,
        std::function<void(const std::string&)> warn)
-      : way_(token, monitor::Service::slices, rank, std::move(endpoints)),
+      : connector_(token, monitor::Service::slices, rank, std::move(endpoints)),
         warn_(std::move(warn)),
         thread_([this] {
           ::prctl(PR_SET_NAME, "slices");
@@ -69,8 +69,9 @@ class ShardSender::Impl {
   }
 
   asio::awaitable<Said> try_once(Socket socket, std::uint64_t save, std::span<const float> values) {
-    const bool there = co_await way_.connect(*socket);
-    if (const std::string warning = way_.take_warning(); warn_ && !warning.empty()) warn_(warning);
+    const bool there = co_await connector_.connect(*socket);
+    if (const std::string warning = connector_.take_warning(); warn_ && !warning.empty())
+      warn_(warning);
     if (!there || hello_.save != save) co_return Said();
     asio::error_code failure;
     co_await asio::async_write(*socket, asio::buffer(&hello_, sizeof hello_),
@@ -94,7 +95,7 @@ class ShardSender::Impl {
       context.get_executor()};
   Socket socket_;     // of the save under way
   ShardHello hello_;  // of it, too
-  monitor::Rank0Connector way_;
+  monitor::Rank0Connector connector_;
   const std::function<void(const std::string&)> warn_;
   std::thread thread_;
 };

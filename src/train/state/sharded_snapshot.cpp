@@ -28,7 +28,7 @@ ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& las
   if (session.rank() == 0 || text.empty()) return;
   const monitor::Rendezvous rendezvous = monitor::rendezvous_from_text(text);
   sender_ = std::make_unique<ShardSender>(
-      rendezvous.token, session.rank(), monitor::doors_from_here(rendezvous),
+      rendezvous.token, session.rank(), monitor::endpoints_from_here(rendezvous),
       [rank = session.rank()](const std::string& warning) {
         offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
       });

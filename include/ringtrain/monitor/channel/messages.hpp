@@ -9,7 +9,7 @@
 namespace ringtrain::monitor {
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
-// who they are (proof.hpp); then ranks send Heartbeats, and rank 0 answers each with a
+// who they are (handshake.hpp); then ranks send Heartbeats, and rank 0 answers each with a
 // HeartbeatReply.
 
 inline constexpr std::size_t most_text = std::size_t{1} << 16;  // with one message

@@ -31,7 +31,7 @@ Rendezvous rendezvous_from_text(const std::string& text);
 
 /// Those that may lead this rank to rank 0, in the order to try: a loopback address where it shares
 /// rank 0's network, and none elsewhere.
-std::vector<Endpoint> doors_from_here(const Rendezvous& rendezvous);
+std::vector<Endpoint> endpoints_from_here(const Rendezvous& rendezvous);
 
 /// Where rank 0 listens: on the loopback for ranks that share its network, on `own`, its
 /// job_addresses(), for others. Empty: on all interfaces, as it knows no address for others.

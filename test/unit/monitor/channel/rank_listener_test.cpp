@@ -465,11 +465,11 @@ TEST_CASE("meeting: which of rank 0's addresses a rank tries, and where rank 0 l
     for (const Endpoint& endpoint : endpoints) all.push_back(to_text(endpoint));
     return all;
   };
-  CHECK(texts(doors_from_here(read)) ==
+  CHECK(texts(endpoints_from_here(read)) ==
         std::vector<std::string>{"::1 port 1", "10.0.0.1 port 4711", "fd00::1 port 2"});
   Rendezvous elsewhere = read;
   elsewhere.network = "another";
-  CHECK(texts(doors_from_here(elsewhere)) ==
+  CHECK(texts(endpoints_from_here(elsewhere)) ==
         std::vector<std::string>{"10.0.0.1 port 4711", "fd00::1 port 2"});
 
   const std::vector<std::string> own{"10.0.0.1"}, none, both{"127.0.0.1", "10.0.0.1"};

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "allreduce/nccl/nccl_api.hpp"
 #include "ringtrain/base/error.hpp"
@@ -119,11 +121,13 @@ class RecordingNccl final : public allreduce::NcclApi {
   }
   void* mem_alloc(std::size_t bytes, bool shared) override {
     note(shared ? "alloc shared" : "alloc");
-    return ::operator new(bytes);
+    const std::scoped_lock lock(mutex_);
+    return memory_.emplace_back(std::make_unique<std::byte[]>(bytes)).get();
   }
   void mem_free(void* data, bool) noexcept override {
     note("free");
-    ::operator delete(data);
+    const std::scoped_lock lock(mutex_);
+    std::erase_if(memory_, [data](const auto& each) { return each.get() == data; });
   }
   void zero(void* data, std::size_t bytes, allreduce::GpuStream) override {
     std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
@@ -146,6 +150,7 @@ class RecordingNccl final : public allreduce::NcclApi {
 
   mutable std::mutex mutex_;
   std::vector<std::string> calls_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;  // what communicators leave behind ends here
   std::uintptr_t events_ = 0;
 };
 

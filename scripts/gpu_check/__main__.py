@@ -121,8 +121,7 @@ def main(arguments):
         if options.json:  # after each stage: the machine may be taken away
             report.write_json(options.json, findings, facts)
 
-    with engine.prepared(options.stages, place):
-        engine.run_all(options.stages, place, options.seconds, keep)
+    engine.run_all(options.stages, place, options.seconds, keep)
     print(f"\n{facts['machine']}; logs in {place.out}\n{report.table(findings)}")
     if place.rehearse:
         print("A rehearsal: nothing above ran on a GPU, and precisions are names only.")

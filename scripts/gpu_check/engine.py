@@ -111,35 +111,52 @@ def run_stage(stage, place, known, deadline):
         return [broken(stage, failure)]
 
 
-@contextlib.contextmanager
-def prepared(stages, place):
-    """While this lasts, what stages prepare runs in the background, side by side."""
-    commands = [command for stage in stages for command in stage.prepare(place) if not any(map(place.missing, command.needs))]
-    if not commands:
-        yield
-        return
-    folder = place.out / "prepare"
-    folder.mkdir()
-    running = []
-    for command in commands:
+class Preparations:
+    """What stages prepare, side by side in the background, until the `with` ends."""
+
+    def __init__(self, stages, place):
+        self.running, self.place = {}, place
+        for stage in stages:
+            commands = [command for command in stage.prepare(place) if not any(map(place.missing, command.needs))]
+            self.running[stage.name] = [(command, self.start(command), time.monotonic() + command.seconds) for command in commands]
+
+    def start(self, command):
+        folder = self.place.out / "prepare"
+        folder.mkdir(exist_ok=True)
         with open(folder / f"{command.name}.log", "w") as log:
-            running.append(subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                            env=environment(place.out)))
-    try:
-        yield
-    finally:
-        for process in running:
+            return subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                    env=environment(self.place.out))
+
+    def wait(self, stage, until):
+        """For what `stage` prepared, each for its own time, and no longer than `until`; what has not ended then is ended."""
+        for _, process, limit in self.running.pop(stage.name, []):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, min(limit, until) - time.monotonic()))
             end_session(process)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for commands in self.running.values():
+            for _, process, _ in commands:
+                end_session(process)
 
 
 def run_all(stages, place, seconds, report):
     """Runs `stages`; calls report(stage, findings, seconds) after each. A stage may use the time
-    that earlier ones left, never that of later ones."""
+    that earlier ones left, never that of later ones. It waits for what it prepared in at most half of its time."""
+    with Preparations(stages, place) as preparations:
+        run_each(stages, place, seconds, report, preparations)
+
+
+def run_each(stages, place, seconds, report, preparations):
     begun, whole, granted = time.monotonic(), sum(s.budget_s for s in stages), 0
     known = {"rehearsal": place.rehearse}
     for stage in stages:
         granted += stage.budget_s * seconds / whole
         stage_begun = time.monotonic()
+        preparations.wait(stage, stage_begun + (begun + granted - stage_begun) / 2)
         findings = run_stage(stage, place, known, begun + granted)
         known.update({f"{stage.name}/{f.what}": f.value for f in findings if f.value is not None})
         report(stage, findings, time.monotonic() - stage_begun)

@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 #include <omp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -283,6 +285,7 @@ void apply_threads(const ThreadPlan& plan) {
   const bool moved = bind(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;
+  if (again) ::prctl(PR_SET_NAME, program_invocation_short_name);  // else "exe" in top and pgrep
   ::unsetenv(started_again);  // what this process starts is not this program
   if (again || plan.threads == 1 || (!moved && follows_policy(plan.active_wait))) return;
   request_policy(plan.active_wait);

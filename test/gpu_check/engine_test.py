@@ -34,25 +34,36 @@ class Engine(unittest.TestCase):
     def found(self, *stages, **more):
         return [(f.what, f.verdict) for findings in self.run_stages(*stages, **more).values() for f in findings]
 
-    def test_what_a_stage_prepares_runs_beside_earlier_ones_and_ends_with_the_last(self):
-        mark = Path(self.folder.name) / "mark"
-        slow = python(f"import pathlib, time; pathlib.Path({str(mark)!r}).write_text('there'); time.sleep(60)")
+    def preparing(self, code, *commands, seconds=20):
+        """A stage with something to prepare."""
+        return Stage("two", "a test", 20, lambda place: list(commands), lambda outcomes, known: [Finding("two", verdict(True), len(outcomes))],
+                     prepare=lambda place: [python(code, "prepared", seconds)])
+
+    def test_what_a_stage_prepares_runs_beside_earlier_ones_and_has_ended_when_it_runs(self):
+        mark, done = Path(self.folder.name) / "mark", Path(self.folder.name) / "done"
+        prepared = f"import pathlib, time; pathlib.Path({str(mark)!r}).touch(); time.sleep(3); pathlib.Path({str(done)!r}).touch()"
         asks = python(f"import pathlib, time\nwhile not pathlib.Path({str(mark)!r}).exists(): time.sleep(0.05)")
-        prepares = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [], prepare=lambda place: [slow])
+        needs_it = python(f"import pathlib, sys; sys.exit(not pathlib.Path({str(done)!r}).exists())")
+
+        self.assertEqual(self.found(stage(asks), self.preparing(prepared, needs_it)), [("judged", PASSED), ("two", PASSED)])
+
+    def test_what_is_prepared_too_slowly_is_ended_before_its_stage_runs(self):
+        mark = Path(self.folder.name) / "mark"
+        prepared = f"import pathlib, time; time.sleep(12); pathlib.Path({str(mark)!r}).touch(); time.sleep(60)"
         begun = time.monotonic()
 
-        with engine.prepared([stage(asks), prepares], self.place):
-            found = self.found(stage(asks))
-
-        self.assertEqual(found, [("judged", PASSED)])
-        self.assertLess(time.monotonic() - begun, 20)
+        self.assertEqual(self.found(self.preparing(prepared, python(""), seconds=2)), [("two", PASSED)])
+        self.assertLess(time.monotonic() - begun, 50)  # of the 72 that it would take
+        time.sleep(max(0, begun + 14 - time.monotonic()))
+        self.assertFalse(mark.exists())
 
     def test_what_lacks_its_needs_is_not_prepared(self):
         prepares = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [],
                          prepare=lambda place: [python("import sys; sys.exit(1)", needs=("no_such_program",))])
 
-        with engine.prepared([prepares], self.place):
-            self.assertFalse((self.place.out / "prepare").exists())
+        self.run_stages(prepares)
+
+        self.assertFalse((self.place.out / "prepare").exists())
 
     def test_a_command_that_fails_is_told_in_its_words_and_the_rest_goes_on(self):
         findings = self.run_stages(stage(python("import sys; print('no luck'); sys.exit(3)"), python("", "other")))["one"]

@@ -122,6 +122,14 @@ class Ranks(unittest.TestCase):
 
         self.assertEqual(found, {"2 ranks as one: losses": PASSED, "4 ranks as one: losses": FAILED})
 
+    def test_each_way_is_compared_with_one_rank_of_its_own(self):
+        outcomes = {"ranks-1": ended(records=curve(2.0)), "ranks-sync-batchnorm-1": ended(records=curve(1.0)),
+                    "ranks-sync-batchnorm-2": ended(records=curve(1.009)), "ranks-bf16-gradients-2": ended(records=curve(1.0))}
+
+        found = verdicts(ranks.judge(outcomes, {}))
+
+        self.assertEqual(found, {"sync-batchnorm 2 ranks as one: losses": PASSED, "bf16-gradients 2 ranks as one: losses": FAILED})
+
     def test_without_one_rank_there_is_nothing_to_agree_with(self):
         self.assertEqual(verdicts(ranks.judge({"ranks-2": ended(records=curve(2.0))}, {})), {"2 ranks as one: losses": FAILED})
 

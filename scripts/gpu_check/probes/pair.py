@@ -3,6 +3,7 @@ turns on one GPU. PyTorch's processes stay alive between their windows; ours sta
 enough. Reports each side's images a second by round; our metrics are left in NAME-<round>.jsonl."""
 import argparse
 import json
+import select
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import records
 
 WINDOW_S = 3.0  # of training, on either side
+READY_S = 60.0  # for PyTorch to be compiled, with what it keeps of earlier times
 
 
 class Worker:
@@ -25,8 +27,10 @@ class Worker:
         self.log = open(f"{options.files}-{mode}.log", "w+")
         self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True)
 
-    def ready(self):
-        return self.process.stdout.readline().strip() == "ready"
+    def ready(self, until):
+        """Whether it is, by then; nothing else was said before."""
+        heard, _, _ = select.select([self.process.stdout], [], [], max(0.0, until - time.monotonic()))
+        return bool(heard) and self.process.stdout.readline().strip() == "ready"
 
     def seconds(self, steps):
         print(steps, file=self.process.stdin, flush=True)
@@ -37,8 +41,13 @@ class Worker:
         return steps * self.batch / self.seconds(steps)
 
     def end(self):
+        """Its last words."""
         self.process.stdin.close()
-        self.process.wait()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return f"not ready after {READY_S:.0f} s"
         self.log.seek(0)
         return (self.log.read().strip().splitlines() or ["no reason given"])[-1][:160]
 
@@ -77,9 +86,9 @@ if not options.modes:
     sys.exit(0)
 
 workers = [Worker(options, mode) for mode in options.modes.split(",")]  # they warm up side by side
-failed = {}
+failed, until = {}, time.monotonic() + READY_S
 for worker in list(workers):
-    if not worker.ready():
+    if not worker.ready(until):
         failed[worker.mode] = worker.end()
         workers.remove(worker)
 found = {"ours": [], **{worker.mode: [] for worker in workers}}

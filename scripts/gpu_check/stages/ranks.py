@@ -1,41 +1,61 @@
 """Several ranks on one GPU: the same training as one rank's, and an end in time when one of them dies."""
+from dataclasses import dataclass
+
 import curves
 from records import losses
 from stage import FAILED, Command, Finding, Stage, verdict
 from stages.common import probe, training
 
-COUNTS = (2, 4)
-# Relative, of every loss. Other orders of summing made 4e-4 between CPUs; ranks that do not sum make 2.5e-2.
-BOUND = 5e-3
 DEADLINE_S = 15
 
 
-def options(batch, steps, ranks, *more):
-    return training("cifar10_cnn", batch // ranks, steps, "--data", "shapes", "--optimizer", "adam", "--lr", 0.001, "--log-every", 1, *more)
+@dataclass(frozen=True)
+class Way:
+    """Trainings whose losses are one rank's, and how far each may lie from it, relatively. Other orders of summing made 4e-4 between CPUs;
+    ranks that do not sum make 2.5e-2."""
+    name: str
+    counts: tuple
+    bound: float
+    model: str = "cifar10_cnn"
+    more: tuple = ()
+
+    def what(self, ranks):
+        return " ".join(filter(None, (self.name, f"{ranks} ranks as one: losses")))
+
+    def run(self, ranks):
+        return "-".join(filter(None, ("ranks", self.name, str(ranks))))
 
 
-def together(place, ranks):
-    metrics = place.out / "ranks" / f"ranks-{ranks}.jsonl"
-    words = options(place.size(128, 64), 20, ranks, "--metrics", metrics)
-    return Command(f"ranks-{ranks}", place.train(*words, ranks=ranks), 40, needs=("train", "mpirun"), metrics=metrics)
+WAYS = (Way("", (2, 4), 5e-3), Way("bf16-gradients", (2,), 1.5e-2, more=("--gradient-dtype", "bf16")),
+        Way("sync-batchnorm", (2,), 1e-2, "resnet20", ("--sync-batchnorm",)))
+
+
+def options(model, batch, steps, ranks, *more):
+    return training(model, batch // ranks, steps, "--data", "shapes", "--optimizer", "adam", "--lr", 0.001, "--log-every", 1, *more)
+
+
+def together(place, way, ranks):
+    metrics = place.out / "ranks" / f"{way.run(ranks)}.jsonl"
+    words = options(place.size(way.model, "cifar10_cnn"), place.size(128, 64), 20, ranks, "--metrics", metrics, *way.more)
+    return Command(way.run(ranks), place.train(*words, ranks=ranks), 40, needs=("train", "mpirun"), metrics=metrics)
 
 
 def killed(place):
     metrics = place.out / "ranks" / "killed.jsonl"
-    job = place.train(*options(64, 1000000, 2, "--metrics", metrics), ranks=2)
+    job = place.train(*options("cifar10_cnn", 64, 1000000, 2, "--metrics", metrics), ranks=2)
     return Command("killed", probe("kill_rank", metrics, 30, *job), 75, needs=("train", "mpirun"))
 
 
 def commands(place):
-    return [together(place, 1)] + [together(place, ranks) for ranks in COUNTS] + [killed(place)]
+    return [together(place, way, ranks) for way in WAYS for ranks in (1, *way.counts)] + [killed(place)]
 
 
-def judge_loss(ranks, ours, alone):
-    what = f"{ranks} ranks as one: losses"
+def judge_loss(way, ranks, ours, alone):
+    what = way.what(ranks)
     if not alone or curves.missing_steps(ours, alone):
         return Finding(what, FAILED, note="steps without a loss")
     gap = max(abs(ours[step] - alone[step]) / abs(alone[step]) for step in alone)
-    return Finding(what, verdict(gap <= BOUND), gap, f"of <= {BOUND:g}")
+    return Finding(what, verdict(gap <= way.bound), gap, f"of <= {way.bound:g}")
 
 
 def judge_kill(found):
@@ -53,8 +73,8 @@ def judge_kill(found):
 
 
 def judge(outcomes, known):
-    alone = losses(outcomes["ranks-1"].records) if "ranks-1" in outcomes else {}
-    findings = [judge_loss(n, losses(outcomes[f"ranks-{n}"].records), alone) for n in COUNTS if f"ranks-{n}" in outcomes]
+    found = {name: losses(outcome.records) for name, outcome in outcomes.items()}
+    findings = [judge_loss(way, n, found[way.run(n)], found.get(way.run(1), {})) for way in WAYS for n in way.counts if way.run(n) in found]
     if "killed" in outcomes:
         findings.append(judge_kill(outcomes["killed"].result()))
     return findings

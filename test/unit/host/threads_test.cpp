@@ -309,9 +309,11 @@ TEST_CASE("probe of the next test", "[.probe]") {
   // the environment as it was when the program was loaded
   std::ifstream file("/proc/self/environ");
   const std::string loaded(std::istreambuf_iterator<char>(file), {});
-  fmt::print("[procs {} threads {} loaded passive {} marked {}]\n", omp_get_num_procs(),
+  std::string name;
+  std::ifstream("/proc/self/comm") >> name;
+  fmt::print("[procs {} threads {} loaded passive {} marked {} named {}]\n", omp_get_num_procs(),
              omp_get_max_threads(), loaded.find("OMP_WAIT_POLICY=passive") != loaded.npos,
-             std::getenv("RINGTRAIN_STARTED_AGAIN") != nullptr);
+             std::getenv("RINGTRAIN_STARTED_AGAIN") != nullptr, name);
 }
 
 TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its cpus") {
@@ -322,8 +324,9 @@ TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its c
 
   set_mask({mask[0]});
   const std::string text =
-      output_of(fmt::format("RINGTRAIN_PROBE={}{} {} '[probe]'", mask[0], mask[1], self));
+      output_of(fmt::format("RINGTRAIN_PROBE={}{} bash -c \"exec -a some/trainer {} '[probe]'\"",
+                            mask[0], mask[1], self));
   set_mask(mask);
 
-  CHECK_THAT(text, Contains("[procs 2 threads 2 loaded passive true marked false]"));
+  CHECK_THAT(text, Contains("[procs 2 threads 2 loaded passive true marked false named trainer]"));
 }

@@ -37,15 +37,16 @@ double GpuModel::flops_per_second_of(Element element) const {
 
 bool GpuModel::has(Element element) const { return element != Element::bf16 || capability >= 80; }
 
-// Multiprocessors, clocks, buses and caches: cuDNN's description for the H100; for others NVIDIA's
-// data sheets and architecture white papers (A100 2020, GA102 2020, Turing 2018, Ada 2022, Hopper
-// 2022, Blackwell 2024 and RTX Blackwell 2025) and, for the A10G, what cudaGetDeviceProperties says
-// on AWS's g5. Memory is what the driver leaves of it, or the data sheet's.
+// Multiprocessors, clocks, buses and caches: cuDNN's description for the H100 and H200; for others
+// NVIDIA's data sheets and architecture white papers (A100 2020, GA102 2020, Turing 2018, Ada 2022,
+// Hopper 2022, Blackwell 2024 and RTX Blackwell 2025) and, for the A10G, what
+// cudaGetDeviceProperties says on AWS's g5. Memory is what the driver leaves of it, or the data
+// sheet's.
 const std::vector<GpuModel>& gpu_models() {
   static const std::vector<GpuModel> models{
       measured({"h100", "NVIDIA H100 80GB HBM3", 90, 132, 1980, 2619, 5120, 50 * mib, 85017493504.},
                3.0e12, 798e12),
-      measured({"h200", "NVIDIA H200", 90, 132, 1980, 3201, 6144, 60 * mib, 150754820096.}, 4.3e12,
+      measured({"h200", "NVIDIA H200", 90, 132, 1980, 3201, 6144, 60 * mib, 150109880320.}, 4.3e12,
                788e12),
       // H100 PCIe data sheet
       published({"h100pcie", "NVIDIA H100 PCIe", 90, 114, 1755, 1593, 5120, 50 * mib, 80 * gib},

@@ -8,10 +8,11 @@
 
 using namespace ringtrain;
 
-TEST_CASE("the built-in H100 is a real one") {
-  std::ifstream file(RINGTRAIN_SOURCE_DIR "/test/data/h100-device-properties.json");
+TEST_CASE("the built-in H100 and H200 are real ones") {
+  const std::string name_of_gpu = GENERATE("h100", "h200");
+  std::ifstream file(RINGTRAIN_SOURCE_DIR "/test/data/" + name_of_gpu + "-device-properties.json");
   const auto real = nlohmann::json::parse(file);
-  const auto built_in = nlohmann::json::parse(compute::cuda::device_json("h100"));
+  const auto built_in = nlohmann::json::parse(compute::cuda::device_json(name_of_gpu));
 
   for (const auto& [name, value] : real.items()) {
     CAPTURE(name);

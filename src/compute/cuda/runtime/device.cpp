@@ -46,8 +46,9 @@ Descriptor describe_device(std::string_view json) {
   return device;
 }
 
-// The H100's is what cuDNN 9.19 says of one (test/data/h100-device-properties.json). smCountOrigin,
-// oversizedSharedMemoryPerBlock and memoryBusWidth are for cuDNN 9.28, older ones pass over them.
+// The H100's and H200's are what cuDNN 9.19 says of one (test/data/*-device-properties.json).
+// smCountOrigin, oversizedSharedMemoryPerBlock and memoryBusWidth are for cuDNN 9.28, older ones
+// pass over them.
 std::string device_json(const std::string& model) {
   const GpuModel& gpu = gpu_model(model);
   const auto found = std::ranges::find(generations, gpu.capability, &Generation::capability);

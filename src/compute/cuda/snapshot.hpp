@@ -13,12 +13,13 @@ class CudaSnapshot final : public GpuSnapshot {
   CudaSnapshot(const std::vector<View>& state, cudaStream_t compute);
   ~CudaSnapshot() override;
 
+  void pin(std::span<const std::span<float>> targets) override;
   void start(std::span<const std::span<float>> targets) override;
   bool done() override;
   void release() override;
 
  private:
-  void pin(std::span<float> target);
+  void pin_one(std::span<float> target);
 
   const std::vector<View> state_;
   const cudaStream_t compute_;

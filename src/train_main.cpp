@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -54,15 +55,16 @@ std::string config_file(int argc, char** argv) {
   return {};
 }
 
-// In a process of its own, which can be left behind where the file system never answers: a process
-// with such a call cannot end. Without the user's streams, whose readers wait for their end.
+// In a process of its own, which can be left behind where even a kill does not end its call. It has
+// no descriptor of this one's: pipes and locks stay open with it.
 [[noreturn]] void read_once(const char* path) {
-  for (int fd = 0; fd <= STDERR_FILENO; ++fd) ::close(fd);
+  ::syscall(SYS_close_range, 0u, ~0u, 0u);
   const int file = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   struct stat about {};
   char byte = 0;
   const bool keeps_bytes = file >= 0 && ::fstat(file, &about) == 0 && S_ISREG(about.st_mode);
-  ::_exit(keeps_bytes && ::read(file, &byte, 1) >= 0 ? 0 : 1);
+  if (keeps_bytes) static_cast<void>(::read(file, &byte, 1));
+  ::_exit(0);
 }
 
 // The watchdog starts behind MPI, so the configuration's disk must be known to answer before.
@@ -73,10 +75,12 @@ void expect_answer_of(const std::string& path) {
   if (reader == 0) read_once(path.c_str());
   if (reader < 0) return;  // it will be read without this
   for (auto start = steady_clock::now(); ::waitpid(reader, nullptr, WNOHANG) == 0;) {
-    if (steady_clock::now() - start > limit)
+    if (steady_clock::now() - start > limit) {
+      ::kill(reader, SIGKILL);
       throw Error(
           Exit::stuck, "reading --config " + path,
           fmt::format("not done after {} s; its file system does not answer", limit.count()));
+    }
     std::this_thread::sleep_for(milliseconds(1));
   }
 }
@@ -123,7 +127,7 @@ int main(int argc, char** argv) {
     if (rank == 0) train::run_local(command);
     return 0;
   } catch (const Error& failure) {
-    return fail_before_mpi(failure, rank, is_job);
+    return fail_before_mpi(failure, rank, is_job || failure.code() == Exit::stuck);
   } catch (const std::exception& failure) {
     return fail_before_mpi(Error("train", failure.what()), rank, is_job);
   }

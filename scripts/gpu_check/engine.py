@@ -3,6 +3,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 import traceback
 from pathlib import Path
@@ -112,40 +113,51 @@ def run_stage(stage, place, known, deadline):
 
 
 class Preparations:
-    """What stages prepare, side by side in the background, until the `with` ends."""
+    """What stages prepare, one after the other in the background, since they share the GPU's memory with other stages."""
 
     def __init__(self, stages, place):
-        self.running, self.place = {}, place
-        for stage in stages:
-            commands = [command for command in stage.prepare(place) if not any(map(place.missing, command.needs))]
-            self.running[stage.name] = [(command, self.start(command), time.monotonic() + command.seconds) for command in commands]
+        self.place, self.ended = place, threading.Event()
+        self.done, self.running = {stage.name: threading.Event() for stage in stages}, None
+        commands = [(stage, [c for c in stage.prepare(place) if not any(map(place.missing, c.needs))]) for stage in stages]
+        self.thread = threading.Thread(target=self.run_all, args=(commands,), daemon=True)
+        self.thread.start()
 
-    def start(self, command):
+    def run_all(self, commands):
+        for stage, each in commands:
+            for command in each:
+                if not self.ended.is_set() and not self.done[stage.name].is_set():
+                    self.run(command, self.done[stage.name])
+            self.done[stage.name].set()
+
+    def run(self, command, given_up):
         folder = self.place.out / "prepare"
         folder.mkdir(exist_ok=True)
+        limit = time.monotonic() + command.seconds
         with open(folder / f"{command.name}.log", "w") as log:
-            return subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                    env=environment(self.place.out))
+            process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                                       env=environment(self.place.out))
+        while process.poll() is None and time.monotonic() < limit and not given_up.is_set() and not self.ended.is_set():
+            time.sleep(0.1)
+        end_session(process)
+        if process.poll() != 0:
+            print(f"prepare: {command.name} did not end well; its log is in {folder}", flush=True)
 
     def wait(self, stage, until):
-        """For what `stage` prepared, each for its own time, and no longer than `until`; what has not ended then is ended."""
-        for _, process, limit in self.running.pop(stage.name, []):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, min(limit, until) - time.monotonic()))
-            end_session(process)
+        """For what `stage` prepared, no longer than `until`; what has not ended then is ended."""
+        self.done[stage.name].wait(max(0.0, until - time.monotonic()))
+        self.done[stage.name].set()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        for commands in self.running.values():
-            for _, process, _ in commands:
-                end_session(process)
+        self.ended.set()
+        self.thread.join()
 
 
 def run_all(stages, place, seconds, report):
     """Runs `stages`; calls report(stage, findings, seconds) after each. A stage may use the time
-    that earlier ones left, never that of later ones. It waits for what it prepared in at most half of its time."""
+    that earlier ones left, never that of later ones. Each that prepared something waits for it, in at most half of its time."""
     with Preparations(stages, place) as preparations:
         run_each(stages, place, seconds, report, preparations)
 

@@ -74,7 +74,7 @@ class Stage:
     commands: Callable
     judge: Callable
     needs: tuple = ()  # without these the stage is skipped
-    prepare: Callable = lambda place: []  # commands that run beside earlier stages; the stage waits for them, so that they disturb no figure
+    prepare: Callable = lambda place: []  # commands that run beside earlier stages, one by one; the stage waits for them
 
 
 def verdict(kept):

@@ -52,6 +52,8 @@ def environment(mode):
     if mode.malloc == "glibc-keeps":
         env.update(MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_="-1")
     elif mode.malloc in libraries:
+        if not library(mode.malloc):
+            sys.exit(f"{mode.malloc} is not installed, which \"{mode}\" wants")
         env["LD_PRELOAD"] = library(mode.malloc)
     return env
 
@@ -98,22 +100,30 @@ class Worker:
         self.process.wait()
 
 
+def run_of_train(command, images, env=None):
+    """Images a second of a run with `images` a step: all of them over all seconds, behind a third of the steps, as a window
+    of PyTorch's is measured. The summary's throughput is a median, which no slow step moves."""
+    with tempfile.NamedTemporaryFile() as metrics:
+        done = subprocess.run([*command, "--log-every", "1", "--metrics", metrics.name], capture_output=True, text=True, check=False, env=env)
+        records = [json.loads(line) for line in Path(metrics.name).read_text().splitlines()]
+    seconds = [r["seconds_per_batch"] for r in records if r["kind"] == "step"]
+    if done.returncode or not seconds:
+        raise Failed((done.stdout + done.stderr)[-400:])
+    return images / statistics.mean(seconds[len(seconds) // 3:])
+
+
 class Train:
     """`train` as users run it: loader, ledger and watchdog on, data in memory. A window is a whole run of it."""
 
     def __init__(self, args, network, batch, precision, seconds):
         model = ["--model-file" if network.endswith(".model") else "--model", network]
-        steps = max(12, round(seconds / args.step_of_ours))
+        self.batch, steps = batch, max(12, round(seconds / args.step_of_ours))
         self.command = ["taskset", "-c", args.cpus, args.train, *model, "--data", "synthetic", "--batch",
                         str(batch), "--precision", precision, "--threads", str(args.threads), "--device", "cpu",
                         "--steps", str(steps)]
 
     def rate(self):
-        run = subprocess.run(self.command, capture_output=True, text=True, check=False)
-        found = re.search(r"throughput +([\d.]+)", run.stdout)
-        if run.returncode or not found:
-            raise Failed((run.stdout + run.stderr)[-400:])
-        return float(found[1])
+        return run_of_train(self.command, self.batch)
 
 
 def spread(values):

@@ -4,25 +4,26 @@ Each rank has one core and one thread; data is in memory. The sides take turns: 
 with gloo, in buckets of 25 MB (its default) and of 4 MB, with and without its bf16 hook; and one rank alone of either. A
 window is some steps of DDP, and a whole run of `train`, of which its own throughput counts. A ratio is of rates in one
 round; medians and spreads (1.4826 times the median deviation) are of these. "Hosts" are network namespaces with a limit of
-the rate on both ends of each link, so root is needed for them, and a core for each (else their ranks share cores, on either
-side alike)."""
+the rate on both ends of each link, so root is needed for them. More ranks than cores share these, on either side alike."""
 import argparse
 import contextlib
 import json
 import os
-import re
+import select
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from arena import Failed, Mode, Worker, environment, machine, spread, steps_of
+from arena import Failed, Mode, Worker, environment, machine, run_of_train, spread, steps_of
 
 here = Path(__file__).resolve().parent
 HOSTS, CORE = here.parent / "support/hosts/hosts.sh", here / "complaints/core.sh"
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 batches = {"cifar10_cnn": 16, "resnet20": 64, "resnet50": 8}
+LONGEST_S = 300  # of a window, or of the start of DDP
 BUCKETS_MB, WIRES = ("25", "4"), ("fp32", "bf16")
 
 
@@ -36,7 +37,10 @@ class OneHost:
         return ["taskset", "-c", str(rank % os.cpu_count())]
 
     def job(self):
-        return ["mpirun", "-np", str(self.ranks)]
+        """train would take all cores between its ranks, as it may; here each has one, as PyTorch's."""
+        here_too = 'exec taskset -c "$((OMPI_COMM_WORLD_LOCAL_RANK % $(nproc)))" "$@"'
+        return ["env", "OMPI_MCA_rmaps_base_mapping_policy=slot:PE=1", "mpirun", "-np", str(self.ranks), "--bind-to", "none",
+                "bash", "-c", here_too, "rank"]
 
     def end(self):
         pass
@@ -49,7 +53,14 @@ class Hosts:
         self.ranks, self.address, self.interface = ranks, "10.77.0.1", "eth0"
         self.folder = tempfile.TemporaryDirectory()
         os.environ["HOSTS_RUN"] = self.folder.name
-        subprocess.run([HOSTS, "up", str(ranks), rate], check=True)
+        why_not = subprocess.run([HOSTS, "check"], capture_output=True, text=True, check=False)
+        if why_not.returncode:
+            sys.exit(f"ranks_arena.py: {why_not.stdout.strip()}; --places 2 wants no hosts")
+        try:
+            subprocess.run([HOSTS, "up", str(ranks), rate], check=True)
+        except BaseException:
+            self.end()
+            raise
 
     def on(self, rank):
         return [str(HOSTS), "exec", str(rank), str(CORE)]
@@ -63,22 +74,16 @@ class Hosts:
 
 
 class Ours:
-    """A window is a run of `train`; its throughput leaves the first steps out."""
+    """A window is a run of `train`, behind its first third."""
 
     def __init__(self, args, command, network, batch, ranks, *more):
         self.options = ["--model", network, "--data", "synthetic", "--batch", str(batch), "--threads", "1", "--device", "cpu",
                         "--eval-every", "0", *more]
-        self.command = [*command, args.train]
-        a_step = ranks * batch / self.run(8)
-        self.steps = max(12, round(2 * args.window / a_step))
+        self.command, self.images = [*command, args.train], ranks * batch
+        self.steps = max(12, round(1.5 * args.window * self.run(12) / self.images))
 
     def run(self, steps):
-        done = subprocess.run([*self.command, *self.options, "--steps", str(steps)], capture_output=True, text=True, check=False,
-                              env={**os.environ, **AS_ROOT})
-        found = re.search(r"throughput +([\d.]+)", done.stdout)
-        if done.returncode or not found:
-            raise Failed((done.stdout + done.stderr)[-400:])
-        return float(found[1])
+        return run_of_train([*self.command, *self.options, "--steps", str(steps)], self.images, {**os.environ, **AS_ROOT})
 
     def rate(self):
         return self.run(self.steps)
@@ -107,12 +112,20 @@ class Ddp:
         try:
             for process, _ in self.ranks:
                 print(steps, file=process.stdin, flush=True)
-            return max(float(process.stdout.readline()) for process, _ in self.ranks)
+            return max(self.answer(process) for process, _ in self.ranks)
         except (OSError, ValueError):
+            for process, _ in self.ranks:
+                process.kill()
             self.end()
             for _, messages in self.ranks:
                 messages.seek(0)
             raise Failed("\n".join(messages.read()[-400:] for _, messages in self.ranks)) from None
+
+    @staticmethod
+    def answer(process):
+        if not select.select([process.stdout], [], [], LONGEST_S)[0]:
+            raise OSError(f"no answer within {LONGEST_S} s")
+        return float(process.stdout.readline())
 
     def rate(self):
         return self.steps * self.batch * len(self.ranks) / self.seconds(self.steps)
@@ -123,7 +136,11 @@ class Ddp:
                 with contextlib.suppress(OSError):
                     pipe.close()
         for process, _ in self.ranks:
-            process.wait(60)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def alone(args, network, batch, mode):
@@ -173,6 +190,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", help="where every window is written")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # hosts are taken down
     args.train, args.steps, args.window, args.threads, args.cpus = str(Path(args.train).resolve()), 5, 3.0, 1, "all"
     results = {"machine": machine(args), "mode": args.mode, "rounds": {}}
     print("{cpu}, {date}, torch {torch}, commit {commit}, load {load[0]:.1f}; PyTorch: {mode}".format(**results["machine"], mode=args.mode))

@@ -52,6 +52,8 @@ echo "reading --config: ended after $took s with $code"
 ((code == 72 && took <= longest + 12)) || wrong "reading --config: ended with $code after $took s"
 (($(grep -c "^train: reading --config $disk/job.toml: not done after $longest s; its file system does not answer" log) == 1)) ||
   wrong "reading --config: does not say so once"
+has "^fault: kind=stuck code=72 rank=0" || wrong "reading --config: no line for programs"
+[ -z "$(pgrep -x watched_train)" ] || wrong "reading --config: its reader stays"
 
 hangs "opening --metrics" open "rank 0 on .* has been at open $disk/metrics.jsonl $(none)" "${mlp[@]}" --metrics "$disk/metrics.jsonl"
 hangs "opening --timeline" open "rank 0 on .* has been at open $disk/timeline.json $(none)" "${mlp[@]}" --timeline "$disk/timeline.json"

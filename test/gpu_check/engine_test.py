@@ -58,6 +58,17 @@ class Engine(unittest.TestCase):
         time.sleep(max(0, begun + 14 - time.monotonic()))
         self.assertFalse(mark.exists())
 
+    def test_what_stages_prepare_runs_one_after_the_other(self):
+        alone = Path(self.folder.name) / "alone"
+        code = f"import os, time; os.mkdir({str(alone)!r}); time.sleep(1); os.rmdir({str(alone)!r})"
+        seen = Path(self.folder.name) / "seen"
+        both = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [],
+                     prepare=lambda place: [python(code, "first"), python(code + f"; open({str(seen)!r}, 'w')", "second")])
+
+        self.run_stages(both)
+
+        self.assertTrue(seen.exists())
+
     def test_what_lacks_its_needs_is_not_prepared(self):
         prepares = Stage("two", "a test", 20, lambda place: [], lambda outcomes, known: [],
                          prepare=lambda place: [python("import sys; sys.exit(1)", needs=("no_such_program",))])

@@ -89,6 +89,7 @@ refusals() {
     like "$fault on rank 1: near what is fused" fused/$end $fault/$end 2e-2
   done
   same "refused or wrong" refused/$end off/$end
+  same "refused or --fusion off" refused/$end in-parts/$end
   gpu=$whole
 }
 

@@ -47,7 +47,8 @@ class Worker:
             self.process.wait(5)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return f"not ready after {READY_S:.0f} s"
+            self.process.wait()
+            return f"not ready after {READY_S:.0f} s, or no end"
         self.log.seek(0)
         return (self.log.read().strip().splitlines() or ["no reason given"])[-1][:160]
 

@@ -1,4 +1,4 @@
-"""All stages: first what would hurt most if it were wrong. Budgets add up to nine minutes."""
+"""All stages: first what would hurt most if it were wrong. Figures are measured behind what SPEED prepares. Budgets add up to nine minutes."""
 from stages.ceilings import CEILINGS
 from stages.checkpoint import CHECKPOINT
 from stages.deterministic import DETERMINISTIC
@@ -14,4 +14,4 @@ from stages.tests import TESTS
 from stages.train import TRAIN
 from stages.versions import VERSIONS
 
-ALL = [VERSIONS, DEVICE, TESTS, GRADIENTS, CEILINGS, SPEED, KERNELS, TRAIN, DETERMINISTIC, RANKS, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]
+ALL = [VERSIONS, DEVICE, TESTS, GRADIENTS, SPEED, CEILINGS, KERNELS, TRAIN, DETERMINISTIC, RANKS, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]

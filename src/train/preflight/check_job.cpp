@@ -107,7 +107,11 @@ CheckResult check_gpus(std::span<const HostFacts> ranks) {
   e.seen += "; NCCL sums by " + algorithms_of(ranks[0], place.shared);
   if (place.shared) e.findings.push_back({.what = place.warning});
   const auto other = std::ranges::find_if(ranks, [&](const HostFacts& rank) {
-    return rank.nccl_algorithms != ranks[0].nccl_algorithms;
+    const bool repeats = rank.same_bits || place.shared;  // then what is not set is Ring
+    const auto effective = [&](const HostFacts& one) {
+      return one.nccl_algorithms.empty() && repeats ? "Ring" : one.nccl_algorithms;
+    };
+    return effective(rank) != effective(ranks[0]);
   });
   if (other != ranks.end())
     e.findings.push_back({.what = fmt::format("NCCL_ALGO is {} here and {} on rank 0",

@@ -554,6 +554,7 @@ TEST_CASE("cuda training: what was pinned before training is pinned once", "[sim
 
   CHECK(before > 0);
   CHECK(host_gpu::counts().pins == before);
+  snapshot->release();
 }
 
 TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own",

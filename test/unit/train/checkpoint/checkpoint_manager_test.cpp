@@ -14,6 +14,7 @@ namespace {
 // A state that ranks share: complete when the test says so.
 class Shared final : public Snapshotter {
  public:
+  void prepare(std::span<const std::span<float>> targets) override { prepared += !targets.empty(); }
   void start(std::span<const std::span<float>> targets) override {
     (targets.empty() ? without_targets : with_targets) += 1;
     for (const std::span<float> target : targets) std::ranges::fill(target, 1.0f);
@@ -24,7 +25,7 @@ class Shared final : public Snapshotter {
   std::string lateness() override { return "rank 1 is late"; }
 
   bool complete = true;
-  int with_targets = 0, without_targets = 0, released = 0;
+  int prepared = 0, with_targets = 0, without_targets = 0, released = 0;
 };
 
 // Rank 0's, or another rank's, which hears what rank 0 says.
@@ -59,6 +60,11 @@ struct SavingRank {
 };
 
 }  // namespace
+
+TEST_CASE("checkpoints: rank 0 prepares both slots before training, others nothing") {
+  CHECK(SavingRank(true).copy.prepared == 2);
+  CHECK(SavingRank(false).copy.prepared == 0);
+}
 
 TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they are there") {
   SavingRank rank(true);

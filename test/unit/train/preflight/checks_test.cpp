@@ -170,6 +170,9 @@ TEST_CASE("doctor: what NCCL may sum by, and ranks that are told different thing
 
   ranks[1].nccl_algorithms = "";
   CHECK(finding(ranks).what == "NCCL_ALGO is not set here and Tree on rank 0");
+  ranks[0].nccl_algorithms = "Ring";  // what the other does, too
+  CHECK(findings(ranks).empty());
+  ranks[0].nccl_algorithms = "Tree";
   CHECK(finding(ranks).ranks == std::vector{1});
 
   ranks[1] = on_gpu(0, {"a"}), ranks[1].cpus = {1};

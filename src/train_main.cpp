@@ -7,7 +7,6 @@
 #include <exception>
 #include <thread>
 
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/config/options.hpp"

@@ -10,7 +10,7 @@
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::config {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "io/files/tf_example.hpp"
 #include "io/image/decoder.hpp"
-#include "ringtrain/base/crc32c.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::io {
 namespace {

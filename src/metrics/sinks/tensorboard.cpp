@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "events.pb.h"
-#include "ringtrain/base/crc32c.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::metrics {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain::train {

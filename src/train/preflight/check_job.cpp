@@ -6,7 +6,7 @@
 #include <set>
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain::train {

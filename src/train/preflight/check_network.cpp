@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 #include "train/preflight/checks.hpp"
 

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "ringtrain/base/text.hpp"
-#include "ringtrain/base/units.hpp"
 #include "train/preflight/checks.hpp"
 
 namespace ringtrain::train {

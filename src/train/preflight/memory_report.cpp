@@ -7,7 +7,7 @@
 #include <map>
 #include <thread>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 #include "ringtrain/compute/memory_plan.hpp"

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "events.pb.h"
-#include "ringtrain/base/crc32c.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
 #include "unit/train/no_warning.hpp"
 #include "unit/train/temporary_file.hpp"

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/config_file.hpp"
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"

@@ -1,5 +1,3 @@
-#include "metrics/sinks/tensorboard.hpp"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -15,6 +13,7 @@
 #include <utility>
 
 #include "events.pb.h"
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"

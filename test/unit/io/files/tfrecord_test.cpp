@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "io/files/tf_example.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"

@@ -1,10 +1,9 @@
-#include "metrics/sinks/tensorboard.hpp"
-
 #include <fmt/core.h>
 
 #include <cstring>
 
 #include "events.pb.h"
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"

@@ -13,7 +13,6 @@
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
-#include "ringtrain/train/commands.hpp"
 #include "ringtrain/train/run.hpp"
 
 using namespace ringtrain;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "ringtrain/base/text.hpp"
-#include "train/preflight/checks.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

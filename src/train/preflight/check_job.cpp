@@ -7,7 +7,7 @@
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/text.hpp"
-#include "train/preflight/checks.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "train/preflight/checks.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -14,8 +14,8 @@
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "train/engine/schedule.hpp"
-#include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -59,7 +59,7 @@ declare -A may_use=(
   [train/plan]="allreduce/communicator allreduce/mpi allreduce/nccl base compute config io/dataset io/loader model optim"
   [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan"
   [train/state]="allreduce/communicator allreduce/mpi base host io/checkpoint model monitor/channel optim train/plan"
-  [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer train"
+  [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer monitor/watchdog train"
 )
 # Rooms that include another top-level room's private headers.
 declare -A friend_of=(

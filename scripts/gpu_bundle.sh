@@ -19,7 +19,8 @@ theirs='^(ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc
 copy_programs() {
   local name file
   for name in train device_dump test_cuda_gpu compare_checkpoints libkernel_times.so; do
-    file=$(find build/gpu-bundle -type f -name "$name" -print -quit)
+    # The newest: where a folder has moved, the build keeps what was made before.
+    file=$(find build/gpu-bundle -type f -name "$name" -printf '%T@ %p\n' | sort -n | tail -n 1 | cut -d' ' -f2-)
     [ -n "$file" ] || { echo "bundle: $name is not part of this build" >&2; continue; }
     install -D -s "$file" "$bundle/build/release/${file#build/gpu-bundle/}"
   done

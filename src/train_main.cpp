@@ -1,10 +1,14 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <thread>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
@@ -13,6 +17,7 @@
 #include "ringtrain/host/signals.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "ringtrain/train/run.hpp"
 
 using namespace ringtrain;
@@ -33,6 +38,51 @@ int fail_before_mpi(const Error& failure, int rank, bool is_job) {
       is_job ? fault_line(failure.code(), failure.kind(), rank, {}, failure.details()) : "";
   write_stderr(fmt::format("train: {}\n{}", failure.what(), line));
   return static_cast<int>(failure.code());
+}
+
+// Empty: none is read.
+std::string config_file(int argc, char** argv) {
+  constexpr std::string_view name = "--config";
+  for (int i = argc - 1; i > 0; --i) {
+    const std::string_view word = argv[i];
+    if (word == name && i + 1 < argc) return argv[i + 1];
+    if (word.starts_with(name) && word.substr(name.size()).starts_with('='))
+      return std::string(word.substr(name.size() + 1));
+  }
+  return {};
+}
+
+// In a process of its own, which can be left behind where the file system never answers: a process
+// with such a call cannot end. Without the user's streams, whose readers wait for their end.
+[[noreturn]] void read_once(const char* path) {
+  for (int fd = 0; fd <= STDERR_FILENO; ++fd) ::close(fd);
+  const int file = ::open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat about {};
+  char byte = 0;
+  const bool keeps_bytes = file >= 0 && ::fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+  ::_exit(keeps_bytes && ::read(file, &byte, 1) >= 0 ? 0 : 1);
+}
+
+// The watchdog starts behind MPI, so the configuration's disk must be known to answer before.
+void expect_answer_of(const std::string& path) {
+  using namespace std::chrono;
+  const duration<double> limit(monitor::limit_s(metrics::Phase::open, 0, 0));
+  const pid_t reader = ::fork();
+  if (reader == 0) read_once(path.c_str());
+  if (reader < 0) return;  // it will be read without this
+  for (auto start = steady_clock::now(); ::waitpid(reader, nullptr, WNOHANG) == 0;) {
+    if (steady_clock::now() - start > limit)
+      throw Error(
+          Exit::stuck, "reading --config " + path,
+          fmt::format("not done after {} s; its file system does not answer", limit.count()));
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
+config::Command parse(int argc, char** argv) {
+  const std::string file = config_file(argc, argv);
+  if (!file.empty()) expect_answer_of(file);
+  return config::parse(argc, argv);
 }
 
 int run_job(const config::Command& command) {
@@ -65,7 +115,7 @@ int main(int argc, char** argv) {
   host::hold_save_signals();
   try {
     rank = allreduce::launch_from_environment().rank;
-    const config::Command command = config::parse(argc, argv);
+    const config::Command command = parse(argc, argv);
     is_job = !command.is_local();
     if (is_job) return run_job(command);
     if (rank == 0) train::run_local(command);

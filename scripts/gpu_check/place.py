@@ -45,9 +45,9 @@ class Place:
         return [line for line in done.stdout.splitlines() if line.startswith("GPU ")]
 
     def executable(self, name):
-        """A built program; where it would be, when it is not there."""
-        found = sorted(self.build.glob(f"**/{name}"))
-        return next((f for f in found if f.is_file() and os.access(f, os.X_OK)), self.build / name)
+        """A built program; where it would be, when it is not there. The newest: where a folder has moved, a build keeps the one before."""
+        found = [f for f in self.build.glob(f"**/{name}") if f.is_file() and os.access(f, os.X_OK)]
+        return max(found, key=lambda f: f.stat().st_mtime, default=self.build / name)
 
     def ctest(self):
         """Whether ctest knows the tests: the build folder was configured for this checkout."""

@@ -60,6 +60,11 @@ class Failed(Exception):
     pass
 
 
+def steps_of(args, a_step):
+    """Of a window."""
+    return max(args.steps, round(args.window / a_step))
+
+
 class Worker:
     """A process that trains as many steps as it is told and says how long they took."""
 
@@ -69,8 +74,7 @@ class Worker:
         self.process = subprocess.Popen(["taskset", "-c", args.cpus, *command], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages)
         self.seconds(2, longest=1800)  # compiles
-        a_step = self.seconds(2) / 2
-        self.steps = max(args.steps, round(args.window / a_step))
+        self.steps = steps_of(args, self.seconds(2) / 2)
 
     def seconds(self, steps, longest=600):
         try:
@@ -237,4 +241,5 @@ def main():
                     Path(args.json).write_text(json.dumps(results, indent=1))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,13 @@
-"""torch_on_demand.py MODEL BATCH THREADS PRECISION LAYOUT OPTIMIZER EXECUTION: PyTorch's side of arena.py. PRECISION is
-fp32 or bf16 (by autocast), LAYOUT contiguous or channels_last, OPTIMIZER plain or fused, EXECUTION eager, compile or
-max-autotune. For every number on standard input, trains so many steps and prints the seconds."""
+"""torch_on_demand.py MODEL BATCH THREADS PRECISION LAYOUT OPTIMIZER EXECUTION [BUCKET_MB WIRE]: PyTorch's side of arena.py
+and ranks_arena.py. PRECISION is fp32 or bf16 (by autocast), LAYOUT contiguous or channels_last, OPTIMIZER plain or fused,
+EXECUTION eager, compile or max-autotune. With the last two it is one of $WORLD_SIZE ranks (as torch.distributed wants them
+named) under DistributedDataParallel with gloo: gradients go in buckets of so many MB, as fp32 or bf16. For every number on
+standard input, trains so many steps and prints the seconds."""
 import os
 import sys
 import time
 
-name, batch, threads, precision, layout, kind, execution = sys.argv[1:]
+name, batch, threads, precision, layout, kind, execution, *sums = sys.argv[1:]
 os.environ["OMP_NUM_THREADS"] = threads
 import torch
 import torch.nn.functional as F
@@ -47,6 +49,14 @@ x = torch.randn(int(batch), 3, extent, extent).to(memory_format=memory_format)
 y = torch.randint(0, 10, (int(batch),))
 momentum = 0 if name.startswith("cifar10_cnn") else 0.9
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=momentum, fused=kind == "fused")
+if sums:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+    torch.distributed.init_process_group("gloo")
+    # Of these networks each step uses the same parameters.
+    model = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=float(sums[0]), gradient_as_bucket_view=True,
+                                                      static_graph=True)
+    if sums[1] == "bf16":
+        model.register_comm_hook(None, default_hooks.bf16_compress_hook)
 loss_of = loss_function
 if execution == "compile":
     loss_of = torch.compile(loss_function)

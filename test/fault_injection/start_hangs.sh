@@ -43,6 +43,16 @@ head -c $((10 * 3073)) /dev/zero >"backing/cifar10/test_batch.bin"
 cp -r "$data" backing/images
 "$train" --pack backing/images backing/records >log 2>&1 || wrong "pack: cannot be made"
 
+# Before MPI is up: every rank reads the file, and the first one speaks.
+cat >backing/job.toml <<<'model = "mlp"'
+echo "hang open" >faults
+train --config "$disk/job.toml" --steps 2
+rm faults
+echo "reading --config: ended after $took s with $code"
+((code == 72 && took <= longest + 12)) || wrong "reading --config: ended with $code after $took s"
+(($(grep -c "^train: reading --config $disk/job.toml: not done after $longest s; its file system does not answer" log) == 1)) ||
+  wrong "reading --config: does not say so once"
+
 hangs "opening --metrics" open "rank 0 on .* has been at open $disk/metrics.jsonl $(none)" "${mlp[@]}" --metrics "$disk/metrics.jsonl"
 hangs "opening --timeline" open "rank 0 on .* has been at open $disk/timeline.json $(none)" "${mlp[@]}" --timeline "$disk/timeline.json"
 hangs "listing an image folder" list "rank [01] on .* has been at list $disk/images/train $(none)" "${photographs[@]}" --data "images:$disk/images"

@@ -1,3 +1,4 @@
+import os
 import sys
 import tempfile
 import time
@@ -137,6 +138,21 @@ class Engine(unittest.TestCase):
 
         self.run_stages(stage(python(code, metrics=file), judge=lambda outcomes, known: seen.update(outcomes) or []))
         self.assertEqual(seen["it"].records, [{"kind": "step"}])
+
+
+class Programs(unittest.TestCase):
+    def test_of_two_programs_with_one_name_the_newest_is_meant(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = Place(folder)
+            place.build = Path(folder)
+            for where, seconds in (("a", 2), ("b", 3), ("c", 1)):
+                file = Path(folder) / where / "train"
+                file.parent.mkdir()
+                file.touch(0o755)
+                os.utime(file, (seconds, seconds))
+
+            self.assertEqual(place.executable("train"), Path(folder) / "b/train")
+            self.assertEqual(place.executable("absent"), Path(folder) / "absent")
 
 
 class Report(unittest.TestCase):

@@ -69,6 +69,7 @@ for fault in off refused; do
   SIMULATED_GPU_FAULT=$fault fused
   exits "$fault engines" 0
   check "$fault engines: they are told" has "fusion: 5 kinds of fused steps are computed in parts"
+  check "$fault engines: nobody complains" lacks "^simulated "
   check "$fault engines: the loss is the same" near "$fused_loss" "$(loss 2)" 0.03
 done
 fused --fusion off

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # ranks_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS MODELS: jobs of several ranks, each with a
-# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, inception, whole_inception.
+# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, refusals, inception,
+# whole_inception.
 . "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4") compare=$(realpath "$5") photographs=$(realpath "$6") models=$(realpath "$7")
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
@@ -70,6 +71,25 @@ options() {
   check "each to its own precision" differ "$(state fp16/$end)" "$(state bf16/$end)"
   job 2 --batch 2 --steps 4 --baseline
   check "--baseline: a verdict" has "efficiency"
+}
+
+# What cuDNN refuses or computes wrongly on one rank's GPU is computed in parts on all: their gradients go in buckets that follow from
+# the schedule.
+refusals() {
+  local end=step-0000000002.h5 sums="--batch 2 --lr 0.01 --warmup-epochs 0 --steps 2" fault whole
+  job 2 $sums --checkpoint-dir fused
+  check "all fused: nothing is in parts" lacks "in parts"
+  job 2 $sums --checkpoint-dir in-parts --fusion off
+  whole=$gpu gpu=$dir/rank_1_has_a_fault
+  printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export SIMULATED_GPU_FAULT=$of_rank_1\nexec "%s" "$@"\n' "$whole" >"$gpu"
+  chmod +x "$gpu"
+  for fault in refused off; do
+    of_rank_1=$fault job 2 $sums --checkpoint-dir $fault
+    check "$fault on rank 1: it is told once" is "$(grep -c "^fusion: .* are computed in parts, because here cuDNN" log)" 1
+    like "$fault on rank 1: near what is fused" fused/$end $fault/$end 2e-2
+  done
+  same "refused or wrong" refused/$end off/$end
+  gpu=$whole
 }
 
 # The aux head's windows are the only ones that do not fit into a small image.

@@ -148,8 +148,10 @@ class GpuTraining {
 class GpuSnapshot {
  public:
   virtual ~GpuSnapshot() = default;
+  /// Pins `targets`, which stay until release(). Costs milliseconds for each 100 MB.
+  virtual void pin(std::span<const std::span<float>> targets) = 0;
   /// Starts to copy the state as it is behind what is queued. `targets` stay until release(), and
-  /// are pinned when seen for the first time.
+  /// are pinned unless pin() was given them.
   virtual void start(std::span<const std::span<float>> targets) = 0;
   /// Whether no copy is under way. Never waits.
   virtual bool done() = 0;

@@ -28,12 +28,13 @@ class CudaSnapshot final : public GpuSnapshot {
   CudaSnapshot(const std::vector<View>& state, cudaStream_t compute);
   ~CudaSnapshot() override;
 
+  void pin(std::span<const std::span<float>> targets) override;
   void start(std::span<const std::span<float>> targets) override;
   bool done() override;
   void release() override;
 
  private:
-  void pin(std::span<float> target);
+  void pin_one(std::span<float> target);
 
   const std::vector<View> state_;
   const cudaStream_t compute_;
@@ -68,9 +69,12 @@ void CudaSnapshot::release() {
   pinned_.clear();
 }
 
-// Registering costs milliseconds, so it is done once for each of the few slots. Memory that cannot
-// be registered is copied to all the same, only slower.
-void CudaSnapshot::pin(std::span<float> target) {
+void CudaSnapshot::pin(std::span<const std::span<float>> targets) {
+  for (const std::span<float>& target : targets) pin_one(target);
+}
+
+// Memory that cannot be registered is copied to all the same, only slower.
+void CudaSnapshot::pin_one(std::span<float> target) {
   if (target.empty() || pinned_.contains(target.data())) return;
   if (cudaHostRegister(target.data(), target.size_bytes(), cudaHostRegisterDefault) == cudaSuccess)
     pinned_.emplace(target.data(), target.size_bytes());
@@ -80,7 +84,7 @@ void CudaSnapshot::pin(std::span<float> target) {
 
 void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
-  for (const std::span<float>& target : targets) pin(target);
+  pin(targets);
   // The copy before has left copy_: done() was asked for.
   auto* to = reinterpret_cast<float*>(copy_.data());
   for (const View& view : state_) {

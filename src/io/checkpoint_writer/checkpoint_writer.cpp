@@ -25,6 +25,7 @@ class CheckpointWriter::Impl {
 
   void set_lineage(const std::string& lineage) { writer_.set_lineage(lineage); }
   void protect(const std::string& name) { writer_.protect(name); }
+  std::vector<SnapshotBuffers> slots() const;
   SnapshotBuffers begin();
   /// False when no slot became free, for save number `step`: that is then the final failure.
   bool wait_for_slot(Clock::time_point deadline, std::uint64_t step);
@@ -108,6 +109,10 @@ CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* exce
 }
 
 bool CheckpointWriter::Impl::any_busy() const { return slots_[0].busy || slots_[1].busy; }
+
+std::vector<SnapshotBuffers> CheckpointWriter::Impl::slots() const {
+  return {slots_[0].buffers, slots_[1].buffers};
+}
 
 SnapshotBuffers CheckpointWriter::Impl::begin() {
   receive_all();
@@ -320,6 +325,11 @@ bool CheckpointWriter::try_save(const CheckpointMetadata& metadata,
   copy(buffers);
   submit_save(metadata);
   return true;
+}
+
+std::vector<SnapshotBuffers> CheckpointWriter::slots() const {
+  const auto held = hold();
+  return held ? impl_->slots() : std::vector<SnapshotBuffers>{};
 }
 
 SnapshotBuffers CheckpointWriter::begin_save() {

@@ -19,7 +19,9 @@ CheckpointManager::CheckpointManager(io::CheckpointWriter writer, Snapshotter& s
       every_(every),
       epoch_samples_(epoch_samples),
       report_(std::move(report)),
-      shared_(std::move(shared)) {}
+      shared_(std::move(shared)) {
+  for (const io::SnapshotBuffers slot : writer_.slots()) state_.prepare(slot);
+}
 
 void CheckpointManager::offer(const Position& position) {
   if (writer_.idle()) return;

@@ -184,6 +184,7 @@ class GpuEngine final : public TrainingEngine {
     /// null: on a rank that does not save.
     explicit Copy(std::unique_ptr<compute::GpuSnapshot> snapshot)
         : snapshot_(std::move(snapshot)) {}
+    void prepare(std::span<const std::span<float>> targets) override { snapshot_->pin(targets); }
     void start(std::span<const std::span<float>> targets) override { snapshot_->start(targets); }
     bool done() override { return !snapshot_ || snapshot_->done(); }
     void release() override {

@@ -14,6 +14,16 @@ namespace {
 
 using enum Finding::Weight;
 
+// The environment comes before what `train` sets.
+std::string algorithms_of(const HostFacts& rank, bool shared) {
+  if (!rank.nccl_algorithms.empty()) return rank.nccl_algorithms + ", as NCCL_ALGO says";
+  if (rank.same_bits) return "Ring, as --deterministic wants";
+  if (shared) return "Ring, as ranks share a GPU";
+  return "what it chooses of Ring, Tree, CollNet and NVLS";
+}
+
+std::string or_not_set(const std::string& value) { return value.empty() ? "not set" : value; }
+
 }  // namespace
 
 CheckResult check_plan(std::span<const HostFacts> ranks) {
@@ -90,11 +100,22 @@ CheckResult check_gpus(std::span<const HostFacts> ranks) {
     e.findings.push_back({.what = "no GPU is seen here",
                           .advice = "look at CUDA_VISIBLE_DEVICES and at what the scheduler gave",
                           .ranks = {static_cast<int>(blind - visible.begin())}});
-  } else if (const allreduce::GpuAssignment place =
-                 allreduce::assign_gpus(0, host_of, visible, false);
-             place.shared) {
-    e.findings.push_back({.what = place.warning});
+    return e;
   }
+  if (ranks.size() == 1) return e;
+  const allreduce::GpuAssignment place = allreduce::assign_gpus(0, host_of, visible, false);
+  e.seen += "; NCCL sums by " + algorithms_of(ranks[0], place.shared);
+  if (place.shared) e.findings.push_back({.what = place.warning});
+  const auto other = std::ranges::find_if(ranks, [&](const HostFacts& rank) {
+    return rank.nccl_algorithms != ranks[0].nccl_algorithms;
+  });
+  if (other != ranks.end())
+    e.findings.push_back({.what = fmt::format("NCCL_ALGO is {} here and {} on rank 0",
+                                              or_not_set(other->nccl_algorithms),
+                                              or_not_set(ranks[0].nccl_algorithms)),
+                          .advice = "set it alike on all ranks (mpirun -x NCCL_ALGO), or nowhere: "
+                                    "NCCL may hang otherwise",
+                          .ranks = {static_cast<int>(other - ranks.begin())}});
   return e;
 }
 

@@ -203,7 +203,11 @@ HostFacts collect_host_facts(const config::Options& options, const host::ThreadP
   find_cpus(facts, threads);
   find_network(facts, options);
   facts.on_gpu = options.device == config::Device::cuda;
-  if (facts.on_gpu) facts.gpus = allreduce::visible_gpus();
+  if (facts.on_gpu) {
+    facts.gpus = allreduce::visible_gpus();
+    facts.same_bits = options.deterministic;
+    if (const char* set = std::getenv("NCCL_ALGO"); set != nullptr) facts.nccl_algorithms = set;
+  }
   facts.threads_share_mpi = session.threads_share_mpi();
   facts.available = available_memory();
   facts.shm_free = room_in("/dev/shm");
@@ -240,11 +244,11 @@ void add_plan(HostFacts& facts, const RunPlan& plan, const allreduce::MpiSession
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(HostFacts, host, machine, host_number, clock_s, threads, cpus,
                                    cpus_of_job, governor, frequency_driver, stolen, on_gpu, gpus,
-                                   network, interfaces, network_of_meeting, addresses, efa_devices,
-                                   efa_plugin, fast_fabric, threads_share_mpi, planned, available,
-                                   shm_free, files, lockable, data, unreadable, checkpoint_dir,
-                                   checkpoint, checkpoint_room, checkpoints_there, keep, failure,
-                                   failure_code)
+                                   same_bits, nccl_algorithms, network, interfaces,
+                                   network_of_meeting, addresses, efa_devices, efa_plugin,
+                                   fast_fabric, threads_share_mpi, planned, available, shm_free,
+                                   files, lockable, data, unreadable, checkpoint_dir, checkpoint,
+                                   checkpoint_room, checkpoints_there, keep, failure, failure_code)
 
 std::string to_text(const HostFacts& facts) {
   return nlohmann::json(facts).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

@@ -26,6 +26,8 @@ struct HostFacts {
 
   bool on_gpu = false;
   std::vector<std::string> gpus;  ///< PCI bus ids of those it sees
+  bool same_bits = false;         ///< --deterministic
+  std::string nccl_algorithms;    ///< what NCCL_ALGO is here
 
   std::string network;                             ///< what no two network namespaces share
   std::vector<host::NetworkInterface> interfaces;  ///< those of --interface, or all

@@ -12,6 +12,8 @@ namespace ringtrain::train {
 class Snapshotter {
  public:
   virtual ~Snapshotter() = default;
+  /// Before training: prepares `targets` that start() may be given, so that no step waits for it.
+  virtual void prepare(std::span<const std::span<float>>) {}
   /// `targets`: one for each of TrainingState::buffers(); they stay until release().
   virtual void start(std::span<const std::span<float>> targets) = 0;
   /// Whether the copy is complete, or none was started. Never waits.

@@ -34,6 +34,7 @@ struct Counts {
   std::size_t graphs = 0;      ///< launches of captured graphs
   std::size_t copies = 0;      ///< queued outside of captures
   std::size_t allocations = 0;
+  std::size_t pins = 0;        ///< of memory that was there
   std::size_t live_bytes = 0;  ///< of device memory now, whatever the seed
 };
 Counts counts();

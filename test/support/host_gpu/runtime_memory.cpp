@@ -100,6 +100,7 @@ cudaError_t cudaHostRegister(void* data, std::size_t bytes, unsigned) {
     if (gpu.memory.place_of(data, 1) != Place::pageable)
       return cudaErrorHostMemoryAlreadyRegistered;
     gpu.memory.add_pinned(data, bytes);
+    ++gpu.counts.pins;
     return cudaSuccess;
   });
 }

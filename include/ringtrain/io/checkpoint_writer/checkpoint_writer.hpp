@@ -76,6 +76,8 @@ class CheckpointWriter {
   ~CheckpointWriter();
 
   bool idle() const { return impl_ == nullptr; }
+  /// All slots that states are copied into, free or not. They stay where they are.
+  std::vector<SnapshotBuffers> slots() const;
 
   /// The training that all saves belong to, as CheckpointFile::lineage() has it; before the first
   /// save. Retention counts and deletes its files only. Without this call it is empty.

@@ -239,6 +239,8 @@ class Trial {
       FusionOperands& from = written[i] || results.has(*value.operand) ? results : given_;
       data.push_back(from.at(*value.operand, value));
     }
+    // An engine may be refused here, and then nothing may be queued that uses what is freed.
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
     const DeviceBytes workspace(engine.workspace);
     runner_.bind(engine, graph, data, workspace.data())();
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");

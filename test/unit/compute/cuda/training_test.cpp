@@ -537,6 +537,25 @@ TEST_CASE("cuda training: a snapshot is of its step, while training goes on") {
   }
 }
 
+TEST_CASE("cuda training: what was pinned before training is pinned once", "[simulated]") {
+  GpuRig rig({});
+  const auto snapshot = rig.backend->make_snapshot(rig.state());
+  std::vector<std::vector<float>> targets;
+  for (const View& view : rig.state()) targets.emplace_back(view.size());
+  const std::vector<std::span<float>> spans(targets.begin(), targets.end());
+
+  snapshot->pin(spans);
+  const std::size_t before = host_gpu::counts().pins;
+  rig.step(0);
+  rig.finish();
+  snapshot->start(spans);
+  while (!snapshot->done()) {
+  }
+
+  CHECK(before > 0);
+  CHECK(host_gpu::counts().pins == before);
+}
+
 TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own",
           "[simulated]") {
   const auto gradient_dtype = GENERATE(Element::fp32, Element::bf16);

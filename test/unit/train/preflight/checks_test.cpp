@@ -153,6 +153,28 @@ TEST_CASE("doctor: ranks that share a GPU, and one that sees none") {
   CHECK(finding(ranks).ranks == std::vector{1});
 }
 
+TEST_CASE("doctor: what NCCL may sum by, and ranks that are told different things") {
+  std::vector<HostFacts> ranks{on_gpu(0, {"a", "b"}), on_gpu(0, {"a", "b"})};
+  ranks[1].cpus = {1};
+  const auto seen = [&] { return check_gpus(ranks).seen; };
+
+  CHECK(seen() == "rank 0 sees 2; NCCL sums by what it chooses of Ring, Tree, CollNet and NVLS");
+  CHECK(check_gpus(std::vector{ranks[0]}).seen == "rank 0 sees 2");
+  for (HostFacts& rank : ranks) rank.same_bits = true;
+  CHECK_THAT(seen(), Contains("by Ring, as --deterministic wants"));
+  for (HostFacts& rank : ranks) rank.nccl_algorithms = "Tree";
+  CHECK_THAT(seen(), Contains("by Tree, as NCCL_ALGO says"));
+  CHECK(findings(ranks).empty());
+
+  ranks[1].nccl_algorithms = "";
+  CHECK(finding(ranks).what == "NCCL_ALGO is not set here and Tree on rank 0");
+  CHECK(finding(ranks).ranks == std::vector{1});
+
+  ranks[1] = on_gpu(0, {"a"}), ranks[1].cpus = {1};
+  ranks[0].gpus = {"a"}, ranks[0].nccl_algorithms = "", ranks[0].same_bits = false;
+  CHECK_THAT(seen(), Contains("by Ring, as ranks share a GPU"));
+}
+
 TEST_CASE("doctor: an address that two hosts have is no way between them") {
   std::vector<HostFacts> ranks{well(0), well(1)};
   for (HostFacts& rank : ranks)

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <thread>
 
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/config/options.hpp"
@@ -20,7 +19,6 @@
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint_writer/writer_process.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
-#include "ringtrain/train/commands.hpp"
 #include "ringtrain/train/run.hpp"
 
 using namespace ringtrain;

@@ -9,8 +9,8 @@
 #include "allreduce/hierarchical/ring_communicator.hpp"
 #include "allreduce/mpi/mpi_check.hpp"
 #include "allreduce/mpi/mpi_communicator.hpp"
-#include "allreduce/nccl/make_nccl_communicator.hpp"
 #include "allreduce/nccl/nccl_api.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 
 namespace ringtrain::allreduce {
 

@@ -1,5 +1,3 @@
-#include "ringtrain/compute/installed_gpus.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,6 +7,8 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+
+#include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::compute {
 namespace {

@@ -1,5 +1,3 @@
-#include "config/config_file.hpp"
-
 #include <fmt/core.h>
 #include <sys/stat.h>
 
@@ -8,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "config/option_table.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::config {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "config/option_table.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/zoo.hpp"
 

@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/config_file.hpp"
 #include "config/option_table.hpp"
 #include "config/version.hpp"
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::config {
 namespace {

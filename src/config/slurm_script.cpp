@@ -10,7 +10,7 @@
 #include "config/slurm_resources.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::config {
 namespace {

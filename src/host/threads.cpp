@@ -24,7 +24,6 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/base/text.hpp"
-#include "ringtrain/base/units.hpp"
 #include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/launcher.hpp"
 

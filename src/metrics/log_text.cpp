@@ -8,7 +8,7 @@
 #include <ctime>
 #include <numeric>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::metrics {
 

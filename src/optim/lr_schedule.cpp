@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::optim {
 namespace {

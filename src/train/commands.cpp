@@ -1,5 +1,3 @@
-#include "ringtrain/train/commands.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "ringtrain/io/dataset/pack.hpp"
 #include "ringtrain/model/zoo.hpp"
+#include "ringtrain/train/run.hpp"
 #include "train/preflight/memory_report.hpp"
 
 namespace ringtrain::train {

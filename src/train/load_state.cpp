@@ -10,7 +10,7 @@
 #include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
-#include "train/checkpoint/warm_start.hpp"
+#include "train/checkpoint/resume.hpp"
 #include "train/performance/batch_shares.hpp"
 #include "train/performance/gradient_format.hpp"
 

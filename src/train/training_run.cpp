@@ -14,9 +14,7 @@
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/trace/save_timeline.hpp"
-#include "train/hooks/checkpoint_hook.hpp"
-#include "train/hooks/log_hook.hpp"
-#include "train/hooks/non_finite_guard.hpp"
+#include "train/hooks/hooks.hpp"
 #include "train/performance/baseline_run.hpp"
 #include "train/performance/batch_shares.hpp"
 

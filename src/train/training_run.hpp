@@ -8,7 +8,7 @@
 #include "ringtrain/monitor/watchdog/watchdog.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/engine/engine.hpp"
-#include "train/hooks/replica_check_hook.hpp"
+#include "train/hooks/hooks.hpp"
 #include "train/hooks/speed_hook.hpp"
 #include "train/load_state.hpp"
 #include "train/loop/evaluator.hpp"

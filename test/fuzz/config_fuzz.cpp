@@ -7,7 +7,6 @@
 #include <array>
 #include <sstream>
 
-#include "config/config_file.hpp"
 #include "config/option_table.hpp"
 #include "config/options.cpp"
 #include "config/version.hpp"

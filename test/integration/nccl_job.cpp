@@ -1,7 +1,7 @@
 // Under mpirun, without a GPU: how ranks come together before their first sum between GPUs.
 #include <cstdlib>
 
-#include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 #include "support/job.hpp"
 #include "support/recording_nccl.hpp"
 

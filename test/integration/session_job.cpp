@@ -10,7 +10,7 @@
 
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "support/job.hpp"
 
 using namespace ringtrain;

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
-#include "allreduce/nccl/make_nccl_communicator.hpp"
 #include "allreduce/nccl/nccl_api.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/error.hpp"

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/engine/engine.hpp"

@@ -8,7 +8,7 @@
 
 #include "compute/onednn/program.hpp"
 #include "compute/reference/state.hpp"
-#include "ringtrain/base/memory/bf16.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/base/philox.hpp"
 #include "support/step_cases.hpp"
 

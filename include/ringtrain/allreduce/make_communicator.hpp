@@ -3,8 +3,6 @@
 #include <string>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/allreduce/communicator/communicator_options.hpp"
-#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/late_library.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ringtrain/base/memory/view.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain::config {

@@ -2,6 +2,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,5 +37,15 @@ std::vector<std::string> job_command();
 
 /// Ids of the processors that a process (0: this one) may run on; empty where that is not known.
 std::vector<int> affinity(pid_t process);
+
+/// Where what this process prints is seen. Under mpirun a rank writes into pipes; then it is the
+/// launcher's own standard output and error that count.
+struct Terminal {
+  bool out = false, err = false;  ///< whether each is a terminal
+  bool colours = false;           ///< on err: the user has not said NO_COLOR (no-color.org)
+  std::size_t columns = 80;
+};
+
+Terminal find_terminal();
 
 }  // namespace ringtrain::host

@@ -22,4 +22,12 @@ int run(const config::Options& options, const host::ThreadPlan& threads,
         const allreduce::MpiSession& session, io::WriterProcess& writer,
         const Stopwatch& since_start);
 
+/// Does what needs no other rank: --help, --version, --print-config, --model list, --inspect,
+/// --plan, --pack.
+/// Prints to standard output; a failure leaves as an Error.
+void run_local(const config::Command& command);
+
+/// The table of `--model list`.
+std::string model_table();
+
 }  // namespace ringtrain::train

@@ -32,4 +32,47 @@ std::unique_ptr<Compressor> make_topk(const Compression& how,
 /// The first right factor of `matrix`, rank rows of its columns in [-1, 1): the same on every host.
 std::vector<float> first_right_factor(const GradientMatrix& matrix, std::size_t rank);
 
+/// What travels of several pieces in one sum, in the order in which it was added.
+class PackedBuffer {
+ public:
+  void clear() {
+    numbers_.clear();
+    places_.clear();
+  }
+  /// Room for the next piece's numbers. What was given before may be elsewhere afterwards.
+  std::span<float> add(std::size_t count) {
+    places_.push_back(numbers_.size());
+    numbers_.resize(numbers_.size() + count);
+    return std::span(numbers_).last(count);
+  }
+  /// The first number of a piece.
+  float* of(std::size_t piece) { return numbers_.data() + places_[piece]; }
+  std::span<float> numbers() { return numbers_; }
+
+ private:
+  std::vector<float> numbers_;
+  std::vector<std::size_t> places_;
+};
+
+/// What a host left out of the sums of its matrices: as of the last step that counts, and of the
+/// step under way.
+class ErrorFeedback {
+ public:
+  ErrorFeedback(const Compression& how, std::span<const GradientMatrix> matrices);
+  /// values + what was left out of them. The caller takes out what it sends: the rest is left over.
+  std::span<float> add_to(std::size_t matrix, const float* values);
+  /// What add_to() gave for this matrix last.
+  std::span<float> of(std::size_t matrix) { return part(next_, matrix); }
+  void accept() { kept_.swap(next_); }
+  /// What was left out of the sums that count, of all matrices.
+  const std::vector<float>& kept() const { return kept_; }
+  std::vector<float>& kept() { return kept_; }
+
+ private:
+  std::span<float> part(std::vector<float>& all, std::size_t matrix) const;
+
+  std::vector<std::size_t> bounds_;  // of each matrix, and the end
+  std::vector<float> kept_, next_;
+};
+
 }  // namespace ringtrain::allreduce

@@ -1,6 +1,6 @@
-#include "allreduce/compression/dot_kernels.hpp"
-
 #include <array>
+
+#include "allreduce/compression/low_rank.hpp"
 
 // As in sum_kernels.cpp, the loops are written once and compiled for each instruction set; without
 // fused multiply-add, which would round otherwise (CMakeLists.txt).

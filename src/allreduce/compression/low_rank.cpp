@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "allreduce/compression/dot_kernels.hpp"
-
 namespace ringtrain::allreduce {
 namespace {
 

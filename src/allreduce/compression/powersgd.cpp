@@ -3,9 +3,7 @@
 #include <memory>
 
 #include "allreduce/compression/compressor.hpp"
-#include "allreduce/compression/error_feedback.hpp"
 #include "allreduce/compression/low_rank.hpp"
-#include "allreduce/compression/packed_buffer.hpp"
 #include "ringtrain/base/philox.hpp"
 
 namespace ringtrain::allreduce {

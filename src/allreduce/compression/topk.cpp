@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "allreduce/compression/compressor.hpp"
-#include "allreduce/compression/error_feedback.hpp"
-#include "allreduce/compression/packed_buffer.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::allreduce {

@@ -1,10 +1,73 @@
 #include "allreduce/hierarchical/host_reduce.hpp"
 
-#include <algorithm>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <map>
+#include <utility>
+
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::allreduce {
+namespace {
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Not FUTEX_PRIVATE: the waiters are other processes.
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* timeout = nullptr) {
+  ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), operation, value, timeout, nullptr,
+            0);
+}
+
+}  // namespace
+
+HostBarrier::HostBarrier(BarrierState& state, int ranks, bool crowded, std::stop_token stop)
+    : state_(state),
+      ranks_(static_cast<std::uint32_t>(ranks)),
+      crowded_(crowded),
+      stop_(std::move(stop)) {}
+
+void HostBarrier::wait() {
+  const std::uint32_t now = state_.generation.load(std::memory_order_acquire);
+  if (state_.arrived.fetch_add(1, std::memory_order_acq_rel) == ranks_ - 1) {
+    state_.arrived.store(0, std::memory_order_relaxed);
+    state_.generation.store(now + 1, std::memory_order_seq_cst);
+    if (state_.sleepers.load(std::memory_order_seq_cst) > 0)
+      futex(state_.generation, FUTEX_WAKE, INT_MAX);
+    return;
+  }
+  constexpr int spins = 4000, yields = 50;
+  for (int i = 0; i < (crowded_ ? 0 : spins); ++i) {
+    if (state_.generation.load(std::memory_order_acquire) != now) return;
+    relax();
+  }
+  for (int i = 0; i < yields; ++i) {
+    if (state_.generation.load(std::memory_order_acquire) != now) return;
+    ::sched_yield();
+  }
+  sleep(now);
+}
+
+void HostBarrier::sleep(std::uint32_t generation) {
+  constexpr timespec look_up{0, 100'000'000};  // for a stop request, which wakes nobody
+  state_.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  while (state_.generation.load(std::memory_order_seq_cst) == generation) {
+    if (stop_.stop_requested()) throw Error("wait for the ranks of this host", "given up");
+    futex(state_.generation, FUTEX_WAIT, generation, &look_up);
+  }
+  state_.sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
 
 HostReduce::HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool crowded,
                        Ring* between_hosts, std::stop_token stop,
@@ -81,6 +144,35 @@ void HostReduce::copy_to_others(const PendingSum& sum, Range slice) const {
   const float* const mine = sum.replicas.of(place_.rank) + slice.first;
   for (int rank = 0; rank < place_.size; ++rank)
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
+}
+
+Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host) {
+  std::map<int, int> seen;                   // ranks so far, by host
+  std::map<std::pair<int, int>, int> group;  // number of each (host, group there)
+  std::vector<int> sizes;                    // by number
+  Topology mine;
+  for (int r = 0; r < static_cast<int>(host_of.size()); ++r) {
+    const int host = host_of[static_cast<std::size_t>(r)];
+    const int there = seen[host]++;
+    const auto key = std::pair(host, ranks_a_host > 0 ? there / ranks_a_host : 0);
+    const int number = group.emplace(key, static_cast<int>(sizes.size())).first->second;
+    sizes.resize(std::max(sizes.size(), static_cast<std::size_t>(number) + 1));
+    const int place = sizes[static_cast<std::size_t>(number)]++;
+    if (r == rank) mine = {{.rank = place}, number, 0};
+  }
+  mine.hosts = static_cast<int>(sizes.size());
+  mine.place.size = sizes[static_cast<std::size_t>(mine.host)];
+  mine.place.lanes = std::ranges::min(sizes);
+  return mine;
+}
+
+Range own_part(std::size_t count, const Topology& here) {
+  const auto [rank, size, lanes] = here.place;
+  if (rank >= lanes) return {count, 0};
+  const Range lane =
+      part_of(count, static_cast<std::size_t>(rank), static_cast<std::size_t>(lanes));
+  const Range part = Ring::own_part(lane.count, here.host, here.hosts);
+  return {lane.first + part.first, part.count};
 }
 
 }  // namespace ringtrain::allreduce

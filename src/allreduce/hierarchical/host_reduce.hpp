@@ -6,11 +6,37 @@
 #include <vector>
 
 #include "allreduce/compression/compressed_ring.hpp"
-#include "allreduce/hierarchical/host_barrier.hpp"
 #include "allreduce/ring/sum_kernels.hpp"
 #include "ringtrain/allreduce/ring/ring.hpp"
 
 namespace ringtrain::allreduce {
+
+/// A barrier's state, in memory that its ranks share. Zeroed memory is a barrier nobody waits at.
+struct BarrierState {
+  alignas(64) std::atomic<std::uint32_t> arrived;
+  alignas(64) std::atomic<std::uint32_t> generation;  // a futex
+  std::atomic<std::uint32_t> sleepers;
+};
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+/// One rank's side of a barrier between the ranks of a host: as fast as shared memory, yet it costs
+/// no core while it waits long.
+class HostBarrier {
+ public:
+  /// `crowded`: the host has fewer cores than ranks, so that waiting by spinning keeps the rank
+  /// waited for off its core. wait() throws Error once `stop` is requested.
+  HostBarrier(BarrierState& state, int ranks, bool crowded, std::stop_token stop);
+  /// Waits until all ranks are here. What they wrote before is then visible to all.
+  void wait();
+
+ private:
+  void sleep(std::uint32_t generation);
+
+  BarrierState& state_;
+  const std::uint32_t ranks_;
+  const bool crowded_;
+  std::stop_token stop_;
+};
 
 /// What the ranks of a host share besides gradients; one a rank, of which the barrier of the first
 /// is used. Zeroed memory is its beginning.
@@ -69,5 +95,18 @@ class HostReduce {
   std::atomic<std::uint64_t>* meetings_;
   CompressedRing* compressed_;
 };
+
+/// Where a rank stands in a job: which group of ranks shares its memory, and its place there.
+struct Topology {
+  HostPlace place;
+  int host = 0, hosts = 1;
+};
+
+/// `host_of`: the host of each rank. Hosts of more than `ranks_a_host` ranks are taken as several,
+/// unless it is 0.
+Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host);
+
+/// What the rank at `here` completes of a sum of `count` numbers: all ranks' cover it once.
+Range own_part(std::size_t count, const Topology& here);
 
 }  // namespace ringtrain::allreduce

@@ -14,7 +14,6 @@
 #include "allreduce/hierarchical/mpi_link.hpp"
 #include "allreduce/hierarchical/shared_memory.hpp"
 #include "allreduce/hierarchical/sum_thread.hpp"
-#include "allreduce/hierarchical/topology.hpp"
 
 namespace ringtrain::allreduce {
 namespace {

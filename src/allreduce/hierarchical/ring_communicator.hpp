@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/allreduce/communicator/communicator_options.hpp"
 #include "ringtrain/allreduce/mpi/session.hpp"
 
 namespace ringtrain::allreduce {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <stop_token>
 
+#include "allreduce/hierarchical/host_reduce.hpp"
 #include "allreduce/hierarchical/mpi_link.hpp"
-#include "allreduce/hierarchical/topology.hpp"
 
 namespace ringtrain::allreduce {
 namespace {

@@ -1,5 +1,3 @@
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
-
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -7,6 +5,7 @@
 #include <optional>
 #include <system_error>
 
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::allreduce {

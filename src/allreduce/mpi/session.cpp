@@ -20,7 +20,6 @@
 #include "allreduce/mpi/abort.hpp"
 #include "allreduce/mpi/mpi_check.hpp"
 #include "allreduce/mpi/shared_file.hpp"
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
 #include "ringtrain/base/unique_handle.hpp"
 
 namespace ringtrain::allreduce {

@@ -1,6 +1,77 @@
 #include "allreduce/nccl/nccl_communicator.hpp"
 
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <exception>
+#include <iterator>
+#include <memory>
+#include <sstream>
+
+#include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
+
 namespace ringtrain::allreduce {
+
+Buffer NcclMemory::allocate(std::size_t count) {
+  if (count == 0) return Buffer(View(), [](float*) {});
+  const std::size_t bytes = count * sizeof(float);
+  auto* data = static_cast<float*>(calls_.mem_alloc(bytes, is_shared()));
+  Buffer buffer(View(data, count), [this](float* released) { release(released); });
+  calls_.zero(data, bytes, stream_);
+  if (!is_shared()) return buffer;
+  void* handle = nullptr;
+  group_->call("ncclCommRegister",
+               [&](NcclComm comm) { return calls_.comm_register(comm, data, bytes, handle); });
+  handles_.emplace(data, handle);
+  return buffer;
+}
+
+void NcclMemory::deregister(void* handle) {
+  group_->call("ncclCommDeregister",
+               [&](NcclComm comm) { return calls_.comm_deregister(comm, handle); });
+}
+
+void NcclMemory::deregister_all() {
+  for (const auto& [data, handle] : handles_) deregister(handle);
+  handles_.clear();
+}
+
+void NcclMemory::release(void* data) noexcept {
+  if (group_ != nullptr && group_->is_cancelled()) return;
+  try {
+    if (const auto found = handles_.extract(data)) deregister(found.mapped());
+    calls_.mem_free(data, is_shared());
+  } catch (const std::exception&) {  // that has cancelled the group, and its next use says so
+  }
+}
+
+HalfBuffer::HalfBuffer(Rounding& rounding, Memory& memory, std::size_t count)
+    : rounding_(rounding), count_(count), memory_(memory.allocate((count + 1) / 2)), free_(count) {}
+
+// From the end, as gradients become final: what lies together there lies together here, and is
+// widened by one call.
+NarrowView HalfBuffer::round(float factor, View values, Element element) {
+  expects(values.size() <= free_, "HalfBuffer: room for all numbers until widen()");
+  free_ -= values.size();
+  auto* const all = reinterpret_cast<std::uint16_t*>(memory_.view().data());
+  const NarrowView halves(element, all + free_, values.size());
+  rounding_.round(factor, values, halves);
+  if (!rounded_.empty() && rounded_.back().values.data() == values.data() + values.size() &&
+      rounded_.back().halves.element() == element) {
+    Rounded& behind = rounded_.back();
+    const std::size_t size = values.size() + behind.values.size();
+    behind = {{values.data(), size}, {element, halves.data(), size}};
+  } else {
+    rounded_.push_back({values, halves});
+  }
+  return halves;
+}
+
+void HalfBuffer::widen() {
+  for (const Rounded& each : rounded_) rounding_.widen(each.halves, each.values);
+  rounded_.clear();
+  free_ = count_;
+}
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me,
                                    const NcclId& id, const GpuSums& sums)
@@ -77,6 +148,59 @@ void NcclCommunicator::close() {
 
 void NcclCommunicator::abort() noexcept {
   if (group_) group_->cancel();
+}
+
+namespace {
+
+// What each rank sees, known to all: one line a rank.
+std::vector<std::vector<std::string>> visible_to_all(const std::vector<std::string>& mine,
+                                                     const MpiSession& session) {
+  const auto lines = session.gather(fmt::format("{}", fmt::join(mine, " ")));
+  std::istringstream all(session.broadcast(fmt::format("{}\n", fmt::join(lines, "\n"))));
+  std::vector<std::vector<std::string>> visible;
+  for (std::string line; std::getline(all, line);) {
+    std::istringstream words(line);
+    visible.emplace_back(std::istream_iterator<std::string>(words),
+                         std::istream_iterator<std::string>());
+  }
+  return visible;
+}
+
+NcclId agree_on_id(NcclApi& calls, const MpiSession& session) {
+  NcclId id{};
+  if (session.size() == 1) return id;
+  NcclResult result = NcclResult::success;
+  if (session.rank() == 0) result = calls.get_unique_id(id);
+  if (result != NcclResult::success) throw Error("ncclGetUniqueId", calls.words(result, nullptr));
+  session.broadcast(id, 0);
+  return id;
+}
+
+}  // namespace
+
+int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls) {
+  const auto visible = visible_to_all(calls.visible_devices(), session);
+  const GpuAssignment place = assign_gpus(session.rank(), session.host_of(), visible, same_bits);
+  for (const auto& [name, value] : place.environment) ::setenv(name.c_str(), value.c_str(), 0);
+  calls.set_device(place.device);
+  return place.device;
+}
+
+std::vector<std::string> visible_gpus() try {
+  return make_nccl_calls()->visible_devices();
+} catch (const Error&) {
+  return {};
+}
+
+int choose_gpu(const MpiSession& session, bool same_bits) {
+  return choose_gpu(session, same_bits, *make_nccl_calls());
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
+                                                     std::shared_ptr<NcclApi> calls) {
+  const NcclId id = agree_on_id(*calls, session);
+  const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
+  return std::make_unique<NcclCommunicator>(std::move(calls), me, id, sums);
 }
 
 }  // namespace ringtrain::allreduce

@@ -1,13 +1,64 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "allreduce/nccl/half_buffer.hpp"
-#include "allreduce/nccl/nccl_memory.hpp"
+#include "allreduce/nccl/nccl_group.hpp"
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/allreduce/communicator/communicator_options.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
+#include "ringtrain/base/memory/memory.hpp"
 
 namespace ringtrain::allreduce {
+
+/// Memory of this rank's GPU. Buffers die before it. Those released after the group was cancelled
+/// stay until the process ends, because the GPU may still be writing to them.
+class NcclMemory final : public Memory {
+ public:
+  /// `group`: the other ranks, if there are any. `registered`: NCCL is told of buffers, and reaches
+  /// them without copies where the links allow it. All outlive this object.
+  NcclMemory(NcclApi& calls, GpuStream stream, NcclGroup* group, bool registered)
+      : calls_(calls), stream_(stream), group_(group), registered_(registered) {}
+  Buffer allocate(std::size_t count) override;
+  /// Before the group is closed. Nothing is allocated afterwards.
+  void deregister_all();
+
+ private:
+  bool is_shared() const { return group_ != nullptr && registered_; }
+  void release(void* data) noexcept;
+  void deregister(void* handle);
+
+  NcclApi& calls_;
+  const GpuStream stream_;
+  NcclGroup* const group_;
+  const bool registered_;
+  std::map<void*, void*> handles_;  // of what is registered, by memory
+};
+
+/// Room in which gradients are summed in 16 bits: half the bytes between the ranks. Thread: main.
+class HalfBuffer {
+ public:
+  /// For `count` numbers between two calls of widen(). Both references outlive this object.
+  /// Collective where `memory` is.
+  HalfBuffer(Rounding& rounding, Memory& memory, std::size_t count);
+  /// factor * values as `element`, which stays until widen(). Never waits.
+  NarrowView round(float factor, View values, Element element);
+  /// What round() gave since the last call goes back, as it is now, to where it came from. Never
+  /// waits.
+  void widen();
+
+ private:
+  struct Rounded {
+    View values;
+    NarrowView halves;
+  };
+
+  Rounding& rounding_;
+  const std::size_t count_;
+  const Buffer memory_;
+  std::size_t free_;  // numbers in front of those in use
+  std::vector<Rounded> rounded_;
+};
 
 /// Sums between GPUs, one rank each, on a stream of their own beside the compute stream.
 /// start_allreduce() and finish() queue work and never wait for the GPU; they may be captured in a
@@ -46,5 +97,11 @@ class NcclCommunicator final : public Communicator {
   std::optional<HalfBuffer> halves_;  // where numbers may travel in 16 bits
   bool in_flight_ = false;            // started, not finished
 };
+
+/// As the public one, with these calls.
+int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls);
+/// Sums between GPUs by NCCL. Collective. `session` outlives it.
+std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
+                                                     std::shared_ptr<NcclApi> calls);
 
 }  // namespace ringtrain::allreduce

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "allreduce/ring/wide_target.hpp"
-#include "ringtrain/base/memory/bf16.hpp"
+#include "ringtrain/base/memory/view.hpp"
 
 // As in sum_kernels.cpp, the loops are written once and compiled for each instruction set. They
 // have no branches, so that they become vectors.

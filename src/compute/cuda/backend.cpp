@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
 
 #include "compute/cuda/bind/launches.hpp"
@@ -11,13 +12,101 @@
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/runtime/cudnn.hpp"
 #include "compute/cuda/runtime/device.hpp"
-#include "compute/cuda/snapshot.hpp"
+#include "compute/cuda/runtime/runtime.hpp"
 #include "compute/cuda/training.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
+#include "ringtrain/compute/gpu.hpp"
 
 namespace ringtrain::compute::cuda {
 namespace {
+
+/// First a copy within the GPU, which costs the compute stream microseconds; from there to the host
+/// on a stream of its own, while training changes the original.
+class CudaSnapshot final : public GpuSnapshot {
+ public:
+  CudaSnapshot(const std::vector<View>& state, cudaStream_t compute);
+  ~CudaSnapshot() override;
+
+  void pin(std::span<const std::span<float>> targets) override;
+  void start(std::span<const std::span<float>> targets) override;
+  bool done() override;
+  void release() override;
+
+ private:
+  void pin_one(std::span<float> target);
+
+  const std::vector<View> state_;
+  const cudaStream_t compute_;
+  const Stream copies_;
+  const Event taken_, copied_;
+  const DeviceBytes copy_;
+  std::map<float*, std::size_t> pinned_;
+};
+
+std::size_t total(const std::vector<View>& state) {
+  std::size_t floats = 0;
+  for (const View& view : state) floats += view.size();
+  return floats;
+}
+
+CudaSnapshot::CudaSnapshot(const std::vector<View>& state, cudaStream_t compute)
+    : state_(state),
+      compute_(compute),
+      copies_(make_stream()),
+      taken_(make_event()),
+      copied_(make_event()),
+      copy_(total(state) * sizeof(float)) {}
+
+CudaSnapshot::~CudaSnapshot() {
+  static_cast<void>(cudaStreamSynchronize(copies_.get()));
+  for (const auto& [data, bytes] : pinned_) static_cast<void>(cudaHostUnregister(data));
+}
+
+void CudaSnapshot::release() {
+  check(cudaStreamSynchronize(copies_.get()), "cudaStreamSynchronize");
+  for (const auto& [data, bytes] : pinned_) check(cudaHostUnregister(data), "cudaHostUnregister");
+  pinned_.clear();
+}
+
+void CudaSnapshot::pin(std::span<const std::span<float>> targets) {
+  for (const std::span<float>& target : targets) pin_one(target);
+}
+
+// Memory that cannot be registered is copied to all the same, only slower.
+void CudaSnapshot::pin_one(std::span<float> target) {
+  if (target.empty() || pinned_.contains(target.data())) return;
+  if (cudaHostRegister(target.data(), target.size_bytes(), cudaHostRegisterDefault) == cudaSuccess)
+    pinned_.emplace(target.data(), target.size_bytes());
+  else
+    static_cast<void>(cudaGetLastError());
+}
+
+void CudaSnapshot::start(std::span<const std::span<float>> targets) {
+  expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
+  pin(targets);
+  // The copy before has left copy_: done() was asked for.
+  auto* to = reinterpret_cast<float*>(copy_.data());
+  for (const View& view : state_) {
+    if (view.size() == 0) continue;
+    check(cudaMemcpyAsync(to, view.data(), view.size() * sizeof(float), cudaMemcpyDeviceToDevice,
+                          compute_),
+          "cudaMemcpyAsync");
+    to += view.size();
+  }
+  follow(copies_.get(), taken_, compute_);
+  const auto* from = reinterpret_cast<const float*>(copy_.data());
+  for (const std::span<float>& target : targets) {
+    if (target.empty()) continue;
+    check(cudaMemcpyAsync(target.data(), from, target.size_bytes(), cudaMemcpyDeviceToHost,
+                          copies_.get()),
+          "cudaMemcpyAsync");
+    from += target.size();
+  }
+  check(cudaEventRecord(copied_.get(), copies_.get()), "cudaEventRecord");
+}
+
+bool CudaSnapshot::done() { return is_done(copied_); }
 
 cudaDeviceProp properties_of(int device) {
   cudaDeviceProp properties{};

@@ -7,9 +7,9 @@
 #include <type_traits>
 #include <variant>
 
-#include "compute/onednn/kernels/slices.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/program.hpp"
+#include "compute/onednn/tensor.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 
 namespace ringtrain::compute::onednn {

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "ringtrain/base/memory/bf16.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::compute::onednn {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

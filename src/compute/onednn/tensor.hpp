@@ -72,4 +72,8 @@ struct Tensor {
 /// that only convolutions read without padding. Places none of them.
 std::vector<Tensor> choose_layouts(const Schedule& schedule, int block, Element element);
 
+/// Whether those tensors of `step` that are slices may be some: BatchNorm's and those that are
+/// copied, where a slice has blocks of `block` channels of its own.
+bool takes_slices(const Schedule& schedule, const Step& step, int block);
+
 }  // namespace ringtrain::compute::onednn

@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "compute/reference/batch_norm_pieces.hpp"
-#include "compute/reference/window.hpp"
+#include "compute/reference/state.hpp"
 
 namespace ringtrain::compute::reference {
 namespace {

@@ -2,9 +2,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "compute/reference/batch_norm_pieces.hpp"
 #include "compute/reference/state.hpp"
-#include "compute/reference/window.hpp"
 
 namespace ringtrain::compute::reference {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "ringtrain/base/batch.hpp"
@@ -71,5 +72,35 @@ void run(const BatchNormBackwardApply&, State&);
 /// Executes any step. What it reads of slices comes from the tensors that they are part of, and
 /// what it writes goes there.
 void run(const Step& step, State& state);
+
+/// Calls f(output pixel, input pixel, tap) for every tap of every window that falls inside the
+/// image; pixels count over the whole batch, taps in row order.
+template <class F>
+void for_each_tap(const Shape& x, const Shape& y, const Window& w, F f) {
+  for (int n = 0; n < y.batch; ++n)
+    for (int oy = 0; oy < y.height; ++oy)
+      for (int ox = 0; ox < y.width; ++ox)
+        for (int ky = 0; ky < w.height; ++ky)
+          for (int kx = 0; kx < w.width; ++kx) {
+            const int iy = oy * w.stride_y + ky - w.top, ix = ox * w.stride_x + kx - w.left;
+            if (iy < 0 || iy >= x.height || ix < 0 || ix >= x.width) continue;
+            f((std::size_t(n) * y.height + oy) * y.width + ox,
+              (std::size_t(n) * x.height + iy) * x.width + ix, std::size_t(ky) * w.width + kx);
+          }
+}
+
+/// What `how` makes of x; also written to AppliedNorm::y where that is asked for.
+std::vector<double> activate(const AppliedNorm& how, const std::vector<double>& x, State& s);
+
+/// What `step` reads as its x: that, or what its prologue makes of it.
+std::vector<double> read(const auto& step, State& s) {
+  return step.prologue ? activate(*step.prologue, s[step.x], s) : s[step.x];
+}
+
+/// (sum of x, sum of x^2) by channel.
+std::vector<double> sums_of(const std::vector<double>& x, int channels);
+
+/// All that BatchNormSums promises of the gradient `dy`.
+void reduce_gradient(const BatchNormSums& how, const std::vector<double>& dy, State& s);
 
 }  // namespace ringtrain::compute::reference

@@ -9,7 +9,6 @@
 #include <limits>
 #include <set>
 
-#include "io/checkpoint/checkpoint_json.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"

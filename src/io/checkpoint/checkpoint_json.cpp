@@ -1,5 +1,3 @@
-#include "io/checkpoint/checkpoint_json.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"

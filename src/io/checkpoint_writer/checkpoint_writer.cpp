@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "io/checkpoint/checkpoint_json.hpp"
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "io/checkpoint_writer/writer_connection.hpp"
 #include "io/checkpoint_writer/writer_protocol.hpp"
 #include "ringtrain/base/error.hpp"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "io/checkpoint/checkpoint_json.hpp"
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "io/checkpoint/checkpoint_name.hpp"
 #include "io/checkpoint_writer/checkpoint_directory.hpp"
 #include "io/checkpoint_writer/writer_protocol.hpp"

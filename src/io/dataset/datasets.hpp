@@ -9,7 +9,7 @@ namespace ringtrain::io {
 
 /// Noise with random labels, made once: what training costs when input costs nothing.
 std::unique_ptr<Dataset> open_synthetic(Split split, const DatasetOptions& options);
-/// Ten drawn shapes, see shapes_dataset.hpp.
+/// Ten drawn shapes, see shapes_dataset.cpp.
 std::unique_ptr<Dataset> open_shapes(Split split);
 /// CIFAR-10's binary version, held in memory.
 std::unique_ptr<Dataset> open_cifar10(const std::string& directory, Split split,

@@ -1,5 +1,3 @@
-#include "io/dataset/index_cache.hpp"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/file.h>
@@ -15,6 +13,7 @@
 #include <system_error>
 #include <thread>
 
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/file_bytes.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/atomic_file.hpp"

@@ -1,19 +1,28 @@
-#include "io/dataset/shapes_dataset.hpp"
-
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "io/dataset/datasets.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/philox.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 
 namespace ringtrain::io {
-
 namespace {
+
+/// The classes of `shapes`, in the order of their labels.
+constexpr std::array<const char*, 10> shape_names{
+    "circle", "ring", "square", "triangle", "diamond", "cross", "plus", "star", "bar", "crescent"};
+
+/// Draws image `sample` of a split into `image` (32x32): the shape of class sample % 10 with random
+/// place, size, turn and colour on a shaded background, with noise. A pure function, computed with
+/// exactly rounded operations only, so that every machine draws the same bytes.
+void draw_shape(Split split, std::uint64_t sample, Image& image);
 
 class ShapesReader final : public SampleReader {
  public:
@@ -200,8 +209,6 @@ void paint_row(const Scene& scene, Outline outline, int y, const Row& noise, std
   }
 }
 
-}  // namespace
-
 void draw_shape(Split split, std::uint64_t sample, Image& image) {
   const std::uint32_t stream = split == Split::training ? 0 : 1;
   Philox random(0, Purpose::shapes, stream, sample);
@@ -216,5 +223,7 @@ void draw_shape(Split split, std::uint64_t sample, Image& image) {
     paint_row(scene, outline, y, noise, &image.pixels[std::size_t(y) * noise.size()]);
   }
 }
+
+}  // namespace
 
 }  // namespace ringtrain::io

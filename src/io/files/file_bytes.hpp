@@ -7,7 +7,6 @@
 
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
-#include "ringtrain/io/files/unreadable_sample.hpp"
 
 namespace ringtrain::io {
 

@@ -1,7 +1,7 @@
-#include "io/image/resize_kernels.hpp"
-
 #include <algorithm>
 #include <span>
+
+#include "io/image/resize.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

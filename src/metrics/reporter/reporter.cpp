@@ -1,19 +1,85 @@
 #include "ringtrain/metrics/reporter/reporter.hpp"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <string>
+#include <string_view>
 #include <utility>
 
-#include "metrics/reporter/console.hpp"
-#include "metrics/sinks/html_report.hpp"
-#include "metrics/sinks/jsonl.hpp"
-#include "metrics/sinks/tensorboard.hpp"
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/file.hpp"
-#include "ringtrain/host/terminal.hpp"
+#include "ringtrain/host/launcher.hpp"
 
 namespace ringtrain::metrics {
 namespace {
+
+/// Lines above a progress bar. Where both are seen on one terminal they go through one stream:
+/// mpirun forwards standard output and error in no order.
+class Console {
+ public:
+  explicit Console(ReporterSettings sinks) : sinks_(std::move(sinks)) {}
+
+  /// A line, or several.
+  void line(std::string_view text);
+  /// The same on standard error.
+  void warning(std::string_view text);
+  /// Redraws the bar unless it was drawn less than a tenth of a second ago.
+  void progress(const ProgressState& state);
+  /// Leaves the bar as it is last, on a line of its own.
+  void close();
+
+ private:
+  /// Lines must keep their order to a bar on the same terminal.
+  bool one_stream() const { return sinks_.show_progress && sinks_.one_terminal; }
+  void above_bar(std::string_view lines);
+  std::string drawn() const;
+
+  ReporterSettings sinks_;
+  std::string bar_;  // as it stands on the terminal; empty: none
+  ProgressState state_;
+  double drawn_at_ = 0;
+};
+
+constexpr double between_draws_s = 0.1;
+constexpr std::string_view clear_line = "\r\x1b[K", yellow = "\x1b[33m", plain = "\x1b[0m";
+
+void Console::line(std::string_view text) {
+  if (one_stream())
+    above_bar(text);
+  else
+    sinks_.out(std::string(text) + "\n");
+}
+
+void Console::warning(std::string_view text) {
+  above_bar(sinks_.colours ? fmt::format("{}{}{}", yellow, text, plain) : std::string(text));
+}
+
+void Console::above_bar(std::string_view lines) {
+  const std::string_view clear = bar_.empty() ? "" : clear_line;
+  if (!bar_.empty()) bar_ = drawn();
+  sinks_.err(std::string(clear) + std::string(lines) + "\n" + bar_);
+}
+
+// One column less than there are: the last one makes some terminals wrap.
+std::string Console::drawn() const { return progress_bar(state_, sinks_.columns - 1); }
+
+void Console::progress(const ProgressState& state) {
+  if (!sinks_.show_progress) return;
+  state_ = state;
+  const double now = sinks_.seconds();
+  if (!bar_.empty() && now - drawn_at_ < between_draws_s) return;
+  drawn_at_ = now;
+  bar_ = drawn();
+  sinks_.err(std::string(clear_line) + bar_);
+}
+
+void Console::close() {
+  if (bar_.empty()) return;
+  sinks_.err(std::string(clear_line) + drawn() + "\n");
+  bar_.clear();
+}
 
 std::chrono::system_clock::time_point now() { return std::chrono::system_clock::now(); }
 

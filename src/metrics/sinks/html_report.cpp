@@ -1,11 +1,10 @@
-#include "metrics/sinks/html_report.hpp"
-
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
 #include <ctime>
 #include <utility>
 
+#include "metrics/sinks/record_sink.hpp"
 #include "metrics/sinks/run_history.hpp"
 #include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/clock.hpp"

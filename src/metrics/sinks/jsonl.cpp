@@ -1,5 +1,3 @@
-#include "metrics/sinks/jsonl.hpp"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -12,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 
 namespace ringtrain::metrics {

@@ -1,5 +1,3 @@
-#include "metrics/sinks/tensorboard.hpp"
-
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <fmt/ranges.h>
@@ -15,9 +13,10 @@
 #include <utility>
 
 #include "events.pb.h"
-#include "ringtrain/base/crc32c.hpp"
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::metrics {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "monitor/channel/asio.hpp"
 #include "monitor/channel/socket.hpp"
-#include "ringtrain/monitor/watchdog/process_state.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 
 namespace ringtrain::monitor {
 

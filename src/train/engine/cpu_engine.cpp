@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/communicator/compression.hpp"
-#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/host/stream_copy.hpp"

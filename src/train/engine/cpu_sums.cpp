@@ -8,7 +8,7 @@
 #include "ringtrain/allreduce/make_communicator.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/metrics/scaling/ring_text.hpp"
-#include "train/plan/gradient_matrices.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 namespace {

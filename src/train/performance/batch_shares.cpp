@@ -10,7 +10,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/statistics.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "train/checkpoint/resume.hpp"
 

@@ -9,7 +9,7 @@
 #include "ringtrain/base/statistics.hpp"
 #include "ringtrain/host/launcher.hpp"
 #include "train/performance/batch_shares.hpp"
-#include "train/plan/gradient_matrices.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 namespace {

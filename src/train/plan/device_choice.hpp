@@ -3,7 +3,6 @@
 
 #include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/compute/gpu.hpp"
-#include "ringtrain/compute/installed_gpus.hpp"
 #include "ringtrain/config/options.hpp"
 
 namespace ringtrain::train {

@@ -10,7 +10,6 @@
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
-#include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
 
 namespace ringtrain::train {
@@ -345,6 +344,18 @@ RunPlan make_run_plan(const config::Options& options, int cpus, int rank, int ra
                         plan.epochs};
   plan.input = input_of(plan.model);
   return plan;
+}
+
+std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& graph) {
+  std::vector<allreduce::GradientMatrix> matrices;
+  std::size_t first = 0;
+  for (const model::Parameter& parameter : graph.parameters) {
+    const std::size_t count = parameter.count();
+    const std::size_t rows = parameter.dims.size() > 1 ? parameter.dims.front() : 1;
+    matrices.push_back({first, rows, count / rows});
+    first += count;
+  }
+  return matrices;
 }
 
 }  // namespace ringtrain::train

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/config/options.hpp"
 #include "ringtrain/io/dataset/dataset.hpp"
 #include "ringtrain/io/loader/loader.hpp"
+#include "ringtrain/model/graph.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "train/plan/step_settings.hpp"
 
@@ -86,5 +88,9 @@ void check_cpu_precision(config::Precision precision);
 RunPlan make_run_plan(
     const config::Options& options, int cpus, int rank, int ranks,
     const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
+
+/// The gradient's tensors, in the order of the flat buffer, as --compress takes them: a row for
+/// each output of a layer; what has one extent is a single row.
+std::vector<allreduce::GradientMatrix> gradient_matrices(const model::Graph& graph);
 
 }  // namespace ringtrain::train

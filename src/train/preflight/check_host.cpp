@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "ringtrain/base/units.hpp"
-#include "train/preflight/checks.hpp"
+#include "ringtrain/base/text.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

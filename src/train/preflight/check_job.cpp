@@ -6,8 +6,8 @@
 #include <set>
 
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
-#include "ringtrain/base/units.hpp"
-#include "train/preflight/checks.hpp"
+#include "ringtrain/base/text.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

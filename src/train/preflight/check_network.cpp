@@ -4,9 +4,9 @@
 #include <map>
 #include <set>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/monitor/channel/rendezvous.hpp"
-#include "train/preflight/checks.hpp"
+#include "train/preflight/doctor.hpp"
 
 namespace ringtrain::train {
 namespace {

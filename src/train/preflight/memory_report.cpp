@@ -7,15 +7,15 @@
 #include <map>
 #include <thread>
 
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/compute/gpu_planner.hpp"
 #include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "train/engine/schedule.hpp"
-#include "train/plan/gradient_matrices.hpp"
 #include "train/plan/model_source.hpp"
+#include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {
 namespace {

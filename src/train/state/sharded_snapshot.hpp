@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
-#include "train/state/shard_receiver.hpp"
-#include "train/state/shard_sender.hpp"
+#include "train/state/shard_transfer.hpp"
 #include "train/state/snapshot.hpp"
 #include "train/state/training_state.hpp"
 

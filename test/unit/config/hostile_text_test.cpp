@@ -20,8 +20,7 @@
 #include "train/performance/batch_shares.hpp"
 #include "train/performance/gradient_format.hpp"
 #include "train/performance/past_runs.hpp"
-#include "train/state/shard_messages.hpp"
-#include "train/state/shard_receiver.hpp"
+#include "train/state/shard_transfer.hpp"
 #include "unit/monitor/job_token.hpp"
 #include "unit/train/temporary_file.hpp"
 

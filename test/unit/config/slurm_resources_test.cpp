@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "ringtrain/base/error.hpp"
-#include "ringtrain/base/units.hpp"
+#include "ringtrain/base/text.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

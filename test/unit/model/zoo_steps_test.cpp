@@ -8,7 +8,7 @@
 #include "compute/onednn/isa.hpp"
 #include "compute/onednn/program.hpp"
 #include "compute/reference/state.hpp"
-#include "ringtrain/base/memory/bf16.hpp"
+#include "ringtrain/base/memory/view.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/allreduce/communicator/sum_plan.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::allreduce {

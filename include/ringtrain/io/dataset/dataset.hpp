@@ -8,7 +8,6 @@
 
 #include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/io/files/read_retries.hpp"
-#include "ringtrain/io/files/unreadable_sample.hpp"
 #include "ringtrain/io/image/image.hpp"
 
 namespace ringtrain::io {

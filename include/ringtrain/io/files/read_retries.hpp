@@ -6,10 +6,21 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "ringtrain/base/error.hpp"
+
 namespace ringtrain::io {
+
+/// One sample that cannot be decoded. The loader replaces it and counts. Any other failure ends the
+/// job, as a file does that is gone or may not be read, or a disk.
+class UnreadableSample : public Error {
+ public:
+  UnreadableSample(std::string_view what, std::string_view reason)
+      : Error(Exit::data, what, reason) {}
+};
 
 /// A call on a file of training data that failed: errno, and where. An errno of 0 says that reading
 /// ended before the file does.

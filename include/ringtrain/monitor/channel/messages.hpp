@@ -3,10 +3,18 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ringtrain/monitor/channel/token.hpp"
 #include "ringtrain/monitor/rank_stats.hpp"
 
 namespace ringtrain::monitor {
+
+/// 128 random bits which only the ranks of one job know: they travel through MPI.
+using JobToken = std::array<std::byte, 16>;
+
+/// A process of a host, as others on it see it.
+struct ProcessName {
+  std::uint64_t of = 0;  ///< the namespace that the id is of
+  std::int64_t id = 0;   ///< 0: not known
+};
 
 // What goes over the side channel, as it lies in memory: all ranks run one build. Both ends prove
 // who they are (handshake.hpp); then ranks send Heartbeats, and rank 0 answers each with a

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
-#include "ringtrain/monitor/channel/token.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
 
 namespace ringtrain::monitor {
 

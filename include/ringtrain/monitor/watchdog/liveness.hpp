@@ -1,4 +1,6 @@
 #pragma once
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -6,10 +8,27 @@
 #include <vector>
 
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/monitor/channel/messages.hpp"
 #include "ringtrain/monitor/progress.hpp"
-#include "ringtrain/monitor/watchdog/process_state.hpp"
 
 namespace ringtrain::monitor {
+
+/// What the kernel tells of a process of this host.
+enum class ProcessState : std::uint8_t {
+  unknown,
+  stopped,  ///< all of it, by a signal or a debugger
+  runs,     ///< some of it has a CPU, wants one, or waits for a disk
+  waits,    ///< for something else
+};
+
+/// Takes some 20 us a thread. Never waits.
+ProcessState state_of(pid_t process);
+
+/// Likewise, of a rank of this host; unknown where it is in another container.
+ProcessState state_of(const ProcessName& process);
+
+/// This one.
+ProcessName own_process();
 
 /// What a rank tells of itself, once a second. Seconds count ticks of its own watchdog thread, so
 /// that time in which the whole process was stopped is not counted.

@@ -1,5 +1,3 @@
-#include "compute/cuda/bind/bind_batch_norm.hpp"
-
 #include <tuple>
 
 #include "compute/cuda/bind/bind.hpp"

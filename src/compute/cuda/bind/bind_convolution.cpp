@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "compute/cuda/bind/bind.hpp"
-#include "compute/cuda/kernels/arguments/channels.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/weights.hpp"
 

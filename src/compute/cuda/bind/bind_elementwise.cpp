@@ -1,7 +1,6 @@
 #include <tuple>
 
 #include "compute/cuda/bind/bind.hpp"
-#include "compute/cuda/kernels/arguments/channels.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 
 namespace ringtrain::compute::cuda {

@@ -2,8 +2,6 @@
 #include <variant>
 
 #include "compute/cuda/bind/bind.hpp"
-#include "compute/cuda/bind/bind_batch_norm.hpp"
-#include "compute/cuda/kernels/arguments/lrn.hpp"
 #include "compute/cuda/kernels/arguments/pool.hpp"
 
 namespace ringtrain::compute::cuda {

@@ -1,4 +1,5 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
+#include "compute/cuda/kernels/device/channels_work.hpp"
 #include "compute/cuda/kernels/device/elementwise_work.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
@@ -35,6 +36,40 @@ void convert(Element from, Element to, std::size_t count, const void* x, void* y
 void dropout(const DropoutOperands& operands, cudaStream_t stream) {
   StreamQueue queue(stream);
   work::dropout(operands, queue);
+}
+
+void add_bias(Element element, std::size_t pixels, std::size_t channels, const void* x,
+              const float* bias, void* y, bool relu, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::add_bias(element, pixels, channels, x, bias, y, relu, queue);
+}
+
+void bias_gradient(Element element, std::size_t pixels, std::size_t channels, const void* dy,
+                   float* db, float* workspace, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::bias_gradient(element, pixels, channels, dy, db, workspace, queue);
+}
+
+void copy_channels(Element element, std::size_t pixels, std::size_t channels, const void* x,
+                   std::size_t x_pitch, void* y, std::size_t y_pitch, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::copy_channels(element, pixels, channels, x, x_pitch, y, y_pitch, queue);
+}
+
+void shortcut_forward(Element element, const Shape& x_shape, const Shape& y_shape, int stride,
+                      const void* x, void* y, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::shortcut_forward(element, x_shape, y_shape, stride, x, y, queue);
+}
+
+void shortcut_backward(Element element, const Shape& dy_shape, const Shape& dx_shape, int stride,
+                       const void* dy, void* dx, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::shortcut_backward(element, dy_shape, dx_shape, stride, dy, dx, queue);
+}
+
+std::size_t bias_gradient_workspace(std::size_t pixels, std::size_t channels) {
+  return sums_workspace(pixels, channels, 1);
 }
 
 }  // namespace ringtrain::compute::cuda::kernels

@@ -1,4 +1,5 @@
 #include "compute/cuda/kernels/arguments/queue.cuh"
+#include "compute/cuda/kernels/device/lrn_work.hpp"
 #include "compute/cuda/kernels/device/max_pool_work.hpp"
 #include "compute/cuda/kernels/device/pool_work.hpp"
 
@@ -34,6 +35,17 @@ void average_pool_backward(const PoolOperands& operands, const void* dy, void* d
                            cudaStream_t stream) {
   StreamQueue queue(stream);
   work::average_pool_backward(operands, dy, dx, queue);
+}
+
+void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::lrn_forward(operands, x, y, queue);
+}
+
+void lrn_backward(const LrnOperands& operands, const void* x, const void* dy, void* dx, bool mask,
+                  cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::lrn_backward(operands, x, dy, dx, mask, queue);
 }
 
 }  // namespace ringtrain::compute::cuda::kernels

@@ -2,8 +2,8 @@
 #include <cstddef>
 #include <span>
 
-#include "compute/cuda/kernels/arguments/head.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/kernels/arguments/softmax.hpp"
 #include "ringtrain/base/batch.hpp"
 
 namespace ringtrain::compute::cuda {

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "compute/onednn/kernels/batch_norm_kernels.hpp"
-#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

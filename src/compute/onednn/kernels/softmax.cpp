@@ -3,7 +3,6 @@
 #include <functional>
 #include <span>
 
-#include "compute/onednn/kernels/parallel.hpp"
 #include "compute/onednn/plan.hpp"
 
 namespace ringtrain::compute::onednn {

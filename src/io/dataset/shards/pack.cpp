@@ -13,9 +13,10 @@
 #include <system_error>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/shards/parallel_shards.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/image/downscale.hpp"
+#include "ringtrain/base/atomic_file.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/base/text.hpp"

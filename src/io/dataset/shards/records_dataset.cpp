@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/shards/parallel_shards.hpp"
 #include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/image/decoder.hpp"

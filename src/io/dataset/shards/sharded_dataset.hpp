@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -8,6 +10,7 @@
 #include "io/dataset/encoded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/files/shard_files.hpp"
+#include "ringtrain/io/dataset/dataset.hpp"
 
 namespace ringtrain::io {
 
@@ -32,5 +35,21 @@ struct ShardedData {
 /// `files` says. A reader throws it, too, for a label that is not the index's, and for a shard that
 /// cannot be opened.
 std::unique_ptr<EncodedDataset> make_sharded_dataset(ShardedData data, std::uint64_t max_pixels);
+
+/// Calls work(0) to work(count - 1), low numbers first, on `threads` threads of its own, and waits
+/// for them. Every five seconds it calls progress(calls done), and whenever it is another one
+/// oldest(the first that is begun and not done), on the calling thread. Once one call throws no
+/// other begins, and the lowest number's exception is rethrown: the same one, whatever the threads
+/// do.
+void each_shard(std::size_t count, int threads, const std::function<void(std::size_t)>& work,
+                const std::function<void(std::size_t)>& progress,
+                const std::function<void(std::size_t)>& oldest = nullptr);
+
+/// The index of `files` of `directory`, as make() makes it, from the cache folder of `options`
+/// where it is kept there; else it is made and kept. Files with other names, sizes or times have
+/// another index. Of the processes of a host one makes it while the others wait, for a limited
+/// time. What is wrong with the folder costs a line, nothing else.
+ShardIndex cached_index(const std::string& directory, const std::vector<ShardFile>& files,
+                        const DatasetOptions& options, const std::function<ShardIndex()>& make);
 
 }  // namespace ringtrain::io

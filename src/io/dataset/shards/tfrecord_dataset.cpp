@@ -6,8 +6,7 @@
 #include <memory>
 
 #include "io/dataset/datasets.hpp"
-#include "io/dataset/index_cache.hpp"
-#include "io/dataset/shards/parallel_shards.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/tfrecord.hpp"
 #include "io/image/decoder.hpp"
 #include "ringtrain/base/text.hpp"

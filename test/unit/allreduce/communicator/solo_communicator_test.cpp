@@ -1,7 +1,6 @@
-#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
-
 #include <array>
 
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

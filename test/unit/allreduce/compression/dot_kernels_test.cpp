@@ -1,5 +1,4 @@
-#include "allreduce/compression/dot_kernels.hpp"
-
+#include "allreduce/compression/low_rank.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

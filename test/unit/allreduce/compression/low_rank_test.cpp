@@ -3,7 +3,6 @@
 #include <cmath>
 #include <vector>
 
-#include "allreduce/compression/dot_kernels.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 

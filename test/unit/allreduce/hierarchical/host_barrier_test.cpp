@@ -1,5 +1,4 @@
-#include "allreduce/hierarchical/host_barrier.hpp"
-
+#include "allreduce/hierarchical/host_reduce.hpp"
 #include "support/catch.hpp"
 #include "support/thread_ring.hpp"
 

@@ -3,7 +3,6 @@
 #include <memory>
 #include <optional>
 
-#include "allreduce/hierarchical/topology.hpp"
 #include "support/catch.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"

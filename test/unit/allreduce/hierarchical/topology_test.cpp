@@ -1,5 +1,4 @@
-#include "allreduce/hierarchical/topology.hpp"
-
+#include "allreduce/hierarchical/host_reduce.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,9 +1,8 @@
-#include "ringtrain/allreduce/mpi/launch_environment.hpp"
-
 #include <cstdlib>
 #include <map>
 #include <string>
 
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "allreduce/nccl/make_nccl_communicator.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "support/recording_nccl.hpp"

@@ -1,9 +1,8 @@
-#include "allreduce/nccl/half_buffer.hpp"
-
 #include <cmath>
 #include <numeric>
 #include <vector>
 
+#include "allreduce/nccl/nccl_communicator.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

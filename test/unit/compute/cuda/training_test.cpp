@@ -1,7 +1,7 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
 #include <cmath>
 
-#include "allreduce/nccl/half_buffer.hpp"
+#include "allreduce/nccl/nccl_communicator.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
 #include "compute/cuda/runtime/runtime.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "io/dataset/index_cache.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/records_file.hpp"
 #include "io/files/tfrecord.hpp"
 #include "io/image/decoder.hpp"

@@ -1,10 +1,9 @@
-#include "io/dataset/shards/parallel_shards.hpp"
-
 #include <atomic>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

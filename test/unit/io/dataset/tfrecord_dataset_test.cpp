@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "io/dataset/index_cache.hpp"
+#include "io/dataset/shards/sharded_dataset.hpp"
 #include "io/files/tfrecord.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/io/loader/loader.hpp"

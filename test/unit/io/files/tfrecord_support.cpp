@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "ringtrain/base/crc32c.hpp"
+#include "ringtrain/base/hash.hpp"
 
 namespace ringtrain::test {
 namespace {

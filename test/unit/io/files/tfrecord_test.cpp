@@ -2,9 +2,8 @@
 
 #include <numeric>
 
-#include "io/files/tf_example.hpp"
 #include "io/image/decoder.hpp"
-#include "ringtrain/base/crc32c.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
 #include "unit/io/files/tfrecord_support.hpp"
 

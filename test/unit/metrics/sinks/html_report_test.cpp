@@ -1,5 +1,4 @@
-#include "metrics/sinks/html_report.hpp"
-
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
 #include "unit/train/no_warning.hpp"

@@ -1,9 +1,8 @@
-#include "metrics/sinks/jsonl.hpp"
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "metrics/sinks/record_sink.hpp"
 #include "support/catch.hpp"
 #include "unit/train/no_warning.hpp"
 #include "unit/train/temporary_file.hpp"

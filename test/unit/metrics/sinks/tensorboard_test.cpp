@@ -1,12 +1,11 @@
-#include "metrics/sinks/tensorboard.hpp"
-
 #include <fmt/core.h>
 
 #include <cstring>
 
 #include "events.pb.h"
-#include "ringtrain/base/crc32c.hpp"
+#include "metrics/sinks/record_sink.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/base/hash.hpp"
 #include "support/catch.hpp"
 #include "unit/train/no_warning.hpp"
 #include "unit/train/temporary_file.hpp"

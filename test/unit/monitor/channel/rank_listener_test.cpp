@@ -13,8 +13,7 @@
 #include "ringtrain/base/unique_handle.hpp"
 #include "ringtrain/host/network_interfaces.hpp"
 #include "support/catch.hpp"
-#include "train/state/shard_receiver.hpp"
-#include "train/state/shard_sender.hpp"
+#include "train/state/shard_transfer.hpp"
 #include "unit/monitor/job_token.hpp"
 
 using namespace ringtrain;

@@ -6,7 +6,7 @@
 #include "monitor/watchdog/heartbeat_client.hpp"
 #include "monitor/watchdog/heartbeat_server.hpp"
 #include "ringtrain/base/clock.hpp"
-#include "ringtrain/monitor/watchdog/process_state.hpp"
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "support/catch.hpp"
 #include "unit/monitor/job_token.hpp"
 

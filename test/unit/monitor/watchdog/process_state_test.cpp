@@ -1,5 +1,3 @@
-#include "ringtrain/monitor/watchdog/process_state.hpp"
-
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "ringtrain/monitor/watchdog/liveness.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;

@@ -1,6 +1,5 @@
-#include "train/checkpoint/warm_start.hpp"
-
 #include "support/catch.hpp"
+#include "train/checkpoint/resume.hpp"
 #include "unit/train/small_training.hpp"
 
 using namespace ringtrain;

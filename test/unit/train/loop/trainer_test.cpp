@@ -8,7 +8,7 @@
 #include <numeric>
 #include <thread>
 
-#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "support/catch.hpp"
 #include "train/loop/stop_control.hpp"
 

@@ -1,5 +1,3 @@
-#include "train/preflight/checks.hpp"
-
 #include "support/catch.hpp"
 #include "train/preflight/doctor.hpp"
 

@@ -1,8 +1,7 @@
-#include "train/state/optimizer_shards.hpp"
-
 #include <numeric>
 
 #include "support/catch.hpp"
+#include "train/state/training_state.hpp"
 
 using namespace ringtrain;
 using namespace ringtrain::train;

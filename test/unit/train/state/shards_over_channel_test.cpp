@@ -5,9 +5,7 @@
 #include "monitor/channel/handshake.hpp"
 #include "ringtrain/base/clock.hpp"
 #include "support/catch.hpp"
-#include "train/state/shard_messages.hpp"
-#include "train/state/shard_receiver.hpp"
-#include "train/state/shard_sender.hpp"
+#include "train/state/shard_transfer.hpp"
 #include "unit/monitor/job_token.hpp"
 
 using namespace ringtrain;

@@ -1,6 +1,7 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "compute/cuda/kernels/arguments/batch_norm.hpp"
@@ -68,5 +69,21 @@ void average_pool_forward(const PoolOperands& operands, const void* x, void* y,
                           cudaStream_t stream);
 void average_pool_backward(const PoolOperands& operands, const void* dy, void* dx,
                            cudaStream_t stream);
+
+struct LrnOperands {
+  Element element;
+  std::size_t pixels, channels;  ///< dense NHWC, at most 3072 channels
+  int radius;
+  float bias, alpha, beta;
+};
+
+// Both queue on `stream` and return; they throw Error when a launch fails. Results may lie over
+// inputs.
+
+/// LrnForward.
+void lrn_forward(const LrnOperands& operands, const void* x, void* y, cudaStream_t stream);
+/// LrnBackward; `mask`: dx is also zero where x <= 0.
+void lrn_backward(const LrnOperands& operands, const void* x, const void* dy, void* dx, bool mask,
+                  cudaStream_t stream);
 
 }  // namespace ringtrain::compute::cuda::kernels

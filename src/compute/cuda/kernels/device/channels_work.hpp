@@ -1,8 +1,8 @@
 #pragma once
-#include "compute/cuda/kernels/arguments/channels.hpp"
+#include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/device/channel_sums.hpp"
 
-// The calls of channels.hpp for any queue: StreamQueue, or a CPU's in tests.
+// The calls of elementwise.hpp on channels for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
 template <class T, int w>

@@ -1,8 +1,8 @@
 #pragma once
 #include "compute/cuda/kernels/arguments/geometry.hpp"
-#include "compute/cuda/kernels/arguments/head.hpp"
+#include "compute/cuda/kernels/arguments/softmax.hpp"
 
-// The calls of head.hpp for any queue: StreamQueue, or a CPU's in tests.
+// The calls of softmax.hpp on a step's head for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
 template <class Float>

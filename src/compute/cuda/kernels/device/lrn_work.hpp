@@ -2,10 +2,10 @@
 #include <cmath>
 
 #include "compute/cuda/kernels/arguments/geometry.hpp"
-#include "compute/cuda/kernels/arguments/lrn.hpp"
+#include "compute/cuda/kernels/arguments/pool.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
 
-// The calls of lrn.hpp for any queue: StreamQueue, or a CPU's in tests.
+// LRN's calls of pool.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
 /// Whole pixels of one block, in shared memory as fp32, and sums over their neighbouring channels.

@@ -6,7 +6,7 @@
 #include "compute/cuda/kernels/arguments/softmax.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
 
-// The call of softmax.hpp for any queue: StreamQueue, or a CPU's in tests.
+// The loss of softmax.hpp for any queue: StreamQueue, or a CPU's in tests.
 namespace ringtrain::compute::cuda::kernels::work {
 
 /// A block a sample. Phases: each thread's highest logit; folds of it; each thread's sums over its

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -7,8 +8,45 @@
 
 #include "monitor/channel/rank_listener.hpp"
 #include "ringtrain/monitor/channel/messages.hpp"
+#include "ringtrain/monitor/channel/rendezvous.hpp"
 
 namespace ringtrain::train {
+
+// What goes over a connection that brings a rank's slice of a save to rank 0, as it lies in memory:
+// both ends' proofs (handshake.hpp), a ShardHello, rank 0's ShardAnswer, then, where it is
+// `wanted`, the numbers, and `taken` once they are all there. One connection brings one slice.
+
+struct ShardHello {
+  std::uint64_t save = 0;   ///< numbered from 1, alike on all ranks
+  std::uint64_t count = 0;  ///< numbers that follow
+};
+
+enum class ShardAnswer : std::uint8_t {
+  wanted,    ///< go on
+  early,     ///< rank 0 is not there yet: try again
+  unwanted,  ///< it has it already, or has given that save up
+  taken,
+};
+
+/// Another rank's end: brings its slice of a save to rank 0 while training goes on, on a thread of
+/// its own. It tries again until rank 0 has it, or does not want it. For one thread; throws
+/// nothing.
+class ShardSender {
+ public:
+  /// `endpoints` are tried in turn. `warn`, on that thread, gets Rank0Connector's warnings.
+  ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Endpoint> endpoints,
+              std::function<void(const std::string&)> warn = {});
+  ~ShardSender();
+
+  /// Sends `values`, which stay until drop().
+  void send(std::uint64_t save, std::span<const float> values);
+  /// Gives up what is not sent yet: nothing touches the values from here on.
+  void drop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Where the numbers of a rank's slice go, one range behind the other.
 using SlicePlaces = std::vector<std::span<float>>;

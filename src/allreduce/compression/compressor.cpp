@@ -1,4 +1,4 @@
-#include "allreduce/compression/error_feedback.hpp"
+#include "allreduce/compression/compressor.hpp"
 
 #include <algorithm>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "ringtrain/allreduce/communicator/solo_communicator.hpp"
+#include "ringtrain/allreduce/communicator/communicator.hpp"
 
 #include <memory>
 

@@ -1,0 +1,69 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ringtrain/base/file.hpp"
+#include "ringtrain/metrics/records.hpp"
+
+namespace ringtrain::metrics {
+
+/// Keeps what happens in a run, in a file: --metrics, --tensorboard, --report. On rank 0's main
+/// thread. Nothing thrown: a file that cannot be written is told once, and training goes on.
+class RecordSink {
+ public:
+  using Warn = std::function<void(std::string_view)>;
+
+  virtual ~RecordSink() = default;
+  virtual void write(const StartRecord& record) = 0;
+  virtual void write(const StepRecord& record) = 0;
+  virtual void write(const EvalRecord& record) = 0;
+  virtual void write(const CheckpointRecord& record) = 0;
+  virtual void write(const EventRecord& record) = 0;
+  virtual void write(const ScalingResult& record) = 0;  ///< of --baseline
+  virtual void write(const ScalingForecast& record) = 0;
+  virtual void write(const EndRecord& record) = 0;
+};
+
+/// Appends one JSON object a line to a file; each line is in the file when the call returns. A
+/// write that fails is reported once and training goes on; later records are tried again.
+class JsonLines final : public RecordSink {
+ public:
+  /// Throws Error(Exit::storage) when the file cannot be opened: before training that can still be
+  /// mended. A resumed run appends to its file, after a line that a crash left unfinished too.
+  JsonLines(const std::string& path, Warn warn);
+
+  void write(const StartRecord& record) override;
+  void write(const StepRecord& record) override;
+  void write(const EvalRecord& record) override;
+  void write(const CheckpointRecord& record) override;
+  void write(const EventRecord& record) override;
+  void write(const ScalingResult& record) override;
+  void write(const ScalingForecast& record) override;
+  void write(const EndRecord& record) override;
+
+ private:
+  void append(const std::string& record);
+
+  std::string path_;
+  FileDescriptor file_;
+  Warn warn_;
+  bool torn_ = false;  // the file does not end with a whole line
+  bool warned_ = false;
+};
+
+/// Writes what happens as scalars and texts for TensorBoard, into a new event file in `directory`,
+/// which is made if need be. A resumed run hides what an earlier one wrote of the steps behind its
+/// start. Each record is in the file when write() returns.
+/// Throws Error(Exit::storage) when the file cannot be made.
+std::unique_ptr<RecordSink> make_tensorboard(const std::string& directory, RecordSink::Warn warn);
+
+/// Writes `path`, one HTML page that needs nothing else: throughput with what happened, where the
+/// time of a step went, loss and accuracy, ranks, scaling, checkpoints, events, configuration. It
+/// is written anew after an evaluation, at the end, and else once a minute; a reader sees one whole
+/// page or the other.
+/// Throws Error(Exit::storage) when the file cannot be made.
+std::unique_ptr<RecordSink> make_report(const std::string& path, RecordSink::Warn warn);
+
+}  // namespace ringtrain::metrics

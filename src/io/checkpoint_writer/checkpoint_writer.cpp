@@ -25,7 +25,7 @@ class CheckpointWriter::Impl {
 
   void set_lineage(const std::string& lineage) { writer_.set_lineage(lineage); }
   void protect(const std::string& name) { writer_.protect(name); }
-  std::vector<SnapshotBuffers> slots() const;
+  std::vector<SnapshotBuffers> slots() const { return {slots_[0].buffers, slots_[1].buffers}; }
   SnapshotBuffers begin();
   /// False when no slot became free, for save number `step`: that is then the final failure.
   bool wait_for_slot(Clock::time_point deadline, std::uint64_t step);
@@ -109,10 +109,6 @@ CheckpointWriter::Impl::Slot* CheckpointWriter::Impl::free_slot(const Slot* exce
 }
 
 bool CheckpointWriter::Impl::any_busy() const { return slots_[0].busy || slots_[1].busy; }
-
-std::vector<SnapshotBuffers> CheckpointWriter::Impl::slots() const {
-  return {slots_[0].buffers, slots_[1].buffers};
-}
 
 SnapshotBuffers CheckpointWriter::Impl::begin() {
   receive_all();

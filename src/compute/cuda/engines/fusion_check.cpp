@@ -232,12 +232,9 @@ class Trial {
     std::vector<void*> data;
     for (std::size_t i = 0; i < written.size(); ++i) {
       const Value& value = graph.values()[i];
-      if (!value.operand) {
-        data.push_back(nullptr);
-        continue;
-      }
-      FusionOperands& from = written[i] || results.has(*value.operand) ? results : given_;
-      data.push_back(from.at(*value.operand, value));
+      const bool result = written[i] || (value.operand && results.has(*value.operand));
+      FusionOperands& from = result ? results : given_;
+      data.push_back(value.operand ? from.at(*value.operand, value) : nullptr);
     }
     // An engine may be refused here, and then nothing may be queued that uses what is freed.
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");

@@ -14,6 +14,7 @@ from stage import FAILED, SKIPPED, Finding, Outcome
 
 # Open MPI refuses to run as root otherwise; containers have no other user.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+ENDED_S = 15.0  # within which end_session() has returned
 LEAST_S = 2.0  # a command is not started with less time than this
 
 
@@ -117,7 +118,8 @@ class Preparations:
 
     def __init__(self, stages, place):
         self.place, self.ended = place, threading.Event()
-        self.done, self.running = {stage.name: threading.Event() for stage in stages}, None
+        self.given_up = {stage.name: threading.Event() for stage in stages}
+        self.done = {stage.name: threading.Event() for stage in stages}
         commands = [(stage, [c for c in stage.prepare(place) if not any(map(place.missing, c.needs))]) for stage in stages]
         self.thread = threading.Thread(target=self.run_all, args=(commands,), daemon=True)
         self.thread.start()
@@ -125,8 +127,8 @@ class Preparations:
     def run_all(self, commands):
         for stage, each in commands:
             for command in each:
-                if not self.ended.is_set() and not self.done[stage.name].is_set():
-                    self.run(command, self.done[stage.name])
+                if not self.ended.is_set() and not self.given_up[stage.name].is_set():
+                    self.run(command, self.given_up[stage.name])
             self.done[stage.name].set()
 
     def run(self, command, given_up):
@@ -134,8 +136,12 @@ class Preparations:
         folder.mkdir(exist_ok=True)
         limit = time.monotonic() + command.seconds
         with open(folder / f"{command.name}.log", "w") as log:
-            process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                                       env=environment(self.place.out))
+            try:
+                process = subprocess.Popen(command.argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                                           start_new_session=True, env=environment(self.place.out))
+            except OSError as failure:
+                print(f"prepare: {command.name} cannot be started: {failure}", flush=True)
+                return
         while process.poll() is None and time.monotonic() < limit and not given_up.is_set() and not self.ended.is_set():
             time.sleep(0.1)
         end_session(process)
@@ -144,8 +150,9 @@ class Preparations:
 
     def wait(self, stage, until):
         """For what `stage` prepared, no longer than `until`; what has not ended then is ended."""
-        self.done[stage.name].wait(max(0.0, until - time.monotonic()))
-        self.done[stage.name].set()
+        if not self.done[stage.name].wait(max(0.0, until - time.monotonic())):
+            self.given_up[stage.name].set()
+            self.done[stage.name].wait(ENDED_S)
 
     def __enter__(self):
         return self

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <exception>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "ringtrain/allreduce/mpi/session.hpp"
@@ -39,18 +38,6 @@ int fail_before_mpi(const Error& failure, int rank, bool is_job) {
       is_job ? fault_line(failure.code(), failure.kind(), rank, {}, failure.details()) : "";
   write_stderr(fmt::format("train: {}\n{}", failure.what(), line));
   return static_cast<int>(failure.code());
-}
-
-// Empty: none is read.
-std::string config_file(int argc, char** argv) {
-  constexpr std::string_view name = "--config";
-  for (int i = argc - 1; i > 0; --i) {
-    const std::string_view word = argv[i];
-    if (word == name && i + 1 < argc) return argv[i + 1];
-    if (word.starts_with(name) && word.substr(name.size()).starts_with('='))
-      return std::string(word.substr(name.size() + 1));
-  }
-  return {};
 }
 
 // In a process of its own, which can be left behind where even a kill does not end its call. It has
@@ -83,12 +70,6 @@ void expect_answer_of(const std::string& path) {
   }
 }
 
-config::Command parse(int argc, char** argv) {
-  const std::string file = config_file(argc, argv);
-  if (!file.empty()) expect_answer_of(file);
-  return config::parse(argc, argv);
-}
-
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
@@ -119,7 +100,7 @@ int main(int argc, char** argv) {
   host::hold_save_signals();
   try {
     rank = allreduce::launch_from_environment().rank;
-    const config::Command command = parse(argc, argv);
+    const config::Command command = config::parse(argc, argv, expect_answer_of);
     is_job = !command.is_local();
     if (is_job) return run_job(command);
     if (rank == 0) train::run_local(command);

@@ -35,7 +35,7 @@ class FileReader final : public CLI::ConfigTOML {
 
 class Parser {
  public:
-  Parser();
+  explicit Parser(const std::function<void(const std::string&)>& before_reading);
   Command parse(int argc, const char* const* argv);
 
  private:
@@ -62,7 +62,7 @@ class Parser {
   CLI::App app_;
 };
 
-Parser::Parser() {
+Parser::Parser(const std::function<void(const std::string&)>& before_reading) {
   app_.set_help_flag();  // ours is printed before anything else is looked at
   app_.allow_extras();
   for (const OptionEntry& entry : table_)
@@ -74,8 +74,9 @@ Parser::Parser() {
   app_.add_option_function<std::vector<std::string>>("--pack", set_pack)
       ->expected(2)
       ->type_name("DIR OUT");
-  app_.set_config("--config")->take_last()->check([this](const std::string& path) {
+  app_.set_config("--config")->take_last()->check([this, before_reading](const std::string& path) {
     config_file_ = path;
+    if (before_reading) before_reading(path);
     return why_no_config_file(path);
   });
   app_.config_formatter(std::make_shared<FileReader>(table_, config_file_));
@@ -299,6 +300,9 @@ Command Parser::parse(int argc, const char* const* argv) try {
 
 }  // namespace
 
-Command parse(int argc, const char* const* argv) { return Parser().parse(argc, argv); }
+Command parse(int argc, const char* const* argv,
+              const std::function<void(const std::string&)>& before_reading) {
+  return Parser(before_reading).parse(argc, argv);
+}
 
 }  // namespace ringtrain::config

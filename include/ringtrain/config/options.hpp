@@ -7,6 +7,7 @@
 //
 // A value that cannot be is Error(Exit::usage), with the nearest that can.
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -152,8 +153,10 @@ struct Command {
 
 /// Reads the command line and the file that `--config` names; the command line wins. Throws
 /// Error(Exit::usage) naming the option, what is wrong and what would be right. Model, data and
-/// host are not looked at.
-Command parse(int argc, const char* const* argv);
+/// host are not looked at. `before_reading` is called with the path before anything asks for that
+/// file; what it throws is thrown.
+Command parse(int argc, const char* const* argv,
+              const std::function<void(const std::string&)>& before_reading = {});
 
 /// The options that change the numbers, as JSON with sorted keys, one text for equal settings.
 /// Pass options whose unset values were filled in from the recipe, to compare what really ran.

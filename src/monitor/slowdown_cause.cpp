@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "ringtrain/monitor/slowdown_report.hpp"
 #include "ringtrain/monitor/telemetry/system_metrics.hpp"
 
 namespace ringtrain::monitor {
@@ -208,10 +209,10 @@ bool can_explain(const AccountsSpan& before, const AccountsSpan& since) {
   return !known_in_both(before, since).empty();
 }
 
-std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
-                             const std::vector<std::string>& hosts) {
+SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
+                               const std::vector<std::string>& hosts) {
   const Ranks all = known_in_both(before, since);
-  if (all.empty()) return std::string(unknown);
+  if (all.empty()) return {std::string(unknown)};
   Ranks blamed = culprits(all);
   const bool waiting = blamed.empty();
   if (waiting) blamed = all;
@@ -222,7 +223,7 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
                                 ? "ruled out, none of them moved: " +
                                       watched_metrics(blamed.front().since.end, several(hosts))
                                 : text_of(moved, hosts);
-  return fmt::format(
+  std::string text = fmt::format(
       "{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
       metrics::phase_names(phase).words, 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
       1e3 * mean_s(blamed, &RankSpans::step_since, phase), name_of(blamed, all.size(), hosts),
@@ -231,13 +232,14 @@ std::string explain_slowdown(const AccountsSpan& before, const AccountsSpan& sin
       !moved.moved.empty() ? moved.moved.front().advice
       : sender             ? advice_for(SystemMetric::sending)
                            : advice_for(phase));
+  return {std::move(text), waiting && several(hosts)};
 }
 
-std::string explain_slower_than_expected(const AccountsSpan& now,
-                                         const metrics::PhaseSeconds& expected,
-                                         const std::vector<std::string>& hosts) {
+SlowdownCause explain_slower_than_expected(const AccountsSpan& now,
+                                           const metrics::PhaseSeconds& expected,
+                                           const std::vector<std::string>& hosts) {
   const Ranks ranks = ranks_of({}, now);
-  if (ranks.empty()) return std::string(unknown);
+  if (ranks.empty()) return {std::string(unknown)};
   std::vector<metrics::PhaseSeconds> steps;
   std::vector<double> work_s;
   for (const RankSpans& r : ranks) {
@@ -248,11 +250,11 @@ std::string explain_slower_than_expected(const AccountsSpan& now,
   if (is_slow(work_s[slowest], lower_median(work_s), steps[slowest].total(),
               {.times_median = 1.3})) {
     const PhaseLag lag = worst_lag(slowest, steps);
-    return fmt::format(
+    return {fmt::format(
         "rank {} ({}) holds up the others: {} takes {:.1f} ms a step, median {:.1f}; "
         "what to do: {}",
         ranks[slowest].rank, hosts[ranks[slowest].rank], metrics::phase_names(lag.phase).words,
-        1e3 * lag.seconds, 1e3 * lag.median, advice_for(lag.phase));
+        1e3 * lag.seconds, 1e3 * lag.median, advice_for(lag.phase))};
   }
   const auto sender = busiest_sender(ranks, hosts);
   const metrics::PhaseSeconds& step = steps.front();
@@ -261,10 +263,48 @@ std::string explain_slower_than_expected(const AccountsSpan& now,
                        [&](metrics::Phase phase) { return step[phase] - expected[phase]; });
   const std::string then =
       expected.total() > 0 ? fmt::format(", {:.1f} ms then", 1e3 * expected[worst]) : "";
-  return fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
-                     hosts[0], metrics::phase_names(worst).words, 1e3 * step[worst],
-                     1e3 * step.total(), then, sender ? text_of(*sender, hosts) : "",
-                     sender ? advice_for(SystemMetric::sending) : advice_for(worst));
+  return {fmt::format("on rank 0 ({}), {} takes {:.1f} ms of {:.1f} ms a step{}{}; what to do: {}",
+                      hosts[0], metrics::phase_names(worst).words, 1e3 * step[worst],
+                      1e3 * step.total(), then, sender ? text_of(*sender, hosts) : "",
+                      sender ? advice_for(SystemMetric::sending) : advice_for(worst)),
+          worst == metrics::Phase::communication && several(hosts)};
+}
+
+// On links that no step waits for, other work on the hosts makes more of a difference.
+std::string compare_links(const LinkSpeeds& l) {
+  constexpr double slower = 0.7, part_of_step = 0.1, mb = 1e6;
+  const std::size_t links = l.now.size();
+  const auto from_to = [&](std::size_t link) {
+    return fmt::format("from {} to {}", l.hosts[link], l.hosts[(link + 1) % links]);
+  };
+  std::vector<std::size_t> slow, others;
+  for (std::size_t k = 0; k < links; ++k) {
+    const bool counts = l.step_bytes / l.now[k] > part_of_step * l.step_s;
+    (counts && l.now[k] < slower * l.start[k] ? slow : others).push_back(k);
+  }
+  const auto speed = [&](std::size_t link) { return l.now[link]; };
+  if (slow.empty()) {
+    const std::size_t least = std::ranges::min(others, {}, speed);
+    return fmt::format(
+        "no link between hosts explains it: the slowest, {}, carries {:.3g} MB/s, {:.3g} at the "
+        "start, and so a step's sums in {:.1f} of {:.1f} ms; what to do: {}",
+        from_to(least), l.now[least] / mb, l.start[least] / mb, 1e3 * l.step_bytes / l.now[least],
+        1e3 * l.step_s, advice_for(metrics::Phase::communication));
+  }
+  std::ranges::sort(slow, {}, speed);
+  std::vector<std::string> texts;
+  for (const std::size_t k : slow)
+    if (texts.size() < most_moved)
+      texts.push_back(fmt::format("{} {:.3g} MB/s, {:.3g} at the start", from_to(k), l.now[k] / mb,
+                                  l.start[k] / mb));
+  if (slow.size() > texts.size())
+    texts.push_back(fmt::format("{} more", slow.size() - texts.size()));
+  if (!others.empty())
+    texts.push_back(fmt::format("{} of {} hold up no step", others.size(), links));
+  return fmt::format(
+      "{}; what to do: see what else {} sends and {} receives, and look at their "
+      "network cards, cables and switch ports (ethtool, ethtool -S)",
+      fmt::join(texts, "; "), l.hosts[slow.front()], l.hosts[(slow.front() + 1) % links]);
 }
 
 metrics::PhaseSeconds mean_step_of(std::size_t rank, const AccountsSpan& span) {

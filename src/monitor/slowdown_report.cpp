@@ -115,15 +115,16 @@ void SlowdownReporter::remember_normal() {
 
 SlowdownReporter::Report SlowdownReporter::slower(double examples, bool saving) {
   const double rate = examples / detector_.recent_s();
+  const SlowdownCause cause = why();
   std::string text = fmt::format(
       "{:.1f} examples/s for {}, {}{}; {}", rate, metrics::duration_words(detector_.slow_for_s()),
-      compared_with(examples), saving ? "; a save is in flight" : "", why());
+      compared_with(examples), saving ? "; a save is in flight" : "", cause.text);
   if (const Recurrence::Times& times = detector_.times(); times.count > 0)
     text += fmt::format(
         "; it comes and goes, {} times since {}: until there was none for {:.0f} min, only "
         "what is a quarter worse, or lasts for {:.0f} min, is reported",
         times.count, clock_time(ago(times.since_s)), times.gone_s / 60, times.stays_s / 60);
-  return {"slow_down", std::move(text)};
+  return {"slow_down", std::move(text), cause.links};
 }
 
 std::string SlowdownReporter::compared_with(double examples) const {
@@ -150,7 +151,7 @@ std::string SlowdownReporter::compared_with(double examples) const {
 
 // A gradual slow-down is compared with the time of its reference, a sudden one with what was just
 // before or, where it follows another one, with what was before that.
-std::string SlowdownReporter::why() const {
+SlowdownCause SlowdownReporter::why() const {
   switch (detector_.reference()) {
     case SlowdownDetector::Reference::recent: {
       const AccountsSpan since{recent_.end, ask_()};

@@ -3,7 +3,7 @@
 # within N seconds (60; 0: not). What the job says of it must name the cause and the rank, in time: of what comes little by little within
 # a minute of when a step took a quarter longer. Prints the sentences.
 # What fails but quiet is tried once more, as other work disturbs it: slow_downs.sh then starts itself again with SECOND_TRY=yes.
-# Cases: stopped, core, quota, disk, link, quiet; all but quiet without any. Ends with 77 if a case could not be had here and nothing
+# Cases: stopped, core, quota, disk, link, pair, quiet; without any named, the first five. Ends with 77 if a case could not be had here and nothing
 # else is wrong.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") slowfs=$3
@@ -54,12 +54,14 @@ told() {
   grep -q "\"what\":\"$3\"" "$1/metrics" || wrong_in "$1" "no event $3"
   grep -qE "$4" <<<"$line" || wrong_in "$1" "does not say: $4"
 }
-# slow_down NAME TEXT HARM: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little.
+# slow_down NAME TEXT HARM [LINKS]: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little. LINKS: what
+# is then said of them.
 slow_down() {
   local usual
   usual=$(step_ms "$1" 10)
   $3 1
   told "$1" 60 slow_down "$2" 0
+  [[ ! ${4:-} ]] || told "$1" 20 link_speeds "$4" 0
   $3 0
   told "$1" 60 slow_down_over 'examples/s again, after [0-9.]+ (s|min)' 0
   if ((drift_s > 0)); then
@@ -204,7 +206,22 @@ case_link() { # the link of host 2 gets slow
   why_not=$("$hosts" check 50mbit) || { skipped link "$why_not"; return; }
   "$hosts" up 3
   start link "$hosts" mpirun 1 "$support/rank.sh" "$train" --model cifar10_cnn --data synthetic
-  slow_down link "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip" link
+  slow_down link "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip" link \
+    'from [^ ]*-2 to [^ ]*-0 [5-8][.0-9]* MB/s, [0-9.e+]+ at the start; 2 of 3 hold up no step; '
+  "$hosts" down
+}
+case_pair() { # of two hosts, what the second sends gets slow, and what it receives does not
+  local why_not
+  why_not=$("$hosts" check 50mbit) || { skipped pair "$why_not"; return; }
+  "$hosts" up 2 1gbit
+  start pair "$hosts" mpirun 1 "$support/rank.sh" "$train" --model cifar10_cnn --data synthetic
+  "$hosts" exec 1 tc qdisc change dev eth0 root tbf rate 250mbit burst 24kb latency 20ms
+  told pair 60 slow_down "exposed communication grew .* on all ranks, and no rank's own work did" 0
+  told pair 5 link_speeds 'from [^ ]*-1 to [^ ]*-0 (2[6-9]|3[0-2])[0-9.]* MB/s, (9[0-9]|1[0-2][0-9])[0-9.]* at the start; 1 of 2 hold up no step; ' 0
+  "$hosts" exec 1 tc qdisc change dev eth0 root tbf rate 1gbit burst 24kb latency 20ms
+  told pair 60 slow_down_over 'examples/s again, after [0-9.]+ (s|min)' 0
+  kill "$(cat pair/mpirun)"
+  wait "$(cat pair/mpirun)"
   "$hosts" down
 }
 case_quiet() { # nothing slows it down but evaluations and saves: nothing is told

@@ -10,12 +10,13 @@ namespace ringtrain::host {
 /// What a rank, or all of them, want after the step under way.
 struct StepRequest {
   bool stop = false;
-  int signal = 0;     ///< that made it ask; SIGUSR1 without `stop`: save and go on
-  bool save = false;  ///< rank 0: that all ranks save their shards of the state
+  int signal = 0;              ///< that made it ask; SIGUSR1 without `stop`: save and go on
+  bool save = false;           ///< rank 0: that all ranks save their shards of the state
+  bool measure_links = false;  ///< rank 0, on CPUs: that the hosts time the links between them
 };
 
 /// What the requests of all ranks come to: how many want to stop, how many have a signal, and the
-/// sum of those signals' numbers. Signals that differ count as SIGTERM. Without `save`.
+/// sum of those signals' numbers. Signals that differ count as SIGTERM. Leaves the rest false.
 StepRequest agreed_request(double stops, double signalled, double signals);
 
 /// From now on SIGUSR1 does not end the process but waits for a SignalThread. Before any thread

@@ -12,6 +12,18 @@
 
 namespace ringtrain::monitor {
 
+struct SlowdownCause;
+
+/// The links between `hosts`, in bytes a second from each host to the next, the last to the first.
+struct LinkSpeeds {
+  std::vector<std::string> hosts = {};
+  std::vector<double> start = {}, now = {};  ///< as the run began, and in a slow-down
+  double step_bytes = 0;                     ///< what each carries in a step
+  double step_s = 0;                         ///< what that takes now
+};
+/// Says which links have become slower and take a part of the step, and what to do.
+std::string compare_links(const LinkSpeeds& links);
+
 /// Reports when training has become slow, however slowly that came, why, and when it has recovered.
 /// Thread: rank 0's main thread.
 class SlowdownReporter {
@@ -36,6 +48,7 @@ class SlowdownReporter {
 
   struct Report {
     std::string what, text;  ///< the event's name and sentence
+    bool links = false;      ///< a link between hosts may be why
   };
   /// A step with so many examples, of all ranks, is over. `saving`: a save is in flight. Mostly
   /// returns empty texts.
@@ -70,7 +83,7 @@ class SlowdownReporter {
   void begin_again();
   Report slower(double examples, bool saving);
   std::string compared_with(double examples) const;
-  std::string why() const;
+  SlowdownCause why() const;
   std::string over(double examples) const;
   std::string settled(double examples);
   std::string clock_time(Clock::time_point time) const;

@@ -4,10 +4,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <stop_token>
 
 #include "allreduce/hierarchical/host_reduce.hpp"
 #include "allreduce/hierarchical/mpi_link.hpp"
+#include "ringtrain/base/statistics.hpp"
 
 namespace ringtrain::allreduce {
 namespace {
@@ -127,6 +129,113 @@ RingTable table_of(int hosts, std::size_t floats, const Rounds& rounds) {
 }
 
 }  // namespace
+
+// A place in the ring of hosts; of a host, its first rank has it.
+class HostLinks::Lane {
+ public:
+  explicit Lane(const MpiSession& session)
+      : here_(topology_of(session.rank(), session.host_of(), 0)) {
+    const bool first = here_.place.rank == 0;
+    const MPI_Comm ranks = mpi::split(MPI_COMM_WORLD, first ? 0 : MPI_UNDEFINED, here_.host);
+    if (!first) return;
+    values_.resize(window * block);
+    link_ = std::make_unique<MpiLink>(ranks, std::stop_token(), 0, waiting_);
+  }
+  std::size_t hosts() const { return static_cast<std::size_t>(here_.hosts); }
+  /// The link into this host; none where another rank takes part.
+  std::optional<std::size_t> incoming() const {
+    if (!link_) return std::nullopt;
+    return (own() + hosts() - 1) % hosts();
+  }
+  std::optional<std::size_t> outgoing() const {
+    return link_ ? std::optional(own()) : std::nullopt;
+  }
+  void send(std::size_t blocks) {
+    for (std::size_t i = 0; i < blocks; ++i) {
+      const RingLink::Ticket sent = link_->send(std::span(values_).first(block));
+      link_->wait_sent(i + 1 == blocks ? sent : sent - std::min<RingLink::Ticket>(sent, window));
+    }
+  }
+  /// Returns seconds a block, from the first that came on.
+  double receive(std::size_t blocks) {
+    const auto begin = std::chrono::steady_clock::now();
+    double first_s = 0;
+    RingLink::Ticket first = 0;
+    for (std::size_t i = 0; i < blocks + window; ++i) {
+      if (i >= window) link_->wait_received(first + i - window);
+      if (i == window) first_s = seconds_since(begin);
+      if (i >= blocks) continue;
+      const auto ticket = link_->receive(std::span(values_).subspan(i % window * block, block));
+      if (i == 0) first = ticket;
+    }
+    const double all_s = seconds_since(begin);
+    // All may have come before the first look.
+    return std::max(all_s - first_s, all_s / 8) / double(blocks - 1);
+  }
+
+ private:
+  std::size_t own() const { return static_cast<std::size_t>(here_.host); }
+
+  static constexpr std::size_t window = 64;  // blocks under way
+
+  const Topology here_;
+  std::vector<float> values_;
+  std::atomic<int> waiting_{0};
+  std::unique_ptr<MpiLink> link_;
+};
+
+HostLinks::HostLinks(const MpiSession& session)
+    : session_(session), lane_(std::make_unique<Lane>(session)) {}
+
+HostLinks::~HostLinks() = default;
+
+std::size_t HostLinks::turn_of(std::size_t link, std::size_t links) {
+  return links % 2 == 1 && link + 1 == links ? 2 : link % 2;
+}
+
+std::vector<double> HostLinks::time_blocks(const std::vector<std::size_t>& blocks) {
+  const std::size_t links = blocks.size();
+  std::vector<double> block_s(links);
+  for (std::size_t turn = 0; turn < turns; ++turn) {
+    const auto in_turn = [&](std::optional<std::size_t> link) {
+      return link && blocks[*link] > 0 && turn_of(*link, links) == turn;
+    };
+    if (const auto out = lane_->outgoing(); in_turn(out)) lane_->send(blocks[*out]);
+    if (const auto in = lane_->incoming(); in_turn(in)) block_s[*in] = lane_->receive(blocks[*in]);
+    session_.barrier_asleep();
+  }
+  session_.maximum(block_s);
+  return block_s;
+}
+
+// Twice as many blocks until they take long enough on that link: TCP has opened its window by then.
+std::vector<double> HostLinks::measure() {
+  constexpr double enough_s = 0.02;
+  constexpr std::size_t least_blocks = 16, most_blocks = 8192, samples = 3;
+  const std::size_t links = lane_->hosts();
+  std::vector<std::size_t> enough(links);
+  std::vector<std::vector<double>> block_s(links);
+  for (std::size_t blocks = least_blocks; blocks <= most_blocks; blocks *= 2) {
+    std::vector<std::size_t> asked(links);
+    for (std::size_t l = 0; l < links; ++l) asked[l] = enough[l] > 0 ? 0 : blocks;
+    if (std::ranges::max(asked) == 0) break;
+    const std::vector<double> now = time_blocks(asked);
+    for (std::size_t l = 0; l < links; ++l) {
+      if (asked[l] == 0) continue;
+      if (now[l] * double(blocks) < enough_s && 2 * blocks <= most_blocks) continue;
+      enough[l] = blocks;
+      block_s[l].push_back(now[l]);
+    }
+  }
+  while (block_s.front().size() < samples) {
+    const std::vector<double> now = time_blocks(enough);
+    for (std::size_t l = 0; l < links; ++l) block_s[l].push_back(now[l]);
+  }
+  std::vector<double> speeds;
+  for (const auto& seconds : block_s)
+    speeds.push_back(sizeof(float) * double(block) / median_of(seconds));
+  return speeds;
+}
 
 RingTable measure_ring(const MpiSession& session, double bucket_bytes) {
   const Topology here = topology_of(session.rank(), session.host_of(), 0);

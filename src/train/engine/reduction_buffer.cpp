@@ -8,7 +8,7 @@ namespace {
 
 /// Where the head of the sums holds what.
 namespace at {
-enum : std::size_t { loss, top1, stop, signalled, signals, save };
+enum : std::size_t { loss, top1, stop, signalled, signals, save, measure_links };
 }
 
 }  // namespace
@@ -45,6 +45,7 @@ void ReductionBuffer::ask(const host::StepRequest& request) {
   head[at::signalled] = request.signal != 0;
   head[at::signals] = static_cast<float>(request.signal);
   head[at::save] = request.save;
+  head[at::measure_links] = request.measure_links;
 }
 
 StepOutcome ReductionBuffer::outcome() const {
@@ -56,6 +57,7 @@ StepOutcome ReductionBuffer::outcome() const {
           .stop = request.stop,
           .signal = request.signal,
           .save = head[at::save] > 0,
+          .measure_links = head[at::measure_links] > 0,
           .not_finite = !std::isfinite(head[at::loss])};
 }
 

@@ -7,12 +7,13 @@ namespace ringtrain::train {
 
 /// What one step came to, over all ranks.
 struct StepOutcome {
-  double loss = 0;          ///< mean cross-entropy of the samples; L2 is added by the trainer
-  double top1 = 0;          ///< fraction of the samples
-  bool stop = false;        ///< some rank asks to stop after this step
-  int signal = 0;           ///< that made it ask, if one did; SIGUSR1 without `stop`: save
-  bool save = false;        ///< as in StepRequest
-  bool not_finite = false;  ///< the loss or a gradient is NaN or infinite; nothing was updated
+  double loss = 0;             ///< mean cross-entropy of the samples; L2 is added by the trainer
+  double top1 = 0;             ///< fraction of the samples
+  bool stop = false;           ///< some rank asks to stop after this step
+  int signal = 0;              ///< that made it ask, if one did; SIGUSR1 without `stop`: save
+  bool save = false;           ///< as in StepRequest
+  bool measure_links = false;  ///< as in StepRequest
+  bool not_finite = false;     ///< the loss or a gradient is NaN or infinite; nothing was updated
   /// On a GPU in fp16: a gradient overflowed. Nothing was updated; the loss scale is lower now.
   bool skipped = false;
   double loss_scale = 1;
@@ -44,7 +45,7 @@ class ReductionBuffer {
   StepOutcome outcome() const;
 
  private:
-  static constexpr std::size_t results = 16;  // one cache line of loss, top1, stop
+  static constexpr std::size_t results = 16;  // one cache line of results and requests
 
   std::size_t parameters_, statistics_, head_;
   Buffer buffer_;

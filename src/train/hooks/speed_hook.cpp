@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "ringtrain/base/program.hpp"
 #include "ringtrain/metrics/log_text.hpp"
+#include "ringtrain/monitor/slowdown_report.hpp"
+#include "train/loop/trainer.hpp"
 
 namespace ringtrain::train {
 
 SpeedHook::SpeedHook(const Parts& parts, const std::vector<std::string>& hosts, bool in_full)
-    : parts_(parts), in_full_(in_full) {
+    : parts_(parts), in_full_(in_full), hosts_(hosts) {
   if (parts.session.rank() > 0 || !in_full) return;
   past_runs_.emplace(cache_folder(), "run",
                      run_configuration(parts.plan, parts.engine.device(), hosts));
@@ -31,6 +34,33 @@ void SpeedHook::expect_past_speed() {
 
 void SpeedHook::measure_links(const Position& start) {
   links_.emplace(parts_.plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
+  if (parts_.engine.ring() == nullptr || parts_.session.hosts() == 1) return;
+  host_links_.emplace(parts_.session);
+  host_links_at_start_ = measure_host_links();
+}
+
+std::vector<double> SpeedHook::measure_host_links() {
+  parts_.progress.enter(metrics::Phase::communication);
+  return host_links_->measure();
+}
+
+// Shards of a save may be under way behind the step that asked for it.
+void SpeedHook::between_steps(Trainer& trainer) {
+  if (!links_due_ || saves_shards_ || trainer.is_last()) return;
+  links_due_ = false;
+  trainer.do_untimed([&] { compare_host_links(); });
+}
+
+void SpeedHook::compare_host_links() {
+  monitor::LinkSpeeds links{.start = host_links_at_start_, .now = measure_host_links()};
+  if (parts_.session.rank() > 0) return;
+  links.hosts.resize(links.now.size());
+  for (std::size_t rank = 0; rank < hosts_.size(); ++rank)
+    links.hosts[static_cast<std::size_t>(parts_.session.host_of()[rank])] = hosts_[rank];
+  const double hosts = parts_.session.hosts();
+  links.step_bytes = 2 * (hosts - 1) / hosts * parts_.plan.sum_bytes();
+  links.step_s = last_step_s_;
+  parts_.log.event("link_speeds", monitor::compare_links(links));
 }
 
 void SpeedHook::after_step(const Position& position) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "train/loop/hook.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/performance/efficiency.hpp"
@@ -12,7 +13,7 @@
 namespace ringtrain::train {
 
 /// What the run's speed is compared with: an earlier run of the same command, what the links allow,
-/// one rank alone. Measures the links in the first steps.
+/// one rank alone. Measures the links in the first steps, and again when they may have become slow.
 class SpeedHook final : public Hook {
  public:
   struct Parts {
@@ -31,11 +32,18 @@ class SpeedHook final : public Hook {
   /// Times the links from `start` on. Gradients are overwritten: before the first step. Collective.
   void measure_links(const Position& start);
 
-  void before_step(const Position& position, host::StepRequest&) override {
+  void before_step(const Position& position, host::StepRequest& request) override {
     if (links_) links_->begin_step(position);
+    request.measure_links = host_links_ && parts_.log.take_links_suspected();
   }
+  void step_done(const StepReport& report) override {
+    links_due_ = links_due_ || report.outcome.measure_links;
+    saves_shards_ = report.outcome.save;
+  }
+  void between_steps(Trainer& trainer) override;
   void step_timed(const StepReport& report, double wall_s) override {
     if (links_) links_->see(report, wall_s);
+    last_step_s_ = wall_s;
   }
   void after_step(const Position& position) override;
 
@@ -45,13 +53,20 @@ class SpeedHook final : public Hook {
   void keep();
 
  private:
+  std::vector<double> measure_host_links();
+  void compare_host_links();
   void expect_past_speed();
   void expect_verdict();
   void keep_best();
 
   const Parts parts_;
   const bool in_full_;
-  std::optional<LinkProbe> links_;  // where ranks gain from each other
+  const std::vector<std::string> hosts_;            // by rank, on rank 0
+  std::optional<LinkProbe> links_;                  // where ranks gain from each other
+  std::optional<allreduce::HostLinks> host_links_;  // where CPUs sum over them
+  std::vector<double> host_links_at_start_;
+  bool links_due_ = false, saves_shards_ = false;
+  double last_step_s_ = 0;
   std::optional<KeptSpeeds> past_runs_;
   bool is_expected_ = false;  // of how long a step takes, something
 };

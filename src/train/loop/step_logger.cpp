@@ -40,9 +40,11 @@ metrics::PhaseSeconds StepLogger::step(const StepReport& report, double wall_sec
   metrics::PhaseSeconds phases = report.seconds;
   phases[metrics::Phase::checkpoint] += checkpoint_seconds;
   phases = times_.add_step(phases, wall_seconds, plan_.global_batch, report.sums_s);
-  if (const auto report = ranks_.step(wall_seconds, plan_.global_batch, saving);
-      !report.text.empty())
-    event(report.what, report.text);
+  if (const auto change = ranks_.step(wall_seconds, plan_.global_batch, saving);
+      !change.text.empty()) {
+    event(change.what, change.text);
+    links_suspected_ = links_suspected_ || change.links;
+  }
   seconds_ += wall_seconds;
 
   const std::uint64_t step = report.position.step;

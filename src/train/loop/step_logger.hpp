@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
@@ -41,6 +42,8 @@ class StepLogger {
   }
   std::optional<monitor::SlowdownReporter::BestPace> best() const { return ranks_.best(); }
   bool has_settled() const { return ranks_.has_settled(); }
+  /// Whether, since the last call, a slow-down was reported that a link between hosts may explain.
+  bool take_links_suspected() { return std::exchange(links_suspected_, false); }
   /// What a run's speed is measured against, where it is known.
   struct Expected {
     std::optional<double> step_s = {};  ///< by the links' verdict
@@ -71,6 +74,7 @@ class StepLogger {
   std::optional<metrics::EvalRecord> accuracy_;
   SaveAlerts saves_;
   std::string checkpoint_file_;  // the last good one
+  bool links_suspected_ = false;
 };
 
 }  // namespace ringtrain::train

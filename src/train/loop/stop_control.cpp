@@ -8,9 +8,9 @@
 namespace ringtrain::train {
 
 void StopControl::before_step(const Position&, host::StepRequest& request) {
-  const bool save = request.save;
-  request = wanted();
-  request.save = save;
+  const host::StepRequest mine = wanted();
+  request.stop = mine.stop;
+  request.signal = mine.signal;
 }
 
 void StopControl::step_done(const StepReport& report) {

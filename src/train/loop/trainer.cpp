@@ -34,6 +34,14 @@ void Trainer::evaluate() {
   step_watch_.lap();  // an evaluation is no part of a step
 }
 
+void Trainer::do_untimed(const std::function<void()>& work) {
+  drain();
+  time_step();
+  parts_.progress.pause();
+  work();
+  step_watch_.lap();
+}
+
 void Trainer::drain() {
   while (const auto late = parts_.stepper.finish_step()) report(late);
 }

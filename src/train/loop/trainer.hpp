@@ -34,6 +34,8 @@ class Trainer {
   void train();
   /// Waits for the steps that are under way, and reports them to the hooks.
   void drain();
+  /// Does what is no part of a step, behind all that are under way. For Hook::between_steps().
+  void do_untimed(const std::function<void()>& work);
   /// Behind all steps, also those under way.
   const Position& position() const { return parts_.stepper.position(); }
   /// Whether no step follows.

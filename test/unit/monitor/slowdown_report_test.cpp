@@ -64,6 +64,8 @@ class Job {
   /// Something else than steps, as an evaluation.
   void pause(int seconds) { now_ += std::chrono::seconds(seconds); }
   SlowdownReporter& reporter() { return slow_downs_; }
+  /// Whether some report suspected links.
+  bool links() const { return links_; }
 
  private:
   std::string step(const Disturbance& d, bool saving) {
@@ -72,6 +74,7 @@ class Job {
       account(accounts_[r], d, std::ranges::find(d.ranks, r) != d.ranks.end());
     now_ += std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(step_s));
     const auto report = slow_downs_.step(step_s, 64, saving);
+    links_ = links_ || report.links;
     return report.text.empty() ? "" : report.what + ": " + report.text + "\n";
   }
   static void account(RankStats& rank, const Disturbance& d, bool disturbed) {
@@ -85,6 +88,7 @@ class Job {
   }
 
   std::vector<RankStats> accounts_{4};
+  bool links_ = false;
   Clock::time_point now_ = noon();
   SlowdownReporter slow_downs_{hosts_of_ranks, [this] { return accounts_; },
                                [this] { return now_; }};
@@ -168,6 +172,68 @@ TEST_CASE("slow-downs: what grew, and where") {
   Job job;
   job.run(30, {});
   CHECK_THAT(job.run(10, disturbance), Contains(expected));
+}
+
+TEST_CASE("slow-downs: links are suspected where all wait and no rank's own work grew") {
+  const bool waits = GENERATE(true, false);
+  Job job;
+  job.run(30, {});
+  job.run(10, {.ranks = {2},
+               .phase = waits ? metrics::Phase::communication : metrics::Phase::backward,
+               .extra_s = 0.02});
+  CHECK(job.links() == waits);
+}
+
+TEST_CASE("slow-downs: on one host no link is suspected") {
+  std::vector<RankStats> accounts(2);
+  SlowdownReporter reporter({"a", "a"}, [&] { return accounts; });
+  std::string told;
+  for (int step = 0; step < 4000; ++step) {
+    const double step_s = step < 2000 ? 0.01 : 0.02;
+    for (RankStats& rank : accounts) {
+      ++rank.spent.steps;
+      rank.spent.phases[metrics::Phase::communication] += step_s;
+      rank.vitals.seconds += step_s;
+    }
+    const auto report = reporter.step(step_s, 64, false);
+    told += report.text;
+    CHECK_FALSE(report.links);
+  }
+  CHECK_THAT(told, Contains("exposed communication grew"));
+}
+
+TEST_CASE("slow-downs: links are compared with how they were at the start") {
+  LinkSpeeds links{.hosts = {"a", "b", "c"},
+                   .start = {118e6, 117e6, 118e6},
+                   .now = {116e6, 119e6, 110e6},
+                   .step_bytes = 4.4e6,
+                   .step_s = 0.1};
+  CHECK(compare_links(links) ==
+        "no link between hosts explains it: the slowest, from c to a, carries 110 MB/s, 118 at the "
+        "start, and so a step's sums in 40.0 of 100.0 ms; what to do: look at the links between "
+        "the hosts (ethtool, ethtool -S); --timeline shows who waits for whom");
+  links.now[2] = 29.84e6;
+  CHECK(compare_links(links) ==
+        "from c to a 29.8 MB/s, 118 at the start; 2 of 3 hold up no step; what to do: see what "
+        "else c sends and a receives, and look at their network cards, cables and switch ports "
+        "(ethtool, ethtool -S)");
+}
+
+TEST_CASE("slow-downs: which links are named") {
+  LinkSpeeds links{.hosts = {"a", "b"}, .start = {1e8, 1e8}, .step_bytes = 1e6, .step_s = 0.1};
+  const auto text = [&](double a_to_b, double b_to_a) {
+    links.now = {a_to_b, b_to_a};
+    return compare_links(links);
+  };
+  CHECK_THAT(text(71e6, 100e6), Catch::StartsWith("no link "));
+  CHECK_THAT(text(69e6, 100e6), Catch::StartsWith("from a to b 69 MB/s, 100 at the start; 1 of 2"));
+  CHECK_THAT(text(2e6, 1e6), Catch::StartsWith("from b to a 1 MB/s, 100 at the start; from a to b "
+                                               "2 MB/s, 100 at the start; what to do: "));
+  links.step_bytes = 1e5;  // in 2 of 100 ms
+  CHECK_THAT(text(50e6, 100e6), Catch::StartsWith("no link "));
+  links = {std::vector<std::string>(9, "a"), std::vector<double>(9, 1e9),
+           std::vector<double>(9, 1e6), 1e6, 0.1};
+  CHECK_THAT(compare_links(links), Contains("; 6 more; what to do: "));
 }
 
 TEST_CASE("slow-downs: a save alone is none") {

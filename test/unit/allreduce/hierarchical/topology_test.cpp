@@ -1,4 +1,5 @@
 #include "allreduce/hierarchical/host_reduce.hpp"
+#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;
@@ -31,4 +32,13 @@ TEST_CASE("topology: a host can be taken as several") {
   CHECK(rank_3.place.lanes == 1);
   CHECK(rank_4.host == 2);
   CHECK(rank_4.place.size == 1);
+}
+
+TEST_CASE("Host links: a host is in one link of a turn at most, and each link has its turn") {
+  const std::size_t links = GENERATE(2, 3, 4, 5, 16, 17);
+  for (std::size_t link = 0; link < links; ++link) {
+    const std::size_t next = (link + 1) % links;
+    CHECK(HostLinks::turn_of(link, links) < HostLinks::turns);
+    CHECK(HostLinks::turn_of(link, links) != HostLinks::turn_of(next, links));
+  }
 }

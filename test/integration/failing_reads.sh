@@ -109,6 +109,14 @@ resumes "$newest 2 1000000 $eio"
 check "a newest that stays unreadable: exit code $code" test $code -eq 0
 check "a newest that stays unreadable: the one before is taken" has "not used: checkpoint .*step-0000000002.h5: read: Input/output error"
 
+FAILING_LISTINGS="$dir/resumed 2 $eio" resumes none
+check "a folder that cannot be listed twice: exit code $code" test $code -eq 0
+check "a folder that cannot be listed twice: the newest is taken" has "resuming from step-0000000002.h5"
+check "a folder that cannot be listed twice: said in a line" has "read checkpoint $dir/resumed: Input/output error \(errno 5\).*trying again"
+FAILING_LISTINGS="$dir/resumed 1000000 $eio" resumes none
+check "a folder that cannot be listed: exit code $code" test $code -eq 75
+check "a folder that cannot be listed: says which" has "list the checkpoint directory $dir/resumed: Input/output error"
+
 # An ending need not wait for it, and the other rank learns of it.
 export FAILING_READS="$dir/folder 6 1000000 $eio"
 SECONDS=0

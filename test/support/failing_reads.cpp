@@ -3,6 +3,8 @@
 //   FAILING_READS="FOLDER FIRST TIMES ERRNO"  from the FIRST read on, so many in a row; ERRNO 0:
 //   they find nothing, as behind the file's end. With ESTALE (116) they fail until the file is
 //   opened anew, however often, and TIMES counts files.
+//   FAILING_LISTINGS="FOLDER TIMES ERRNO"  so many listings of that folder fail.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/types.h>
@@ -71,6 +73,25 @@ bool fails(int file) {
 
 ssize_t failure() { return errno == 0 ? 0 : -1; }
 
+/// Whether this listing fails.
+bool listing_fails(DIR* listing) {
+  static std::atomic<long> failed{0};
+  const char* text = std::getenv("FAILING_LISTINGS");
+  char folder[PATH_MAX], link[64], path[PATH_MAX];
+  long times = 0;
+  int error = 0;
+  if (text == nullptr || std::sscanf(text, "%4000s %ld %d", folder, &times, &error) != 3)
+    return false;
+  std::snprintf(link, sizeof link, "/proc/self/fd/%d", ::dirfd(listing));
+  const ssize_t length = ::readlink(link, path, sizeof path - 1);
+  if (length <= 0) return false;
+  path[length] = '\0';
+  if (std::strcmp(path, folder) != 0 || failed >= times) return false;
+  ++failed;
+  errno = error;
+  return true;
+}
+
 int opened(int file) {
   if (file >= 0 && file < most_descriptors) stale[file] = false;
   return file;
@@ -105,6 +126,14 @@ int open64(const char* path, int flags, ...) {
   const mode_t mode = va_arg(arguments, mode_t);
   va_end(arguments);
   return opened(next<int (*)(const char*, int, ...)>("open64")(path, flags, mode));
+}
+dirent* readdir(DIR* listing) {
+  if (listing_fails(listing)) return nullptr;
+  return next<dirent* (*)(DIR*)>("readdir")(listing);
+}
+dirent64* readdir64(DIR* listing) {
+  if (listing_fails(listing)) return nullptr;
+  return next<dirent64* (*)(DIR*)>("readdir64")(listing);
 }
 // What comes next by this number may have been opened by a bare system call.
 int close(int file) { return next<int (*)(int)>("close")(opened(file)); }

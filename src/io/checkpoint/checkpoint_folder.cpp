@@ -149,9 +149,14 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
 
 LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
   RetryBudget retries;
-  return find_latest(directory, progress, [&](const std::filesystem::path& file) {
-    return retries.wait(file, ESTALE, 0, progress);
-  });
+  const auto stale = [&](const std::filesystem::path& path) {
+    return retries.wait(path, ESTALE, 0, progress);
+  };
+  for (;;) try {
+      return find_latest(directory, progress, stale);
+    } catch (const StaleCheckpoint&) {
+      if (!stale(directory)) throw;
+    }
 }
 
 std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory,

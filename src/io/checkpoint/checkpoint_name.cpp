@@ -7,17 +7,39 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <system_error>
 
+#include "io/checkpoint/checkpoint_opener.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
+#include "ringtrain/base/text.hpp"
 
 namespace ringtrain::io {
 namespace {
 
 constexpr std::string_view prefix = "step-", suffix = ".h5", unfinished = ".tmp";
 using Listing = UniqueHandle<DIR*, ::closedir>;
+
+// Returns errno; 0: all of them are read.
+int list(int directory, std::vector<std::string>& names) {
+  names.clear();
+  // a description of its own: closedir() closes it, and its position is not shared
+  const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const Listing listing(::fdopendir(fd));
+  if (listing.get() == nullptr) {
+    ::close(fd);
+    throw Error("fdopendir", "out of memory");
+  }
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(listing.get());
+    if (entry == nullptr) return errno;
+    names.emplace_back(entry->d_name);
+  }
+}
 
 }  // namespace
 
@@ -51,22 +73,16 @@ bool is_temporary_name(std::string_view name) {
 }
 
 std::vector<std::string> names_in(int directory) {
-  // a description of its own: closedir() closes it, and its position is not shared
-  const int fd = check_storage(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                               "open of the checkpoint directory");
-  const Listing listing(::fdopendir(fd));
-  if (listing.get() == nullptr) {
-    ::close(fd);
-    throw Error("fdopendir", "out of memory");
-  }
   std::vector<std::string> names;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(listing.get());
-    if (entry == nullptr) break;
-    names.emplace_back(entry->d_name);
+  for (RetryBudget retries; const int error = list(directory, names);) {
+    std::error_code none;
+    const auto path =
+        std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", directory), none);
+    const Error failure(Exit::storage, "list the checkpoint directory " + printable(path.native()),
+                        std::generic_category().message(error));
+    if (error == ESTALE) throw StaleCheckpoint(failure);  // and so this descriptor stays
+    if (!retries.wait(path, error, 0, nullptr)) throw failure;
   }
-  check_storage(errno == 0 ? 0 : -1, "readdir of the checkpoint directory");
   return names;
 }
 

@@ -17,7 +17,9 @@ std::string temporary_name(std::string_view name, std::string_view maker);
 /// Of any file that is written here; with no maker for a checkpoint of an earlier build.
 bool is_temporary_name(std::string_view name);
 
-/// Names in an open directory, in no order.
+/// Names in an open directory, in no order. What may pass is tried again, for eight seconds; then
+/// throws Error(Exit::storage) with the directory's path; StaleCheckpoint where it is to be
+/// opened anew.
 std::vector<std::string> names_in(int directory);
 /// Names of checkpoints in it, by falling step.
 std::vector<std::string> checkpoint_names(int directory);

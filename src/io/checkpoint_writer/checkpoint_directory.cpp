@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -241,12 +242,13 @@ void CheckpointDirectory::publish(const std::string& temporary, const std::strin
 void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
                                                const std::string& name, const std::string& lineage,
                                                std::uint64_t state_hash) {
-  if (lineage_at(directory_.get(), name).value_or(lineage) != lineage)
+  const auto retries = std::make_shared<RetryBudget>();  // trouble that passes is no damage
+  if (lineage_at(directory_.get(), name, retries.get()).value_or(lineage) != lineage)
     throw Error(Exit::storage, "rename to " + name,
                 "another training's checkpoint has this name; move it away");
   std::string was = "damaged";
   try {
-    const CheckpointFile old = open_checkpoint_at(directory_.get(), name);
+    const CheckpointFile old = open_checkpoint_at(directory_.get(), name, path_, nullptr, retries);
     old.verify();
     if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
     was = "of run " + old.run_id();

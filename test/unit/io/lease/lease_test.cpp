@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -91,6 +94,13 @@ Exit code_of(const std::function<void()>& act) {
     return failure.code();
   }
   return Exit{0};
+}
+
+// As in /proc/PID/stat: T is stopped.
+char state_of(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return text.at(text.rfind(')') + 2);
 }
 
 }  // namespace
@@ -455,15 +465,29 @@ TEST_CASE("Checkpoint writer: one that was suspended in a save ends, and the new
   const State state(1, 20'000'000);
   WriterProcess first = WriterProcess::start(), second = WriterProcess::start();
   CheckpointWriter old(first, directory, state.layout, {.run_id = "old"});
-  old.try_save(state.metadata, state.copier());
   const auto temporary = [&] {
     for (const std::string& name : names(directory))
       if (name.starts_with(".step-")) return name;
     return std::string();
   };
-  while (temporary().empty()) std::this_thread::sleep_for(100us);
-  ::kill(first.pid(), SIGSTOP);
-  const std::string of_old = temporary();
+  // On a busy machine a save may be over before the signal has come.
+  std::string of_old;
+  for (int save = 0; save < 20 && of_old.empty(); ++save) {
+    std::filesystem::remove(directory / "step-0000000001.h5");
+    REQUIRE(old.try_save(state.metadata, state.copier()));
+    bool is_over = false;
+    while (temporary().empty() && !is_over) {
+      std::this_thread::sleep_for(100us);
+      for (const SaveEvent& event : old.poll())
+        is_over = is_over || event.kind == SaveEvent::Kind::saved;
+    }
+    ::kill(first.pid(), SIGSTOP);
+    while (state_of(first.pid()) != 'T') std::this_thread::sleep_for(100us);
+    of_old = temporary();
+    if (!of_old.empty()) break;
+    ::kill(first.pid(), SIGCONT);
+    if (!is_over) await(old, SaveEvent::Kind::saved);
+  }
   REQUIRE_FALSE(of_old.empty());
   std::filesystem::remove(directory / "lock");
 

@@ -69,7 +69,8 @@ class GpuPlanner {
   virtual GpuPlan plan(const Schedule& schedule) = 0;
 };
 
-/// Throws Error (usage) in a build without CUDA.
-std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element);
+/// `deterministic`: as GpuSettings has it. Throws Error (usage) in a build without CUDA.
+std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element,
+                                             bool deterministic = false);
 
 }  // namespace ringtrain::compute

@@ -11,7 +11,7 @@ const char* why = "this build has no CUDA; configure with -DRINGTRAIN_CUDA=ON";
 
 }  // namespace
 
-std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element) {
+std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element, bool) {
   throw Error(Exit::usage, "plan for " + model.name, why);
 }
 

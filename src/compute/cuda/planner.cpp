@@ -14,8 +14,9 @@ namespace {
 
 class CudnnPlanner final : public GpuPlanner {
  public:
-  CudnnPlanner(const GpuModel& model, Element element)
-      : element_(element), engines_(describe_device(device_json(model.name))) {}
+  CudnnPlanner(const GpuModel& model, Element element, bool deterministic)
+      : element_(element),
+        engines_(describe_device(device_json(model.name)), {.deterministic = deterministic}) {}
 
   bool supports(const Schedule& schedule, const Step& step) override {
     return cuda::supports(schedule, step, element_, engines_);
@@ -78,8 +79,9 @@ GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
 
 namespace ringtrain::compute {
 
-std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element) {
-  return std::make_unique<cuda::CudnnPlanner>(model, element);
+std::unique_ptr<GpuPlanner> make_gpu_planner(const GpuModel& model, Element element,
+                                             bool deterministic) {
+  return std::make_unique<cuda::CudnnPlanner>(model, element, deterministic);
 }
 
 }  // namespace ringtrain::compute

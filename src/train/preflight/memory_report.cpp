@@ -187,7 +187,7 @@ std::string gpu_report(const config::Options& o) {
     throw Error(
         Exit::usage, "--plan-device " + gpu.name,
         fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
-  const auto planner = compute::make_gpu_planner(gpu, element);
+  const auto planner = compute::make_gpu_planner(gpu, element, o.deterministic);
   const Subject s = subject_of(o, gpu_batch);
   const auto schedule_of = [&](model::Mode mode) {
     return s.schedule([&](const compute::Schedule& at,

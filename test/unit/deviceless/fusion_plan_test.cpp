@@ -28,8 +28,9 @@ struct Case {
   }
 };
 
-bool supported(Element element, const Case& at, const compute::Step& step) {
-  return compute::make_gpu_planner(compute::gpu_model("h100"), element)
+bool supported(Element element, const Case& at, const compute::Step& step,
+               bool deterministic = false) {
+  return compute::make_gpu_planner(compute::gpu_model("h100"), element, deterministic)
       ->supports(at.schedule(), step);
 }
 
@@ -40,6 +41,7 @@ TEST_CASE("statistics of a convolution's result are fused in fp16 and nowhere el
   step.sums = 0;
 
   CHECK(supported(Element::fp16, {}, step));
+  CHECK(!supported(Element::fp16, {}, step, true));  // --deterministic
   CHECK(!supported(Element::bf16, {}, step));
   CHECK(!supported(Element::fp32, {}, step));
   CHECK(!supported(Element::fp16, {.channels = 12}, step));

@@ -75,6 +75,15 @@ def plant_fifo(directory, fault):
     return [planted_name(directory, fault).name]
 
 
+def plant_hostile(directory, fault):
+    """A checkpoint of a kilobyte, whose header speaks of more than there is."""
+    head = bytearray(newest(directory).read_bytes()[:1024])
+    first = 8 + fault.number % 56
+    head[first : first + 16] = b"\xff" * 16
+    planted_name(directory, fault).write_bytes(head)
+    return [planted_name(directory, fault).name]
+
+
 # Each takes the directory of checkpoints, in which no job works, and returns the names that are no good any more.
 DAMAGE = {
     "flipped byte": flip,
@@ -84,6 +93,7 @@ DAMAGE = {
     "stale temporary": leave_temporary,
     "planted link": plant_link,
     "planted FIFO": plant_fifo,
+    "planted hostile file": plant_hostile,
     "nothing intact": truncate_all,
 }
 

@@ -65,6 +65,8 @@ KINDS = {
     "second job": Kind(3),
     "two jobs at once": Kind(3, lasts=True),
     "another writer's temporaries": Kind(2),
+    "strangers at the ports": Kind(2, lasts=True),
+    "starved ranks": Kind(1, lasts=True),
     # ends of processes
     "kill of a rank": rank_ends(8, 137),
     "kill of rank 0": rank_ends(6, 137),
@@ -107,6 +109,7 @@ KINDS = {
     "stale temporary": Kind(3, says="removed {file}: left unfinished", between=True, removes=True),
     "planted link": Kind(3, says=NOT_USED + ".*a symbolic link is not followed here", between=True),
     "planted FIFO": Kind(2, says=NOT_USED + ".*not a regular file but a FIFO", between=True),
+    "planted hostile file": Kind(2, says=NOT_USED, between=True),
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
     # runs that are started wrongly
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),

@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import time
 
@@ -198,6 +199,48 @@ def start_beside(scene, fault):
     return ""
 
 
+def listening_ports(pid):
+    """Those of a process on this machine's loopback."""
+    sockets = set()
+    for entry in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            sockets.add(os.readlink(f"/proc/{pid}/fd/{entry}"))
+    lines = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return [int(words[1].split(":")[1], 16) for words in lines if words[3] == "0A" and f"socket:[{words[9]}]" in sockets and words[1].startswith("0100007F")]
+
+
+def knock(scene, fault):
+    """For two seconds, strangers connect to rank 0's ports, idle or with garbage."""
+    try:
+        ports = listening_ports(scene.existing(scene.job.ranks().get(0)))
+    except OSError:
+        raise TooLate() from None
+    if not ports:
+        return "" if not scene.job.alive() else "rank 0 does not listen on the loopback"
+    knocked = 0
+    with contextlib.ExitStack() as strangers:
+        deadline = time.monotonic() + 2
+        while scene.job.alive() and time.monotonic() < deadline:
+            for port in ports:
+                with contextlib.suppress(OSError):
+                    stranger = strangers.enter_context(socket.create_connection(("127.0.0.1", port), 1))
+                    knocked += 1
+                    stranger.sendall(os.urandom(fault.number % 100))
+            time.sleep(0.01)
+    return "" if knocked or not scene.job.alive() else "no stranger could connect"
+
+
+def starve(scene, fault):
+    """For some seconds, far more processes want a CPU than there are."""
+    others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8 * (os.cpu_count() or 1))]
+    try:
+        time.sleep((2, 5, 8)[fault.number % 3])
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
 def lock_temporaries(scene, fault):
     """As another writer has them that writes the same steps: they stay, as it does not know that it has lost the directory."""
     with all_stopped(scene):
@@ -325,6 +368,8 @@ STRIKES = {
     "second job": start_second_job,
     "two jobs at once": start_beside,
     "another writer's temporaries": lock_temporaries,
+    "strangers at the ports": knock,
+    "starved ranks": starve,
     "directory taken over": take_over,
     "kill of a rank": send(signal.SIGKILL, rank),
     "kill of rank 0": send(signal.SIGKILL, rank),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What checkpoints cost training, as Markdown tables: the stall of a save, the steps beside a writing
 helper, its rate beside a plain O_DIRECT write, the same with a disk that is slow, full or frozen, and
-the time of a resume. Everything comes from the metrics of `train` itself. Runs with and without saves
+the time of a resume, and of being ready to save. Everything comes from the metrics of `train` itself. Runs with and without saves
 alternate; for disks that fail they take turns on one core, half a second each, --rounds blocks of 12 turns,
 so that what else the machine does hits both.
 
   stall_table.py TRAIN [--models MODEL:BATCH:STEPS:EVERY ...] [--ranks N ...] [--rounds N]
-                 [--dir DIR] [--slowfs PROGRAM] [--parts stall,faults,resume] [--helper CLASS]
+                 [--dir DIR] [--slowfs PROGRAM] [--parts stall,faults,resume,ready] [--helper CLASS]
 
 --helper sets the scheduling of the writing process from outside, to compare: nice0, nice10 (what it
 takes itself), nice19, batch or idle. Full and frozen disks need root; what cannot run says why."""
@@ -158,6 +158,23 @@ def stall(options):
                 f"{quantile(beside, 0.5) / quantile(plain, 0.5):.3f}", f"{statistics.median(ratios):.3f}",
                 f"{1e3 * quantile(durable, 0.5):.0f}", f"{size / MB / quantile(durable, 0.5):.0f}",
                 f"{size / MB / quantile(direct, 0.5):.0f}")
+
+
+def ready(options):
+    """What it costs to be ready to save at any moment: a folder, and no save before the end."""
+    table("model", "ranks", "median step without a folder, ms", "with a folder / without: median", "least", "most")
+    for model in options.models:
+        for ranks in options.ranks:
+            without, ratios = [], []
+            for turn in range(options.rounds):
+                medians = {}
+                for with_folder in (turn % 2 == 0, turn % 2 == 1):
+                    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+                        extra = checkpoint_options(folder, 10 * model[2]) if with_folder else []
+                        medians[with_folder] = statistics.median(s for s, _, _ in Job(options, model, ranks, extra).steps())
+                without.append(medians[False])
+                ratios.append(medians[True] / medians[False])
+            row(f"`{model[0]}`", ranks, f"{1e3 * statistics.median(without):.2f}", f"{statistics.median(ratios):.4f}", f"{min(ratios):.4f}", f"{max(ratios):.4f}")
 
 
 @contextlib.contextmanager
@@ -362,7 +379,7 @@ def main():
     with tempfile.TemporaryDirectory() as options.data:
         write_images(options.data)
         for part in options.parts.split(","):
-            {"stall": stall, "faults": faults, "resume": resume}[part](options)
+            {"stall": stall, "ready": ready, "faults": faults, "resume": resume}[part](options)
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def disturbed():
             if name == "ring":
                 plot.band(begin, end, harms[what])
             mean = lambda since, until: statistics.median(v for t, v in curves[name] if since < t < until)
-            said = [m[1] for t, m in dated(name, r"rank 0: (slow_down: .*)") if begin < t < end + 5]
+            said = [m[1] for t, m in dated(name, r"rank 0: ((?:slow_down|link_speeds): .*)") if begin < t < end + 5]
             rows.append((words, harms[what], f"{mean(begin - 20, begin):.0f} -> {mean(begin + 5, end):.0f}",
                          "; ".join(said) or "nothing"))
     plot.save(f"{folder}.svg")
@@ -140,7 +140,7 @@ def slow_fall():
                 1.1 * max(v for _, v in curve))
     plot.line(0, "ring", curve)
     plot.band(at["fall"], at["healed"], "the link falls")
-    said = [(t, m[1], m[2]) for t, m in dated("ring", r"rank 0: (slow_down\w*): (.*)")]
+    said = [(t, m[1], m[2]) for t, m in dated("ring", r"rank 0: (slow_down\w*|link_speeds): (.*)")]
     for i, (t, what, _) in enumerate(said):
         plot.mark(1 + i % 3, t, what)
     plot.save(f"{folder}.svg")

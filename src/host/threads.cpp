@@ -1,6 +1,7 @@
 #include "ringtrain/host/threads.hpp"
 
 #include <fmt/core.h>
+#include <immintrin.h>
 #include <omp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -280,7 +281,13 @@ void start_again() {
 
 }  // namespace
 
+void flush_denormals() {
+  _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);          // results
+  _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);  // operands
+}
+
 void apply_threads(const ThreadPlan& plan) {
+  flush_denormals();
   const bool moved = bind(plan.cpus);
   ::omp_set_num_threads(plan.threads);
   const bool again = std::getenv(started_again) != nullptr;

@@ -47,9 +47,15 @@ ThreadPlan plan_threads(const CpuAffinity& place);
 /// which counts where `requested` is unset. Never fails: what is not there is not limited.
 CpuAffinity detect_affinity(std::optional<int> requested);
 
-/// Makes the process follow `plan`. To be called first in main(), while there is one thread: OpenMP
-/// reads processors and wait policy only when it is loaded, so this starts the program again, once,
-/// where they change.
+/// From now on floats below 1.2e-38 (denormals) count as 0, in this thread and those that it
+/// starts. Some CPUs take a hundred times as long for each, so that steps become slow where
+/// activations or weights fade away (Intel 64 and IA-32 Architectures Optimization Reference
+/// Manual, 3.9.3.1).
+void flush_denormals();
+
+/// Makes the process follow `plan`, and flush_denormals(). To be called first in main(), while
+/// there is one thread: OpenMP reads processors and wait policy only when it is loaded, so this
+/// starts the program again, once, where they change.
 void apply_threads(const ThreadPlan& plan);
 
 /// This host's processor as it calls itself: "AMD EPYC 9R14"; "a CPU" where it does not say.

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <memory>
 #include <string_view>
+#include <thread>
 
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/host/launcher.hpp"
@@ -329,4 +330,27 @@ TEST_CASE("threads: a bound process starts again once, and OpenMP sees all its c
   set_mask(mask);
 
   CHECK_THAT(text, Contains("[procs 2 threads 2 loaded passive true marked false named trainer]"));
+}
+
+TEST_CASE("threads: denormals are 0 in a thread and in those that it starts") {
+  const auto product = [] {
+    volatile float tiny = 1e-39f, one = 1;
+    return tiny * one;
+  };
+  float before = 0, own = 1, of_thread = 1;
+  int not_zero = 0;
+  std::thread([&] {  // the other tests go on as they are
+    before = product();
+    flush_denormals();
+    own = product();
+    std::thread([&] { of_thread = product(); }).join();
+#pragma omp parallel num_threads(3) reduction(+ : not_zero)
+    not_zero += product() != 0;
+  })
+      .join();
+
+  CHECK(before > 0);
+  CHECK(own == 0);
+  CHECK(of_thread == 0);
+  CHECK(not_zero == 0);
 }

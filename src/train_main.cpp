@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <exception>
@@ -70,8 +72,19 @@ void expect_answer_of(const std::string& path) {
   }
 }
 
+// Rank 0 has connections to all ranks. Far beyond that, programs that close all they may have open
+// take long.
+void raise_file_limit() {
+  constexpr rlim_t enough = 65536;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= enough) return;
+  files.rlim_cur = std::min(files.rlim_max, enough);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int run_job(const config::Command& command) {
   const Stopwatch since_start;
+  raise_file_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is no reason to stop training
   const host::ThreadPlan threads =
       host::plan_threads(host::detect_affinity(command.options.threads));

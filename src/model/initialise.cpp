@@ -25,12 +25,16 @@ double draw(const Initialiser& how, Philox& random) {
 }  // namespace
 
 void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
-                std::span<float> statistics) {
+                std::span<float> statistics, WorkProgress* progress) {
+  constexpr std::size_t piece = 1 << 20;  // some 30 ms
   const auto ranges = graph.parameter_ranges();
   for (std::size_t p = 0; p < ranges.size(); ++p) {
     Philox random(seed, Purpose::initialise, static_cast<std::uint32_t>(p));
-    for (float& v : parameters.subspan(ranges[p].first, ranges[p].count))
-      v = static_cast<float>(draw(graph.parameters[p].initial, random));
+    for (std::size_t i = 0; i < ranges[p].count; ++i) {
+      parameters[ranges[p].first + i] =
+          static_cast<float>(draw(graph.parameters[p].initial, random));
+      if (i % piece == 0) advance(progress);
+    }
   }
   for (const compute::StatisticsRange& range : graph.statistics_ranges())
     for (std::size_t i = 0; i < range.count; ++i)

@@ -97,10 +97,15 @@ void TrainingRun::test_allreduce() {
   progress_.enter(metrics::Phase::communication);
   allreduce::Communicator& ranks = engine_.communicator();
   const Buffer numbers = ranks.memory().allocate(64);
-  ranks.start_allreduce(numbers);
-  ranks.finish();
-  ranks.broadcast(numbers, 0);
-  ranks.check();
+  try {
+    ranks.start_allreduce(numbers);
+    ranks.finish();
+    ranks.broadcast(numbers, 0);
+    ranks.check();
+  } catch (...) {
+    ranks.abort();  // before the numbers go
+    throw;
+  }
 }
 
 int TrainingRun::run(io::WriterProcess& writer) {

@@ -16,7 +16,7 @@ job() { # NAME OPTION...
 
 # For as long as strangers need for all they do: 10 s where nothing holds them up.
 start=$(now_ms)
-(ulimit -S -n 160; job disturbed --steps 10000000) &
+(ulimit -n 160; job disturbed --steps 10000000) &
 await 60 has_checkpoint disturbed
 python3 "$here/strangers.py" "$(cat 0)" "$(cat 1)" >strangers 2>&1
 exits "strangers" 0

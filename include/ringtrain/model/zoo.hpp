@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "ringtrain/base/work_progress.hpp"
 #include "ringtrain/model/graph.hpp"
 
 namespace ringtrain::model {
@@ -57,8 +58,8 @@ int default_classes(const std::string& name);
 Model make_model(const std::string& name, int classes);
 
 /// Draws all parameters (keyed by seed and parameter, whatever the number of ranks) and sets
-/// running means to 0 and variances to 1.
+/// running means to 0 and variances to 1. Two billion take a minute: `progress`, if any, is told.
 void initialise(const Graph& graph, std::uint64_t seed, std::span<float> parameters,
-                std::span<float> statistics);
+                std::span<float> statistics, WorkProgress* progress = nullptr);
 
 }  // namespace ringtrain::model

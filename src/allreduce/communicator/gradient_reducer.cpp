@@ -1,6 +1,7 @@
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "ringtrain/allreduce/communicator/compression.hpp"
 
@@ -52,8 +53,10 @@ void GradientReducer::finish() {
 void GradientReducer::sum(const Range& bucket) {
   SumOptions options = gradients_;
   options.hook = nullptr;
+  const std::size_t before = std::exchange(bucketed_, bucket.first);  // unfinished from here on
   start_sum(bucket, options);
   communicator_.finish();
+  bucketed_ = before;
 }
 
 void GradientReducer::accept() {

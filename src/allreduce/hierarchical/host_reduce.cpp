@@ -146,24 +146,28 @@ void HostReduce::copy_to_others(const PendingSum& sum, Range slice) const {
     if (rank != place_.rank) std::copy_n(mine, slice.count, sum.replicas.of(rank) + slice.first);
 }
 
-Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host) {
+std::vector<Topology> topologies_of(const std::vector<int>& host_of, int ranks_a_host) {
   std::map<int, int> seen;                   // ranks so far, by host
   std::map<std::pair<int, int>, int> group;  // number of each (host, group there)
   std::vector<int> sizes;                    // by number
-  Topology mine;
-  for (int r = 0; r < static_cast<int>(host_of.size()); ++r) {
-    const int host = host_of[static_cast<std::size_t>(r)];
+  std::vector<Topology> all;
+  for (const int host : host_of) {
     const int there = seen[host]++;
     const auto key = std::pair(host, ranks_a_host > 0 ? there / ranks_a_host : 0);
     const int number = group.emplace(key, static_cast<int>(sizes.size())).first->second;
     sizes.resize(std::max(sizes.size(), static_cast<std::size_t>(number) + 1));
-    const int place = sizes[static_cast<std::size_t>(number)]++;
-    if (r == rank) mine = {{.rank = place}, number, 0};
+    all.push_back({{.rank = sizes[static_cast<std::size_t>(number)]++}, number, 0});
   }
-  mine.hosts = static_cast<int>(sizes.size());
-  mine.place.size = sizes[static_cast<std::size_t>(mine.host)];
-  mine.place.lanes = std::ranges::min(sizes);
-  return mine;
+  for (Topology& one : all) {
+    one.hosts = static_cast<int>(sizes.size());
+    one.place.size = sizes[static_cast<std::size_t>(one.host)];
+    one.place.lanes = std::ranges::min(sizes);
+  }
+  return all;
+}
+
+Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host) {
+  return topologies_of(host_of, ranks_a_host).at(static_cast<std::size_t>(rank));
 }
 
 Range own_part(std::size_t count, const Topology& here) {

@@ -104,6 +104,8 @@ struct Topology {
 
 /// `host_of`: the host of each rank. Hosts of more than `ranks_a_host` ranks are taken as several,
 /// unless it is 0.
+std::vector<Topology> topologies_of(const std::vector<int>& host_of, int ranks_a_host);
+/// That of one rank.
 Topology topology_of(int rank, const std::vector<int>& host_of, int ranks_a_host);
 
 /// What the rank at `here` completes of a sum of `count` numbers: all ranks' cover it once.

@@ -104,10 +104,11 @@ bool crowded(const Topology& here, const CommunicatorOptions& options) {
 
 CommunicatorFacts facts_of(const MpiSession& session, const Topology& here,
                            const CommunicatorOptions& options) {
-  const auto own_parts = [&session, n = options.ranks_a_host](auto counts, int rank) {
-    const Topology there = topology_of(rank, session.host_of(), n);
+  const auto own_parts = [all = topologies_of(session.host_of(), options.ranks_a_host)](auto counts,
+                                                                                        int rank) {
     std::vector<Range> parts;
-    for (const std::size_t count : counts) parts.push_back(own_part(count, there));
+    for (const std::size_t count : counts)
+      parts.push_back(own_part(count, all.at(static_cast<std::size_t>(rank))));
     return parts;
   };
   return {session.rank(), session.size(), here.hosts > 1 && options.overlap, own_parts};

@@ -169,7 +169,8 @@ bool CheckpointWriter::Impl::keep(
   const auto metadata = copy(slot->buffers);
   if (!metadata) return true;
   describe(Message::Kind::keep, *slot, *metadata);
-  if (writer_.keep(slot->request)) kept_ = slot;
+  writer_.keep(slot->request);
+  kept_ = slot;
   return true;
 }
 

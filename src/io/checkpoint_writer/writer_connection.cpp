@@ -98,10 +98,9 @@ void WriterConnection::save(const Message& request) {
   if (!gone_ && !send(request)) notice_death();
 }
 
-bool WriterConnection::keep(const Message& request) {
-  if (!gone_ && !send(request)) return false;
-  kept_ = request;
-  return true;
+void WriterConnection::keep(const Message& request) {
+  kept_ = request;  // the next writer is told, too
+  if (!gone_ && !send(request)) notice_death();
 }
 
 void WriterConnection::keep_nothing() {
@@ -149,7 +148,11 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
       if (const std::string why = why_not_replaced(saves); !why.empty())
         return writer_fault(why, how_it_died_);
       gone_ = false;
-      hand_over(saves);
+      try {
+        hand_over(saves);
+      } catch (const std::exception& failure) {  // no memory, no descriptors
+        return writer_fault(fmt::format("{}, and {}", how_it_died_, failure.what()), how_it_died_);
+      }
     }
   }
   if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_.ended() &&

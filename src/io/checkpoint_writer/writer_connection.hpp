@@ -36,9 +36,8 @@ class WriterConnection {
   void protect(const std::string& name);
   /// Hands a save over. Where the writer is gone, the next one gets it from take_over().
   void save(const Message& request);
-  /// Hands over what is to be saved if the trainer ends. Returns false where the writer cannot take
-  /// it now.
-  bool keep(const Message& request);
+  /// Hands over what is to be saved if the trainer ends. A writer that takes over gets it, too.
+  void keep(const Message& request);
   void keep_nothing();
   void close();
 

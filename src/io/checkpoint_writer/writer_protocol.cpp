@@ -114,7 +114,8 @@ SnapshotSlot::SnapshotSlot(const StateLayout& layout, const SlotPlan& plan)
 
 MappedMemory MappedMemory::create(const char* name, std::size_t bytes) {
   FileDescriptor memory(check_errno(::memfd_create(name, MFD_CLOEXEC), "memfd_create"));
-  if (::fallocate(memory.get(), 0, 0, static_cast<off_t>(bytes)) != 0)
+  const auto size = static_cast<off_t>(bytes);
+  if (uninterrupted([&] { return ::fallocate(memory.get(), 0, 0, size); }) != 0)
     throw Error(Exit::storage, "shared memory for checkpoints",
                 std::to_string(bytes >> 20) + " MiB: " + std::generic_category().message(errno) +
                     "; two slots of the state's size are needed");

@@ -20,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t most_stacks = 8;
+constexpr std::size_t most_ranks_in_table = 64;  // of what other ranks are sent
 constexpr int ticks_an_account = 5;
 constexpr int ticks_a_comparison = 300;  // of the ranks' work: in less, a busy host looks slow
 constexpr int ticks_to_connect = 300;
@@ -81,9 +82,11 @@ class CoordinatorWatch final : public Watch {
   void end(const Verdict& verdict) {
     session().end_within(end_patience(verdict.code()), verdict.code());
     const Stopwatch since;
-    const std::string why =
-        describe(verdict, server_.ranks(), hosts_) + "\n" + table(server_.ranks(), hosts_);
-    server_.end_job(static_cast<int>(verdict.code()), why);
+    const std::string verdict_text = describe(verdict, server_.ranks(), hosts_) + "\n";
+    const std::string why = verdict_text + table(server_.ranks(), hosts_);
+    // A thousand copies of a thousand rows would not be sent in time.
+    server_.end_job(static_cast<int>(verdict.code()),
+                    hosts_.size() <= most_ranks_in_table ? why : verdict_text);
     end_launcher_of_job(verdict.code());
     server_.run_for(verdict.kind == Verdict::Kind::stuck ? stack_patience : tick);
     const std::string end = restart_hint(options(), progress().saved_step());

@@ -21,6 +21,7 @@ using namespace std::chrono_literals;
 constexpr int ticks_a_beat = 10;
 constexpr int ticks_to_report = 300;  // that rank 0 is not reached, as rank 0 does
 constexpr double death_s = 5;         // in which mpirun ends the job after rank 0's death
+constexpr double goodbye_s = 20;      // likewise after rank 0 left in good order, as it failed
 constexpr double unheard_s = 3600;    // as long as rank 0 may take for its data
 
 class WorkerWatch final : public Watch {
@@ -41,7 +42,12 @@ class WorkerWatch final : public Watch {
     if (const std::string warning = client_.take_warning(); !warning.empty()) tell(warning);
     if (ticks_ == ticks_to_report && !client_.connected())
       tell("does not reach rank 0: " + client_.trouble());
-    if (client_.rank_0_left()) return;
+    if (client_.rank_0_left()) {  // before all others: its job has failed
+      since_goodbye_s_ += tick_s;
+      if (since_goodbye_s_ > goodbye_s && !lenient())
+        end("rank 0 has failed and left, and nobody has ended this rank", "left");
+      return;
+    }
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
     if (since_death_s_ > death_s) end("rank 0 has ended without a word", "dead");
     if (client_.connected() && !lenient() && client_.silent_s() > patience_with_rank_0_s())
@@ -128,7 +134,7 @@ class WorkerWatch final : public Watch {
   const ProcessName rank_0_;
   HeartbeatClient client_;
   int ticks_ = 0;
-  double since_death_s_ = 0;
+  double since_death_s_ = 0, since_goodbye_s_ = 0;
   bool signal_reported_ = false;
 };
 

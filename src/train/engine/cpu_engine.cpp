@@ -7,6 +7,7 @@
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/communicator/compression.hpp"
+#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
 #include "ringtrain/host/stream_copy.hpp"
@@ -48,6 +49,11 @@ class CpuEngine final : public TrainingEngine {
   std::vector<std::uint64_t> bucket_bounds() override { return bounds(reducer_); }
   void sum(const Range& bucket) override { reducer_.sum(bucket); }
   const allreduce::RingChoice* ring() const override { return ring_ ? &*ring_ : nullptr; }
+  std::vector<double> measure_host_links() override {
+    if (!host_links_) return {};
+    progress_.enter(metrics::Phase::communication);
+    return host_links_->measure();
+  }
   std::vector<allreduce::SumPlan> sum_plans() const override { return sum_plans_; }
   void set_sum_plan(const allreduce::SumPlan& plan) override {
     communicator_->tune(plan.ring, plan.at_once);
@@ -140,6 +146,7 @@ class CpuEngine final : public TrainingEngine {
   const bool never_sleeps_;  // compute threads that wait for each other
   const std::string plans_, device_;
   std::optional<allreduce::RingChoice> ring_;
+  std::optional<allreduce::HostLinks> host_links_;   // where there is a ring
   const std::vector<allreduce::SumPlan> sum_plans_;  // to try; none: there is no choice
   const std::vector<std::string> notes_;
   HostMemory memory_;
@@ -251,7 +258,10 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
                gradient_sums()),
       no_sums_(*alone_, sums_.all()) {
-  if (ring_) set_sum_plan(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
+  if (ring_) {
+    set_sum_plan(sum_plans_.empty() ? ring_->plan : sum_plans_.front());
+    host_links_.emplace(session);
+  }
   const bool averaged = averaged_statistics_.view().size() > 0;
   training_ = compile(model::Mode::training, parameters_, statistics_);
   evaluation_ = compile(model::Mode::evaluation, optimizer_.average().value_or(parameters_.view()),
@@ -293,7 +303,7 @@ std::unique_ptr<Stepper> CpuEngine::make_solo_stepper() {
 
 // The optimizer's moving average starts from the first parameters, so these come before it.
 View CpuEngine::initial() {
-  const InitialValues first = initial_values(plan_);
+  const InitialValues first = initial_values(plan_, &progress_);
   memory_.write(first.parameters, parameters_);
   memory_.write(first.statistics, statistics_);
   if (averaged_statistics_.view().size() > 0) memory_.write(first.statistics, averaged_statistics_);

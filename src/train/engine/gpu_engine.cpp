@@ -307,7 +307,7 @@ std::vector<double> GpuEngine::bucket_leads(double backward_s) {
 
 // Before the optimizer, whose moving average starts from them.
 void GpuEngine::write_first_values() {
-  const InitialValues first = initial_values(plan_);
+  const InitialValues first = initial_values(plan_, &progress_);
   backend_->memory().write(first.parameters, parameters_);
   backend_->memory().write(first.statistics, statistics_);
   if (averaged_statistics_.view().size() > 0)

@@ -25,11 +25,11 @@ compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& bac
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
 }
 
-InitialValues initial_values(const RunPlan& plan) {
+InitialValues initial_values(const RunPlan& plan, WorkProgress* progress) {
   const model::Graph& graph = plan.model.graph;
   InitialValues values{std::vector<float>(graph.parameter_count()),
                        std::vector<float>(graph.statistic_count())};
-  model::initialise(graph, plan.options.seed, values.parameters, values.statistics);
+  model::initialise(graph, plan.options.seed, values.parameters, values.statistics, progress);
   return values;
 }
 

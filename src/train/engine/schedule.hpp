@@ -14,11 +14,12 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
                                 model::Mode mode);
 
-/// The plan's first parameters and running statistics, in the host's memory.
+/// The plan's first parameters and running statistics, in the host's memory. `progress` may be
+/// null.
 struct InitialValues {
   std::vector<float> parameters, statistics;
 };
-InitialValues initial_values(const RunPlan& plan);
+InitialValues initial_values(const RunPlan& plan, WorkProgress* progress = nullptr);
 
 /// Numbers of BatchNorm's running statistics that a moving average is kept of: all or none.
 std::size_t averaged_statistics(const RunPlan& plan);

@@ -34,14 +34,7 @@ void SpeedHook::expect_past_speed() {
 
 void SpeedHook::measure_links(const Position& start) {
   links_.emplace(parts_.plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
-  if (parts_.engine.ring() == nullptr || parts_.session.hosts() == 1) return;
-  host_links_.emplace(parts_.session);
-  host_links_at_start_ = measure_host_links();
-}
-
-std::vector<double> SpeedHook::measure_host_links() {
-  parts_.progress.enter(metrics::Phase::communication);
-  return host_links_->measure();
+  host_links_ = parts_.engine.measure_host_links();
 }
 
 // Shards of a save may be under way behind the step that asked for it.
@@ -52,7 +45,7 @@ void SpeedHook::between_steps(Trainer& trainer) {
 }
 
 void SpeedHook::compare_host_links() {
-  monitor::LinkSpeeds links{.start = host_links_at_start_, .now = measure_host_links()};
+  monitor::LinkSpeeds links{.start = host_links_, .now = parts_.engine.measure_host_links()};
   if (parts_.session.rank() > 0) return;
   links.hosts.resize(links.now.size());
   for (std::size_t rank = 0; rank < hosts_.size(); ++rank)

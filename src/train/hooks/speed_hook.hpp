@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "train/loop/hook.hpp"
 #include "train/loop/step_logger.hpp"
 #include "train/performance/efficiency.hpp"
@@ -34,7 +33,7 @@ class SpeedHook final : public Hook {
 
   void before_step(const Position& position, host::StepRequest& request) override {
     if (links_) links_->begin_step(position);
-    request.measure_links = host_links_ && parts_.log.take_links_suspected();
+    request.measure_links = !host_links_.empty() && parts_.log.take_links_suspected();
   }
   void step_done(const StepReport& report) override {
     links_due_ = links_due_ || report.outcome.measure_links;
@@ -53,7 +52,6 @@ class SpeedHook final : public Hook {
   void keep();
 
  private:
-  std::vector<double> measure_host_links();
   void compare_host_links();
   void expect_past_speed();
   void expect_verdict();
@@ -61,10 +59,9 @@ class SpeedHook final : public Hook {
 
   const Parts parts_;
   const bool in_full_;
-  const std::vector<std::string> hosts_;            // by rank, on rank 0
-  std::optional<LinkProbe> links_;                  // where ranks gain from each other
-  std::optional<allreduce::HostLinks> host_links_;  // where CPUs sum over them
-  std::vector<double> host_links_at_start_;
+  const std::vector<std::string> hosts_;  // by rank, on rank 0
+  std::optional<LinkProbe> links_;        // where ranks gain from each other
+  std::vector<double> host_links_;        // at the start; none where CPUs sum over none
   bool links_due_ = false, saves_shards_ = false;
   double last_step_s_ = 0;
   std::optional<KeptSpeeds> past_runs_;

@@ -30,23 +30,32 @@ void take(const GradientFormat& format, RunPlan& plan) {
   plan.options.compress = format.compression;
 }
 
-// By rank 0's clock, the same on all ranks.
-std::vector<double> time_steps(const RunPlan& plan, TrainingEngine& engine,
+std::vector<double> time_steps(Stepper& trainer, io::Loader& loader,
                                const allreduce::MpiSession& session) {
-  const std::unique_ptr<Stepper> trainer = engine.make_stepper({});
-  io::Loader loader(*plan.training, plan.loader(io::Split::training));
   Stopwatch watch;
-  for (int step = 0; step < untimed_steps; ++step) trainer->step(loader, {});
+  for (int step = 0; step < untimed_steps; ++step) trainer.step(loader, {});
   double steps = std::clamp(timed_s * untimed_steps / watch.lap(), double(least_timed_steps),
                             double(most_timed_steps));
   session.broadcast(std::as_writable_bytes(std::span(&steps, 1)), 0);
   std::vector<double> seconds;
   watch.lap();
   for (int step = 0; step < static_cast<int>(steps); ++step) {
-    trainer->step(loader, {});
+    trainer.step(loader, {});
     seconds.push_back(watch.lap());
   }
   return seconds;
+}
+
+// By rank 0's clock, the same on all ranks.
+std::vector<double> time_steps(const RunPlan& plan, TrainingEngine& engine,
+                               const allreduce::MpiSession& session) {
+  const std::unique_ptr<Stepper> trainer = engine.make_stepper({});
+  io::Loader loader(*plan.training, plan.loader(io::Split::training));
+  try {
+    return time_steps(*trainer, loader, session);
+  } catch (const std::exception& failure) {
+    session.abort(failure);  // while the engine lives: MPI may write to what a sum has under way
+  }
 }
 
 // Rounds in which all formats take turns, so that what else the machines do meets all alike.

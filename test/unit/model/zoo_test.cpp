@@ -132,6 +132,20 @@ TEST_CASE("zoo: an unknown model is told the nearest name") {
                     Catch::Contains("resnet50") || Catch::Contains("resnet56"));
 }
 
+TEST_CASE("initialise: it tells that it goes on, once a million values or more often") {
+  struct Count final : WorkProgress {
+    std::size_t advanced = 0;
+    void at(Work, std::string_view) noexcept override {}
+    void advance() noexcept override { ++advanced; }
+  } count;
+  const Graph graph = make_model("resnet18", 10).graph;
+  std::vector<float> parameters(graph.parameter_count()), statistics(graph.statistic_count());
+
+  initialise(graph, 1, parameters, statistics, &count);
+
+  CHECK(count.advanced >= graph.parameters.size() + (parameters.size() >> 21));
+}
+
 TEST_CASE("initialise: deviations are the recipe's and the seed is all that matters") {
   const Graph graph = make_model("cifar10_cnn", 10).graph;
   std::vector<float> a(graph.parameter_count()), b(a), c(a), statistics;

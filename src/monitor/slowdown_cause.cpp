@@ -272,7 +272,7 @@ SlowdownCause explain_slower_than_expected(const AccountsSpan& now,
 
 // On links that no step waits for, other work on the hosts makes more of a difference.
 std::string compare_links(const LinkSpeeds& l) {
-  constexpr double slower = 0.7, part_of_step = 0.1, mb = 1e6;
+  constexpr double slower = 0.85, part_of_step = 0.1, mb = 1e6;
   const std::size_t links = l.now.size();
   const auto from_to = [&](std::size_t link) {
     return fmt::format("from {} to {}", l.hosts[link], l.hosts[(link + 1) % links]);

@@ -24,7 +24,7 @@ disturb() { # beside the ring
 }
 if [[ ! -e $results/ring.load ]]; then
   on_hosts 2 1gbit
-  LIMIT_S=$((fall_s + 900)) ring ring --model cifar10_cnn --data shapes --batch 32 --log-every 20 --steps 10000000 &
+  LIMIT_S=$((fall_s + 900)) ring ring --model cifar10_cnn --data shapes --lr 0.01 --batch 32 --log-every 20 --steps 10000000 &
   run=$!
   disturb 2>"$results/ring.disturb"
   wait $run

@@ -225,8 +225,8 @@ TEST_CASE("slow-downs: which links are named") {
     links.now = {a_to_b, b_to_a};
     return compare_links(links);
   };
-  CHECK_THAT(text(71e6, 100e6), Catch::StartsWith("no link "));
-  CHECK_THAT(text(69e6, 100e6), Catch::StartsWith("from a to b 69 MB/s, 100 at the start; 1 of 2"));
+  CHECK_THAT(text(86e6, 100e6), Catch::StartsWith("no link "));
+  CHECK_THAT(text(84e6, 100e6), Catch::StartsWith("from a to b 84 MB/s, 100 at the start; 1 of 2"));
   CHECK_THAT(text(2e6, 1e6), Catch::StartsWith("from b to a 1 MB/s, 100 at the start; from a to b "
                                                "2 MB/s, 100 at the start; what to do: "));
   links.step_bytes = 1e5;  // in 2 of 100 ms

@@ -42,10 +42,11 @@ class WorkerWatch final : public Watch {
     if (const std::string warning = client_.take_warning(); !warning.empty()) tell(warning);
     if (ticks_ == ticks_to_report && !client_.connected())
       tell("does not reach rank 0: " + client_.trouble());
-    if (client_.rank_0_left()) {  // before all others: its job has failed
+    // Before all others: its job has failed. Its own message and code are the ones that count.
+    if (client_.rank_0_left()) {
       since_goodbye_s_ += tick_s;
       if (since_goodbye_s_ > goodbye_s && !lenient())
-        end("rank 0 has failed and left, and nobody has ended this rank", "left");
+        end("rank 0 has failed and left, and nobody has ended this rank", "left", Exit::internal);
       return;
     }
     if (client_.rank_0_ended()) since_death_s_ += tick_s;
@@ -115,12 +116,12 @@ class WorkerWatch final : public Watch {
     std::this_thread::sleep_for(5s);
     ::_exit(ending.exit_code);
   }
-  [[noreturn]] void end(const std::string& why, const char* how) {
-    session().end_within(end_patience(Exit::rank_lost), Exit::rank_lost);
-    end_launcher_of_job(Exit::rank_lost);
+  [[noreturn]] void end(const std::string& why, const char* how, Exit code = Exit::rank_lost) {
+    session().end_within(end_patience(code), code);
+    end_launcher_of_job(code);
     const std::string text = why + "\n" + restart_hint(options(), progress().saved_step());
     const std::string report = write_fault_report(session().rank(), text + host::all_stacks());
-    session().abort(Error(Exit::rank_lost, "the job cannot go on", text + report)
+    session().abort(Error(code, "the job cannot go on", text + report)
                         .of_kind("", key_value("how", how) + key_value("ranks", "0")));
   }
   bool alone() override { return true; }

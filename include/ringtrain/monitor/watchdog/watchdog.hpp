@@ -11,8 +11,8 @@ namespace ringtrain::monitor {
 /// Ends a job in which a rank is gone, silent or stuck: a thread on every rank tells rank 0 once a
 /// second where its main thread is, over TCP connections of its own, with neither MPI nor NCCL in
 /// them. Rank 0 answers; a rank that does not hear it for too long (--watchdog-silence) ends
-/// itself. Whoever ends the job says why, with a table of all ranks. Time in which the whole job
-/// was stopped does not count.
+/// itself. Whoever ends the job says why, rank 0 with a table of all ranks. Time in which the whole
+/// job was stopped does not count.
 class Watchdog {
  public:
   /// What is passed outlives it. Rank 0's options say whether anything is watched; ranks are to

@@ -13,6 +13,7 @@
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/philox.hpp"
 #include "ringtrain/compute/backend.hpp"
+#include "ringtrain/host/threads.hpp"
 #include "ringtrain/model/model_file.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
@@ -34,6 +35,7 @@ model::Model model_of(const std::string& name) {
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) return 64;
+  host::flush_denormals();  // as in train
   const model::Model model = model_of(argv[1]);
   const int batch_size = std::stoi(argv[2]);
   omp_set_num_threads(std::stoi(argv[3]));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ringtrain/compute/backend.hpp"
+#include "ringtrain/host/threads.hpp"
 #include "ringtrain/io/checkpoint/checkpoint_reader.hpp"
 #include "train/engine/schedule.hpp"
 #include "train/state/training_state.hpp"
@@ -146,6 +147,7 @@ int differing_tensors(const io::CheckpointFile& file, const train::TrainingState
 
 int main(int argc, char** argv) try {
   if (argc < 4) return 64;
+  host::flush_denormals();  // as in train
   const std::string layout = argv[1];
   const int hosts = std::stoi(layout), here = std::stoi(layout.substr(layout.find('x') + 1));
   const auto file = io::CheckpointFile::open(argv[2]);

@@ -39,7 +39,8 @@ void check_length(const MPI_Status& status, int expected) {
 
 MpiLink::MpiLink(MPI_Comm ranks, std::stop_token stop, int tag, std::atomic<int>& waiting)
     : ranks_(ranks), tag_(tag), waiting_(waiting), stop_(std::move(stop)) {
-  ::prctl(PR_SET_TIMERSLACK, 1);  // naps of this thread: by default they take 50 us longer
+  ::prctl(PR_SET_TIMERSLACK,
+          1);  // short naps, also of threads that start later: they take 50 us longer
   mpi::check(MPI_Comm_rank(ranks, &rank_), "MPI_Comm_rank");
   mpi::check(MPI_Comm_size(ranks, &size_), "MPI_Comm_size");
 }

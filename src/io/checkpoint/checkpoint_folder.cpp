@@ -21,6 +21,17 @@ struct Newest {
   std::string lineage, name;
 };
 
+/// What `look()` returns, which opens `directory` anew each time, once no handle of it is stale.
+template <class Look>
+auto reopening(const std::filesystem::path& directory, RetryBudget& retries, WorkProgress* progress,
+               const Look& look) {
+  for (;;) try {
+      return look();
+    } catch (const StaleCheckpoint&) {
+      if (!retries.wait(directory, ESTALE, 0, progress)) throw;
+    }
+}
+
 // By falling step.
 std::vector<Newest> lineages_in(const std::filesystem::path& folder, int directory,
                                 WorkProgress* progress) {
@@ -149,44 +160,45 @@ LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgres
 
 LatestCheckpoint find_latest(const std::filesystem::path& directory, WorkProgress* progress) {
   RetryBudget retries;
-  const auto stale = [&](const std::filesystem::path& path) {
-    return retries.wait(path, ESTALE, 0, progress);
-  };
-  for (;;) try {
-      return find_latest(directory, progress, stale);
-    } catch (const StaleCheckpoint&) {
-      if (!stale(directory)) throw;
-    }
+  return reopening(directory, retries, progress, [&] {
+    return find_latest(directory, progress, [&](const std::filesystem::path& file) {
+      return retries.wait(file, ESTALE, 0, progress);
+    });
+  });
 }
 
 std::optional<CheckpointFile> peek_latest(const std::filesystem::path& directory,
                                           WorkProgress* progress) {
   at(progress, Work::read, directory.native());
-  const FileDescriptor opened = try_open_folder(directory, progress);
-  if (opened.get() < 0) return std::nullopt;
   const auto retries = std::make_shared<RetryBudget>();
-  for (const std::string& name : checkpoint_names(opened.get())) {
-    for (bool again = true; again;) {
-      again = false;
-      try {
-        return open_checkpoint_at(opened.get(), name, directory, progress, retries);
-      } catch (const StaleCheckpoint&) {
-        again = retries->wait(directory / name, ESTALE, 0, progress);
-      } catch (const Error&) {  // find_latest() will say so
+  return reopening(directory, *retries, progress, [&]() -> std::optional<CheckpointFile> {
+    const FileDescriptor opened = try_open_folder(directory, progress);
+    if (opened.get() < 0) return std::nullopt;
+    for (const std::string& name : checkpoint_names(opened.get())) {
+      for (bool again = true; again;) {
+        again = false;
+        try {
+          return open_checkpoint_at(opened.get(), name, directory, progress, retries);
+        } catch (const StaleCheckpoint&) {
+          again = retries->wait(directory / name, ESTALE, 0, progress);
+        } catch (const Error&) {  // find_latest() will say so
+        }
       }
     }
-  }
-  return std::nullopt;
+    return std::nullopt;
+  });
 }
 
 void require_own_folder(const std::filesystem::path& directory, const std::string& lineage,
                         std::optional<std::uint64_t> resumed_step, WorkProgress* progress) {
   at(progress, Work::read, directory.native());
-  const FileDescriptor opened = open_folder(directory, progress);
-  if (opened.get() < 0) return;
-  const std::string others =
-      resumed_step ? others_than(lineage, *resumed_step, directory, opened.get(), progress)
-                   : others_than_new(directory, opened.get(), progress);
+  RetryBudget retries;
+  const std::string others = reopening(directory, retries, progress, [&]() -> std::string {
+    const FileDescriptor opened = open_folder(directory, progress);
+    if (opened.get() < 0) return "";
+    return resumed_step ? others_than(lineage, *resumed_step, directory, opened.get(), progress)
+                        : others_than_new(directory, opened.get(), progress);
+  });
   if (!others.empty())
     throw of_another(directory,
                      fmt::format("{}; this training is of {}. Name another --checkpoint-dir, go on "

@@ -252,6 +252,8 @@ void CheckpointDirectory::replace_unless_equal(const std::string& temporary,
     old.verify();
     if (old.state_hash() == state_hash) return;  // resumed and ended at once: nothing new
     was = "of run " + old.run_id();
+  } catch (const StaleCheckpoint&) {
+    throw;  // it says nothing of the file: this save fails, the next one tries again
   } catch (const Error&) {
   }
   if (is_directory(directory_.get(), name))

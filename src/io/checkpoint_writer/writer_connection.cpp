@@ -100,6 +100,7 @@ void WriterConnection::save(const Message& request) {
 
 void WriterConnection::keep(const Message& request) {
   kept_ = request;  // the next writer is told, too
+  if (refused_) return hand_over({});
   if (!gone_ && !send(request)) notice_death();
 }
 
@@ -148,11 +149,7 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
       if (const std::string why = why_not_replaced(saves); !why.empty())
         return writer_fault(why, how_it_died_);
       gone_ = false;
-      try {
-        hand_over(saves);
-      } catch (const std::exception& failure) {  // no memory, no descriptors
-        return writer_fault(fmt::format("{}, and {}", how_it_died_, failure.what()), how_it_died_);
-      }
+      hand_over(saves);
     }
   }
   if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_.ended() &&
@@ -185,7 +182,11 @@ void WriterConnection::hand_over(Saves saves) {
   opening_ = true;
   refused_ = false;
   opening_since_ = Clock::now();
-  bool sent = send_open(true);
+  bool sent = false;
+  try {
+    sent = send_open(true);
+  } catch (const std::exception&) {  // no memory, no descriptors: yet another one is asked later
+  }
   if (!lineage_.empty()) set_lineage(lineage_);
   if (!protected_.empty()) protect(protected_);
   if (kept_) sent = sent && send(*kept_);

@@ -144,7 +144,8 @@ CheckResult check_limits(std::span<const HostFacts> ranks) {
       e.findings.push_back(
           {.what = fmt::format("a process may open {} files, {} ranks may take {}", rank.files,
                                ranks.size(), needed),
-           .advice = fmt::format("ulimit -n {}", std::max<std::uint64_t>(needed, 4096)),
+           .advice = fmt::format("let it open {}: nofile in limits.conf, LimitNOFILE in systemd",
+                                 std::max<std::uint64_t>(needed, 4096)),
            .ranks = here});
     if (several_hosts && rank.fast_fabric > 0 && rank.lockable < std::uint64_t(giga))
       e.findings.push_back(

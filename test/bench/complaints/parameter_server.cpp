@@ -11,6 +11,7 @@
 
 #include "bench/complaints/worker.hpp"
 #include "ringtrain/base/error.hpp"
+#include "ringtrain/host/threads.hpp"
 
 using namespace ringtrain;
 
@@ -79,6 +80,7 @@ void run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  host::flush_denormals();  // as in train
   try {
     run(argc, argv);
     return 0;

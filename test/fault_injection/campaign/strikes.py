@@ -215,6 +215,8 @@ def knock(scene, fault):
         ports = listening_ports(scene.existing(scene.job.ranks().get(0)))
     except OSError:
         raise TooLate() from None
+    if scene.job.done_step() >= STEPS:
+        raise TooLate()
     if not ports:
         return "" if not scene.job.alive() else "rank 0 does not listen on the loopback"
     knocked = 0

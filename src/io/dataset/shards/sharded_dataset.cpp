@@ -27,7 +27,7 @@ namespace {
 
 std::size_t files_to_keep_open() {
   rlimit limit{};
-  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<rlim_t>(limit.rlim_cur / 4, 1024) : 0;
 }
 
 class ShardedDataset final : public EncodedDataset {

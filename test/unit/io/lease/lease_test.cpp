@@ -478,8 +478,11 @@ TEST_CASE("Checkpoint writer: one that was suspended in a save ends, and the new
     bool is_over = false;
     while (temporary().empty() && !is_over) {
       std::this_thread::sleep_for(100us);
-      for (const SaveEvent& event : old.poll())
+      for (const SaveEvent& event : old.poll()) {
+        REQUIRE(event.kind != SaveEvent::Kind::failed);
+        REQUIRE(event.kind != SaveEvent::Kind::lost);
         is_over = is_over || event.kind == SaveEvent::Kind::saved;
+      }
     }
     ::kill(first.pid(), SIGSTOP);
     while (state_of(first.pid()) != 'T') std::this_thread::sleep_for(100us);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # left_alone.sh MPIRUN TRAIN DATA FAILING_READS: rank 0 fails and leaves in good order, and mpirun, which is stopped, ends nobody. The
-# other rank, which hears no more of it, ends itself, says why in its report, and lets rank 0's fault count.
+# other rank, which hears no more of it, ends itself and says why in its report.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") data=$(realpath "$3") library=$(realpath "$4")
 enter_folder

@@ -158,10 +158,11 @@ std::vector<Topology> topologies_of(const std::vector<int>& host_of, int ranks_a
     sizes.resize(std::max(sizes.size(), static_cast<std::size_t>(number) + 1));
     all.push_back({{.rank = sizes[static_cast<std::size_t>(number)]++}, number, 0});
   }
+  const int lanes = sizes.empty() ? 0 : std::ranges::min(sizes);
   for (Topology& one : all) {
     one.hosts = static_cast<int>(sizes.size());
     one.place.size = sizes[static_cast<std::size_t>(one.host)];
-    one.place.lanes = std::ranges::min(sizes);
+    one.place.lanes = lanes;
   }
   return all;
 }

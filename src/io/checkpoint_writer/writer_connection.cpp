@@ -145,7 +145,8 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
   if (gone_) {
     const auto ending = process_.ended();
     if (ending || Clock::now() - gone_since_ >= ending_patience) {
-      how_it_died_ = ending.value_or("closed its connection");
+      how_it_died_ = ending.value_or(not_opened_.empty() ? "closed its connection" : not_opened_);
+      not_opened_.clear();
       if (const std::string why = why_not_replaced(saves); !why.empty())
         return writer_fault(why, how_it_died_);
       gone_ = false;
@@ -185,7 +186,9 @@ void WriterConnection::hand_over(Saves saves) {
   bool sent = false;
   try {
     sent = send_open(true);
-  } catch (const std::exception&) {  // no memory, no descriptors: yet another one is asked later
+  } catch (
+      const std::exception& failure) {  // no memory, no descriptors: another one is asked later
+    not_opened_ = fmt::format("could not be handed the directory: {}", failure.what());
   }
   if (!lineage_.empty()) set_lineage(lineage_);
   if (!protected_.empty()) protect(protected_);

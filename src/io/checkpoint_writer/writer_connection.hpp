@@ -87,6 +87,7 @@ class WriterConnection {
   std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
   // What is told once the next one has answered: how the last one ended, and what is saved again.
   std::string how_it_died_, saved_again_;
+  std::string not_opened_;  // why the one started last could not be asked
 };
 
 }  // namespace ringtrain::io

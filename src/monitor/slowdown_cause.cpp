@@ -150,24 +150,29 @@ bool is_of(const MetricChange& moved) {
   return moved.vital == vital;
 }
 
+bool is_of_network(const MetricChange& moved) {
+  return moved.vital >= SystemMetric::network && moved.vital <= SystemMetric::sending;
+}
+
 ChangesOnHost most_moved_on(const Ranks& ranks, bool waiting) {
   ChangesOnHost most;
   for (const RankSpans& r : ranks) {
     std::vector<MetricChange> moved = worse(r.before, r.since);
     // Who waits for others sends less, too: that tells something of the network alone.
     // Memory that a process takes slows nothing down, unless its host has to page.
+    // Who waits sleeps and wakes more often, and is preempted more often without other work.
     const bool pages = std::ranges::any_of(moved, is_of<SystemMetric::major_faults>);
+    const bool others = std::ranges::any_of(moved, is_of<SystemMetric::others>);
     std::erase_if(moved, [=](const MetricChange& one) {
       return one.vital == SystemMetric::sending ||
              (!waiting && one.vital == SystemMetric::network) ||
+             (waiting && !others && one.vital == SystemMetric::preempted) ||
              (!pages && one.vital == SystemMetric::resident);
     });
     if (moved.size() > most.moved.size()) most = {r.rank, std::move(moved)};
   }
   if (waiting)  // it is mostly the network that is waited for
-    std::ranges::stable_partition(most.moved, [](const MetricChange& one) {
-      return one.vital >= SystemMetric::network && one.vital <= SystemMetric::sending;
-    });
+    std::ranges::stable_partition(most.moved, is_of_network);
   return most;
 }
 
@@ -223,15 +228,16 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
                                 ? "ruled out, none of them moved: " +
                                       watched_metrics(blamed.front().since.end, several(hosts))
                                 : text_of(moved, hosts);
+  const bool advises = !moved.moved.empty() && (!sender || is_of_network(moved.moved.front()));
   std::string text = fmt::format(
       "{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
       metrics::phase_names(phase).words, 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
       1e3 * mean_s(blamed, &RankSpans::step_since, phase), name_of(blamed, all.size(), hosts),
       waiting && all.size() > 1 ? ", and no rank's own work did" : "",
       sender ? text_of(*sender, hosts) : "", cause,
-      !moved.moved.empty() ? moved.moved.front().advice
-      : sender             ? advice_for(SystemMetric::sending)
-                           : advice_for(phase));
+      advises  ? moved.moved.front().advice
+      : sender ? advice_for(SystemMetric::sending)
+               : advice_for(phase));
   return {std::move(text), waiting && several(hosts)};
 }
 

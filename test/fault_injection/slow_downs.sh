@@ -54,8 +54,8 @@ told() {
   grep -q "\"what\":\"$3\"" "$1/metrics" || wrong_in "$1" "no event $3"
   grep -qE "$4" <<<"$line" || wrong_in "$1" "does not say: $4"
 }
-# slow_down NAME TEXT HARM [LINKS]: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by little. LINKS: what
-# is then said of them.
+# slow_down NAME TEXT HARM [LINKS DRIFT DRIFT_LINKS]: HARM SHARE slows the job down, 0 not at all, 1 most. At once, and little by
+# little. LINKS: what is then said of them. DRIFT and DRIFT_LINKS: what is said of little by little, if not TEXT.
 slow_down() {
   local usual
   usual=$(step_ms "$1" 10)
@@ -69,12 +69,14 @@ slow_down() {
       sleep 120 # of which the best pace of the run is learnt
       usual=$(step_ms "$1" 30)
     fi
-    drift "$@"
+    drift "$1" "${5:-$2}" "$3" "${6:-}"
   fi
   kill "$(cat "$1/mpirun")"
   wait "$(cat "$1/mpirun")"
 }
-drift() { # as slow_down; a step took $usual before
+drift() { # NAME TEXT HARM [LINKS]; a step took $usual before
+  local links
+  links=$(times "$1" link_speeds)
   local begin=$SECONDS so_far lately_s=$((drift_s > 300 ? drift_s / 60 : 5)) share line='' quarter=''
   so_far=$(times "$1" slow_down)
   while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
@@ -82,12 +84,13 @@ drift() { # as slow_down; a step took $usual before
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
     line=$(grep -hE "rank 0: slow_down: " "$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
     [[ $line ]] && break
-    [[ $quarter ]] || (($(step_ms "$1" "$lately_s") * 100 < usual * 125)) || quarter=$SECONDS
+    if (($(step_ms "$1" "$lately_s") * 100 < usual * 125)); then quarter=; else quarter=${quarter:-$SECONDS}; fi
     sleep 1
   done
   echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
     "report $(($(times "$1" slow_down) - so_far)): ${line#*rank 0: }"
   [[ $line ]] || wrong_in "$1" "does not say: $2"
+  [[ ! ${4:-} ]] || told "$1" 20 link_speeds "$4" "$links"
   $3 0
 }
 step_ms() { # NAME SECONDS: what a step took, in hundredths of milliseconds, the mean of so many last seconds; a record is of 20 steps
@@ -207,7 +210,9 @@ case_link() { # the link of host 2 gets slow
   "$hosts" up 3
   start link "$hosts" mpirun 1 "$support/rank.sh" "$train" --model cifar10_cnn --data synthetic
   slow_down link "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; with it moved, on [^:]*-2: .*round trip" link \
-    'from [^ ]*-2 to [^ ]*-0 [5-8][.0-9]* MB/s, [0-9.e+]+ at the start; 2 of 3 hold up no step; '
+    'from [^ ]*-2 to [^ ]*-0 [5-8][.0-9]* MB/s, [0-9.e+]+ at the start; 2 of 3 hold up no step; ' \
+    "exposed communication grew .* on all ranks, and no rank's own work did; [^ ]*-2 sends [0-9]+ % of the time, others [0-9]+ %: they wait for its link; .*what to do: see what else uses its link" \
+    'from [^ ]*-2 to [^ ]*-0 [0-9.]+ MB/s, [0-9.e+]+ at the start; 2 of 3 hold up no step; '
   "$hosts" down
 }
 case_pair() { # of two hosts, what the second sends gets slow, and what it receives does not

@@ -41,6 +41,7 @@ class Job {
     double extra_s = 0;                        // a step, in that phase: all others wait
     SystemMetric vital = SystemMetric::still;  // that moves on those ranks
     double a_second = 0;
+    double preempted_a_second = 0;
   };
 
   /// Falls from `seconds` on: the disturbance grows from nothing.
@@ -85,6 +86,8 @@ class Job {
     rank.spent.phases[disturbed ? d.phase : metrics::Phase::communication] += d.extra_s;
     rank.vitals.seconds += 0.010 + d.extra_s;
     if (disturbed) rank.vitals[d.vital] += d.a_second * (0.010 + d.extra_s);
+    if (disturbed)
+      rank.vitals[SystemMetric::preempted] += d.preempted_a_second * (0.010 + d.extra_s);
   }
 
   std::vector<RankStats> accounts_{4};
@@ -154,6 +157,23 @@ TEST_CASE("slow-downs: what grew, and where") {
          .a_second = 0.9},
         "on all ranks, and no rank's own work did; b sends 90 % of the time, others 0 %: they wait "
         "for its link; ruled out, none of them moved: stopped or unscheduled"},
+       {{.ranks = {2},
+         .phase = metrics::Phase::communication,
+         .extra_s = 0.04,
+         .vital = SystemMetric::sending,
+         .a_second = 0.9,
+         .preempted_a_second = 2000},
+        "they wait for its link; ruled out, none of them moved: stopped or unscheduled processes, "
+        "CPU quotas, stolen CPU time, other processes, waits for disks, paging, lost packets, "
+        "round trips; what to do: see what else uses its link"},
+       {{.ranks = {2},
+         .phase = metrics::Phase::communication,
+         .extra_s = 0.04,
+         .vital = SystemMetric::others,
+         .a_second = 1,
+         .preempted_a_second = 2000},
+        "and no rank's own work did; with it moved, on b: CPUs used by other processes 0 -> 1 of "
+        "the host's, times preempted 0 -> 2000 a second; what to do: end what else wants its"},
        {{.ranks = {1, 2},
          .phase = metrics::Phase::communication,
          .extra_s = 0.04,

@@ -1,5 +1,6 @@
 """What happens to files between two runs, and runs that are started wrongly: DAMAGE and ODD_RUNS."""
 import os
+import pathlib
 
 from strikes import TooLate
 
@@ -98,9 +99,8 @@ DAMAGE = {
 }
 
 
-def other_options(setting, directory, fault):
+def other_options(setting, options, fault):
     """On one rank: mpirun with one group of ranks before it, it, and one behind."""
-    options = setting.options(directory)
     odd = [*options, *(("--lr", "0.07"), ("--seed", "6"), ("--steps", "150"))[fault.number % 3]]
     command = setting.command(*options)
     start = command.index(str(setting.train))
@@ -113,17 +113,24 @@ def other_options(setting, directory, fault):
     return command
 
 
-def unreadable_samples(setting, directory, fault):
-    return setting.command(*setting.options(directory.parent / "elsewhere", setting.broken_data))
+def unreadable_samples(setting, options, fault):
+    elsewhere = pathlib.Path(options[options.index("--checkpoint-dir") + 1]).parent / "elsewhere"
+    return setting.command(*setting.options(elsewhere, setting.broken_data))
 
 
-def second_training(setting, directory, fault):
-    return setting.command(*setting.options(directory), "--resume", "never")
+def second_training(setting, options, fault):
+    return setting.command(*options, "--resume", "never")
 
 
-# Commands of runs that must fail by themselves.
+def impatient(setting, options, fault):
+    """With 4 s for what needs an answer from a disk, as only watched_train has it, in place of 60."""
+    return ["env", "START_LIMIT_S=4", *setting.command(*options)]
+
+
+# Commands of runs that must fail by themselves; a disk is silent meanwhile.
 ODD_RUNS = {
     "second training": second_training,
     "other options on a rank": other_options,
     "unreadable samples": unreadable_samples,
+    "silent disk at the start": impatient,
 }

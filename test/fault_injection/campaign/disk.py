@@ -1,5 +1,5 @@
-"""Disks for checkpoints with faults of their own: two mounts of test/support/slowfs on one directory, as two hosts have
-one file system in common. Runs of a trial take them in turn."""
+"""Disks with faults of their own: mounts of test/support/slowfs on one directory, as hosts have one file system in common. Runs of a
+trial take them in turn. Checkpoints have two mounts, data has one."""
 import contextlib
 import errno
 import os
@@ -14,9 +14,8 @@ ALWAYS = {"sound": "", "without locks": "locks none\n", "late names": f"late {LA
 class Disk:
     """Until the `with` statement ends."""
 
-    def __init__(self, kind, slowfs, folder, backing):
-        self.kind, self.slowfs, self.backing = kind, slowfs, backing
-        self.faults, self.mounts = folder / "disk-faults", [folder / host / backing.name for host in "ab"]
+    def __init__(self, kind, slowfs, backing, mounts, faults):
+        self.kind, self.slowfs, self.backing, self.mounts, self.faults = kind, slowfs, backing, mounts, faults
         self.servers = []
 
     @staticmethod
@@ -27,7 +26,7 @@ class Disk:
         return "" if os.access("/dev/fuse", os.W_OK) else "no /dev/fuse"
 
     def __enter__(self):
-        self.backing.mkdir()
+        self.backing.mkdir(exist_ok=True)
         self.write("")
         for mount in self.mounts:
             mount.mkdir(parents=True)
@@ -75,6 +74,21 @@ def fails(number):
     return strike
 
 
+def fail_data(scene, fault):
+    """Images are opened in each step. A read that fails may be one that the kernel makes ahead, and makes again."""
+    scene.data.write(f"nth open {errno.EIO} {1 + fault.number // 16 % 5} {1 + fault.number // 256 % 2}\n")
+
+
+@contextlib.contextmanager
+def silent(disk, fault):
+    """It does not answer until the `with` statement ends."""
+    disk.write(f"hang {('open', 'list', 'any')[fault.number % 3]}\n")
+    try:
+        yield
+    finally:
+        disk.write("")
+
+
 def come_back(scene, fault):
     """Nothing is written or synced for a while, which no step waits for."""
     scene.disk.write("hang write\nhang fsync\n")
@@ -86,4 +100,5 @@ DISK_STRIKES = {
     "EIO of the disk": fails(errno.EIO),
     "ENOSPC of the disk": fails(errno.ENOSPC),
     "disk that comes back": come_back,
+    "EIO of the data's disk": fail_data,
 }

@@ -15,6 +15,7 @@ SAVED_AND_ENDED = r"signal %d .*the run ends after step"
 LOST_HOST = SILENT + "|[OP]RTE has lost communication with a remote daemon|" + DEAD
 ENDED_BY_MPIRUN = (RANK_LOST, 205)  # 205: it lost a host before the watchdog's ten seconds were over
 REPLACED = "writer_replaced: the checkpoint writer process was killed by signal %d .*another one took over"
+SILENT_DISK = r"(?s)the job cannot go on: rank \d on \S+ has been at \S+ \S*/checkpoints\S* for \d+ s without progress.*fault: kind=stuck code=72"
 NOT_DURABLE = "final checkpoint: .*not durable in time"
 
 
@@ -31,6 +32,7 @@ class Kind:
     needs_strace: bool = False
     network: bool = False  # needs --hosts
     disk: bool = False  # needs --slowfs
+    data: bool = False  # of the data, not of the checkpoints
     lasts: bool = False  # and the job may end meanwhile
     removes: bool = False  # at once only where locks are trusted, which no disk in common is
     loses_no_step: bool = False  # each finished one is durable
@@ -101,6 +103,7 @@ KINDS = {
     "EIO of the disk": disk_fails("Input/output error"),
     "ENOSPC of the disk": disk_fails("No space left on device"),
     "disk that comes back": Kind(3, (0, STORAGE), NOT_DURABLE, by_chance=True, disk=True, lasts=True),
+    "EIO of the data's disk": Kind(3, says=r"train: (rank \d+/\d+ on \S+: )?read \S+\.png: Input/output error \(errno 5\) at byte \d+; trying again", disk=True, data=True),
     # what happens to files between two runs
     "flipped byte": Kind(4, says=NOT_USED, between=True),
     "truncated file": Kind(4, says=NOT_USED, between=True),
@@ -112,6 +115,7 @@ KINDS = {
     "planted hostile file": Kind(2, says=NOT_USED, between=True),
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
     # runs that are started wrongly
+    "silent disk at the start": Kind(2, (STUCK,), SILENT_DISK, between=True, disk=True),
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),
     "second training": Kind(3, (INCOMPATIBLE,), "has checkpoints of lineage .* this training is of lineage", between=True),
     "unreadable samples": Kind(2, (74,), "are unreadable, more than 0.1 %", between=True),

@@ -50,6 +50,6 @@ def plan_of(seed, trial, ranks, kinds):
 
     damaged_sample, faults = dice.random() < 0.1, tuple(map(fault, names, steps))
     disk = dice.choice(DISKS) if any(KINDS[name].disk for name in kinds) else ""
-    if not disk and any(KINDS[name].disk for name in names):
+    if not disk and any(KINDS[name].disk and not KINDS[name].data for name in names):
         disk = "sound"
     return Plan(seed, trial, damaged_sample, faults, disk)

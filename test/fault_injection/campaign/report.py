@@ -43,3 +43,8 @@ def summary(outcomes):
     return (f"{len(outcomes)} trials, {sum(strike['happened'] for strike in strikes)} of {len(strikes)} faults came in time; "
             f"{sum(outcome['same_bits'] for outcome in outcomes)} trials came to the undisturbed run's bits; "
             f"{sum(named)} of {len(named)} culprits named right; {sum(bool(outcome['failures']) for outcome in outcomes)} trials failed")
+
+
+def failed(outcomes):
+    """A line for each thing that was wrong."""
+    return "\n".join(f"seed {outcome['plan']['seed']}, trial {outcome['plan']['trial']}: {text}" for outcome in outcomes for text in outcome["failures"])

@@ -55,8 +55,8 @@ class Trace:
 class Scene:
     """The job that is struck, and what must end with it."""
 
-    def __init__(self, job, setting, directory, disk=None):
-        self.job, self.setting, self.directory, self.disk = job, setting, directory, disk
+    def __init__(self, job, trial):
+        self.job, self.trial, self.setting, self.directory, self.disk, self.data = job, trial, trial.setting, trial.directory, trial.disk, trial.data
         self.traces, self.afterwards = [], []
 
     def rank(self, fault):
@@ -97,8 +97,7 @@ class Scene:
 
     @property
     def shown(self):
-        """The directory as the job sees it."""
-        return self.disk.shown() if self.disk else self.directory
+        return self.trial.shown()
 
     @property
     def hosts(self):
@@ -168,7 +167,7 @@ def start_second_job(scene, fault):
         if scene.job.done_step() >= STEPS or scene.job.writer() is None:
             raise TooLate()
         started = time.monotonic()
-        options = scene.setting.options(scene.shown)
+        options = scene.trial.options()
         second = subprocess.run([scene.setting.train, *options], capture_output=True, text=True, timeout=60, cwd=scene.job.folder)
         if second.returncode != 73 or not re.search("in use by .*on host", second.stderr + second.stdout):
             return f"ended with {second.returncode} after {time.monotonic() - started:.1f} s and said:\n{second.stderr}{second.stdout}"
@@ -181,7 +180,7 @@ def start_beside(scene, fault):
         raise TooLate()
     log, folder = scene.job.base.with_suffix(".beside.log"), scene.job.folder / "beside"
     folder.mkdir(exist_ok=True)
-    command = [part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.setting.options(scene.shown))]
+    command = [part.replace("METRICS", os.devnull) for part in scene.setting.command(*scene.trial.options())]
     try:
         with open(log, "w") as out:
             second = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=100, cwd=folder,

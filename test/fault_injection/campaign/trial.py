@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import checks
 from damage import DAMAGE, ODD_RUNS
-from disk import DISK_STRIKES, Disk
+from disk import DISK_STRIKES, Disk, silent
 from hosts import NETWORK_STRIKES
 from job import Job
 from kinds import KINDS, RESUME_IMPOSSIBLE
@@ -48,7 +48,11 @@ class Trial:
     def __init__(self, plan, setting, folder):
         self.plan, self.setting, self.folder = plan, setting, folder
         self.directory = folder / "checkpoints"
-        self.disk = Disk(plan.disk, setting.slowfs, folder, self.directory) if plan.disk else None
+        self.disk = self.data = None
+        if plan.disk:
+            self.disk = Disk(plan.disk, setting.slowfs, self.directory, [folder / host / self.directory.name for host in "ab"], folder / "disk-faults")
+        if any(KINDS[fault.kind].data for fault in plan.faults):
+            self.data = Disk("sound", setting.slowfs, folder / "images", [folder / "data" / "images"], folder / "data-faults")
         self.outcome = Outcome(plan)
         self.bad_files = {}  # those that were harmed on purpose: name -> what they then were
         self.waiting = list(plan.faults)
@@ -62,7 +66,9 @@ class Trial:
         started = time.monotonic()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
-        with self.disk or contextlib.nullcontext():
+        if self.data:  # a copy, as the folder may be removed while it is still mounted
+            shutil.copytree(self.setting.data, self.data.backing)
+        with self.disk or contextlib.nullcontext(), self.data or contextlib.nullcontext():
             while self.runs < MOST_RUNS:
                 self.change_files()
                 code = self.run_once()
@@ -76,6 +82,9 @@ class Trial:
     def shown(self):
         """The directory as the job sees it."""
         return self.disk.shown() if self.disk else self.directory
+
+    def options(self):
+        return self.setting.options(self.shown(), self.data and self.data.shown())
 
     # Between runs.
 
@@ -112,30 +121,34 @@ class Trial:
 
     def run_oddly(self, fault, strike):
         kind = KINDS[fault.kind]
-        command = ODD_RUNS[fault.kind](self.setting, self.shown(), fault)
-        strike.code = self.run_in_vain({kind.says.replace("{rank}", str(fault.rank))}, kind.codes[0], command)
+        command = ODD_RUNS[fault.kind](self.setting, self.options(), fault)
+        meanwhile = silent(self.disk, fault) if kind.disk else contextlib.nullcontext()
+        strike.code = self.run_in_vain({kind.says.replace("{rank}", str(fault.rank))}, kind.codes[0], command, meanwhile)
         strike.named = not self.outcome.failures if kind.blames else None
 
-    def run_in_vain(self, says, wanted, command=None):
-        with self.start(command) as job:
-            code, _ = job.ends(RUN_S)
-            if code != wanted:
-                self.wrong(f"run {job.number}: ended with {code} instead of {wanted}")
-            self.wrong(*(f"run {job.number} does not say: {text}" for text in says if not re.search(text, job.log())))
-            self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
+    def run_in_vain(self, says, wanted, command=None, meanwhile=contextlib.nullcontext()):
+        with contextlib.ExitStack() as harm:
+            harm.enter_context(meanwhile)
+            with self.start(command) as job:
+                code, _ = job.ends(RUN_S)
+                harm.close()
+                if code != wanted:
+                    self.wrong(f"run {job.number}: ended with {code} instead of {wanted}")
+                self.wrong(*(f"run {job.number} does not say: {text}" for text in says if not re.search(text, job.log())))
+                self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
         return code
 
     # Runs.
 
     def start(self, command=None):
         self.runs += 1
-        return Job(command or self.setting.command(*self.setting.options(self.shown())), self.folder, self.runs)
+        return Job(command or self.setting.command(*self.options()), self.folder, self.runs)
 
     def run_once(self):
-        if self.disk:
-            self.disk.other_host()
+        for disk in filter(None, (self.disk, self.data)):
+            disk.other_host()
         with self.start() as job:
-            scene = Scene(job, self.setting, self.directory, self.disk)
+            scene = Scene(job, self)
             struck = []
             try:
                 self.strike_all(scene, struck)

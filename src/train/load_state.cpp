@@ -17,10 +17,12 @@
 namespace ringtrain::train {
 namespace {
 
-bool lies_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
+// The name that a file has in `directory`, symbolic links followed; empty where it lies elsewhere.
+std::string name_in(const std::filesystem::path& directory, const std::filesystem::path& file) {
   std::error_code failure;
-  return std::filesystem::equivalent(directory, std::filesystem::absolute(file).parent_path(),
-                                     failure);
+  const auto target = std::filesystem::canonical(file, failure);
+  if (failure || !std::filesystem::equivalent(directory, target.parent_path(), failure)) return "";
+  return target.filename();
 }
 
 // A checkpoint's options are text from a file: if they cannot be read, that is no failure.
@@ -97,9 +99,8 @@ std::optional<StartingState> from_checkpoint(const Loading& l) {
                                           ? std::filesystem::path(o.resume.file)
                                           : o.checkpoint_dir / std::filesystem::path(resumed->file),
                       .lineage = resumed->lineage};
-  if (!l.writer.idle() && !resumed->file.empty() &&
-      (newest || lies_in(o.checkpoint_dir, o.resume.file)))
-    l.writer.protect(resumed->file);
+  const std::string kept = newest ? resumed->file : name_in(o.checkpoint_dir, o.resume.file);
+  if (!l.writer.idle() && !kept.empty()) l.writer.protect(kept);
   if (newest) l.progress.saved(start.position.step);
   l.output.note(fmt::format("resumed from {} at step {}", resumed->file, start.position.step));
   if (!o.init_from.empty()) l.output.note("--init-from is for the start of training: not used");

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# disk_faults.sh MPIRUN TRAIN full | frozen [FREEZES]: full or frozen disks under whole runs: training goes on, the user is told
-# once, the job ends in time with the right code, and the next one can have the directory. FREEZES: that many at random moments
-# more, and what takes half a minute each.
+# disk_faults.sh MPIRUN TRAIN full | frozen [FREEZES] | remounted SLOWFS: full, frozen or lost disks under whole runs: training goes on,
+# the user is told once, the job ends in time with the right code, and the next one can have the directory. FREEZES: that many at
+# random moments more, and what takes half a minute each. SLOWFS: of the build.
 . "$(dirname "$0")/../support/lib.sh"
 mpirun=$1 train=$(realpath "$2") part=$3 freezes=${4:-0} RANDOM=1
+[ "$part" != remounted ] || slowfs=$(realpath "$4")
 enter_folder
 limit=200
 options=(--model mlp --data shapes --batch 32 --eval-every 0 --log-every 20)
@@ -132,9 +133,35 @@ frozen_disks() {
   fi
 }
 
+# The server of the file system dies, and another one takes its place: the writer's handle of the directory is dead for good.
+remounted_disks() {
+  mount_slowfs "$1" || skip "$(tail -n 1 why)"
+  start --steps 1000000 --checkpoint-every 50 --checkpoint-dir disk/a --keep 1
+  await 90 has "checkpoint [0-9]+, "
+  kill -KILL "$slowfs_server"
+  wait "$slowfs_server" 2>/dev/null
+  await 90 has "save_failed: .*/disk/a.*not connected"
+  fusermount3 -uz disk
+  mkdir disk/a  # another one, of the same path
+  sleep 2
+  check "unmounted: why nothing is saved" has "save_failed"
+  check "unmounted: nothing is saved into the directory that then has the path" test -z "$(ls -A disk/a)"
+  rmdir disk/a
+  "$slowfs" backing disk faults 2>why &
+  slowfs_server=$!
+  wait_for 5 mountpoint -q disk
+  await 90 has save_works
+  check "remounted: it is told" has "/disk/a was opened anew: its handle was stale"
+  kill -TERM "$(rank 0)"
+  ends
+  check "remounted: exit code $code" test $code -eq 143
+  check "remounted: the last step is saved" test -e "disk/a/step-$(sed -n 's/.*the run ends after step \([0-9]*\).*/\1/p' log | head -n 1 | xargs printf '%010d').h5"
+}
+
 case $part in
   full) full_disks ;;
   frozen) frozen_disks ;;
-  *) echo "full or frozen?" && exit 1 ;;
+  remounted) remounted_disks "$slowfs" ;;
+  *) echo "full, frozen or remounted?" && exit 1 ;;
 esac
 exit $bad

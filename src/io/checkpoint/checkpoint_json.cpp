@@ -209,7 +209,10 @@ IndexJson parse_index_json(std::string_view text) {
   const Json json = parse(text);
   IndexJson index{metadata_from(member(json, "metadata")), {}};
   check_texts(index.metadata);
-  for (const Json& row : member(json, "tensors")) index.tensors.push_back(tensor_from(row));
+  const Json& table = member(json, "tensors");
+  if (table.size() > most_tensors)
+    throw Damage(fmt::format("{} tensors are more than {}", table.size(), most_tensors));
+  for (const Json& row : table) index.tensors.push_back(tensor_from(row));
   return index;
 }
 

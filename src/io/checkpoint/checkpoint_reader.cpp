@@ -176,6 +176,7 @@ struct CheckpointFileOpener {
     const FileDescriptor file =
         opened(source, [&] { return ringtrain::open_beneath(directory, name.c_str(), flags); });
     std::array<std::byte, header_bytes> header;
+    if (file.get() < 0 && errno == ESTALE) fail_call("open", errno);
     if (file.get() < 0) return std::nullopt;
     source.file = file.get();
     read_exactly(source, header, 0);

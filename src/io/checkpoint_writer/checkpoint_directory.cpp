@@ -216,6 +216,11 @@ FileDescriptor CheckpointDirectory::create(const std::string& temporary) {
   }
 }
 
+bool CheckpointDirectory::answers() const {
+  struct stat status {};
+  return ::fstat(directory_.get(), &status) == 0 || (errno != ESTALE && errno != ENOTCONN);
+}
+
 std::uint64_t CheckpointDirectory::save(const Snapshot& snapshot, FileWriter& writer) {
   lease_->require();  // what is not published is not to fill another run's disk
   if (!perhaps_alive_.empty()) remove_temporaries();

@@ -22,6 +22,8 @@ class CheckpointDirectory {
   CheckpointDirectory(const std::string& path, const LeaseHolder& owner, std::uint64_t needed_bytes,
                       const LeaseCalls& calls = {}, const LeaseTerms& terms = {});
 
+  /// Whether the directory's handle is still good: not where its file system was mounted again.
+  bool answers() const;
   /// Writes `snapshot` under a temporary name and publishes it when it is durable. On failure
   /// throws Error, having removed the temporary; a file of another lineage that has the name is
   /// one, and with Exit::locked that another run has the directory. Returns the size of the file.

@@ -1,6 +1,7 @@
 #include "io/checkpoint_writer/writer_server.hpp"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -44,7 +45,8 @@ class Helper {
         lineage_ = request.message.text();
         return;
       case Message::Kind::protect:
-        if (directory_) directory_->protect(request.message.text());
+        protected_ = request.message.text();
+        if (directory_) directory_->protect(protected_);
         return;
       case Message::Kind::save:
         return save(request.message);
@@ -75,19 +77,15 @@ class Helper {
       setup_ = setup_from_json_text(as_text(text.bytes().first(request.message.bytes)));
       for (std::size_t i = 0; i < slot_count; ++i) slots_[i] = map(request.descriptors.at(1 + i));
       writer_ = std::make_unique<FileWriter>(setup_.layout);
-      // not to the former lock file; what waits for another writer is saved without the trainer,
-      // too
-      prepare_({setup_.takes_over ? setup_.last_save_timeout_s : 0, -1, ""});
-      directory_.reset();
+      path_ = request.message.text();
+      // what waits for another writer is saved without the trainer, too
+      const double last_save_s = setup_.takes_over ? setup_.last_save_timeout_s : 0;
       // amid a training, a disk that is too full is trouble of the next save
-      const std::uint64_t needed = setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout);
-      directory_ = std::make_unique<CheckpointDirectory>(request.message.text(), setup_.owner,
-                                                         needed, lease_calls());
+      take_directory(setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout), last_save_s);
       last_.reset();
       kept_.reset();
       lineage_.clear();
-      prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
-                lease_head(Lease::State::finishing)});
+      protected_.clear();
     } catch (const Error& failure) {
       reply.kind = Message::Kind::refused;
       reply.code = static_cast<std::int32_t>(failure.code());
@@ -102,6 +100,33 @@ class Helper {
     }
     send(reply);
     send_notes();
+  }
+
+  // `last_save_s`: until it is taken; the former lock file is no longer this one's.
+  void take_directory(std::uint64_t needed_bytes, double last_save_s) {
+    prepare_({last_save_s, -1, ""});
+    directory_.reset();
+    directory_ =
+        std::make_unique<CheckpointDirectory>(path_, setup_.owner, needed_bytes, lease_calls());
+    prepare_(
+        {setup_.last_save_timeout_s, directory_->lock_file(), lease_head(Lease::State::finishing)});
+    lost_ = false;
+  }
+
+  // A handle stays dead when its file system was mounted again, or its server has forgotten it.
+  // While nothing is mounted there, the path names another directory.
+  void reopen_if_lost() {
+    lost_ = lost_ || (directory_ && !directory_->answers());
+    if (!lost_) return;
+    if (::access((path_ + "/lock").c_str(), F_OK) != 0)
+      throw Error(
+          Exit::storage, "checkpoint directory " + path_,
+          fmt::format("its handle is stale, and what has its path now has no file 'lock': {}",
+                      last_error()));
+    take_directory(0, setup_.last_save_timeout_s);
+    directory_->protect(protected_);
+    send(Message{.kind = Message::Kind::note}.with_text(
+        fmt::format("{} was opened anew: its handle was stale", path_)));
   }
 
   // For reading: whatever becomes of this process, another one finds the states whole.
@@ -126,6 +151,7 @@ class Helper {
     const auto start = Clock::now();
     Message reply{.kind = Message::Kind::saved, .slot = request.slot, .step = request.step};
     try {
+      reopen_if_lost();
       const Snapshot snapshot = snapshot_in(request);
       reply.bytes = directory_->save(snapshot, *writer_);
       reply.with_text(checkpoint_name(snapshot.metadata.step));
@@ -201,7 +227,8 @@ class Helper {
   const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
-  std::string lineage_;
+  std::string path_, lineage_, protected_;
+  bool lost_ = false;  // the directory, until it can be opened anew
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;
   std::unique_ptr<CheckpointDirectory> directory_;

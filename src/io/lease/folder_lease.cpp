@@ -213,29 +213,32 @@ FolderLease::LockFile FolderLease::look() const {
 }
 
 void FolderLease::acquire() {
-  using Verdict = LeaseJudge::Verdict;
   LeaseJudge judge(holder_, file_system_.is_local, locks_hold_, terms_,
                    in_clock(calls_.last_save_timeout_s));
   const auto start = LeaseClock::now();
   const auto rare_pause = std::clamp<std::chrono::milliseconds>(
       terms_.silence / 20, std::chrono::milliseconds(1), longest_pause);
   for (;;) {
-    const LockFile seen = look();
-    const Verdict verdict = judge.judge(seen.sight, LeaseClock::now());
-    if (verdict == Verdict::refuse)
-      throw Error(
-          Exit::locked, "checkpoint directory " + path_,
-          fmt::format("in use by {}; give each job its own --checkpoint-dir", judge.holder()));
-    if (verdict != Verdict::wait && claim(seen)) {
-      if (verdict == Verdict::take_over)
-        notes_.push_back(fmt::format("takes over {} from {}: silent for {}", path_, judge.holder(),
-                                     seconds_text(terms_.silence)));
-      return;
-    }
+    if (look_and_claim(judge)) return;  // a lock that was free is not held while this waits
     announce(judge, start);
     const bool early = LeaseClock::now() - start < terms_.patience;
     std::this_thread::sleep_for(early ? std::min(first_pause, rare_pause) : rare_pause);
   }
+}
+
+bool FolderLease::look_and_claim(LeaseJudge& judge) {
+  using Verdict = LeaseJudge::Verdict;
+  const LockFile seen = look();
+  const Verdict verdict = judge.judge(seen.sight, LeaseClock::now());
+  if (verdict == Verdict::refuse)
+    throw Error(
+        Exit::locked, "checkpoint directory " + path_,
+        fmt::format("in use by {}; give each job its own --checkpoint-dir", judge.holder()));
+  if (verdict == Verdict::wait || !claim(seen)) return false;
+  if (verdict == Verdict::take_over)
+    notes_.push_back(fmt::format("takes over {} from {}: silent for {}", path_, judge.holder(),
+                                 seconds_text(terms_.silence)));
+  return true;
 }
 
 void FolderLease::announce(const LeaseJudge& judge, LeaseClock::time_point start) {

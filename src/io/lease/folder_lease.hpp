@@ -71,6 +71,7 @@ class FolderLease {
   void probe();
   LockFile look() const;
   void acquire();
+  bool look_and_claim(LeaseJudge& judge);
   bool claim(const LockFile& seen);
   void remove_dead_claim(const std::string& name);
   void announce(const LeaseJudge& judge, LeaseJudge::Clock::time_point start);

@@ -146,7 +146,9 @@ LeaseJudge::Verdict LeaseJudge::judge(const LockFileState& sight, Clock::time_po
   const auto waited = now - waits_since_;
   if (waited < terms_.patience + (finishing_ ? last_save_ : Clock::duration(0)))
     return Verdict::wait;
-  return lives || moved_ || finishing_ ? Verdict::refuse : Verdict::wait;
+  // Who is at its last save may be dead, too: its heartbeat tells.
+  const bool beats = moved_ && (!finishing_ || now - still_since_ <= 2 * terms_.beat);
+  return lives || beats ? Verdict::refuse : Verdict::wait;
 }
 
 std::string LeaseJudge::holder() const {

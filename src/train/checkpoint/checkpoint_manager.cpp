@@ -174,7 +174,8 @@ void CheckpointManager::finish_or_throw(const Position& position, const Deadline
   const std::string late = copied ? "" : give_up_copy();
   report_events(writer_.poll());
   const bool under_way = copied && last_step_ == position.step && !writer_.failure();
-  const bool handed_over = save_last(position, deadline, copied && !under_way) || under_way;
+  const bool handed_over =
+      save_last_or_close(position, deadline, copied && !under_way) || under_way;
   if (copied) state_.release();
   // Asked once in any case: what was handed over just now may be durable already.
   report_events(writer_.close(deadline.left()));
@@ -182,6 +183,15 @@ void CheckpointManager::finish_or_throw(const Position& position, const Deadline
   if (!handed_over)
     throw Error(Exit::storage, "final checkpoint",
                 copied ? "the saves before it did not become durable" : late);
+}
+
+// What is under way is told, and the writer ended, also where the last copy comes too late.
+bool CheckpointManager::save_last_or_close(const Position& position, const Deadline& deadline,
+                                           bool wanted) try {
+  return save_last(position, deadline, wanted);
+} catch (const Error&) {
+  report_events(writer_.close(deadline.left()));
+  throw;
 }
 
 bool CheckpointManager::wait_for_copy(const Deadline& deadline) {

@@ -92,6 +92,7 @@ class CheckpointManager {
   bool start(const Position& position);
   bool hand_over();
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
+  bool save_last_or_close(const Position& position, const Deadline& deadline, bool wanted);
   void finish_or_throw(const Position& position, const Deadline& deadline);
   void report_skipped(const Position& position);
   void report_events(const std::vector<io::SaveEvent>& events);

@@ -259,10 +259,6 @@ void pack(const PackOptions& options) try {
   remove_leftovers(options.target);
   Packer(options, *training, "train").run();
   if (evaluation) Packer(options, *evaluation, "val").run();
-  const FileDescriptor directory(
-      check_storage(::open(options.target.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC),
-                    "open " + printable(options.target)));
-  check_storage(::fsync(directory.get()), "fsync " + printable(options.target));
 } catch (const fs::filesystem_error& failure) {
   throw Error(Exit::storage, "--pack into " + printable(options.target), failure.code().message());
 }

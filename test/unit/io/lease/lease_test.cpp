@@ -51,7 +51,8 @@ std::string lease_of(const LeaseHolder& holder, Lease::State state = Lease::Stat
 /// A judge on host `here` and a clock that stands where the test puts it.
 struct Watch {
   bool is_local = false, locks_hold = true;
-  LeaseJudge judge{here, is_local, locks_hold, {}, 120s};
+  LeaseJudge::Clock::duration last_save = 120s;
+  LeaseJudge judge{here, is_local, locks_hold, {}, last_save};
   LeaseJudge::Clock::time_point now{1000h};
   std::optional<LockFileState> before{};
 
@@ -200,6 +201,16 @@ TEST_CASE("Lease: a last save is waited for while it beats, and no longer than i
   CHECK(watch.after(5s, finishing()) == Verdict::wait);
   CHECK(watch.after(5s, finishing()) == Verdict::refuse);
   CHECK(watch.after(0s, {true, lease_of(far, Lease::State::released), false}) == Verdict::take);
+}
+
+TEST_CASE("Lease: a last save that nobody is making is taken over after the silence, not refused") {
+  const bool was_held_before = GENERATE(true, false);
+  Watch watch{.last_save = 10s};
+  if (was_held_before) CHECK(watch.after(0s, {true, lease_of(far), true}) == Verdict::wait);
+  const LockFileState silent{true, lease_of(far, Lease::State::finishing), true};
+  CHECK(watch.after(0s, silent) == Verdict::wait);
+  CHECK(watch.after(29s, silent) == Verdict::wait);
+  CHECK(watch.after(1s, silent) == Verdict::take_over);
 }
 
 TEST_CASE("Lease: its text comes back as it was, and what is no lease is none") {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # ranks_on_simulated_gpus.sh PART MPIRUN TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS MODELS: jobs of several ranks, each with a
-# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, refusals, inception,
-# whole_inception.
+# simulated GPU, that sum by the simulated NCCL (its folder is in LD_LIBRARY_PATH). PART: training, options, captures, refusals,
+# inception, whole_inception.
 . "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 cpu=$(realpath "$3") gpu=$(realpath "$4") compare=$(realpath "$5") photographs=$(realpath "$6") models=$(realpath "$7")
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
@@ -71,6 +71,25 @@ options() {
   check "each to its own precision" differ "$(state fp16/$end)" "$(state bf16/$end)"
   job 2 --batch 2 --steps 4 --baseline
   check "--baseline: a verdict" has "efficiency"
+}
+
+# What cannot be captured on one rank is captured on none.
+captures() {
+  local end=step-0000000004.h5 sums="--batch 2 --lr 0.01 --warmup-epochs 0 --steps 4 --sync-batchnorm" fault whole
+  job 2 $sums --checkpoint-dir captured
+  check "all is captured: nothing is told" lacks "^graphs: "
+  for fault in nccl gpu; do
+    whole=$gpu gpu=$dir/rank_1_cannot_capture_$fault
+    printf '#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export SIMULATED_GPU_FAULT=%s\nexec "%s" "$@"\n' \
+      "$([[ $fault == gpu ]] && echo capture)" "$whole" >"$gpu"
+    chmod +x "$gpu"
+    SIMULATED_NCCL_FAULT=$([[ $fault == nccl ]] && echo capture:1:1) job 2 $sums --checkpoint-dir "$fault"
+    check "$fault: sums between graphs: it is told once" is "$(grep -c "^graphs: sums between GPUs are queued between CUDA graphs" log)" 1
+    gpu=$whole
+    same "$fault: not captured on rank 1" captured/$end "$fault/$end"
+    [[ $fault == gpu ]] || check "$fault: graphs between sums" lacks "launched one by one"
+  done
+  check "a rank that cannot capture at all: it is told, with the rank" has "^graphs: a step cannot be captured on rank 1, so its kernels are launched one by one: .*Invalidated"
 }
 
 # What cuDNN refuses or computes wrongly on one rank's GPU is computed in parts on all: their gradients go in buckets that follow from

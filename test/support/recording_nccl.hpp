@@ -25,7 +25,8 @@ class RecordingNccl final : public allreduce::NcclApi {
   /// What the call whose text starts with `failing` answers.
   std::string failing;
   allreduce::NcclResult failure = allreduce::NcclResult::internal_error;
-  int polls_until_done = 0;  ///< of an event
+  std::string failing_in_capture;  ///< as `failing`, once a capture has begun
+  int polls_until_done = 0;        ///< of an event
   std::vector<std::string> gpus{"0000:01:00.0"};
   int polls = 0;
 
@@ -118,6 +119,15 @@ class RecordingNccl final : public allreduce::NcclApi {
   bool event_query(allreduce::GpuEvent) override {
     ++queries;
     return polls_until_done-- <= 0;
+  }
+  void begin_capture(allreduce::GpuStream stream) override {
+    if (note(fmt::format("capture {}", name(stream))) == failure)
+      throw Error("cudaStreamBeginCapture", "as the test wants");
+    const std::scoped_lock lock(mutex_);
+    if (!failing_in_capture.empty()) failing = failing_in_capture;
+  }
+  void end_capture(allreduce::GpuStream) override {
+    if (note("end of capture") == failure) throw Error("cudaStreamEndCapture", "as the test wants");
   }
   void* mem_alloc(std::size_t bytes, bool shared) override {
     note(shared ? "alloc shared" : "alloc");

@@ -74,7 +74,7 @@ struct GpuTrainingSettings {
   /// Of fp16. It multiplies gradients of sums weighted by GpuBatchNumbers::sample_weight.
   float first_loss_scale = 65536;
   bool accumulates = false;  ///< steps of several batches
-  bool graph = true;         ///< a step is launched as one CUDA graph
+  bool graph = true;         ///< a step is launched as CUDA graphs: one, unless sums go between
 };
 
 /// What the ranks sum in a step, in one buffer of the GPU's memory: `head` numbers, the first 16 of
@@ -89,6 +89,16 @@ struct GpuStepSums {
   /// Throws what went wrong with sums; called while the host waits for a step.
   std::function<void()> check;
   Program::SumOverRanks sum_over_ranks = {};
+  /// Whether these may be called in a capture, to be part of a step's graph. Else they are called
+  /// between graphs.
+  bool captured = true;
+  /// The places at which final_from() starts sums: it is left out elsewhere between graphs. Empty:
+  /// any.
+  std::vector<std::uint64_t> starts = {};
+  /// Whether a step is captured, which all ranks do or none. Called once for each kind of step
+  /// until it says no; `why` says why this rank's GPU cannot capture it, or nothing. Null: this
+  /// rank decides alone.
+  std::function<bool(const std::string& why)> agree_on_capture = {};
 };
 
 /// What the host says of a batch's part in a step.

@@ -66,6 +66,11 @@ class NcclApi {
   virtual void stream_wait_event(GpuStream stream, GpuEvent event) = 0;
   /// Whether all work before the event's record is done.
   virtual bool event_query(GpuEvent event) = 0;
+  /// Records what is queued on `stream`, and on streams that follow it and join it again, in mode
+  /// "thread local", until end_capture().
+  virtual void begin_capture(GpuStream stream) = 0;
+  /// Throws Error where what was recorded cannot be a CUDA graph. Nothing of it runs.
+  virtual void end_capture(GpuStream stream) = 0;
   /// Throws Error naming the size when there is not enough. `shared`: as NCCL wants memory that is
   /// registered with it; else CUDA's own.
   virtual void* mem_alloc(std::size_t bytes, bool shared) = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <iterator>
@@ -74,8 +75,12 @@ void HalfBuffer::widen() {
 }
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me,
-                                   const NcclId& id, const GpuSums& sums)
-    : Communicator({.rank = me.rank, .size = me.size, .overlaps = true}),
+                                   const NcclId& id, const GpuSums& sums,
+                                   std::string why_not_captured)
+    : Communicator({.rank = me.rank,
+                    .size = me.size,
+                    .overlaps = true,
+                    .why_not_captured = std::move(why_not_captured)}),
       calls_(std::move(calls)),
       me_(me),
       sums_(sums),
@@ -84,7 +89,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRan
       summed_(*calls_, calls_->event_create()),
       group_(me.size > 1 ? std::make_unique<NcclGroup>(calls_, me, id) : nullptr),
       memory_(*calls_, stream_.get(), group_.get(), sums.register_memory) {
-  if (sums.rounding != nullptr) halves_.emplace(*sums.rounding, memory_, sums.rounded);
+  if (sums.rounding != nullptr) round_by(*sums.rounding, sums.rounded);
 }
 
 void NcclCommunicator::follow_compute() {
@@ -136,6 +141,39 @@ void NcclCommunicator::finish() {
   if (halves_) halves_->widen();
 }
 
+// Other ranks may wait in their captured sum for one whose capture has failed: not for long.
+std::string NcclCommunicator::try_capture() {
+  if (!group_) return "";
+  const Buffer one = memory_.allocate(1);
+  start_allreduce(one, {});
+  finish();
+  calls_->event_record(summed_.get(), compute());
+  group_->wait("first sum between GPUs", [this] { return calls_->event_query(summed_.get()); });
+  std::string why;
+  const auto attempt = [&why](const auto& act) {
+    try {
+      act();
+    } catch (const Error& failure) {
+      if (why.empty()) why = failure.what();
+    }
+  };
+  attempt([this] { calls_->begin_capture(compute()); });
+  if (!why.empty()) return why;
+  group_->set_deadline(std::min(20.0, me_.deadline_s));
+  attempt([&] {
+    start_allreduce(one, {});
+    finish();
+  });
+  attempt([this] { calls_->end_capture(compute()); });
+  group_->set_deadline(me_.deadline_s);
+  in_flight_ = false;
+  return why;
+}
+
+void NcclCommunicator::round_by(Rounding& rounding, std::size_t count) {
+  halves_.emplace(rounding, memory_, count);
+}
+
 void NcclCommunicator::check() {
   if (group_) group_->check();
 }
@@ -176,6 +214,13 @@ NcclId agree_on_id(NcclApi& calls, const MpiSession& session) {
   return id;
 }
 
+// The first text of the ranks' that is not empty, on all of them. Collective.
+std::string first_of_all(const std::string& mine, const MpiSession& session) {
+  const std::vector<std::string> texts = session.gather(mine);
+  const auto found = std::ranges::find_if_not(texts, &std::string::empty);
+  return session.broadcast(found == texts.end() ? std::string() : *found);
+}
+
 }  // namespace
 
 int choose_gpu(const MpiSession& session, bool same_bits, NcclApi& calls) {
@@ -198,9 +243,22 @@ int choose_gpu(const MpiSession& session, bool same_bits) {
 
 std::unique_ptr<Communicator> make_nccl_communicator(const MpiSession& session, const GpuSums& sums,
                                                      std::shared_ptr<NcclApi> calls) {
-  const NcclId id = agree_on_id(*calls, session);
   const NcclRank me{session.rank(), session.size(), session.host(), sums.device, sums.deadline_s};
-  return std::make_unique<NcclCommunicator>(std::move(calls), me, id, sums);
+  const auto make = [&](const GpuSums& how, const std::string& why_not_captured) {
+    return std::make_unique<NcclCommunicator>(calls, me, agree_on_id(*calls, session), how,
+                                              why_not_captured);
+  };
+  if (!sums.captured) return make(sums, "");
+  GpuSums exact = sums;  // memory of one that is given up stays taken
+  exact.rounding = nullptr;
+  auto tried = make(exact, "");
+  const std::string why = first_of_all(tried->try_capture(), session);
+  if (!why.empty()) {
+    tried.reset();
+    return make(sums, why);
+  }
+  if (sums.rounding != nullptr) tried->round_by(*sums.rounding, sums.rounded);
+  return tried;
 }
 
 }  // namespace ringtrain::allreduce

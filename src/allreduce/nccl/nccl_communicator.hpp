@@ -68,9 +68,9 @@ class HalfBuffer {
 class NcclCommunicator final : public Communicator {
  public:
   /// Collective. `id` is rank 0's, from get_unique_id(). The calling thread's device is
-  /// `me.device`.
+  /// `me.device`. `why_not_captured`: as in CommunicatorFacts.
   NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRank& me, const NcclId& id,
-                   const GpuSums& sums);
+                   const GpuSums& sums, std::string why_not_captured = {});
   ~NcclCommunicator() override { abort(); }
 
   Memory& memory() override { return memory_; }
@@ -79,6 +79,12 @@ class NcclCommunicator final : public Communicator {
   void finish() override;
   void check() override;
   void close() override;
+  /// Whether a sum can be captured: why not, or nothing. Makes one that is captured and, to connect
+  /// the ranks, one that is not. Collective, and before any other. After a refusal on some rank
+  /// this communicator may be unusable.
+  std::string try_capture();
+  /// As GpuSums::rounding and GpuSums::rounded: before the first sum that wants it.
+  void round_by(Rounding& rounding, std::size_t count);
   /// Thread: any. Memory released from now on stays until the process ends.
   void abort() noexcept override;
 

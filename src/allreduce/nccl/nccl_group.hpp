@@ -31,6 +31,8 @@ class NcclGroup {
   NcclGroup(const NcclGroup&) = delete;
 
   const NcclRank& me() const { return me_; }
+  /// Of calls from now on. Not while another thread is in one.
+  void set_deadline(double seconds) { me_.deadline_s = seconds; }
 
   /// Makes a call of NCCL and waits until NCCL has taken it, which is not its end on the GPU. The
   /// wait asks no stream and no event, so that it may stand in a capture.
@@ -81,7 +83,7 @@ class NcclGroup {
   [[noreturn]] void fail(const char* name, NcclResult result);
 
   const std::shared_ptr<NcclApi> calls_;
-  const NcclRank me_;
+  NcclRank me_;
   NcclComm comm_ = nullptr;
   std::atomic<int> inside_ = 0;  // threads that are in a call
   std::atomic<Phase> phase_ = Phase::open;

@@ -134,6 +134,11 @@ class NcclLibrary final : public NcclApi {
     if (state == cudaErrorNotReady) static_cast<void>(cudaGetLastError());
     return state == cudaSuccess;
   }
+  void begin_capture(GpuStream stream) override {
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+          "cudaStreamBeginCapture");
+  }
+  void end_capture(GpuStream stream) override;
   void* mem_alloc(std::size_t bytes, bool shared) override;
   void mem_free(void* data, bool shared) noexcept override {
     if (shared)
@@ -159,6 +164,21 @@ std::vector<std::string> NcclLibrary::visible_devices() {
     devices.emplace_back(id);
   }
   return devices;
+}
+
+void NcclLibrary::end_capture(GpuStream stream) {
+  cudaGraph_t recorded = nullptr;
+  cudaError_t code = cudaStreamEndCapture(stream, &recorded);
+  const char* call = "cudaStreamEndCapture";
+  if (code == cudaSuccess) {
+    cudaGraphExec_t graph = nullptr;
+    code = cudaGraphInstantiate(&graph, recorded, 0);
+    call = "cudaGraphInstantiate";
+    if (code == cudaSuccess) cudaGraphExecDestroy(graph);
+    cudaGraphDestroy(recorded);
+  }
+  static_cast<void>(cudaGetLastError());  // else the next launch answers with it
+  check(code, call);
 }
 
 void* NcclLibrary::mem_alloc(std::size_t bytes, bool shared) {

@@ -55,11 +55,14 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
                parts.element == Element::fp32 ? buffers.parameters.data()
                                               : static_cast<void*>(narrow_parameters_.data()),
                scale_of(record_, offsetof(Record, update.loss_scale), parts.element)),
-      copies_(make_stream()) {
+      copies_(make_stream()),
+      captures_(settings.graph) {
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
   write_and_wait(decays_.data(), settings.decays.data(), decays_.size());
-  program_.set_sum_over_ranks(sums.sum_over_ranks);
+  if (sums.sum_over_ranks)
+    program_.set_sum_over_ranks(
+        [this](View values) { sum([this, values] { sums_.sum_over_ranks(values); }); });
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
   for (Slot& slot : batches_)
@@ -156,21 +159,63 @@ void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
 // First kernel by kernel: libraries load what they need, and NCCL connects the ranks.
 void CudaTraining::launch(bool first, bool last) {
   const int which = 2 * first + last;
-  if (!settings_.graph || !launched_[which]) {
-    queue_steps(first, last);
-  } else {
-    if (graphs_[which].get() == nullptr) graphs_[which] = capture_steps(first, last);
-    check(cudaGraphLaunch(graphs_[which].get(), parts_.stream), "cudaGraphLaunch");
+  if (captures_ && launched_[which] && captured_[which].empty())
+    captured_[which] = capture_steps(first, last);
+  if (captured_[which].empty()) queue_steps(first, last);
+  for (const auto& [graph, sums] : captured_[which]) {
+    check(cudaGraphLaunch(graph.get(), parts_.stream), "cudaGraphLaunch");
+    if (sums) sums();
   }
   launched_[which] = true;
 }
 
-Graph CudaTraining::capture_steps(bool first, bool last) try {
-  return capture(parts_.stream, [&] { queue_steps(first, last); });
-} catch (const Error& failure) {
-  if (failure.code() != Exit::internal) throw;  // that of another rank, say
-  throw Error("capture the step as a CUDA graph",
-              std::string(failure.what()) + "; --no-graph trains without");
+// NCCL wants a sum to be captured on all ranks or on none. So whether this rank's GPU can is tried
+// without sums, and only then agreed on.
+CudaTraining::Pieces CudaTraining::capture_steps(bool first, bool last) {
+  Pieces pieces;
+  std::string why;
+  try {
+    pieces = capture_pieces(first, last, sums_.captured ? Sums::left_out : Sums::between_pieces);
+  } catch (const Error& failure) {
+    if (failure.code() != Exit::internal) throw;
+    why = failure.what();
+    static_cast<void>(cudaGetLastError());  // else the next launch answers with it
+  }
+  captures_ = sums_.agree_on_capture ? sums_.agree_on_capture(why) : why.empty();
+  if (!captures_) return {};
+  if (!sums_.captured) return pieces;
+  pieces.clear();
+  try {
+    return capture_pieces(first, last, Sums::queued);
+  } catch (const Error& failure) {
+    if (failure.code() != Exit::internal) throw;  // that of another rank, say
+    throw Error("capture the step as a CUDA graph",
+                std::string(failure.what()) + "; --no-graph trains without");
+  }
+}
+
+CudaTraining::Pieces CudaTraining::capture_pieces(bool first, bool last, Sums sums) try {
+  mode_ = sums;
+  pieces_.clear();
+  capture_.emplace(parts_.stream);
+  queue_steps(first, last);
+  pieces_.push_back({capture_->finish()});
+  capture_.reset();
+  mode_ = Sums::queued;
+  return std::move(pieces_);
+} catch (...) {
+  capture_.reset();
+  mode_ = Sums::queued;
+  throw;
+}
+
+// What starts sums, or makes the stream wait for them.
+void CudaTraining::sum(const std::function<void()>& queue) {
+  if (mode_ == Sums::queued) return queue();
+  if (mode_ == Sums::left_out) return;
+  pieces_.push_back({capture_->finish(), queue});
+  capture_.reset();
+  capture_.emplace(parts_.stream);
 }
 
 void CudaTraining::queue_steps(bool first, bool last) {
@@ -208,7 +253,11 @@ void CudaTraining::queue_sums(std::size_t first) {
           "cudaMemsetAsync");
   }
   handed_over_ = first;
-  if (first > 0) sums_.final_from(sums_.head + first);
+  const std::size_t place = sums_.head + first;
+  const bool starts =
+      sums_.starts.empty() || std::ranges::find(sums_.starts, place) != sums_.starts.end();
+  if (first > 0 && (starts || mode_ != Sums::between_pieces))
+    sum([this, place] { sums_.final_from(place); });
 }
 
 kernels::UpdateBuffers CudaTraining::update_buffers() const {
@@ -228,7 +277,7 @@ kernels::UpdateBuffers CudaTraining::update_buffers() const {
 }
 
 void CudaTraining::queue_update() {
-  sums_.finish();
+  sum([this] { sums_.finish(); });
   mark(summed);
   kernels::UpdateState* state = update_state();
   const kernels::StepScalars* scalars = &program_.numbers()->update;
@@ -325,7 +374,7 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
 
 void CudaTraining::close() {
   check(cudaStreamSynchronize(parts_.stream), "cudaStreamSynchronize");
-  for (Graph& graph : graphs_) graph = Graph();
+  for (Pieces& pieces : captured_) pieces.clear();
 }
 
 std::size_t CudaTraining::bytes() const {

@@ -1,6 +1,8 @@
 #pragma once
 #include <array>
 #include <deque>
+#include <functional>
+#include <optional>
 
 #include "compute/cuda/program.hpp"
 #include "compute/cuda/runtime/device.hpp"
@@ -9,7 +11,8 @@
 namespace ringtrain::compute::cuda {
 
 /// A training step, queued: the batch on a stream of its own; forward, backward, sums and update as
-/// one graph; results copied back and read steps later. See GpuTraining.
+/// one graph, as graphs with sums between them, or kernel by kernel; results copied back and read
+/// steps later. See GpuTraining.
 class CudaTraining final : public GpuTraining {
  public:
   CudaTraining(const Schedule& schedule, const Buffers& buffers, std::uint64_t seed,
@@ -43,6 +46,13 @@ class CudaTraining final : public GpuTraining {
     DeviceBytes device;
     Event copied, taken;
   };
+  /// Of a step that was captured: a graph, and the sums that are queued behind it.
+  struct Piece {
+    Graph graph;
+    std::function<void()> sums = {};
+  };
+  using Pieces = std::vector<Piece>;
+  enum class Sums { queued, left_out, between_pieces };
   struct Pending {
     std::int64_t step;
     int record;
@@ -56,7 +66,9 @@ class CudaTraining final : public GpuTraining {
   kernels::UpdateBuffers update_buffers() const;
   void bring_batch(const Batch& batch, const GpuBatchNumbers& numbers);
   void launch(bool first, bool last);
-  Graph capture_steps(bool first, bool last);
+  Pieces capture_steps(bool first, bool last);
+  Pieces capture_pieces(bool first, bool last, Sums sums);
+  void sum(const std::function<void()>& queue);
   void queue_steps(bool first, bool last);
   void queue_sums(std::size_t first);
   void queue_update();
@@ -81,8 +93,12 @@ class CudaTraining final : public GpuTraining {
   Stream copies_;
   std::array<Slot, steps_ahead + 1> batches_;
   std::uint64_t batches_queued_ = 0;
-  std::array<Graph, 4> graphs_;  // by whether it is the first and the last batch of its step
+  bool captures_;
+  std::array<Pieces, 4> captured_;  // by whether it is the first and the last batch of its step
   std::array<bool, 4> launched_{};
+  Sums mode_ = Sums::queued;
+  Pieces pieces_;  // being captured
+  std::optional<Capture> capture_;
   std::array<PinnedBytes, steps_ahead + 2> records_;
   std::array<Event, steps_ahead + 2> recorded_;
   std::uint64_t steps_queued_ = 0;

@@ -92,6 +92,7 @@ std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& 
   options.gpu.device = device;
   options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.compute_stream = backend.stream();
+  options.gpu.captured = !plan.options.no_graph;
   if (plan.options.gradient_dtype != Element::fp32) {
     options.gpu.rounding = &backend;
     options.gpu.rounded = plan.model.graph.parameter_count();
@@ -207,9 +208,11 @@ class GpuEngine final : public TrainingEngine {
   }
   compute::GpuStepSums step_sums();
   compute::Program::SumOverRanks statistics_sums();
+  bool agree_on_capture(const std::string& why) const;
   std::vector<optim::Optimizer::Slot> slots() const;
 
   const RunPlan& plan_;
+  const allreduce::MpiSession& session_;
   monitor::Progress& progress_;
   const std::unique_ptr<compute::GpuBackend> backend_;
   const std::unique_ptr<allreduce::Communicator> communicator_;
@@ -228,6 +231,7 @@ class GpuEngine final : public TrainingEngine {
 GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
                      monitor::Progress& progress)
     : plan_(plan),
+      session_(session),
       progress_(progress),
       backend_(compute::make_gpu_backend(gpu_settings(plan, device))),
       communicator_(make_sums(session, *backend_, plan, device)),
@@ -282,6 +286,11 @@ std::vector<std::string> GpuEngine::notes() const {
         "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
         "them are wrong or refused, such as {}, {}: {}",
         refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
+  if (const std::string& why = communicator_->why_not_captured(); !why.empty())
+    lines.push_back(fmt::format(
+        "graphs: sums between GPUs are queued between CUDA graphs, as they cannot be part of one "
+        "here: {}",
+        why));
   return lines;
 }
 
@@ -320,7 +329,23 @@ compute::GpuStepSums GpuEngine::step_sums() {
           [this](std::size_t first) { reducer_.final_from(first); },
           [this] { reducer_.finish(); },
           [this] { communicator_->check(); },
-          statistics_sums()};
+          statistics_sums(),
+          communicator_->why_not_captured().empty(),
+          bucket_bounds(),
+          [this](const std::string& why) { return agree_on_capture(why); }};
+}
+
+// Ranks come to this at the same step. In the middle of training, so that the user is told here.
+bool GpuEngine::agree_on_capture(const std::string& why) const {
+  const std::vector<std::string> all = session_.gather(why);
+  const auto refused = std::ranges::find_if_not(all, &std::string::empty);
+  const bool captured = session_.broadcast(std::string(refused == all.end() ? "" : "no")).empty();
+  if (!captured && session_.rank() == 0)
+    write_stderr(
+        fmt::format("graphs: a step cannot be captured on rank {}, so its kernels are "
+                    "launched one by one: {}\n",
+                    refused - all.begin(), *refused));
+  return captured;
 }
 
 // By the communicator of the gradients, and so in one order with those on every rank: two of NCCL's

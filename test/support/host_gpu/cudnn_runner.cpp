@@ -62,13 +62,14 @@ bool is_fused(const OperationGraph& graph) {
   });
 }
 
-// For whole programs: SIMULATED_GPU_FAULT is off or refused.
+// For whole programs: SIMULATED_GPU_FAULT is off, refused or capture (runtime_graphs.cpp).
 Fault fault_of(const OperationGraph& graph, std::size_t place) {
   const Device& gpu = Device::get();
   if (gpu.engine_fault) return gpu.engine_fault(graph, place);
   const char* const asked = std::getenv("SIMULATED_GPU_FAULT");
-  if (asked == nullptr || *asked == 0 || !is_fused(graph)) return Fault::none;
-  return std::string_view(asked) == "off" ? Fault::off : Fault::refused;
+  const std::string_view fault = asked == nullptr ? "" : asked;
+  if (!is_fused(graph)) return Fault::none;
+  return fault == "off" ? Fault::off : fault == "refused" ? Fault::refused : Fault::none;
 }
 
 std::size_t first_result(const OperationGraph& graph) {

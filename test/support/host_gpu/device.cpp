@@ -127,6 +127,12 @@ void set_engine_fault(EngineFaultOf fault) {
   gpu.engine_fault = std::move(fault);
 }
 
+void refuse_captures(bool refuse) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.refuses_captures = refuse;
+}
+
 void set_engine_time(EngineTime time) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);

@@ -23,6 +23,7 @@ class Device {
   Counts counts;
   EngineTime engine_time;
   EngineFaultOf engine_fault;
+  bool refuses_captures = false;
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
   cudaError_t last_error = cudaSuccess;

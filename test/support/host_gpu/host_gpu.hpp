@@ -59,6 +59,9 @@ using EngineFaultOf =
 /// Of runs that are queued from now on. Empty, as at first: none.
 void set_engine_fault(EngineFaultOf fault);
 
+/// Whether captures fail, as where something in them cannot be captured. Not at first.
+void refuse_captures(bool refuse);
+
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.
 void set_seed(std::uint64_t seed);

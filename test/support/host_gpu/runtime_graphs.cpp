@@ -1,3 +1,7 @@
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
 #include "support/host_gpu/device.hpp"
 
 using namespace ringtrain::host_gpu;
@@ -14,6 +18,12 @@ cudaError_t begin(Device& gpu, cudaStream_t handle, cudaStreamCaptureMode mode) 
   return cudaSuccess;
 }
 
+// For whole programs: SIMULATED_GPU_FAULT is capture.
+bool refuses(const Device& gpu) {
+  const char* const asked = std::getenv("SIMULATED_GPU_FAULT");
+  return gpu.refuses_captures || (asked != nullptr && std::string_view(asked) == "capture");
+}
+
 cudaError_t end(Device& gpu, Stream& stream, cudaGraph_t* graph) {
   *graph = nullptr;
   const std::shared_ptr<Capture> capture = stream.capture;
@@ -25,9 +35,10 @@ cudaError_t end(Device& gpu, Stream& stream, cudaGraph_t* graph) {
   const bool joined = capture->joined();
   capture->end();
   std::erase(gpu.captures, capture);
-  if (!capture->valid) return cudaErrorStreamCaptureInvalidated;
+  const Nodes nodes = std::exchange(capture->nodes, {});  // events keep the capture
+  if (!capture->valid || refuses(gpu)) return cudaErrorStreamCaptureInvalidated;
   if (!joined) return cudaErrorStreamCaptureUnjoined;
-  *graph = new CUgraph_st{std::make_shared<const Nodes>(std::move(capture->nodes))};
+  *graph = new CUgraph_st{std::make_shared<const Nodes>(nodes)};
   return cudaSuccess;
 }
 

@@ -62,6 +62,10 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
   if (bytes == 0 || bytes > most_bytes) return ncclInvalidArgument;
   if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
   return group->start([=] {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    if (group->refuses_captures() && cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
+        status != cudaStreamCaptureStatusNone)
+      return group->fail(ncclUnhandledCudaError, "no capture, as the test wants");
     const auto collective = std::make_shared<Collective>(group, call, from, to);
     if (!host_gpu::attempt(stream, name, [collective] { return collective->advance(); }))
       group->fail(ncclUnhandledCudaError, std::string(name) + ": CUDA refuses the launch");

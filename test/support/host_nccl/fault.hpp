@@ -8,12 +8,13 @@ namespace ringtrain::host_nccl {
 struct Fault {
   enum class Kind {
     none,
-    slow,   ///< each collective begins 20 ms late
-    hang,   ///< the collective never begins, and nobody is told
-    error,  ///< it never begins, and this rank has an asynchronous error
-    dead,   ///< the process kills itself
-    late,   ///< nothing goes wrong but that the rank never joins the communicator
-    stuck,  ///< as hang, and ncclCommAbort does not return
+    slow,     ///< each collective begins 20 ms late
+    hang,     ///< the collective never begins, and nobody is told
+    error,    ///< it never begins, and this rank has an asynchronous error
+    dead,     ///< the process kills itself
+    late,     ///< nothing goes wrong but that the rank never joins the communicator
+    stuck,    ///< as hang, and ncclCommAbort does not return
+    capture,  ///< it is refused where a stream is captured
   };
   Kind kind = Kind::none;
   std::uint64_t from = 1;

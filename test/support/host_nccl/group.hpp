@@ -34,6 +34,8 @@ class Group {
   std::string last_error() const;
   /// Success where another call may be made now.
   ncclResult_t ready();
+  /// As a test wants it.
+  bool refuses_captures() const { return fault_.kind == Fault::Kind::capture; }
   /// Notes a call, which `run` makes.
   ncclResult_t start(std::function<void()> run);
   /// The first failure stays. From any thread.

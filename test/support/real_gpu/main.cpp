@@ -13,6 +13,7 @@ Counts counts() { return {}; }
 void set_seed(std::uint64_t) {}
 void set_engine_time(EngineTime) {}
 void set_engine_fault(EngineFaultOf) {}
+void refuse_captures(bool) {}
 std::vector<std::string> complaints() { return {}; }
 
 }  // namespace ringtrain::host_gpu

@@ -66,6 +66,8 @@ struct CommunicatorFacts {
   bool overlaps = false;
   /// Empty where no hook is called.
   std::function<std::vector<Range>(std::span<const std::size_t> counts, int rank)> own_parts = {};
+  /// Why sums cannot be part of a CUDA graph; empty: they can, or nobody asked (GpuSums::captured).
+  std::string why_not_captured = {};
 };
 
 /// The ranks of one training job. Thread: main, unless a member says otherwise. Views are of equal
@@ -81,6 +83,7 @@ class Communicator {
   int size() const { return facts_.size; }
   /// Whether sums run while the caller computes, and not only in finish().
   bool overlaps() const { return facts_.overlaps; }
+  const std::string& why_not_captured() const { return facts_.why_not_captured; }
   /// Which part of all-reduces of so many numbers `rank` completes and gives to their hook. The
   /// parts of all ranks cover each number once. Throws Error where no hook is called.
   std::vector<Range> own_parts(std::span<const std::size_t> counts, int rank) const {
@@ -136,6 +139,9 @@ struct GpuSums {
   int device = 0;  ///< of this rank, from choose_gpu(); this thread's
   /// Tells NCCL about memory(), so that GPUs reach each other's without copies.
   bool register_memory = false;
+  /// Sums are to be part of CUDA graphs: tries at the start whether they can, see
+  /// Communicator::why_not_captured(). Wants a compute stream.
+  bool captured = false;
   /// For sums with a `wire` of 16 bits: what rounds, on the compute stream, and how many numbers it
   /// rounds between two finish(), at most. It outlives the communicator. Null: there are none.
   Rounding* rounding = nullptr;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <string>
+#include <utility>
 
 #include "ringtrain/base/error.hpp"
 
@@ -90,22 +91,31 @@ void read_and_wait(void* to, const void* from, std::size_t bytes) {
   check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
 }
 
-Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
-  // Thread local: NCCL's own thread makes calls that would end a global capture.
+// Thread local: NCCL's own thread makes calls that would end a global capture.
+Capture::Capture(cudaStream_t stream) : stream_(stream) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+Capture::~Capture() {
+  if (stream_ == nullptr) return;
   cudaGraph_t raw = nullptr;
-  try {
-    queue();
-  } catch (...) {
-    static_cast<void>(cudaStreamEndCapture(stream, &raw));
-    const Recording broken(raw);
-    throw;
-  }
-  check(cudaStreamEndCapture(stream, &raw), "cudaStreamEndCapture");
+  static_cast<void>(cudaStreamEndCapture(stream_, &raw));
+  const Recording broken(raw);
+}
+
+Graph Capture::finish() {
+  cudaGraph_t raw = nullptr;
+  check(cudaStreamEndCapture(std::exchange(stream_, nullptr), &raw), "cudaStreamEndCapture");
   const Recording recording(raw);
   cudaGraphExec_t graph = nullptr;
   check(cudaGraphInstantiate(&graph, recording.get(), 0), "cudaGraphInstantiate");
   return Graph(graph);
+}
+
+Graph capture(cudaStream_t stream, const std::function<void()>& queue) {
+  Capture recorded(stream);
+  queue();
+  return recorded.finish();
 }
 
 }  // namespace ringtrain::compute::cuda

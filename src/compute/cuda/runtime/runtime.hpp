@@ -63,8 +63,22 @@ class PinnedBytes {
 void write_and_wait(void* to, const void* from, std::size_t bytes);
 void read_and_wait(void* to, const void* from, std::size_t bytes);
 
-/// What `queue` puts on `stream`, and on streams that it lets follow that and joins again, as one
-/// unit that launches fast. Other threads may use CUDA meanwhile.
+/// Records what is queued on a stream, and on streams that follow it and join it again, until
+/// finish(): nothing of it runs. Other threads may use CUDA meanwhile.
+class Capture {
+ public:
+  explicit Capture(cudaStream_t stream);
+  /// Without finish(), what was recorded is forgotten.
+  ~Capture();
+  Capture(const Capture&) = delete;
+  /// As one unit that launches fast.
+  Graph finish();
+
+ private:
+  cudaStream_t stream_;  // null: it is over
+};
+
+/// What `queue` puts on `stream`, as one graph.
 Graph capture(cudaStream_t stream, const std::function<void()>& queue);
 
 }  // namespace ringtrain::compute::cuda

@@ -19,11 +19,12 @@ struct Job {
   NcclRank me{.rank = 1, .size = 2, .host = "node7", .device = 3, .deadline_s = 0.05};
   std::vector<float> gradients = std::vector<float>(10);
 
-  std::unique_ptr<Communicator> start() {
+  std::unique_ptr<NcclCommunicator> start_nccl() {
     nccl->base = gradients.data();
     return std::make_unique<NcclCommunicator>(nccl, me, NcclId{std::byte{RecordingNccl::id_byte}},
                                               sums);
   }
+  std::unique_ptr<Communicator> start() { return start_nccl(); }
   View all() { return {gradients.data(), gradients.size()}; }
 };
 
@@ -147,6 +148,59 @@ TEST_CASE("nccl: one rank alone rounds its gradients as many do") {
   communicator->finish();
 
   CHECK(job.nccl->calls() == Texts{"round 1 * 0+10", "widen 0+10"});
+}
+
+TEST_CASE("nccl: whether sums can be captured is tried with one") {
+  Job job;
+  const auto communicator = job.start_nccl();
+  job.nccl->forget();
+
+  CHECK(communicator->try_capture() == "");
+
+  const Texts calls = job.nccl->calls();
+  const auto captured = std::ranges::find(calls, "capture compute");
+  REQUIRE(captured != calls.end());
+  const auto is_sum = [](const std::string& call) { return call.starts_with("sum "); };
+  CHECK(std::count_if(calls.begin(), captured, is_sum) == 1);  // it connects the ranks
+  CHECK(std::count_if(captured, calls.end(), is_sum) == 1);
+  CHECK(job.nccl->place("end of capture") > captured - calls.begin());
+}
+
+TEST_CASE("nccl: sums that cannot be captured are said so, in words, and the capture is ended") {
+  const auto [failing, failure, words] = GENERATE(table<std::string, NcclResult, std::string>(
+      {{"sum ", NcclResult::internal_error, "ncclAllReduce: NCCL result 3, its last words"},
+       {"sum ", NcclResult::remote_error, "ncclAllReduce: NCCL result 6, its last words"},
+       {"end of capture", NcclResult::internal_error, "cudaStreamEndCapture: as the test wants"}}));
+  Job job;
+  const auto communicator = job.start_nccl();
+  job.nccl->failing_in_capture = failing;
+  job.nccl->failure = failure;
+
+  CHECK_THAT(communicator->try_capture(), Contains(words));
+
+  CHECK(job.nccl->count("end of capture") == 1);
+}
+
+TEST_CASE("nccl: a capture that cannot begin is a refusal, too, and nothing is captured") {
+  Job job;
+  const auto communicator = job.start_nccl();
+  job.nccl->failing = "capture ";
+
+  CHECK_THAT(communicator->try_capture(), Contains("cudaStreamBeginCapture: as the test wants"));
+
+  CHECK(job.nccl->count("end of capture") == 0);
+}
+
+TEST_CASE("nccl: where the ranks cannot be connected, no capture is tried") {
+  Job job;
+  const auto communicator = job.start_nccl();
+  job.nccl->failing = "sum ";
+  job.nccl->failure = NcclResult::remote_error;
+
+  const Error error = failure_of([&] { communicator->try_capture(); });
+
+  CHECK(error.code() == Exit::rank_lost);
+  CHECK(job.nccl->count("capture compute") == 0);
 }
 
 TEST_CASE("nccl: refuses what it cannot do") {

@@ -87,6 +87,7 @@ struct Wish {
   Element gradient_dtype = Element::fp32;  // between twins
   bool graph = true, accumulates = false, twins = false;
   bool norms_together = false;  // BatchNorm over both twins
+  bool captured = true;         // sums may be part of a graph
   float first_loss_scale = 1024;
   std::int32_t interval = 2000;
 };
@@ -119,10 +120,10 @@ struct GpuRig {
             wish.norms_together ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank),
         {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
          batch_statistics},
-        5, step_sums(), settings(wish));
+        5, step_sums(wish), settings(wish));
   }
 
-  GpuStepSums step_sums() {
+  GpuStepSums step_sums(const Wish& wish) {
     if (!summed_as_twins) return {sums, head, [](std::size_t) {}, [] {}, [] {}};
     return {sums,
             head,
@@ -132,6 +133,12 @@ struct GpuRig {
             [this](View values) {
               twins.start_allreduce(values, {});
               twins.finish();
+            },
+            wish.captured,
+            {},
+            [this](const std::string& why) {
+              refusals.push_back(why);
+              return why.empty();
             }};
   }
   GpuTrainingSettings settings(const Wish& wish) const {
@@ -193,6 +200,7 @@ struct GpuRig {
   const bool summed_as_twins;
   std::unique_ptr<GpuTraining> training;
   std::vector<GpuOutcome> outcomes;
+  std::vector<std::string> refusals;  // of captures; empty: it is none
 };
 
 struct Expected {
@@ -252,6 +260,11 @@ std::vector<std::vector<float>> state_after(int steps, const Wish& wish, int mic
   rig.finish();
   return rig.read_state();
 }
+
+struct NoCaptures {
+  NoCaptures() { host_gpu::refuse_captures(true); }
+  ~NoCaptures() { host_gpu::refuse_captures(false); }
+};
 
 const std::vector<std::string> no_complaints{};
 
@@ -355,6 +368,57 @@ TEST_CASE("cuda training: twins that normalise together do what each does alone"
   Wish one_by_one = wish;
   one_by_one.graph = false;
   CHECK(state_after(4, one_by_one, micro) == twins);
+  CHECK(host_gpu::complaints() == no_complaints);
+}
+
+TEST_CASE("cuda training: sums between graphs come to the same bits as sums in one") {
+  const int micro = GENERATE(1, 2);
+  const bool norms_together = GENERATE(false, true);
+  CAPTURE(micro, norms_together);
+  host_gpu::set_seed(1);
+  Wish wish{.accumulates = micro > 1, .twins = true, .norms_together = norms_together};
+  const auto state = state_after(4, wish, micro);
+  wish.captured = false;
+
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    host_gpu::set_seed(seed);
+    CHECK(state_after(4, wish, micro) == state);
+    CHECK(host_gpu::complaints() == no_complaints);
+  }
+}
+
+TEST_CASE("cuda training: with sums between them, a step is several graphs", "[simulated]") {
+  for (const bool captured : {true, false}) {
+    host_gpu::set_seed(1);
+    GpuRig rig({.twins = true, .captured = captured});
+    for (int step = 0; step < 4; ++step) rig.step(step);
+    rig.finish();
+
+    CHECK(rig.refusals == std::vector<std::string>{""});
+    const std::size_t graphs = host_gpu::counts().graphs;
+    CHECK((captured ? graphs == 3 : graphs > 2 * 3));  // the first step is none
+  }
+}
+
+TEST_CASE("cuda training: steps that cannot be captured are launched kernel by kernel",
+          "[simulated]") {
+  const bool captured = GENERATE(true, false);
+  const int micro = GENERATE(1, 2);
+  CAPTURE(captured, micro);
+  host_gpu::set_seed(1);
+  const Wish wish{.accumulates = micro > 1, .twins = true, .captured = captured};
+  const auto state = state_after(4, wish, micro);
+
+  host_gpu::set_seed(2);
+  const NoCaptures no_captures;
+  GpuRig rig(wish);
+  for (int step = 0; step < 4; ++step) rig.step(step, micro);
+  rig.finish();
+
+  CHECK(rig.read_state() == state);
+  CHECK(host_gpu::counts().graphs == 0);
+  REQUIRE(rig.refusals.size() == 1);
+  CHECK_THAT(rig.refusals[0], Catch::Contains("cudaErrorStreamCaptureInvalidated"));
   CHECK(host_gpu::complaints() == no_complaints);
 }
 

@@ -19,11 +19,6 @@ bool is_aligned(const void* data) {
   return reinterpret_cast<std::uintptr_t>(data) % wanted_alignment == 0;
 }
 
-bool is_written(const Operand& operand) {
-  return std::holds_alternative<GradientOperand>(operand) ||
-         std::holds_alternative<WeightGradientOperand>(operand);
-}
-
 }  // namespace
 
 Binder::Binder(const Schedule& schedule, Element element, std::uint64_t seed, Engines& engines,
@@ -162,14 +157,14 @@ float* Binder::ones(int count) {
   return data;
 }
 
-void Binder::align(EngineCall& call, std::size_t value) {
+void Binder::align(EngineCall& call, std::size_t value, bool is_written) {
   void*& data = call.data[value];
   if (is_aligned(data)) return;
   const OperationGraph::Value& v = call.graph.values()[value];
   std::size_t bytes = bytes_of(v.element);
   for (const std::int64_t extent : v.extents) bytes *= static_cast<std::size_t>(extent);
   void* aligned = keep(bytes);
-  if (is_written(*v.operand))
+  if (is_written)
     call.after.push_back({aligned, data, bytes});
   else
     call.before.push_back({data, aligned, bytes});
@@ -182,9 +177,11 @@ Action Binder::cudnn(const Request& request, const void* weights, void* gradient
   engine_calls_.push_back(
       std::make_unique<EngineCall>(request.key(), &*answer.engine, request.graph()));
   EngineCall& call = *engine_calls_.back();
+  const std::vector<bool> written = call.graph.written();
   for (const OperationGraph::Value& value : call.graph.values()) {
+    const std::size_t i = call.data.size();
     call.data.push_back(value.operand ? place_of(*value.operand, weights, gradient) : nullptr);
-    align(call, call.data.size() - 1);
+    align(call, i, written[i]);
   }
   return [this, &call] { queue(call); };
 }

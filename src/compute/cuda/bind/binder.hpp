@@ -123,7 +123,7 @@ class Binder {
 
   void* place_of(const Operand& operand, const void* weights, void* gradient);
   float* ones(int count);
-  void align(EngineCall& call, std::size_t value);
+  void align(EngineCall& call, std::size_t value, bool is_written);
   void queue(const EngineCall& call) const;
   void copy(const AlignedCopy& detour) const;
 

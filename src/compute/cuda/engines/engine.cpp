@@ -1,5 +1,6 @@
 #include "compute/cuda/engines/engine.hpp"
 
+#include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -95,9 +96,15 @@ std::optional<Engine> plan_of(const Descriptor& configuration, std::size_t place
   return std::nullopt;  // a proposal that cannot be read is none
 }
 
+/// Plans that are refused leave an error behind, which the next launch would answer with.
+struct ErrorsOfRefusals {
+  ~ErrorsOfRefusals() { static_cast<void>(cudaGetLastError()); }
+};
+
 // Calls `is_last(configuration, place)` for one proposal after the other until it is true.
 template <class F>
 void go_through_proposals(const Descriptor& graph, const PlanTarget& target, F is_last) {
+  const ErrorsOfRefusals forgotten;
   std::size_t place = 0;
   for (const auto mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const Descriptor& configuration : proposals(mode, graph, target))

@@ -115,6 +115,61 @@ struct MaxPoolPixel {
   }
 };
 
+/// The gradients of 2 x 2 pixels, from the winners that forward has left, where two windows an axis
+/// cover a tile at most: nothing that is loaded waits for another load. Each pixel's windows are
+/// added in row order, as by MaxPoolPixel.
+template <class T, int w>
+struct MaxPoolWonTile {
+  using Type = T;
+  static constexpr int width = w;
+  static constexpr int side = 2, pixels = side * side;
+  PoolGeometry<w> geometry;
+  PooledGradient<T, w> gradient_of;
+  const std::uint8_t* winners;
+  std::uint32_t channel;
+
+  constexpr MaxPoolWonTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                           std::uint32_t first)
+      : geometry(pool), gradient_of(pooled_gradient<T, w>(o)), winners(o.winners), channel(first) {}
+  static std::size_t items(const PoolOperands& o) {
+    return divide_up(o.x_shape.height, side) * divide_up(o.x_shape.width, side) * o.x_shape.batch;
+  }
+  static bool fits(const Window& window) {
+    return window.height + side - 1 <= 2 * window.stride_y &&
+           window.width + side - 1 <= 2 * window.stride_x;
+  }
+
+  /// Calls f(index, gradient) for each pixel of the tile that is in the image.
+  template <class F>
+  constexpr void for_each_gradient(std::uint32_t tile, F f) const {
+    const Axis &rows = geometry.rows, &columns = geometry.columns;
+    auto at = geometry.place(tile, channel, (rows.image + side - 1) / side,
+                             (columns.image + side - 1) / side);
+    at.row *= side;
+    at.column *= side;
+    const int row = rows.first_window(at.row), column = columns.first_window(at.column);
+    const int end_row = rows.end_window(at.row + side - 1);
+    const int end_column = columns.end_window(at.column + side - 1);
+    Pack<std::uint8_t, w> winner[pixels] = {};
+    Lanes<w> gradient[pixels] = {};
+    for (int k = 0; k < pixels; ++k)
+      if (row + k / side < end_row && column + k % side < end_column) {
+        winner[k] = get<w>(winners + geometry.winner_index(at, row + k / side, column + k % side));
+        gradient[k] = gradient_of(geometry.y_index(at, row + k / side, column + k % side));
+      }
+    for (int p = 0; p < pixels; ++p) {
+      const int y = at.row + p / side, x = at.column + p % side;
+      if (y >= rows.image || x >= columns.image) continue;
+      Lanes<w> sum{};
+      for (int k = 0; k < pixels; ++k) {
+        const int tap = geometry.tap(row + k / side, column + k % side, y, x);
+        for (int i = 0; i < w; ++i) sum[i] += winner[k].at[i] == tap ? gradient[k][i] : 0;
+      }
+      f(geometry.x_index(at, y, x), sum);
+    }
+  }
+};
+
 /// The gradients of 2 x 2 pixels: these share windows, and so the search for each window's first
 /// maximum. No y is compared with: the compiler may round what it makes of x in another way here.
 template <class T, int w>
@@ -184,7 +239,7 @@ struct MaxPoolTile {
   }
 };
 
-/// `Pool`: MaxPoolPixel or MaxPoolTile.
+/// `Pool`: MaxPoolPixel, MaxPoolWonTile or MaxPoolTile.
 template <class Pool>
 struct MaxPoolBackwardTerm {
   using T = typename Pool::Type;
@@ -271,7 +326,9 @@ void max_pool_forward(const MaxPoolForwardOperands& o, Queue& queue) {
 template <class Use>
 void with_pool(const MaxPoolBackwardOperands& o, bool wide, Use use) {
   with_type_and_width(o.pool.element, wide, [&]<class T>(T, auto w) {
-    if (o.winners)
+    if (o.winners && MaxPoolWonTile<T, w>::fits(o.pool.window))
+      use(std::type_identity<MaxPoolWonTile<T, w>>());
+    else if (o.winners)
       use(std::type_identity<MaxPoolPixel<T, w>>());
     else
       use(std::type_identity<MaxPoolTile<T, w>>());

@@ -128,7 +128,8 @@ struct AveragePoolBackward {
     geometry.for_each_window(at.row, at.column, [&](int row, int column) {
       const auto v = load<w>(dy + geometry.y_index(at, row, column));
       const int taps = geometry.rows.taps(row) * geometry.columns.taps(column);
-      for (int i = 0; i < w; ++i) sum[i] += v[i] / static_cast<float>(taps);
+      const float share = 1 / static_cast<float>(taps);
+      for (int i = 0; i < w; ++i) sum[i] += v[i] * share;
     });
     store(dx + geometry.x_index(at, at.row, at.column), sum);
   }

@@ -30,7 +30,8 @@ at_end end_harm
 # start NAME COMMAND...: a job on several ranks, until its usual speed is known: 20 windows of 0.5 s and two steps
 start() {
   mkdir "$1"
-  FOLDER=$dir/$1 "${@:2}" --batch "${batch:-32}" --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$dir/$1/metrics" \
+  # at the recipe's learning rate it diverges within some thousands of steps
+  FOLDER=$dir/$1 "${@:2}" --batch "${batch:-32}" --lr 0.001 --threads 1 --log-every 20 --eval-every 0 --steps "${steps:-100000000}" --metrics "$dir/$1/metrics" \
     >"$1/log" 2>&1 &
   echo $! >"$1/mpirun"
   log=$1/log await 60 has_records "$1/metrics"
@@ -76,7 +77,6 @@ slow_down() {
 }
 drift() { # NAME TEXT HARM [LINKS]; a step took $usual before
   local links
-  links=$(times "$1" link_speeds)
   local begin=$SECONDS so_far lately_s=$((drift_s > 300 ? drift_s / 60 : 5)) share line='' quarter=''
   so_far=$(times "$1" slow_down)
   while ((SECONDS - begin < drift_s + 120 && SECONDS - ${quarter:-$SECONDS} < 65)); do
@@ -84,12 +84,14 @@ drift() { # NAME TEXT HARM [LINKS]; a step took $usual before
     $3 "$(bc -l <<<"if ($share < 1) $share else 1")"
     line=$(grep -hE "rank 0: slow_down: " "$1/log" | tail -n "+$((so_far + 1))" | grep -E "$2" | head -n 1)
     [[ $line ]] && break
+    kill -0 "$(cat "$1/mpirun")" 2>/dev/null || { wrong_in "$1" "has ended"; break; }
     if (($(step_ms "$1" "$lately_s") * 100 < usual * 125)); then quarter=; else quarter=${quarter:-$SECONDS}; fi
     sleep 1
   done
   echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
     "report $(($(times "$1" slow_down) - so_far)): ${line#*rank 0: }"
   [[ $line ]] || wrong_in "$1" "does not say: $2"
+  links=$(grep -F -B 100000 -m 1 "$line" "$1/log" | grep -c "rank 0: link_speeds: ") # before that report
   [[ ! ${4:-} ]] || told "$1" 20 link_speeds "$4" "$links"
   $3 0
 }

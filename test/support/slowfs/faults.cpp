@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -13,6 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 Faults::Now Faults::look_up(std::string_view call, bool first) {
   Now now;
+  std::set<std::string> counted;
   const std::scoped_lock lock(mutex_);
   std::ifstream lines(file_);
   for (std::string line; std::getline(lines, line);) {
@@ -21,6 +23,7 @@ Faults::Now Faults::look_up(std::string_view call, bool first) {
     words >> kind;
     if (kind == "rate") words >> now.rate;
     words >> which;
+    if (kind == "nth") counted.insert(line);
     if (which != call && which != "any") continue;
     double number = 0;
     std::uint64_t from_bytes = 0;
@@ -35,6 +38,7 @@ Faults::Now Faults::look_up(std::string_view call, bool first) {
     const std::uint64_t calls = calls_[line] += first ? 1 : 0;
     if (calls >= from_bytes && calls < from_bytes + times) now.error = static_cast<int>(number);
   }
+  std::erase_if(calls_, [&](const auto& entry) { return !counted.contains(entry.first); });
   return now;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -142,7 +143,9 @@ std::string sync_folder_of(const fs::path& path) {
   const FileDescriptor opened(
       tried_again([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (opened.get() < 0) return errno == EACCES ? "" : reason_of(errno);  // may not be listed
-  if (tried_again([&] { return ::fsync(opened.get()); }) == 0 || errno == EINVAL || errno == EROFS)
+  constexpr std::array cannot{EINVAL, EROFS, ENOSYS, EOPNOTSUPP, EPERM};
+  if (tried_again([&] { return ::fsync(opened.get()); }) == 0 ||
+      std::ranges::find(cannot, errno) != cannot.end())
     return "";
   return reason_of(errno);
 }

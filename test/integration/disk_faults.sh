@@ -133,29 +133,43 @@ frozen_disks() {
   fi
 }
 
-# The server of the file system dies, and another one takes its place: the writer's handle of the directory is dead for good.
+# The server of the file system dies, and another one takes its place: the writer's handle of the directory is dead for good. The
+# second time, another run has had the directory meanwhile.
 remounted_disks() {
   mount_slowfs "$1" || skip "$(tail -n 1 why)"
   start --steps 1000000 --checkpoint-every 50 --checkpoint-dir disk/a --keep 1
   await 90 has "checkpoint [0-9]+, "
-  kill -KILL "$slowfs_server"
-  wait "$slowfs_server" 2>/dev/null
-  await 90 has "save_failed: .*/disk/a.*not connected"
-  fusermount3 -uz disk
+  lose_server
   mkdir disk/a  # another one, of the same path
-  sleep 2
-  check "unmounted: why nothing is saved" has "save_failed"
+  await 90 has "save_failed: .*/disk/a.* and what has its path now has no file 'lock'"
   check "unmounted: nothing is saved into the directory that then has the path" test -z "$(ls -A disk/a)"
   rmdir disk/a
-  "$slowfs" backing disk faults 2>why &
-  slowfs_server=$!
-  wait_for 5 mountpoint -q disk
+  serve_again "$1"
   await 90 has save_works
   check "remounted: it is told" has "/disk/a was opened anew: its handle was stale"
-  kill -TERM "$(rank 0)"
+
+  lose_server
+  printf 'ringtrain lease 1 released \nbeat: 00000000000000000000\nrun: another\nhost: far\nprocess: 7\njob: \nboot: \ntoken: 0123456789abcdef\n' >backing/a/new
+  mv backing/a/new backing/a/lock
+  names=$(ls backing/a)
+  serve_again "$1"
   ends
-  check "remounted: exit code $code" test $code -eq 143
-  check "remounted: the last step is saved" test -e "disk/a/step-$(sed -n 's/.*the run ends after step \([0-9]*\).*/\1/p' log | head -n 1 | xargs printf '%010d').h5"
+  check "taken meanwhile: exit code $code" test $code -eq 73
+  check "taken meanwhile: why" has "run another on host far, process 7 has taken it over while its file system was away"
+  check "taken meanwhile: nothing more is saved in it" is "$(ls backing/a)" "$names"
+}
+lose_server() { # until the job has noticed it
+  before=$(count save_failed)
+  kill -KILL "$slowfs_server"
+  wait "$slowfs_server" 2>/dev/null
+  await 90 more_failures
+  fusermount3 -uz disk
+}
+more_failures() { (($(count save_failed) > before)); }
+serve_again() {
+  "$1" backing disk faults 2>why &
+  slowfs_server=$!
+  wait_for 5 mountpoint -q disk
 }
 
 case $part in

@@ -95,7 +95,7 @@ class TrainerWatch {
   void prepare(const LastSaveLimits& limits) {
     const std::scoped_lock lock(mutex_);
     limits_ = limits;
-    if (is_alone_ && limits.timeout_s > 0) outlive();
+    if (is_alone_ && limits.timeout_s > 0) outlive(limits.begins);
   }
 
  private:
@@ -106,13 +106,13 @@ class TrainerWatch {
     const std::scoped_lock lock(mutex_);
     if (limits_.timeout_s == 0) ::_exit(0);
     is_alone_ = true;
-    outlive();
+    outlive(true);
   }
 
   // The limit comes first, as the disk may hang. Its signal ends this process.
-  void outlive() {
+  void outlive(bool begins) {
     constexpr double longest_s = 1e6;
-    ::alarm(static_cast<unsigned>(std::ceil(std::min(limits_.timeout_s, longest_s))));
+    if (begins) ::alarm(static_cast<unsigned>(std::ceil(std::min(limits_.timeout_s, longest_s))));
     if (limits_.lock_file < 0) return;
     [[maybe_unused]] const ssize_t written =
         ::pwrite(limits_.lock_file, limits_.lock_text.data(), limits_.lock_text.size(), 0);

@@ -35,7 +35,7 @@ struct Message {
     saved,      ///< slot, step, bytes, seconds; text: file name
     failed,     ///< slot, step, code, text
     note,       ///< text
-    waiting,    ///< text: what `open` waits for; again every ten seconds
+    waiting,    ///< text: what `open`, or a save that opens anew, waits for; every ten seconds
     displaced,  ///< text: another run has the directory
     closed,
     // trainer to fork server, and its answer

@@ -1,7 +1,6 @@
 #include "io/checkpoint_writer/writer_server.hpp"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -63,10 +62,10 @@ class Helper {
 
   /// The trainer is gone.
   void finish() {
-    if (!directory_) return;
+    if (!directory_ && !lost_) return;
     if (kept_ && !(last_ && last_->kind == Message::Kind::saved && last_->step >= kept_->step))
       save(*kept_);
-    if (last_) directory_->write_last_save(last_save_text(*last_));
+    if (last_ && directory_) directory_->write_last_save(last_save_text(*last_));
   }
 
  private:
@@ -81,7 +80,7 @@ class Helper {
       // what waits for another writer is saved without the trainer, too
       const double last_save_s = setup_.takes_over ? setup_.last_save_timeout_s : 0;
       // amid a training, a disk that is too full is trouble of the next save
-      take_directory(setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout), last_save_s);
+      take_directory(setup_.takes_over ? 0 : 2 * state_bytes(setup_.layout), {last_save_s, -1, ""});
       last_.reset();
       kept_.reset();
       lineage_.clear();
@@ -102,28 +101,26 @@ class Helper {
     send_notes();
   }
 
-  // `last_save_s`: until it is taken; the former lock file is no longer this one's.
-  void take_directory(std::uint64_t needed_bytes, double last_save_s) {
-    prepare_({last_save_s, -1, ""});
+  // `limits`: until it is taken, as the former lock file is no longer this one's.
+  void take_directory(std::uint64_t needed_bytes, const LastSaveLimits& limits) {
+    prepare_(limits);
     directory_.reset();
     directory_ =
         std::make_unique<CheckpointDirectory>(path_, setup_.owner, needed_bytes, lease_calls());
-    prepare_(
-        {setup_.last_save_timeout_s, directory_->lock_file(), lease_head(Lease::State::finishing)});
+    token_ = directory_->token();
     lost_ = false;
+    prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
+              lease_head(Lease::State::finishing), limits.begins});
   }
 
   // A handle stays dead when its file system was mounted again, or its server has forgotten it.
-  // While nothing is mounted there, the path names another directory.
+  // While nothing is mounted there, the path names another directory; and another run may have
+  // taken this one meanwhile.
   void reopen_if_lost() {
     lost_ = lost_ || (directory_ && !directory_->answers());
     if (!lost_) return;
-    if (::access((path_ + "/lock").c_str(), F_OK) != 0)
-      throw Error(
-          Exit::storage, "checkpoint directory " + path_,
-          fmt::format("its handle is stale, and what has its path now has no file 'lock': {}",
-                      last_error()));
-    take_directory(0, setup_.last_save_timeout_s);
+    FolderLease::require_still(path_, token_);
+    take_directory(0, {setup_.last_save_timeout_s, -1, "", false});
     directory_->protect(protected_);
     send(Message{.kind = Message::Kind::note}.with_text(
         fmt::format("{} was opened anew: its handle was stale", path_)));
@@ -153,7 +150,7 @@ class Helper {
     try {
       reopen_if_lost();
       const Snapshot snapshot = snapshot_in(request);
-      reply.bytes = directory_->save(snapshot, *writer_);
+      reply.bytes = save_also_if_lost(snapshot);
       reply.with_text(checkpoint_name(snapshot.metadata.step));
     } catch (const std::exception& failure) {
       const auto* error = dynamic_cast<const Error*>(&failure);
@@ -168,6 +165,17 @@ class Helper {
     last_ = reply;
     if (reply.kind == Message::Kind::saved) retain(request.step);
     send_notes();
+  }
+
+  // That the handle is dead, some file systems tell in the middle of a save only.
+  std::uint64_t save_also_if_lost(const Snapshot& snapshot) {
+    try {
+      return directory_->save(snapshot, *writer_);
+    } catch (const Error&) {
+      if (directory_->answers()) throw;
+    }
+    reopen_if_lost();
+    return directory_->save(snapshot, *writer_);
   }
 
   void retain(std::uint64_t step) {
@@ -227,7 +235,7 @@ class Helper {
   const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
-  std::string path_, lineage_, protected_;
+  std::string path_, token_, lineage_, protected_;
   bool lost_ = false;  // the directory, until it can be opened anew
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;

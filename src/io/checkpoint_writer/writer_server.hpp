@@ -9,6 +9,7 @@ struct LastSaveLimits {
   double timeout_s = 0;   ///< for the saves under way; then the process is to end
   int lock_file = -1;     ///< of the directory; -1: has none
   std::string lock_text;  ///< for it, so that a new run knows that it is worth waiting
+  bool begins = true;     ///< else a timeout that runs already goes on
 };
 
 /// The writer process: serves the trainer's requests until the trainer's end of `socket` closes.

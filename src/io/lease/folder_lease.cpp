@@ -333,6 +333,26 @@ void FolderLease::require() const {
                 fmt::format("{}: nothing more is saved in it", why));
 }
 
+void FolderLease::require_still(const std::string& path, const std::string& token) {
+  const std::string what = "checkpoint directory " + path;
+  const FileDescriptor directory(
+      check_storage(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), "open of " + path));
+  const FileDescriptor file(uninterrupted([&] {
+    return open_beneath(directory.get(), lock_name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  }));
+  if (file.get() < 0)
+    throw Error(Exit::storage, what,
+                fmt::format("its handle is stale, and what has its path now has no file 'lock': {}",
+                            lock_error(errno)));
+  const auto lease = lease_from_text(first_bytes(file.get()));
+  if (!lease) throw Error(Exit::storage, what, "its file 'lock' is no longer this run's");
+  if (lease->token != token)
+    throw Error(Exit::locked, what,
+                fmt::format("{} has taken it over while its file system was away: nothing more is "
+                            "saved in it",
+                            lease->holder.text()));
+}
+
 // A thread of its own: one fsync of a large checkpoint takes longer than a beat, and longer than
 // the silence. Where the disk stands still, so does this.
 void FolderLease::start_beating() {

@@ -146,8 +146,9 @@ LeaseJudge::Verdict LeaseJudge::judge(const LockFileState& sight, Clock::time_po
   const auto waited = now - waits_since_;
   if (waited < terms_.patience + (finishing_ ? last_save_ : Clock::duration(0)))
     return Verdict::wait;
-  // Who is at its last save may be dead, too: its heartbeat tells.
-  const bool beats = moved_ && (!finishing_ || now - still_since_ <= 2 * terms_.beat);
+  // A last save that takes too long is refused once it beats again: its maker may be dead.
+  const auto limit = terms_.patience + last_save_;
+  const bool beats = moved_ && (!finishing_ || still_since_ - waits_since_ >= limit);
   return lives || beats ? Verdict::refuse : Verdict::wait;
 }
 

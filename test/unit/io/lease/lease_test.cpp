@@ -213,6 +213,18 @@ TEST_CASE("Lease: a last save that nobody is making is taken over after the sile
   CHECK(watch.after(1s, silent) == Verdict::take_over);
 }
 
+TEST_CASE("Lease: a last save whose maker dies at its limit is taken over after the silence") {
+  Watch watch{.last_save = 10s};
+  std::uint64_t beat = 0;
+  const auto finishing = [&] {
+    return LockFileState{true, lease_of(far, Lease::State::finishing, beat), true};
+  };
+  CHECK(watch.after(0s, finishing()) == Verdict::wait);
+  for (int i = 0; i < 2; ++i, ++beat) CHECK(watch.after(5s, finishing()) == Verdict::wait);
+  CHECK(watch.after(28s, finishing()) == Verdict::wait);
+  CHECK(watch.after(2s, finishing()) == Verdict::take_over);
+}
+
 TEST_CASE("Lease: its text comes back as it was, and what is no lease is none") {
   const Lease lease{.state = Lease::State::finishing, .holder = far, .token = a_token};
   const auto again = lease_from_text(to_text(lease));

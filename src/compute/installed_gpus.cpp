@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -89,7 +90,32 @@ std::string hiding_variable() {
   return "";
 }
 
+// One entry of CMAKE_CUDA_ARCHITECTURES: "80" is machine code and PTX, "80-real" and "80-virtual"
+// one of them. Machine code runs on later GPUs of its generation, PTX on all later ones.
+bool serves(std::string_view kernel, int capability, bool can_compile) {
+  int made_for = 0;
+  const auto [end, failed] =
+      std::from_chars(kernel.data(), kernel.data() + kernel.size(), made_for);
+  if (failed != std::errc()) return true;  // "native", "all": not known here
+  const std::string_view kind(end, static_cast<std::size_t>(kernel.data() + kernel.size() - end));
+  if (kind.starts_with('a')) return made_for == capability;
+  const bool same_generation = made_for / 10 == capability / 10;
+  return made_for <= capability &&
+         ((kind != "-virtual" && same_generation) || (kind != "-real" && can_compile));
+}
+
 }  // namespace
+
+bool has_kernels_for(int capability, const GpusHere& here) {
+  std::string_view left = here.kernels;
+  bool served = left.empty();
+  while (!left.empty() && !served) {
+    const std::size_t end = std::min(left.find(','), left.size());
+    served = serves(left.substr(0, end), capability, here.driver_cuda >= here.cuda);
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  return served;
+}
 
 InstalledGpus find_installed_gpus() {
   const fs::path root = variable("RINGTRAIN_SYSTEM_ROOT", "/");

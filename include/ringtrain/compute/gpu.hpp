@@ -193,8 +193,8 @@ class GpuBackend : public Backend, public Rounding {
   virtual std::unique_ptr<GpuSnapshot> make_snapshot(const std::vector<View>& state) = 0;
 };
 
-/// Makes the GPU this thread's. Throws Error (usage) where there is no driver, no such GPU, none
-/// that is new enough, or no CUDA in the build.
+/// Makes the GPU this thread's. Throws Error (usage) where there is no driver, no such GPU, one
+/// that is too old or that the build has no kernels for, or no CUDA in the build.
 std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings);
 
 /// What CUDA answers in this process about GPUs. Facts only: choose_device() judges them.
@@ -209,6 +209,10 @@ struct GpusHere {
   std::string missing = {};            ///< a library that a GPU wants and that cannot be loaded
 };
 GpusHere gpus_here();
+
+/// Whether kernels of the build run on a GPU of this compute capability: machine code, or PTX that
+/// its driver can compile.
+bool has_kernels_for(int capability, const GpusHere& here);
 
 /// The versions of CUDA's runtime and cuDNN; empty where the build has no CUDA. Needs no GPU.
 LibraryVersions gpu_libraries();

@@ -228,8 +228,14 @@ int capability_of(int device) {
   return 10 * major + minor;
 }
 
-void expect_usable(int device) {
+// Of the one that this rank was given: others here may be of other kinds.
+void expect_usable(int device, const GpusHere& here) {
   const int capability = capability_of(device);
+  if (capability >= oldest_gpu_capability && !has_kernels_for(capability, here))
+    throw Error(Exit::usage, fmt::format("GPU {}", device),
+                fmt::format("this build has no kernels for its compute capability {} (it has: {}); "
+                            "hide that GPU by CUDA_VISIBLE_DEVICES, or build again on this machine",
+                            capability_text(capability), here.kernels));
   if (capability < oldest_gpu_capability)
     throw Error(Exit::usage, fmt::format("GPU {}", device),
                 fmt::format("its compute capability {} is too old: {} or newer is needed; --device "
@@ -247,7 +253,7 @@ std::unique_ptr<GpuBackend> make_gpu_backend(const GpuSettings& settings) {
   if (settings.device >= here.count)
     throw Error(Exit::usage, fmt::format("GPU {}", settings.device),
                 here.count == 0 ? here.why : fmt::format("this process sees {}", here.count));
-  cuda::expect_usable(settings.device);
+  cuda::expect_usable(settings.device, here);
   cuda::check(cudaSetDevice(settings.device), "cudaSetDevice");
   return std::make_unique<cuda::CudaBackend>(settings);
 }

@@ -364,12 +364,17 @@ std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
   return slots;
 }
 
-std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() {
+// A second program, beside that of all ranks.
+std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() try {
   compute::GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
   return std::make_unique<GpuStepper>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
                               settings_of(plan_, averaged_statistics_)),
       plan_.trainer(), progress_);
+} catch (const Error& failure) {
+  if (failure.code() != Exit::usage) throw;
+  throw Error(Exit::usage, "the speed of a rank alone (--baseline, --shares auto)",
+              fmt::format("it takes as much GPU memory again: {}", failure.what()));
 }
 
 std::string GpuEngine::plans() const {

@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 #include "ringtrain/allreduce/mpi/agreement.hpp"
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
@@ -45,31 +43,6 @@ std::string what_is_there(const compute::InstalledGpus& installed, const compute
   return fmt::format("this machine has {} ({}{})",
                      count == 1 ? "a GPU" : fmt::format("{} GPUs", count), installed.names.front(),
                      driver);
-}
-
-// One entry of CMAKE_CUDA_ARCHITECTURES: "80" is machine code and PTX, "80-real" and "80-virtual"
-// one of them. Machine code runs on later GPUs of its generation, PTX on all later ones.
-bool serves(std::string_view kernel, int capability, bool can_compile) {
-  int made_for = 0;
-  const auto [end, failed] =
-      std::from_chars(kernel.data(), kernel.data() + kernel.size(), made_for);
-  if (failed != std::errc()) return true;  // "native", "all": not known here
-  const std::string_view kind(end, static_cast<std::size_t>(kernel.data() + kernel.size() - end));
-  if (kind.starts_with('a')) return made_for == capability;
-  const bool same_generation = made_for / 10 == capability / 10;
-  return made_for <= capability &&
-         ((kind != "-virtual" && same_generation) || (kind != "-real" && can_compile));
-}
-
-bool has_kernels_for(int capability, const compute::GpusHere& here) {
-  std::string_view left = here.kernels;
-  bool served = left.empty();
-  while (!left.empty() && !served) {
-    const std::size_t end = std::min(left.find(','), left.size());
-    served = serves(left.substr(0, end), capability, here.driver_cuda >= here.cuda);
-    left.remove_prefix(std::min(end + 1, left.size()));
-  }
-  return served;
 }
 
 struct Trouble {
@@ -126,8 +99,9 @@ std::optional<Trouble> trouble_of_devices(const compute::GpusHere& here,
                                compute::capability_text(oldest),
                                compute::capability_text(compute::oldest_bf16_capability)),
                    "Say --precision fp16, or fp32"};
-  if (!std::ranges::any_of(here.capabilities,
-                           [&](int capability) { return has_kernels_for(capability, here); }))
+  if (!std::ranges::any_of(here.capabilities, [&](int capability) {
+        return compute::has_kernels_for(capability, here);
+      }))
     return Trouble{fmt::format("this build has no kernels for its compute capability {} (it has: "
                                "{})",
                                compute::capability_text(newest), here.kernels),

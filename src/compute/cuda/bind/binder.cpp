@@ -161,6 +161,9 @@ void Binder::align(EngineCall& call, std::size_t value, bool is_written) {
   void*& data = call.data[value];
   if (is_aligned(data)) return;
   const OperationGraph::Value& v = call.graph.values()[value];
+  if (v.pitch > v.extents[1])
+    throw Error(fmt::format("step with {} channels of {} that lie together", v.extents[1], v.pitch),
+                "they begin where cuDNN cannot: give joined layers channels in multiples of 8");
   std::size_t bytes = bytes_of(v.element);
   for (const std::int64_t extent : v.extents) bytes *= static_cast<std::size_t>(extent);
   void* aligned = keep(bytes);

@@ -220,7 +220,8 @@ TEST_CASE("Lease: a last save whose maker dies at its limit is taken over after 
     return LockFileState{true, lease_of(far, Lease::State::finishing, beat), true};
   };
   CHECK(watch.after(0s, finishing()) == Verdict::wait);
-  for (int i = 0; i < 2; ++i, ++beat) CHECK(watch.after(5s, finishing()) == Verdict::wait);
+  for (beat = 1; beat <= 2; ++beat) CHECK(watch.after(5s, finishing()) == Verdict::wait);
+  beat = 2;
   CHECK(watch.after(28s, finishing()) == Verdict::wait);
   CHECK(watch.after(2s, finishing()) == Verdict::take_over);
 }

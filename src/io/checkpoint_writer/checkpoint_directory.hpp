@@ -37,7 +37,6 @@ class CheckpointDirectory {
   /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.
   void write_last_save(const std::string& text);
   int lock_file() const { return lease_->file(); }
-  const std::string& token() const { return lease_->token(); }  ///< of its lease
 
   /// Bytes a user may still write here, in words, for messages.
   std::string free_space() const;

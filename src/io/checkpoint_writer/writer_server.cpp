@@ -107,7 +107,6 @@ class Helper {
     directory_.reset();
     directory_ =
         std::make_unique<CheckpointDirectory>(path_, setup_.owner, needed_bytes, lease_calls());
-    token_ = directory_->token();
     lost_ = false;
     prepare_({setup_.last_save_timeout_s, directory_->lock_file(),
               lease_head(Lease::State::finishing), limits.begins});
@@ -119,7 +118,7 @@ class Helper {
   void reopen_if_lost() {
     lost_ = lost_ || (directory_ && !directory_->answers());
     if (!lost_) return;
-    FolderLease::require_still(path_, token_);
+    FolderLease::require_still(path_, setup_.owner.run);
     take_directory(0, {setup_.last_save_timeout_s, -1, "", false});
     directory_->protect(protected_);
     send(Message{.kind = Message::Kind::note}.with_text(
@@ -235,7 +234,7 @@ class Helper {
   const std::function<void(const LastSaveLimits&)>& prepare_;
   std::optional<Message> kept_, last_;  // to be saved should the trainer die; what became of a save
   WriterSetup setup_;
-  std::string path_, token_, lineage_, protected_;
+  std::string path_, lineage_, protected_;
   bool lost_ = false;  // the directory, until it can be opened anew
   std::array<MappedMemory, slot_count> slots_;
   std::unique_ptr<FileWriter> writer_;

@@ -333,7 +333,7 @@ void FolderLease::require() const {
                 fmt::format("{}: nothing more is saved in it", why));
 }
 
-void FolderLease::require_still(const std::string& path, const std::string& token) {
+void FolderLease::require_still(const std::string& path, const std::string& run) {
   const std::string what = "checkpoint directory " + path;
   const FileDescriptor directory(
       check_storage(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC), "open of " + path));
@@ -346,7 +346,7 @@ void FolderLease::require_still(const std::string& path, const std::string& toke
                             lock_error(errno)));
   const auto lease = lease_from_text(first_bytes(file.get()));
   if (!lease) throw Error(Exit::storage, what, "its file 'lock' is no longer this run's");
-  if (lease->token != token)
+  if (lease->holder.run != run)
     throw Error(Exit::locked, what,
                 fmt::format("{} has taken it over while its file system was away: nothing more is "
                             "saved in it",

@@ -55,9 +55,9 @@ class FolderLease {
   int file() const { return file_.get(); }
   /// Of this lease alone: for names of files that are its holder's.
   const std::string& token() const { return token_; }
-  /// Throws unless the directory that has this path now still has the lease of `token`: Error with
+  /// Throws unless the directory that has this path now still has a lease of `run`: Error with
   /// Exit::locked where another run has taken it, with Exit::storage where there is none.
-  static void require_still(const std::string& path, const std::string& token);
+  static void require_still(const std::string& path, const std::string& run);
   /// Whether a lock that is free means, on this file system, that nobody lives who had it.
   bool trusts_locks() const { return locks_hold_ && file_system_.is_local; }
   const LeaseTerms& terms() const { return terms_; }

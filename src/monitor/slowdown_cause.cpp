@@ -238,7 +238,7 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
       advises  ? moved.moved.front().advice
       : sender ? advice_for(SystemMetric::sending)
                : advice_for(phase));
-  return {std::move(text), waiting && several(hosts)};
+  return {std::move(text), waiting && several(hosts), !moved.moved.empty()};
 }
 
 SlowdownCause explain_slower_than_expected(const AccountsSpan& now,

@@ -11,6 +11,8 @@ struct SlowdownCause {
   std::string text;
   /// A link between hosts may be why: ranks on several hosts mostly wait for each other.
   bool links = false;
+  /// Something else became worse with it.
+  bool found = false;
 };
 
 /// Why steps take longer in `since` than in `before`: which phase grew, on which ranks, what else

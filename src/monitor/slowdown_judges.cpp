@@ -117,6 +117,11 @@ namespace {
 constexpr double gradual_s = 30;
 constexpr int gradual_steps = 30;  // so that what comes suddenly is reported as that
 constexpr std::size_t gradual_windows = 6;
+// What is slow in a part of the windows shows in the mean of a minute, which differs more by
+// chance.
+constexpr double bursts_s = 60, bursts_tolerated = 1.03 * tolerated;
+constexpr int bursts_steps = 60;
+constexpr double most_of_mean = 3;  // times the median: more of one window is a stall
 // Half a minute's median differs by chance from that of other minutes. With this allowance a
 // slow-down is reported when it reaches a quarter, not some time afterwards.
 constexpr double allowance = 1.03;
@@ -128,6 +133,16 @@ constexpr std::size_t long_blocks = 20;
 constexpr double most_chance = 1.06;
 constexpr double first_stretch_s = 10, first_tolerated = 1.3;
 constexpr double stable = 1.15, no_trend = 1.05;  // what settled blocks differ by
+
+// Seconds a step of the last windows, so many.
+double clipped_mean(const std::deque<PaceWindow>& windows, std::size_t count, double median_s) {
+  PaceWindow sum;
+  for (auto w = windows.end() - static_cast<std::ptrdiff_t>(count); w != windows.end(); ++w) {
+    sum.seconds += std::min(w->seconds, most_of_mean * median_s * w->steps);
+    sum.steps += w->steps;
+  }
+  return sum.step_s();
+}
 
 }  // namespace
 
@@ -145,11 +160,13 @@ PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
   if (slow_) return judge_slow(ended_block);
   if (ended_block && is_back_from_settling()) return PaceChange::recovered;
   if (judge) learn_first(window);
-  if (pace_s() == 0 || !slower_than(limit_s())) return PaceChange::none;
+  if (pace_s() == 0) return PaceChange::none;
+  in_bursts_ = !slower_than(limit_s());
+  if (in_bursts_ && !comes_in_bursts(window)) return PaceChange::none;
   slow_ = true;
   reference_s_ = pace_s();
-  reported_s_ = recent_s_;
-  slow_for_s_ = gradual_s;
+  reported_s_ = recent_s_ = in_bursts_ ? mean_s_ : recent_s_;
+  slow_for_s_ = in_bursts_ ? bursts_s : gradual_s;
   return PaceChange::slower;
 }
 
@@ -176,52 +193,55 @@ double GradualSlowdown::pace_s() const {
 }
 
 PaceChange GradualSlowdown::judge_slow(bool ended_block) {
+  if (in_bursts_) recent_s_ = mean_s_;
   if (recent_s_ == 0) return PaceChange::none;
   if (recent_s_ <= (1 + tolerated) / 2 * reference_s_) {
     slow_ = false;
-    slow_for_s_ -= gradual_s;
+    slow_for_s_ -= in_bursts_ ? bursts_s : gradual_s;
+    last_windows_.clear();  // its end is in them
     return PaceChange::recovered;
   }
   if (tolerated * recent_s_ < reported_s_) reported_s_ = recent_s_;  // it has become better since
-  if (slower_than(tolerated * reported_s_)) {
+  if (in_bursts_ ? recent_s_ > tolerated * reported_s_ : slower_than(tolerated * reported_s_)) {
     reported_s_ = recent_s_;
     return PaceChange::slower;
   }
   return ended_block && has_settled() ? settle() : PaceChange::none;
 }
 
-// The windows of the last half minute and 30 steps stay, and their median is the recent pace.
+// The windows of the last minute stay; the median of half of it is the recent pace.
 void GradualSlowdown::look_back() {
-  const auto enough_without_first = [&] {
-    PaceWindow sum;
-    for (std::size_t i = 1; i < last_windows_.size(); ++i) {
-      sum.seconds += last_windows_[i].seconds;
-      sum.steps += last_windows_[i].steps;
+  PaceWindow sum;
+  std::vector<double> paces;  // the last first
+  recent_s_ = mean_s_ = 0;
+  for (auto w = last_windows_.rbegin(); w != last_windows_.rend() && mean_s_ == 0; ++w) {
+    sum.seconds += w->seconds;
+    sum.steps += w->steps;
+    paces.push_back(w->step_s());
+    const auto reaches = [&](double seconds, int steps) {
+      return sum.seconds >= seconds && sum.steps >= steps && paces.size() >= gradual_windows;
+    };
+    if (recent_s_ == 0 && reaches(gradual_s, gradual_steps)) {
+      recent_s_ = upper_median(paces);
+      older_half_ = {paces.begin() + std::ssize(paces) / 2, paces.end()};
     }
-    return sum.seconds >= gradual_s && sum.steps >= gradual_steps &&
-           last_windows_.size() > gradual_windows;
-  };
-  while (enough_without_first()) last_windows_.pop_front();
-  std::vector<double> paces;
-  double seconds = 0;
-  int steps = 0;
-  for (const PaceWindow& w : last_windows_) {
-    paces.push_back(w.step_s());
-    seconds += w.seconds;
-    steps += w.steps;
+    if (reaches(bursts_s, bursts_steps))
+      mean_s_ = clipped_mean(last_windows_, paces.size(), upper_median(paces));
   }
-  const bool enough =
-      seconds >= gradual_s && steps >= gradual_steps && paces.size() >= gradual_windows;
-  recent_s_ = enough ? upper_median(std::move(paces)) : 0;
+  if (mean_s_ > 0)
+    last_windows_.erase(last_windows_.begin(), last_windows_.end() - std::ssize(paces));
 }
 
 // The median, and most of the older half: what comes suddenly is reported elsewhere.
 bool GradualSlowdown::slower_than(double limit) const {
   if (recent_s_ <= limit) return false;
-  const auto half = last_windows_.begin() + std::ssize(last_windows_) / 2;
-  const auto is_slow = [=](const PaceWindow& w) { return w.step_s() > limit; };
-  return 4 * std::count_if(last_windows_.begin(), half, is_slow) >=
-         3 * (half - last_windows_.begin());
+  const auto is_slow = [=](double step_s) { return step_s > limit; };
+  return 4 * std::ranges::count_if(older_half_, is_slow) >= 3 * std::ssize(older_half_);
+}
+
+// It comes and goes: before a window that is not slow, what came suddenly may not be over yet.
+bool GradualSlowdown::comes_in_bursts(const PaceWindow& last) const {
+  return last.step_s() <= limit_s() && mean_s_ > std::max(limit_s(), bursts_tolerated * pace_s());
 }
 
 bool GradualSlowdown::add_to_block(const PaceWindow& window, bool judge) {

@@ -150,12 +150,18 @@ std::string SlowdownReporter::compared_with(double examples) const {
 }
 
 // A gradual slow-down is compared with the time of its reference, a sudden one with what was just
-// before or, where it follows another one, with what was before that.
+// before or, where it follows another one, with what was before that. Where nothing has changed
+// since then, it may have come little by little, too.
 SlowdownCause SlowdownReporter::why() const {
   switch (detector_.reference()) {
     case SlowdownDetector::Reference::recent: {
       const AccountsSpan since{recent_.end, ask_()};
-      return explain_slowdown(can_explain(recent_, since) ? recent_ : before_, since, hosts_);
+      SlowdownCause cause =
+          explain_slowdown(can_explain(recent_, since) ? recent_ : before_, since, hosts_);
+      if (cause.found || !best_) return cause;
+      const SlowdownCause by_best =
+          explain_slowdown({best_->begin.accounts, best_->end.accounts}, since, hosts_);
+      return by_best.found ? by_best : cause;
     }
     case SlowdownDetector::Reference::best:
       return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},

@@ -86,7 +86,7 @@ drift() { # NAME TEXT HARM [LINKS]; a step took $usual before
     [[ $line ]] && break
     kill -0 "$(cat "$1/mpirun")" 2>/dev/null || { wrong_in "$1" "has ended"; break; }
     if (($(step_ms "$1" "$lately_s") * 100 < usual * 125)); then quarter=; else quarter=${quarter:-$SECONDS}; fi
-    sleep 1
+    sleep "$((drift_s > 300 ? 3 : 1))"
   done
   echo "$1: after $((SECONDS - begin)) s of a drift of $drift_s s, ${quarter:+$((SECONDS - quarter)) s after a step took a quarter longer, }in" \
     "report $(($(times "$1" slow_down) - so_far)): ${line#*rank 0: }"
@@ -96,44 +96,47 @@ drift() { # NAME TEXT HARM [LINKS]; a step took $usual before
   $3 0
 }
 step_ms() { # NAME SECONDS: what a step took, in hundredths of milliseconds, the mean of so many last seconds; a record is of 20 steps
-  grep '"kind":"step"' "$1/metrics" | tail -n 4000 | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | tac |
+  tail -n 1000 "$1/metrics" | grep '"kind":"step"' | sed 's/.*"seconds_per_batch":\([0-9.e-]*\).*/\1/' | tac |
     awk -v "seconds=$2" '{ sum += $1; if (20 * sum >= seconds) exit } END { printf "%d\n", 1e5 * sum / NR }'
 }
 skipped() { # NAME WHY
   echo "skipped: $1: $2"
   left_out+=("$1")
 }
-# busy SHARE CPU: wants so much of a CPU, three times
-busy() {
-  end_harm
-  [[ $1 == 0 ]] && return
-  for _ in 1 2 3; do
-    taskset -c "$2" python3 -c 'import sys, time
-share = float(sys.argv[1])
-while True:
-    end = time.monotonic() + 0.05 * share
-    while time.monotonic() < end: pass
-    if share < 1: time.sleep(0.05 * (1 - share))' "$1" &
+# keep_on SHARE CODE COUNT [ARGUMENT]...: so many processes run Python's CODE, which asks share() each time, until SHARE is 0. They are
+# started once: starting them anew for each SHARE would slow the job down by itself.
+keep_on() {
+  echo "$1" >share.new && mv share.new share
+  [[ $1 == 0 ]] && { end_harm; return; }
+  while ((${#harm[@]} < $3)); do
+    python3 -c "import os, signal, sys, time
+share = lambda: float(open('share').read())
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+$2" "${@:4}" &
     harm+=($!)
   done
 }
+# busy SHARE CPU: wants so much of a CPU, three times
+busy() {
+  keep_on "$1" 'os.sched_setaffinity(0, {int(sys.argv[1])})
+while True:
+    wanted = share()
+    end = time.monotonic() + 0.05 * wanted
+    while time.monotonic() < end: pass
+    if wanted < 1: time.sleep(0.05 * (1 - wanted))' 3 "$2"
+}
 # stop SHARE: rank 1 of $stopped stands still most of the time
 stop() {
-  end_harm
-  kill -CONT "$stopped"
-  [[ $1 == 0 ]] && return
-  python3 -c 'import os, signal, sys, time
-pid, still = int(sys.argv[1]), 0.35 * float(sys.argv[2])
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+  keep_on "$1" 'pid = int(sys.argv[1])
 try:
     while True:
+        still = 0.35 * share()
         os.kill(pid, signal.SIGSTOP)
         time.sleep(still)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.5 - still)
 finally:
-    os.kill(pid, signal.SIGCONT)' "$stopped" "$1" &
-  harm=($!)
+    os.kill(pid, signal.SIGCONT)' 1 "$stopped"
 }
 core() { busy "$1" 1; }
 between() { bc -l <<<"scale = 9; $1 * e($3 * l($2 / $1))" | cut -d. -f1; } # FROM TO SHARE: in even steps of a factor

@@ -88,6 +88,7 @@ class GradualSlowdown {
   void end_block();
   void look_back();
   bool slower_than(double limit_s) const;
+  bool comes_in_bursts(const PaceWindow& last) const;
   bool has_settled() const;
   PaceChange settle();
   PaceChange judge_slow(bool ended_block);
@@ -100,7 +101,8 @@ class GradualSlowdown {
   double stretch(std::size_t blocks, std::size_t before = 0) const;
   double block_deviation() const;
 
-  std::deque<PaceWindow> last_windows_;  // of the last half minute
+  std::deque<PaceWindow> last_windows_;  // of the last minute
+  std::vector<double> older_half_;       // of the last half of it, seconds a step
   std::vector<double> block_;            // windows of the block that is not over, seconds a step
   double block_s_ = 0;                   // its seconds
   bool block_judged_ = true;
@@ -111,8 +113,8 @@ class GradualSlowdown {
   double first_seconds_ = 0, first_s_ = 0;
   double best_s_ = 0, long_best_s_ = 0;      // of four blocks, and of twenty; 0: there are too few
   std::optional<double> before_settling_s_;  // the best that was given up
-  bool slow_ = false;
-  double reference_s_ = 0, recent_s_ = 0, reported_s_ = 0;
+  bool slow_ = false, in_bursts_ = false;    // in a part of the windows
+  double reference_s_ = 0, recent_s_ = 0, mean_s_ = 0, reported_s_ = 0;
   double slow_for_s_ = 0, unjudged_s_ = 0, falling_for_s_ = 0, since_settling_s_ = 0;
 };
 

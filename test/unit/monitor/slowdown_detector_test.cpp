@@ -161,6 +161,40 @@ TEST_CASE("slow-downs: a fall is told when it has come to a quarter, however slo
   CHECK(run(detector, 120, steady(0.36)).recovered == 1);
 }
 
+// As of a process that is stopped again and again: most steps take as long as before. A minute's
+// mean wants a third, not a quarter.
+TEST_CASE("slow-downs: what is slow in a part of the time is told, however slowly it came") {
+  constexpr double step_s = 0.01, cycle_s = 2, slow_s = 0.9, most = 4;
+  const double fall_s = GENERATE(60.0, 600.0, 1800.0);
+  CAPTURE(fall_s);
+  SlowdownDetector detector;
+  settle(detector, step_s);
+  run(detector, 180, steady(step_s));
+  const auto bursts = [=](double now) {
+    const double times = 1 + (most - 1) * std::min(1.0, now / fall_s);
+    return std::fmod(now, cycle_s) < slow_s ? times * step_s : step_s;
+  };
+  // When steps take `slower` times as long, on the whole.
+  const auto reaches_s = [=](double slower) {
+    const double times = slow_s / (cycle_s / slower - (cycle_s - slow_s));
+    return fall_s * (times - 1) / (most - 1);
+  };
+
+  const Told told = run(detector, fall_s + 300, bursts);
+  CHECK(told.slow >= 1);
+  CHECK(told.slow_after_s < reaches_s(1.37) + 60);
+  CHECK(told.slow_after_s > reaches_s(1.2));
+  CHECK(told.recovered == 0);
+  if (fall_s > 60) {
+    CHECK(detector.reference() == Reference::best);
+    CHECK(detector.reference_s() < 1.07 * step_s);
+  }
+
+  const Told over = run(detector, 300, steady(step_s));
+  CHECK(over.slow == 0);
+  CHECK(over.recovered == 1);
+}
+
 TEST_CASE("slow-downs: says for how long steps have been falling") {
   SlowdownDetector detector;
   run(detector, 600, steady(0.1));

@@ -290,6 +290,19 @@ TEST_CASE("slow-downs: what comes slowly is compared with the best time, since w
                      "raise the CPU limit[^\n]*\n(slow_down: [^\n]*\n)+"));
 }
 
+TEST_CASE("slow-downs: the cause of a sudden one may have begun before it") {
+  Job job;
+  Job::Disturbance busy{
+      .ranks = {2}, .extra_s = 0.002, .vital = SystemMetric::others, .a_second = 0.7};
+  job.run(150, {});
+  REQUIRE(job.run(240, busy).empty());
+  busy.extra_s = 0.006;
+  busy.a_second = 0.9;
+  CHECK_THAT(job.run(10, busy),
+             Contains("less than the usual 5333.3; forward grew from 6.0 to 1") &&
+                 Contains("CPUs used by other processes 0 -> 0.8"));
+}
+
 TEST_CASE("slow-downs: what stays slow is said once") {
   Job job;
   job.run(600, {});

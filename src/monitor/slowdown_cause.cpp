@@ -82,6 +82,10 @@ Ranks culprits(const Ranks& all) {
   return found;
 }
 
+bool waits_most(const RankSpans& rank) {
+  return rank.grown_s(metrics::Phase::communication) > rank.own_s();
+}
+
 // Waiting for others is what counts where they do nothing else for longer.
 metrics::Phase most_grown(const Ranks& all) {
   const bool with_waits = std::ranges::all_of(all, [](const RankSpans& g) {
@@ -219,10 +223,15 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
   const Ranks all = known_in_both(before, since);
   if (all.empty()) return {std::string(unknown)};
   Ranks blamed = culprits(all);
-  const bool waiting = blamed.empty();
-  if (waiting) blamed = all;
-  const metrics::Phase phase = most_grown(blamed);
-  const auto sender = waiting ? busiest_sender(all, hosts) : std::nullopt;
+  auto sender = busiest_sender(all, hosts);
+  // Before a slow link ranks wait, and who waits takes CPU from other ranks' work.
+  const bool before_link = sender && !blamed.empty() && std::ranges::all_of(blamed, waits_most);
+  const bool waiting = blamed.empty() || before_link;
+  if (waiting)
+    blamed = all;
+  else
+    sender.reset();
+  const metrics::Phase phase = before_link ? metrics::Phase::communication : most_grown(blamed);
   const ChangesOnHost moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
   const std::string cause = moved.moved.empty()
                                 ? "ruled out, none of them moved: " +
@@ -233,7 +242,9 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
       "{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
       metrics::phase_names(phase).words, 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
       1e3 * mean_s(blamed, &RankSpans::step_since, phase), name_of(blamed, all.size(), hosts),
-      waiting && all.size() > 1 ? ", and no rank's own work did" : "",
+      before_link                 ? ", more than any rank's own work"
+      : waiting && all.size() > 1 ? ", and no rank's own work did"
+                                  : "",
       sender ? text_of(*sender, hosts) : "", cause,
       advises  ? moved.moved.front().advice
       : sender ? advice_for(SystemMetric::sending)

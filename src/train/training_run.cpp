@@ -199,7 +199,9 @@ int TrainingRun::train() {
           : nullptr;
   io::Loader loader(*plan_.training, loader_options());
   try {
-    return train_to_the_end(*stepper, loader, checkpoints);
+    const int code = train_to_the_end(*stepper, loader, checkpoints);
+    progress_.enter(metrics::Phase::data_wait);  // for what a loader thread still reads
+    return code;
   } catch (const std::exception& failure) {
     // Here, before buffers and threads go: a sum in flight still writes to them, and a loader
     // thread may be stuck in a read.

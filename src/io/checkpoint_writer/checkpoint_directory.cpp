@@ -286,7 +286,8 @@ bool CheckpointDirectory::is_intact(const std::string& name) {
 
 // Files of later steps are another run's future (this one resumed from before them): not ours to
 // delete, and no reason to delete ours.
-void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint64_t newest_step) {
+void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint64_t newest_step,
+                                 const std::function<bool()>& is_wanted) {
   int kept = 0;
   if (!perhaps_alive_.empty()) remove_temporaries();
   for (const std::string& name : checkpoint_names(directory_.get())) {
@@ -297,9 +298,10 @@ void CheckpointDirectory::retain(const std::string& lineage, int keep, std::uint
       if (::unlinkat(directory_.get(), name.c_str(), 0) != 0)
         notes_.push_back(fmt::format("could not delete {}: {}", name, last_error()));
       intact_.erase(name);
-    } else if (is_intact(name)) {
-      ++kept;
+      continue;
     }
+    if (!intact_.contains(name) && is_wanted()) return;
+    kept += is_intact(name);
   }
 }
 

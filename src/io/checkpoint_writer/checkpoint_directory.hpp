@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -30,8 +31,12 @@ class CheckpointDirectory {
   std::uint64_t save(const Snapshot& snapshot, FileWriter& writer);
   /// Deletes all but the newest `keep` intact checkpoints of `lineage` up to `newest_step`. A file
   /// is known to be intact because it was written here, or is verified once. Files of other
-  /// lineages, or whose header cannot be read, are left alone.
-  void retain(const std::string& lineage, int keep, std::uint64_t newest_step);
+  /// lineages, or whose header cannot be read, are left alone. `is_wanted` is asked before a file
+  /// is verified, which may take long: where this process is wanted for something else, the rest is
+  /// left to a later call.
+  void retain(
+      const std::string& lineage, int keep, std::uint64_t newest_step,
+      const std::function<bool()>& is_wanted = [] { return false; });
   void protect(const std::string& name) { protected_ = name; }
 
   /// Replaces last-save.txt, which is for people and scripts. What goes wrong is left alone.

@@ -18,6 +18,7 @@ namespace {
 constexpr std::chrono::minutes death_window{10};
 // The socket closes before the kernel knows how a process ended.
 constexpr std::chrono::seconds ending_patience{1};
+constexpr std::chrono::milliseconds ask_pause{500};
 
 Error writer_fault(const std::string& why, const std::string& how) {
   return Error(Exit::storage, "checkpoints",
@@ -142,26 +143,27 @@ void WriterConnection::notice_death() {
 
 // Training does not wait for the kernel to know how the writer ended: later calls come here again.
 std::optional<Error> WriterConnection::take_over(Saves saves) {
-  if (gone_) {
+  const auto now = Clock::now();
+  if (gone_ && !asking_since_) {
     const auto ending = process_.ended();
-    if (ending || Clock::now() - gone_since_ >= ending_patience) {
-      how_it_died_ = ending.value_or(not_opened_.empty() ? "closed its connection" : not_opened_);
-      not_opened_.clear();
-      if (const std::string why = why_not_replaced(saves); !why.empty())
-        return writer_fault(why, how_it_died_);
-      gone_ = false;
-      hand_over(saves);
-    }
+    if (!ending && now - gone_since_ < ending_patience) return std::nullopt;
+    how_it_died_ = ending.value_or("closed its connection");
+    if (const std::string why = died_too_often(saves); !why.empty())
+      return writer_fault(why, how_it_died_);
+    asking_since_ = ask_at_ = now;
   }
-  if (opening_ && Clock::now() - opening_since_ > options_.open_timeout && !process_.ended() &&
+  if (gone_ && now >= ask_at_)
+    if (const std::string why = ask_for_another(saves); !why.empty())
+      return writer_fault(fmt::format("{}, and no other one can be started: {}", how_it_died_, why),
+                          how_it_died_);
+  if (opening_ && now - opening_since_ > options_.open_timeout && !process_.ended() &&
       process_.pid() == 0)
     return writer_fault(fmt::format("{}, and the fork server does not answer", how_it_died_),
                         how_it_died_);
   return std::nullopt;
 }
 
-// Asks for another one, unless they die too often.
-std::string WriterConnection::why_not_replaced(Saves saves) {
+std::string WriterConnection::died_too_often(Saves saves) {
   const auto now = Clock::now();
   deaths_.push_back(now);
   while (now - deaths_.front() > death_window) deaths_.pop_front();
@@ -172,9 +174,30 @@ std::string WriterConnection::why_not_replaced(Saves saves) {
   if (std::ssize(deaths_) > options_.takeovers)
     return fmt::format("{}, death {} within {} minutes", how_it_died_, deaths_.size(),
                        death_window.count());
-  const auto failure = process_.restart();
-  return failure ? fmt::format("{}, and no other one can be started: {}", how_it_died_, *failure)
-                 : "";
+  return "";
+}
+
+// Returns why there is none and will be none, if so.
+std::string WriterConnection::ask_for_another(Saves saves) {
+  try {
+    if (const auto failure = process_.restart()) return *failure;
+    gone_ = false;
+    hand_over(saves);
+  } catch (const Error& failure) {
+    ask_later(failure.what());
+  }
+  const bool in_time = !asking_since_ || Clock::now() - *asking_since_ <= options_.open_timeout;
+  return in_time ? "" : not_asked_;
+}
+
+// No memory or descriptors here: that may pass, and no writer has died of it.
+void WriterConnection::ask_later(const char* why) {
+  gone_ = true;
+  opening_ = false;
+  not_asked_ = why;
+  const auto now = Clock::now();
+  if (!asking_since_) asking_since_ = now;
+  ask_at_ = now + ask_pause;
 }
 
 // With all that a writer knows of this training, as it may be a new one. No slot goes twice to one
@@ -186,10 +209,10 @@ void WriterConnection::hand_over(Saves saves) {
   bool sent = false;
   try {
     sent = send_open(true);
-  } catch (
-      const std::exception& failure) {  // no memory, no descriptors: another one is asked later
-    not_opened_ = fmt::format("could not be handed the directory: {}", failure.what());
+  } catch (const std::exception& failure) {
+    return ask_later(failure.what());
   }
+  asking_since_.reset();
   if (!lineage_.empty()) set_lineage(lineage_);
   if (!protected_.empty()) protect(protected_);
   if (kept_) sent = sent && send(*kept_);

@@ -67,7 +67,9 @@ class WriterConnection {
   bool send_open(bool takes_over);
   Message await_answer();
   void notice_death();
-  std::string why_not_replaced(Saves saves);
+  std::string died_too_often(Saves saves);
+  std::string ask_for_another(Saves saves);
+  void ask_later(const char* why);
   void hand_over(Saves saves);
 
   WriterProcess& process_;
@@ -85,9 +87,12 @@ class WriterConnection {
   Clock::time_point gone_since_, opening_since_;
   std::deque<Clock::time_point> deaths_;
   std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
+  // Since the next one is asked for, while this process lacks what that takes, and when again.
+  std::optional<Clock::time_point> asking_since_;
+  Clock::time_point ask_at_;
+  std::string not_asked_;  // what it lacks
   // What is told once the next one has answered: how the last one ended, and what is saved again.
   std::string how_it_died_, saved_again_;
-  std::string not_opened_;  // why the one started last could not be asked
 };
 
 }  // namespace ringtrain::io

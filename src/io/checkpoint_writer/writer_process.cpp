@@ -260,17 +260,14 @@ void WriterProcess::kill() {
 }
 
 std::optional<std::string> WriterProcess::restart() {
+  constexpr const char* no_server = "the fork server, which starts them, is gone, too";
   kill();
-  try {
-    SocketPair sockets = socket_pair();
-    const std::array theirs = {sockets.theirs.get()};
-    if (server_.get() < 0 ||
-        !send_message(server_.get(), {.kind = Message::Kind::start}, Wait::no, theirs))
-      return "the fork server, which starts them, is gone, too";
-    socket_ = std::move(sockets.ours);
-  } catch (const Error& failure) {
-    return failure.what();
-  }
+  if (server_.get() < 0) return no_server;
+  SocketPair sockets = socket_pair();
+  const std::array theirs = {sockets.theirs.get()};
+  if (!send_message(server_.get(), {.kind = Message::Kind::start}, Wait::no, theirs))
+    return no_server;
+  socket_ = std::move(sockets.ours);
   pid_ = 0;
   ended_.reset();
   return std::nullopt;

@@ -1,6 +1,7 @@
 #include "io/checkpoint_writer/writer_server.hpp"
 
 #include <fmt/core.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <chrono>
@@ -179,13 +180,21 @@ class Helper {
 
   void retain(std::uint64_t step) {
     try {
-      directory_->retain(lineage_, setup_.keep, step);
+      directory_->retain(lineage_, setup_.keep, step, [this] { return is_wanted(); });
     } catch (const Error& failure) {
       if (failure.code() == Exit::locked)
         return send(Message{.kind = Message::Kind::displaced}.with_text(failure.what()));
       send(Message{.kind = Message::Kind::note}.with_text(
           fmt::format("old checkpoints stay: {}", failure.what())));
     }
+  }
+
+  // The next save, or the one for a trainer that is gone, does not wait for retention. The end of
+  // it all does.
+  bool is_wanted() const {
+    Message next;
+    const ssize_t got = ::recv(socket_, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 || (got > 0 && next.kind != Message::Kind::close);
   }
 
   Snapshot snapshot_in(const Message& request) const {

@@ -37,7 +37,8 @@ class WriterProcess {
   void kill();
   int socket() const { return socket_.get(); }
   /// Kills what is left of the helper and asks the fork server for another one, whose socket() is
-  /// there at once. Never waits. Returns why there is none, if so.
+  /// there at once. Never waits. Returns why there is none, if so. Throws Error where this process
+  /// has no descriptors left for it.
   std::optional<std::string> restart();
   /// How the helper ended ("was killed by signal 9 (Killed)"), once its socket says so; nothing
   /// while the kernel does not know yet.

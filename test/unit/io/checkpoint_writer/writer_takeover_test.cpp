@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,25 @@ struct Trainer {
     REQUIRE(process.pid() > 0);
     ::kill(process.pid(), signal);
   }
+};
+
+// As of a process that has as many files open as it may.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual_) == 0);
+    const int lowest = ::dup(STDERR_FILENO);
+    ::close(lowest);
+    rlimit none = usual_;
+    none.rlim_cur = static_cast<rlim_t>(lowest);
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &usual_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit usual_{};
 };
 
 void check_saved(const Trainer& trainer, const State& state) {
@@ -257,6 +277,36 @@ TEST_CASE("Checkpoint writer: a directory that the next helper cannot open is tr
   CHECK_FALSE(trainer.writer.lost());
   trainer.writer.close(10s);
   CHECK_FALSE(trainer.writer.failure());
+}
+
+TEST_CASE("Checkpoint writer: without descriptors for the next helper, it is asked for later") {
+  const State state(1);
+  Trainer trainer(state);
+  trainer.kill_writer(SIGSTOP);
+  REQUIRE(trainer.writer.try_save(state.metadata, state.copier()));
+  {
+    const NoDescriptors full;
+    trainer.kill_writer();
+    for (int i = 0; i < 3000; ++i) {  // longer than the few deaths that end a job take
+      CHECK(trainer.writer.poll().empty());
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  const SaveEvent replaced = await(trainer.writer, SaveEvent::Kind::replaced);
+  CHECK_THAT(replaced.text, Contains("writes the checkpoint of step 1 again"));
+  trainer.writer.close(10s);
+  CHECK_FALSE(trainer.writer.failure());
+  check_saved(trainer, state);
+}
+
+TEST_CASE("Checkpoint writer: without descriptors for long, no other helper is waited for") {
+  const State state(1);
+  Trainer trainer(state, {.run_id = "test", .open_timeout = 1s});
+  const NoDescriptors full;
+  trainer.kill_writer();
+  CHECK_THAT(await(trainer.writer, SaveEvent::Kind::lost).text,
+             Contains("no other one can be started: ") && Contains("Too many open files"));
+  CHECK(trainer.writer.failure()->kind() == "writer");
 }
 
 TEST_CASE("Checkpoint writer: a directory that another job has taken meanwhile ends the job") {

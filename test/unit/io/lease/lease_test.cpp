@@ -401,6 +401,22 @@ TEST_CASE("Checkpoint directory: who lost it publishes and deletes nothing") {
   CHECK(file_bytes(directory / "last-save.txt") == "of the new one");
 }
 
+TEST_CASE("Checkpoint directory: retention verifies nothing while its process is wanted") {
+  const TemporaryDirectory directory;
+  const State one(1), two(2), three(3);
+  FileWriter writer(one.layout);
+  for (const State* state : {&one, &two})
+    CheckpointDirectory(path_of(directory), here, 0).save(snapshot_of(*state), writer);
+  CheckpointDirectory owner(path_of(directory), here, 0);
+  owner.save(snapshot_of(three), writer);
+
+  owner.retain(lineage_a, 2, 3, [] { return true; });
+  CHECK(names(directory).size() == 4);
+  owner.retain(lineage_a, 2, 3, [] { return false; });
+  CHECK(names(directory) ==
+        std::vector<std::string>{"lock", "step-0000000002.h5", "step-0000000003.h5"});
+}
+
 TEST_CASE("Checkpoint directory: a temporary that somebody still writes is left alone") {
   const TemporaryDirectory directory;
   const State state(1);

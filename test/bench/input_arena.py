@@ -1,13 +1,16 @@
 """input_arena.py DIR [SIDE [ROUNDS]]: images a second and core (CPU seconds of all processes) that others make of images:DIR, at random
 resized crops and flips: torchvision with PIL and with decode_jpeg, and simplejpeg with OpenCV, each through a DataLoader of one worker;
-DALI's CPU pipeline, which decodes the crop alone. They take turns with input_bench, if INPUT_BENCH names it; ratios are of one round.
-A development script: it needs torch and torchvision from PyPI; simplejpeg, opencv-python-headless and nvidia-dali-cuda130 where they are."""
+DALI's CPU pipeline, which decodes the crop alone; FFCV, from a file of its own with the images as JPEG of quality 90. They take turns
+with input_bench, if INPUT_BENCH names it; ratios are of one round.
+A development script: it needs torch and torchvision from PyPI; simplejpeg, opencv-python-headless, nvidia-dali-cuda130
+and ffcv where they are."""
 import os
 import re
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import numpy
 import torch
@@ -97,6 +100,28 @@ def of_dali():
     return rate
 
 
+def of_ffcv():
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import RandomHorizontalFlip, ToTensor, ToTorchImage
+    from ffcv.writer import DatasetWriter
+
+    packed = os.path.join(tempfile.mkdtemp(), "images.beton")
+    DatasetWriter(packed, {"image": RGBImageField(write_mode="jpg"), "label": IntField()}, num_workers=1).from_indexed_dataset(
+        Repeated(datasets.ImageFolder(os.path.join(directory, "train"))))
+    loader = Loader(packed, batch_size=BATCH, num_workers=1, order=OrderOption.RANDOM, pipelines={
+        "image": [RandomResizedCropRGBImageDecoder((side, side)), RandomHorizontalFlip(), ToTensor(), ToTorchImage()],
+        "label": [IntDecoder(), ToTensor()]})
+
+    def rate():
+        start, count = cpu_seconds(), 0
+        for pixels, _ in loader:
+            count += len(pixels)
+        return count / (cpu_seconds() - start)
+    return rate
+
+
 def of_ours():
     bench = os.environ["INPUT_BENCH"]
 
@@ -113,6 +138,7 @@ contenders = {
         [v2.RandomResizedCrop(side, antialias=True), v2.RandomHorizontalFlip()]))),
     "simplejpeg, OpenCV": of_simplejpeg,
     "DALI": of_dali,
+    "FFCV": of_ffcv,
     "ringtrain": of_ours,
 }
 rates, makers = {}, {}

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <span>
 
+#include "io/checkpoint/checkpoint_index.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/file.hpp"
 #include "ringtrain/base/text.hpp"
@@ -48,17 +50,39 @@ void read_all(const io::CheckpointFile& file, std::size_t size) {
   }
 }
 
-void load(const std::filesystem::path& path, std::size_t size) {
+void check_message(const Error& failure, Exit code) {
+  const std::string what = failure.what();
+  expect(failure.code() == code);
+  expect(what.size() < longest_message && printable(what) == what);
+}
+
+// What a training that needs other tensors is told of the file's.
+void refuse_others(const io::CheckpointFile& file) {
+  std::vector<io::TensorInfo> others = file.tensors();
+  if (others.empty()) return;
+  others.back().name += "?";
+  expect(printable(file.misfit(others.back())) == file.misfit(others.back()));
+  try {
+    file.expect(others);
+    expect(false);
+  } catch (const Error& failure) {
+    check_message(failure, Exit::incompatible_checkpoint);
+  }
+}
+
+void load(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  const auto lineage = io::lineage_in(bytes.first(std::min(bytes.size(), io::header_bytes)));
+  const std::size_t size = bytes.size();
   try {
     const io::CheckpointFile file = io::CheckpointFile::open(path);
+    expect(lineage == file.lineage());
     file.expect(file.tensors());
+    refuse_others(file);
     file.verify();
     read_all(file, size);
     if (file.metadata().step % 8 == 0) io::inspect(path);  // most of it is the same once more
   } catch (const Error& failure) {
-    const std::string what = failure.what();
-    expect(failure.code() == Exit::no_valid_checkpoint);
-    expect(what.size() < longest_message && printable(what) == what);
+    check_message(failure, Exit::no_valid_checkpoint);
   }
 }
 
@@ -122,6 +146,6 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* bytes, std::size_t 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {
   static const File file;
   file.hold(bytes, size);
-  load(file.path, size);
+  load(file.path, std::as_bytes(std::span(bytes, size)));
   return 0;
 }

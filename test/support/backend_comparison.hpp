@@ -102,7 +102,7 @@ class BackendComparison {
     }
 
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
-    for (const compute::Step& step : schedule_.steps) compute::reference::run(step, state);
+    for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
     for (compute::TensorId id = 0; id < count_; ++id) {
       if (id < first_written_ && !has_slices(id)) continue;

@@ -76,7 +76,7 @@ class GpuComparison {
     }
 
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
-    for (const compute::Step& step : schedule_.steps) compute::reference::run(step, state);
+    for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
     const double tolerance = element_ == Element::fp32   ? fp32_tolerance
                              : element_ == Element::fp16 ? 1e-2

@@ -148,7 +148,7 @@ class KernelCase {
   template <class Launch>
   void check(const compute::Step& step, std::vector<compute::TensorId> written, Launch launch) {
     run_kernel(written, launch);
-    compute::reference::run(step, state);
+    compute::reference::run_step(step, state);
     for (const compute::TensorId id : written) {
       CAPTURE(id);
       CHECK(relative_norm(device_[id].read(), state[id]) < tolerance(element_));

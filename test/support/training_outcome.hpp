@@ -40,7 +40,7 @@ inline Outcome train_once(const compute::Schedule& schedule, const std::vector<d
 
   std::size_t known = schedule.parameters;
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
-    compute::reference::run(schedule.steps[i], s);
+    compute::reference::run_step(schedule.steps[i], s);
     compute::for_each_tensor(schedule.steps[i], [&](compute::TensorId id, compute::Access) {
       const compute::TensorId held = schedule.place_of(id).of;
       if (last[held] == i) std::ranges::fill(s[held], poison);

@@ -9,7 +9,7 @@
 
 namespace ringtrain::compute::onednn {
 
-// Each plans one kind of step; the files are named as those of reference/.
+// Each plans one kind of step, in kernels/. backend.cpp refuses a kind that has none.
 Action plan(const Input&, Planner&);
 Action plan(const ConvolutionForward&, Planner&);
 Action plan(const ConvolutionInputGradient&, Planner&);

@@ -38,7 +38,7 @@ void State::sum_over_ranks(std::vector<double>& values) const {
   std::ranges::copy(floats, values.begin());
 }
 
-void run(const Step& step, State& state) {
+void run_step(const Step& step, State& state) {
   const auto with_slices = [&](Access wanted, auto f) {
     for_each_tensor(step, [&](TensorId id, Access access) {
       const auto slice = state.slices.find(id);
@@ -76,7 +76,7 @@ class ReferenceProgram final : public Program {
         state_.result.forward_seconds = state_.result.backward_at_s = seconds() - mark;
         mark = seconds();
       }
-      reference::run(schedule_.steps[s], state_);
+      reference::run_step(schedule_.steps[s], state_);
       publish(s, final);
     }
     const bool trained = schedule_.backward < schedule_.steps.size();

@@ -71,7 +71,7 @@ void run(const BatchNormBackwardApply&, State&);
 
 /// Executes any step. What it reads of slices comes from the tensors that they are part of, and
 /// what it writes goes there.
-void run(const Step& step, State& state);
+void run_step(const Step& step, State& state);
 
 /// Calls f(output pixel, input pixel, tap) for every tap of every window that falls inside the
 /// image; pixels count over the whole batch, taps in row order.

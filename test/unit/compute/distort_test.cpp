@@ -71,7 +71,7 @@ TEST_CASE("distort: the colours of Inception's recipe, clipped, are TensorFlow's
   reference::State s(schedule, 1);
   s.batch = &batch;
 
-  compute::reference::run(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true},
+  compute::reference::run_step(Input{0, Normalisation::mean_deviation, {0, 0, 0}, {1, 1, 1}, true, true},
                           s);
 
   for (std::size_t i = 0; i < expected.size(); ++i)

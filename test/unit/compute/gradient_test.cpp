@@ -162,7 +162,7 @@ TEST_CASE("gradient: softmax cross-entropy with smoothing, weight and padded sam
   const SoftmaxCrossEntropy step{0, 1, 0.1f, 0.5f};
   const auto loss = [&] {
     s.result = {};
-    run(step, s);
+    run_step(step, s);
     return s.result.loss * s.sample_weight;
   };
 

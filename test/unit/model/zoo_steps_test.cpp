@@ -103,7 +103,7 @@ class StepByStep {
 
     const compute::StepResult result = program->run(batch_, state_.sample_weight, nullptr);
     state_.result = {};
-    compute::reference::run(step, state_);
+    compute::reference::run_step(step, state_);
 
     std::set<compute::TensorId> others = tensors_of(step);  // inputs, and what slices are part of
     compute::for_each_tensor(step, [&](compute::TensorId id, compute::Access access) {

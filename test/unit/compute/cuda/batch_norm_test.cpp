@@ -120,10 +120,10 @@ TEST_CASE("cuda kernels: statistics and what is made of them agree with the refe
   run_twice({bytes_of_values(n.vectors[norm_scale]), bytes_of_values(n.vectors[bias]),
              bytes_of_values(n.statistics), narrow.scales.bytes(), narrow.biases.bytes()},
             [&](auto& queue) { work::batch_norm_finalize(o, queue); });
-  reference::run(BatchNormStatistics{0, sums}, n.c.state);
+  reference::run_step(BatchNormStatistics{0, sums}, n.c.state);
   n.check_vector(sums);
   std::ranges::copy(n.vectors[sums], n.c.state.vectors[sums].begin());
-  reference::run(step, n.c.state);
+  reference::run_step(step, n.c.state);
 
   for (const VectorId id : {norm_scale, bias, mean, inverse}) n.check_vector(id);
   CHECK(relative_norm(n.statistics, n.c.state.batch_statistics) < 1e-5);
@@ -186,7 +186,7 @@ TEST_CASE("cuda kernels: BatchNorm is applied into a slice of a wider tensor") {
                                  true};
 
   run_twice({all.bytes()}, [&](auto& queue) { work::batch_norm_apply(o, queue); });
-  reference::run(BatchNormApply{0, 1, {.scale = norm_scale, .bias = bias, .relu = true}},
+  reference::run_step(BatchNormApply{0, 1, {.scale = norm_scale, .bias = bias, .relu = true}},
                  n.c.state);
 
   std::vector<double> slice;
@@ -252,7 +252,7 @@ TEST_CASE("cuda kernels: BatchNorm's backward agrees with the reference, in all 
 
   n.c.run_kernel({written}, [&](auto& queue) { work::batch_norm_backward_reduce(reduce, queue); },
                  {bytes_of_values(n.gradients), bytes_of_values(n.vectors[shift])});
-  reference::run(BatchNormBackwardReduce{dy, how}, n.c.state);
+  reference::run_step(BatchNormBackwardReduce{dy, how}, n.c.state);
   CHECK(relative_norm(n.c.read(written), n.c.state[written]) < tolerance(element));
   CHECK(relative_norm(n.gradients, n.c.state.gradients) < 1e-4);
   for (const VectorId id : {g_scale, x_scale, shift}) n.check_vector(id, 1e-4);
@@ -299,7 +299,7 @@ TEST_CASE("cuda kernels: a reduction that writes no gradient only sums") {
                                       n.workspace.data()},
                                      queue);
   });
-  reference::run(BatchNormBackwardReduce{1, how}, n.c.state);
+  reference::run_step(BatchNormBackwardReduce{1, how}, n.c.state);
 
   CHECK(relative_norm(n.gradients, n.c.state.gradients) < 1e-5);
 }
@@ -358,7 +358,7 @@ TEST_CASE("cuda kernels: statistics of many pixels keep their precision") {
   KernelQueue queue = KernelQueue::one_way();
   work::batch_norm_statistics(Element::fp32, s.pixels(), 64, n.c[0], 0, n.vectors[sums].data(),
                               n.workspace.data(), queue);
-  reference::run(BatchNormStatistics{0, sums}, n.c.state);
+  reference::run_step(BatchNormStatistics{0, sums}, n.c.state);
 
   n.check_vector(sums, 1e-6);
 }

@@ -123,7 +123,7 @@ TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
 
   // x of no weight: what remains is the bias
   std::ranges::fill(c.state[2], 0);
-  reference::run(MatrixProductForward{2, 1, w, b, false}, c.state);
+  reference::run_step(MatrixProductForward{2, 1, w, b, false}, c.state);
   for (std::size_t i = 0; i < c.elements(1); ++i) {
     const double v = c.state[0][i] + c.state[1][i];
     c.state[1][i] = relu ? std::max(v, 0.0) : v;
@@ -133,7 +133,7 @@ TEST_CASE("cuda kernels: bias and its gradient agree with a matrix product's") {
   });
   CHECK(relative_norm(c.read(1), c.state[1]) < tolerance(element));
 
-  reference::run(MatrixProductWeightGradient{2, 0, w, b}, c.state);
+  reference::run_step(MatrixProductWeightGradient{2, 0, w, b}, c.state);
   run_twice({bytes_of_values(db)}, [&](auto& queue) {
     work::bias_gradient(element, batch, channels, c[0], db.data(), workspace.data(), queue);
   });

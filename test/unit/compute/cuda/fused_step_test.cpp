@@ -41,7 +41,7 @@ class EngineCase {
         graph(request.graph()),
         operands_(problem, element, change),
         data_(operands_.allocate(graph)) {
-    reference::run(step, operands_.state);
+    reference::run_step(step, operands_.state);
   }
 
   const Request request;

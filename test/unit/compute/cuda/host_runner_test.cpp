@@ -38,7 +38,7 @@ void check(const ConvolutionProblem& problem, const Kind& step, Element element)
 
   runner->bind(engine, graph, data, workspace.data())();
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
-  reference::run(step, operands.state);
+  reference::run_step(step, operands.state);
 
   operands.check_results(graph, data, tolerance(element));
   CHECK(host_gpu::counts().engines == 1);

@@ -80,7 +80,7 @@ TEST_CASE("cuda kernels: input is distorted, normalised and padded as by the ref
   const InputOperands o = operands(element, s, padded, batch, step, c[1], moments);
 
   c.run_kernel({1}, [&](auto& queue) { work::input(o, queue); });
-  reference::run(step, c.state);
+  reference::run_step(step, c.state);
 
   CHECK(relative_norm(unpadded(c.read(1), padded, channels), c.state[0]) < tolerance(element));
 }
@@ -113,7 +113,7 @@ TEST_CASE("cuda kernels: input is stored in blocks as the convolution that reads
   o.left = window.left;
 
   c.run_kernel({1}, [&](auto& queue) { work::input(o, queue); });
-  reference::run(step, c.state);
+  reference::run_step(step, c.state);
 
   const auto y = c.read(1), inside = form.stored(std::vector<double>(x.elements(), 1));
   CHECK(relative_norm(y, form.stored(c.state[0])) < tolerance(element));

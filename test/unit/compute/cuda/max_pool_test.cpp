@@ -153,7 +153,7 @@ TEST_CASE("cuda kernels: a max pool sums up its gradient for the BatchNorm befor
   p.c.run_kernel({g},
                  [&](auto& queue) { work::max_pool_backward_reduce(o, p.operands(sums), queue); },
                  {bytes_of_values(p.gradients), bytes_of_values(p.vectors[shift])});
-  reference::run(step, p.c.state);
+  reference::run_step(step, p.c.state);
 
   CHECK(relative_norm(p.c.read(g), p.c.state[g]) < tolerance(element));
   CHECK(relative_norm(p.gradients, p.c.state.gradients) < 1e-5);
@@ -197,7 +197,7 @@ TEST_CASE("cuda kernels: a stem's max pool sums over more tiles than threads") {
       {g},
       [&](auto& queue) { work::max_pool_backward_reduce(o, p.operands(*step.epilogue), queue); },
       {bytes_of_values(p.gradients)});
-  reference::run(step, p.c.state);
+  reference::run_step(step, p.c.state);
 
   CHECK(relative_norm(p.c.read(g), p.c.state[g]) < tolerance(Element::fp16));
   CHECK(relative_norm(p.gradients, p.c.state.gradients) < 1e-4);

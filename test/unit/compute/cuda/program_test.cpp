@@ -63,7 +63,7 @@ NetworkOutcome run_reference(const model::Graph& graph, model::Mode mode, const 
   state.statistics = some_statistics(graph);
   state.batch = &batch;
   state.sample_weight = sample_weight;
-  for (const Step& step : schedule.steps) reference::run(step, state);
+  for (const Step& step : schedule.steps) reference::run_step(step, state);
   return {state.result, state.gradients, state.batch_statistics};
 }
 

@@ -65,7 +65,7 @@ TEST_CASE("cuda kernels: softmax cross-entropy agrees, padded samples and ties i
   Head head(element, classes, {0, 1, 0.1f, 0.4f}, {0, -1, classes - 1, classes / 2, -1});
 
   head.run_kernel({1});
-  reference::run(head.step, head.c.state);
+  reference::run_step(head.step, head.c.state);
 
   head.check_totals();
   CHECK(relative_norm(head.c.read(1), head.c.state[1]) < tolerance(element));
@@ -81,7 +81,7 @@ TEST_CASE("cuda kernels: softmax holds for logits far from zero and from each ot
   head.c.write(0);
 
   head.run_kernel({1});
-  reference::run(head.step, head.c.state);
+  reference::run_step(head.step, head.c.state);
 
   head.check_totals();
   CHECK(relative_norm(head.c.read(1), head.c.state[1]) < 1e-5);
@@ -93,7 +93,7 @@ TEST_CASE("cuda kernels: losses of more samples than a block has threads add up"
   Head head(Element::fp32, 7, {0}, labels);
 
   head.run_kernel({});
-  reference::run(head.step, head.c.state);
+  reference::run_step(head.step, head.c.state);
 
   head.check_totals();
 }
@@ -103,7 +103,7 @@ TEST_CASE("cuda kernels: dlogits may lie over logits and are multiplied by the l
   head.operands.loss_scale = head.loss_scale.data();
 
   head.run_kernel({0});
-  reference::run(head.step, head.c.state);
+  reference::run_step(head.step, head.c.state);
 
   for (double& v : head.c.state[0]) v *= 8;
   CHECK(relative_norm(head.c.read(0), head.c.state[0]) < 1e-5);
@@ -113,7 +113,7 @@ TEST_CASE("cuda kernels: a head without counts adds to the loss only") {
   Head head(Element::fp32, 6, {0, no_tensor, 0, 0.4f, false}, {1, -1, 5});
 
   head.run_kernel({});
-  reference::run(head.step, head.c.state);
+  reference::run_step(head.step, head.c.state);
 
   head.check_totals();
 }

@@ -83,7 +83,7 @@ std::vector<double> convolved(const Window& window, const Shape& x, const Shape&
   REQUIRE(state.parameters.size() == weights.size());
   state[0] = std::move(image);
   state.parameters = std::move(weights);
-  reference::run(ConvolutionForward{window, 0, 1, {0, state.parameters.size()}}, state);
+  reference::run_step(ConvolutionForward{window, 0, 1, {0, state.parameters.size()}}, state);
   return state[1];
 }
 
@@ -92,7 +92,7 @@ std::vector<double> weight_gradient(const Window& window, const Shape& x, const 
   reference::State state = state_of(window, x, y);
   state[0] = std::move(image);
   state[1] = std::move(dy);
-  reference::run(ConvolutionWeightGradient{window, 0, 1, {0, state.parameters.size()}}, state);
+  reference::run_step(ConvolutionWeightGradient{window, 0, 1, {0, state.parameters.size()}}, state);
   return state.gradients;
 }
 

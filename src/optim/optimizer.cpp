@@ -83,7 +83,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, View parameters, View gr
       covered_(segments_.size()),
       ratios_(segments_.size(), 1.0),
       squares_(chunks_of(parameters.size())),
-      norms_(squares_.size()),
+      chunk_squares_(squares_.size()),
       skipped_(memory.allocate(1)) {
   expects(parameters.size() == gradients.size(), "Optimizer: a gradient for each parameter");
   expects(!part_ || settings.kind != OptimizerKind::lars, "Optimizer: lars has all parameters");
@@ -204,8 +204,8 @@ void Optimizer::update_tensors(Range summed) {
 }
 
 double Optimizer::trust_ratio(Range tensor, double decay) {
-  const double w = norm(parameters_, tensor, norms_);
-  const double g = now_.gradient_scale * norm(gradients_, tensor, norms_);
+  const double w = norm(parameters_, tensor, chunk_squares_);
+  const double g = now_.gradient_scale * norm(gradients_, tensor, chunk_squares_);
   return w > 0 && g > 0 ? settings_.trust_coefficient * w / (g + decay * w) : 1;
 }
 

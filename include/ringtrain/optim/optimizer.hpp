@@ -138,10 +138,10 @@ class Optimizer {
   std::vector<Slot> slots_;
   std::vector<float> starts_;  // of the rule's slots
   std::vector<compute::DecaySegment> segments_;
-  std::vector<std::size_t> covered_;  // parameters of each segment, in this step; lars
-  std::vector<double> ratios_;        // of each segment, in this step: 1 but for lars
-  std::vector<double> squares_;       // factor * w^2 of each chunk, in this step
-  std::vector<double> norms_;         // of each chunk, for one norm after the other
+  std::vector<std::size_t> covered_;   // parameters of each segment, in this step; lars
+  std::vector<double> ratios_;         // of each segment, in this step: 1 but for lars
+  std::vector<double> squares_;        // factor * w^2 of each chunk, in this step
+  std::vector<double> chunk_squares_;  // sums of squares of which a norm is made
   Buffer skipped_;
   UpdateScalars now_;
   std::int64_t updates_ = 0;      // before this step

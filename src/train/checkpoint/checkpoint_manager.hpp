@@ -21,7 +21,8 @@ io::CheckpointMetadata at(const io::CheckpointMetadata& constant, const Position
 /// What became of the saves of a run.
 struct SaveCounts {
   std::uint64_t saved = 0, failed = 0;
-  std::uint64_t skipped = 0;  ///< by time: one for each interval without a save
+  /// That were due while no slot was free: by steps, each; by time, one for each interval.
+  std::uint64_t skipped = 0;
 };
 
 /// How ranks save of which each has a shard of the state.
@@ -49,7 +50,8 @@ class CheckpointManager {
   /// started; complete ones are handed over. Throws Error when the writer is gone for good: what
   /// comes after that would be trained for nothing.
   void offer(const Position& position);
-  /// As offer(), whether one is due or not. Collective where the ranks have shards.
+  /// As offer(), whether one is due or not. Where no slot is free, that is told and counted only if
+  /// it is. Collective where the ranks have shards.
   void save(const Position& position);
   /// Whether rank 0 wants all ranks to save their shards at `next`, and is ready for them.
   bool wants(const Position& next);
@@ -111,7 +113,7 @@ class CheckpointManager {
   std::uint64_t given_up_ = 0;
   Stopwatch copying_watch_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  std::optional<std::uint64_t> last_step_;  // handed over last
+  std::optional<std::uint64_t> last_step_;  // whose copy was started last
   bool skipping_ = false;
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;

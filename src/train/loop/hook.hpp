@@ -1,10 +1,25 @@
 #pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ringtrain/host/signals.hpp"
 #include "train/engine/stepper.hpp"
-#include "train/loop/evaluation.hpp"
 
 namespace ringtrain::train {
 
 class Trainer;
+
+/// Over all samples of the evaluation set and all ranks.
+struct Evaluation {
+  bool whole = true;              ///< else the ranks stopped amid it, and the figures are of a part
+  host::StepRequest unsaid = {};  ///< of this rank, which the others have not heard of
+  double loss = 0;                ///< mean cross-entropy
+  double top1 = 0, top5 = 0;
+  std::uint64_t examples = 0;
+  double seconds = 0;
+  std::vector<std::string> events;  ///< what this rank could not read
+};
 
 /// What hangs on the training loop (trainer.hpp). A hook has one job. The trainer calls all hooks
 /// at each point of a step, in the order of its list, on the main thread of every rank. The order

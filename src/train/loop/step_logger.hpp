@@ -10,7 +10,7 @@
 #include "train/checkpoint/checkpoint_manager.hpp"
 #include "train/checkpoint/save_alerts.hpp"
 #include "train/engine/stepper.hpp"
-#include "train/loop/evaluation.hpp"
+#include "train/loop/hook.hpp"
 #include "train/plan/run_plan.hpp"
 
 namespace ringtrain::train {

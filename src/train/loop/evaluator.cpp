@@ -1,15 +1,16 @@
-#include "train/loop/evaluation.hpp"
+#include "train/loop/evaluator.hpp"
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "ringtrain/base/clock.hpp"
-#include "train/loop/evaluator.hpp"
+#include "ringtrain/io/loader/loader.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -56,8 +57,10 @@ class RequestRounds {
   bool over_ = false;
 };
 
-}  // namespace
-
+// Runs the evaluation program once over the whole data set, each rank on its share, or until a
+// rank asks to stop. Each is asked before every batch, and what all of them ask for is granted on
+// all, two batches and half a second later at most. All ranks return the same but for
+// `events`.
 Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
                     const io::LoaderOptions& options, const allreduce::MpiSession& session,
                     const std::function<host::StepRequest()>& ask,
@@ -105,6 +108,8 @@ Evaluation evaluate(compute::Program& program, const io::Dataset& dataset,
           watch.lap(),
           loader.take_events()};
 }
+
+}  // namespace
 
 void Evaluator::evaluate_at(const Position& position) {
   parts_.control.share_save_s(parts_.session);  // so that all ranks end it at the same time

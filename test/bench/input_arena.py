@@ -22,6 +22,7 @@ directory, side, rounds = (sys.argv[1:] + ["224", "7"][len(sys.argv) - 2:])[:3]
 side, rounds = int(side), int(rounds)
 REPEATS = 12  # of the few images, so that starting the worker does not count
 BATCH = 16
+FOLDER = tempfile.TemporaryDirectory()
 
 
 def from_tensors(path):
@@ -107,7 +108,7 @@ def of_ffcv():
     from ffcv.transforms import RandomHorizontalFlip, ToTensor, ToTorchImage
     from ffcv.writer import DatasetWriter
 
-    packed = os.path.join(tempfile.mkdtemp(), "images.beton")
+    packed = os.path.join(FOLDER.name, "images.beton")
     DatasetWriter(packed, {"image": RGBImageField(write_mode="jpg"), "label": IntField()}, num_workers=1).from_indexed_dataset(
         Repeated(datasets.ImageFolder(os.path.join(directory, "train"))))
     loader = Loader(packed, batch_size=BATCH, num_workers=1, order=OrderOption.RANDOM, pipelines={

@@ -2,12 +2,13 @@
 
 Every algorithm of Open MPI's MPI_Allreduce that suits large buffers is tried with every size of segment, each beside our ring in a job
 of its own, in turns (allreduce_bench sizes). The best of a size is the one that our ring is least ahead of. gloo (torch.distributed)
-takes turns with such jobs. Medians, with 1.4826 times the median deviation. Each rank has one core. "Hosts" are network namespaces with
+takes turns with such jobs. Medians, with 1.4826 times the median deviation. Each rank has one core, or shares it with others where there are more ranks. "Hosts" are network namespaces with
 a limit of the rate on both ends of each link; for them root is needed, and one TCP stream stands beside the sums."""
 import argparse
 import json
 import os
 import re
+import select
 import statistics
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from arena import Failed, machine, spread
-from ranks_arena import AS_ROOT, Hosts, OneHost
+from ranks_arena import AS_ROOT, LONGEST_S, Hosts, OneHost
 
 ALGORITHMS = {"recursive doubling": 3, "ring": 4, "segmented ring": 5, "Rabenseifner": 6}
 SEGMENTS_KIB = (64, 256, 1024, 4096)
@@ -58,6 +59,9 @@ class Gloo:
         try:
             for process in self.ranks:
                 print(kib, rounds, file=process.stdin, flush=True)
+            for process in self.ranks:
+                if not select.select([process.stdout], [], [], LONGEST_S)[0]:
+                    raise OSError(f"no answer within {LONGEST_S} s")
             seconds = [process.stdout.readline().split() for process in self.ranks][0]
             return [1024e-9 * kib / float(s) for s in seconds]
         except (OSError, ValueError):
@@ -66,9 +70,8 @@ class Gloo:
 
     def end(self):
         for process in self.ranks:
-            process.stdin.close()
-        for process in self.ranks:
-            process.wait(60)
+            process.kill()
+            process.wait()
 
 
 def job(args, place, sizes, **tuned):
@@ -103,17 +106,16 @@ def compare(args, name, place, sizes):
         table[kib] = {"mpi": label, "ours": statistics.median(r["ours"] for r in again), "over_mpi": spread([r["ratio"] for r in again]),
                       "over_own_choice": variants["its own choice"][kib]["ratio"],
                       "over_tcp": spread([r["tcp"] for r in again]) if again[0]["tcp"] else None}
+    gloo = Gloo(args, place)
     try:
-        gloo = Gloo(args, place)
         for kib in sizes:
             ratios = []
             for _ in range(args.again):
                 theirs = statistics.median(gloo.rates(kib, args.rounds))
                 ratios.append(job(args, place, [kib])[kib]["ours"] / theirs)
             table[kib]["over_gloo"] = spread(ratios)
+    finally:
         gloo.end()
-    except Failed as failure:
-        print(f"{name}: without gloo: {failure}", file=sys.stderr)
     return {"place": name, "variants": variants, "table": table}
 
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -41,7 +42,7 @@ WriterConnection::WriterConnection(WriterProcess& process, const std::string& di
              .layout = layout} {}
 
 void WriterConnection::open() {
-  send_open(false);
+  send_open(make_setup(false));
   const Message answer = await_answer();
   if (answer.kind == Message::Kind::refused)
     throw Error(static_cast<Exit>(answer.code), "checkpoints", answer.text());
@@ -51,13 +52,17 @@ bool WriterConnection::send(const Message& message, std::span<const int> descrip
   return send_message(process_.socket(), message, Wait::no, descriptors);
 }
 
-bool WriterConnection::send_open(bool takes_over) {
+WriterConnection::Setup WriterConnection::make_setup(bool takes_over) {
   setup_.takes_over = takes_over;
   const std::string text = to_json_text(setup_);
-  const MappedMemory setup = MappedMemory::create("checkpoint-setup", text.size());
-  std::memcpy(setup.bytes().data(), text.data(), text.size());
-  const std::array descriptors = {setup.descriptor(), slots_[0], slots_[1]};
-  Message request{.kind = Message::Kind::open, .bytes = text.size()};
+  Setup setup{MappedMemory::create("checkpoint-setup", text.size()), text.size()};
+  std::memcpy(setup.memory.bytes().data(), text.data(), text.size());
+  return setup;
+}
+
+bool WriterConnection::send_open(const Setup& setup) {
+  const std::array descriptors = {setup.memory.descriptor(), slots_[0], slots_[1]};
+  Message request{.kind = Message::Kind::open, .bytes = setup.bytes};
   return send(request.with_text(directory_), descriptors);
 }
 
@@ -95,13 +100,13 @@ void WriterConnection::protect(const std::string& name) {
 
 void WriterConnection::save(const Message& request) {
   const Message* const only = &request;
-  if (refused_) return hand_over({&only, 1});  // the others are yet to be told as failed
+  if (refused_ && !gone_) return hand_over({&only, 1});  // the others are yet to be told as failed
   if (!gone_ && !send(request)) notice_death();
 }
 
 void WriterConnection::keep(const Message& request) {
   kept_ = request;  // the next writer is told, too
-  if (refused_) return hand_over({});
+  if (refused_ && !gone_) return hand_over({});
   if (!gone_ && !send(request)) notice_death();
 }
 
@@ -147,10 +152,16 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
   if (gone_ && !asking_since_) {
     const auto ending = process_.ended();
     if (!ending && now - gone_since_ < ending_patience) return std::nullopt;
-    how_it_died_ = ending.value_or("closed its connection");
-    if (const std::string why = died_too_often(saves); !why.empty())
-      return writer_fault(why, how_it_died_);
-    asking_since_ = ask_at_ = now;
+    if (ending && process_.could_not_start()) {
+      if (!not_started_since_) not_started_since_ = now;
+      asking_since_ = not_started_since_;
+      ask_later(*ending);
+    } else {
+      how_it_died_ = ending.value_or("closed its connection");
+      if (const std::string why = died_too_often(saves); !why.empty())
+        return writer_fault(why, how_it_died_);
+      asking_since_ = ask_at_ = now;
+    }
   }
   if (gone_ && now >= ask_at_)
     if (const std::string why = ask_for_another(saves); !why.empty())
@@ -179,22 +190,24 @@ std::string WriterConnection::died_too_often(Saves saves) {
 
 // Returns why there is none and will be none, if so.
 std::string WriterConnection::ask_for_another(Saves saves) {
+  const bool in_time = !asking_since_ || Clock::now() - *asking_since_ <= options_.open_timeout;
+  if (!in_time) return not_asked_;
   try {
+    const Setup setup = make_setup(true);  // before there is a process that waits for it
     if (const auto failure = process_.restart()) return *failure;
     gone_ = false;
-    hand_over(saves);
-  } catch (const Error& failure) {
+    hand_over(saves, setup);
+  } catch (const std::exception& failure) {
     ask_later(failure.what());
   }
-  const bool in_time = !asking_since_ || Clock::now() - *asking_since_ <= options_.open_timeout;
-  return in_time ? "" : not_asked_;
+  return "";
 }
 
 // No memory or descriptors here: that may pass, and no writer has died of it.
-void WriterConnection::ask_later(const char* why) {
+void WriterConnection::ask_later(std::string why) {
   gone_ = true;
   opening_ = false;
-  not_asked_ = why;
+  not_asked_ = std::move(why);
   const auto now = Clock::now();
   if (!asking_since_) asking_since_ = now;
   ask_at_ = now + ask_pause;
@@ -202,16 +215,12 @@ void WriterConnection::ask_later(const char* why) {
 
 // With all that a writer knows of this training, as it may be a new one. No slot goes twice to one
 // writer: its first answer would free it while the second save reads it.
-void WriterConnection::hand_over(Saves saves) {
+void WriterConnection::hand_over(Saves saves, const Setup& setup) {
   opening_ = true;
   refused_ = false;
   opening_since_ = Clock::now();
-  bool sent = false;
-  try {
-    sent = send_open(true);
-  } catch (const std::exception& failure) {
-    return ask_later(failure.what());
-  }
+  bool sent = send_open(setup);
+  if (!sent && is_short_of_memory(errno)) return ask_later(std::generic_category().message(errno));
   asking_since_.reset();
   if (!lineage_.empty()) set_lineage(lineage_);
   if (!protected_.empty()) protect(protected_);
@@ -226,7 +235,14 @@ void WriterConnection::hand_over(Saves saves) {
   if (!sent) notice_death();
 }
 
+void WriterConnection::hand_over(Saves saves) try {
+  hand_over(saves, make_setup(true));
+} catch (const std::exception& failure) {
+  ask_later(failure.what());
+}
+
 std::string WriterConnection::note_opened() {
+  not_started_since_.reset();
   if (!std::exchange(opening_, false) || how_it_died_.empty()) return "";
   return fmt::format("the checkpoint writer process {}; another one took over{}",
                      std::exchange(how_it_died_, ""), saved_again_);

@@ -46,12 +46,13 @@ class WriterConnection {
   /// Waits until there is something to receive, or the end of a writer that is gone is to be looked
   /// at again. Returns false when `deadline` passed first.
   bool wait(Clock::time_point deadline);
-  /// Whether the writer has died and none has taken over yet.
+  /// Whether there is no writer: it has died, or was given up, and none has taken over yet.
   bool gone() const { return gone_; }
 
   /// Where the writer is gone, and it is known how: has another one started and hands it `saves`,
-  /// which are not answered yet, the oldest first. Returns why there is none, if so: then nothing
-  /// can be saved any more.
+  /// which are not answered yet, the oldest first. Where memory, descriptors or processes lack, it
+  /// is asked for again by later calls, within WriterOptions::open_timeout. Returns why there is
+  /// none, if so: then nothing can be saved any more.
   std::optional<Error> take_over(Saves saves);
   /// Behind Message::Kind::opened and refused of another writer: what to tell the user; empty:
   /// nothing.
@@ -64,13 +65,20 @@ class WriterConnection {
 
  private:
   bool send(const Message& message, std::span<const int> descriptors = {});
-  bool send_open(bool takes_over);
+  /// A WriterSetup as text, which the writer maps.
+  struct Setup {
+    MappedMemory memory;
+    std::size_t bytes = 0;
+  };
+  Setup make_setup(bool takes_over);
+  bool send_open(const Setup& setup);
   Message await_answer();
   void notice_death();
   std::string died_too_often(Saves saves);
   std::string ask_for_another(Saves saves);
-  void ask_later(const char* why);
+  void ask_later(std::string why);
   void hand_over(Saves saves);
+  void hand_over(Saves saves, const Setup& setup);
 
   WriterProcess& process_;
   const std::string directory_;
@@ -87,10 +95,10 @@ class WriterConnection {
   Clock::time_point gone_since_, opening_since_;
   std::deque<Clock::time_point> deaths_;
   std::optional<std::uint64_t> died_in_;  // the step whose save the last one died in
-  // Since the next one is asked for, while this process lacks what that takes, and when again.
-  std::optional<Clock::time_point> asking_since_;
+  // Another one could not be asked for yet, since then, and is at ask_at_; not_asked_ says why.
+  std::optional<Clock::time_point> asking_since_, not_started_since_;
   Clock::time_point ask_at_;
-  std::string not_asked_;  // what it lacks
+  std::string not_asked_;
   // What is told once the next one has answered: how the last one ended, and what is saved again.
   std::string how_it_died_, saved_again_;
 };

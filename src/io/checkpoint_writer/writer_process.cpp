@@ -238,6 +238,7 @@ WriterProcess& WriterProcess::operator=(WriterProcess&& other) noexcept {
   std::swap(pid_, other.pid_);
   std::swap(server_pid_, other.server_pid_);
   std::swap(ended_, other.ended_);
+  std::swap(could_not_start_, other.could_not_start_);
   return *this;
 }
 
@@ -265,11 +266,14 @@ std::optional<std::string> WriterProcess::restart() {
   if (server_.get() < 0) return no_server;
   SocketPair sockets = socket_pair();
   const std::array theirs = {sockets.theirs.get()};
-  if (!send_message(server_.get(), {.kind = Message::Kind::start}, Wait::no, theirs))
-    return no_server;
+  if (!send_message(server_.get(), {.kind = Message::Kind::start}, Wait::no, theirs)) {
+    if (!is_short_of_memory(errno)) return no_server;
+    throw Error("start of a checkpoint writer", std::generic_category().message(errno));
+  }
   socket_ = std::move(sockets.ours);
   pid_ = 0;
   ended_.reset();
+  could_not_start_ = false;
   return std::nullopt;
 }
 
@@ -278,7 +282,9 @@ void WriterProcess::hear_fork_server() {
   try {
     while (const auto answer = receive_message(server_.get(), Wait::no)) {
       pid_ = static_cast<pid_t>(answer->message.bytes);
-      if (pid_ == 0)
+      ended_.reset();  // of one that was given up
+      could_not_start_ = pid_ == 0;
+      if (could_not_start_)
         ended_ = "could not be started: " + std::generic_category().message(answer->message.code);
     }
   } catch (const PeerGone&) {

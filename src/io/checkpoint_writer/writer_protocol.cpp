@@ -71,6 +71,10 @@ bool send_message(int socket, const Message& message, Wait wait, std::span<const
   return sent >= 0;
 }
 
+bool is_short_of_memory(int error) {
+  return error == EAGAIN || error == ENOBUFS || error == ENOMEM || error == ETOOMANYREFS;
+}
+
 std::optional<Received> receive_message(int socket, Wait wait) {
   Received received;
   Control control;

@@ -57,9 +57,12 @@ struct Message {
 };
 
 enum class Wait { no, yes };
-/// False when the peer is gone or, with Wait::no, its queue is full.
+/// False when the peer is gone or, with Wait::no, its queue is full; errno says which.
 bool send_message(int socket, const Message& message, Wait wait,
                   std::span<const int> descriptors = {});
+
+/// Whether a message that was not sent for that reason may be sent later.
+bool is_short_of_memory(int error);
 
 struct Received {
   Message message;

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -189,11 +190,13 @@ class Helper {
     }
   }
 
-  // The next save, or the one for a trainer that is gone, does not wait for retention. The end of
-  // it all does.
+  // The trainer has something else to do than to close, or is gone: neither waits for retention.
   bool is_wanted() const {
     Message next;
-    const ssize_t got = ::recv(socket_, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
+    ssize_t got = 0;
+    do {
+      got = ::recv(socket_, &next, sizeof next, MSG_PEEK | MSG_DONTWAIT);
+    } while (got < 0 && (errno == EINTR || errno == ECONNRESET));  // as in receive_message()
     return got == 0 || (got > 0 && next.kind != Message::Kind::close);
   }
 

@@ -36,6 +36,8 @@ class WriterProcess {
   /// Ends the helper without waiting for that.
   void kill();
   int socket() const { return socket_.get(); }
+  /// Whether what ended() tells is that the fork server could make no process for it.
+  bool could_not_start() const { return could_not_start_; }
   /// Kills what is left of the helper and asks the fork server for another one, whose socket() is
   /// there at once. Never waits. Returns why there is none, if so. Throws Error where this process
   /// has no descriptors left for it.
@@ -55,6 +57,7 @@ class WriterProcess {
   FileDescriptor socket_, server_;
   pid_t pid_ = 0, server_pid_ = 0;  // 0: none, or already reaped
   std::optional<std::string> ended_;
+  bool could_not_start_ = false;
 };
 
 }  // namespace ringtrain::io

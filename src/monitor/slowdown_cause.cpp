@@ -82,8 +82,14 @@ Ranks culprits(const Ranks& all) {
   return found;
 }
 
+// And nobody but the job has taken CPUs from it.
 bool waits_most(const RankSpans& rank) {
-  return rank.grown_s(metrics::Phase::communication) > rank.own_s();
+  const auto takes_cpus = [](const MetricChange& moved) {
+    return moved.vital == SystemMetric::others || moved.vital == SystemMetric::throttled ||
+           moved.vital == SystemMetric::stolen;
+  };
+  return rank.grown_s(metrics::Phase::communication) > rank.own_s() &&
+         std::ranges::none_of(worse(rank.before, rank.since), takes_cpus);
 }
 
 // Waiting for others is what counts where they do nothing else for longer.
@@ -224,14 +230,14 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
   if (all.empty()) return {std::string(unknown)};
   Ranks blamed = culprits(all);
   auto sender = busiest_sender(all, hosts);
-  // Before a slow link ranks wait, and who waits takes CPU from other ranks' work.
-  const bool before_link = sender && !blamed.empty() && std::ranges::all_of(blamed, waits_most);
-  const bool waiting = blamed.empty() || before_link;
+  // Ranks that wait for a slow link take CPU from the work of ranks beside them.
+  const bool link_is_slower = sender && !blamed.empty() && std::ranges::all_of(blamed, waits_most);
+  const bool waiting = blamed.empty() || link_is_slower;
   if (waiting)
     blamed = all;
   else
     sender.reset();
-  const metrics::Phase phase = before_link ? metrics::Phase::communication : most_grown(blamed);
+  const metrics::Phase phase = link_is_slower ? metrics::Phase::communication : most_grown(blamed);
   const ChangesOnHost moved = most_moved_on(sender ? only(sender->rank, all) : blamed, waiting);
   const std::string cause = moved.moved.empty()
                                 ? "ruled out, none of them moved: " +
@@ -242,14 +248,14 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
       "{} grew from {:.1f} to {:.1f} ms a step on {}{}{}; {}; what to do: {}",
       metrics::phase_names(phase).words, 1e3 * mean_s(blamed, &RankSpans::step_before, phase),
       1e3 * mean_s(blamed, &RankSpans::step_since, phase), name_of(blamed, all.size(), hosts),
-      before_link                 ? ", more than any rank's own work"
+      link_is_slower              ? ", more than any rank's own work"
       : waiting && all.size() > 1 ? ", and no rank's own work did"
                                   : "",
       sender ? text_of(*sender, hosts) : "", cause,
       advises  ? moved.moved.front().advice
       : sender ? advice_for(SystemMetric::sending)
                : advice_for(phase));
-  return {std::move(text), waiting && several(hosts), !moved.moved.empty()};
+  return {std::move(text), waiting && several(hosts), sender || !moved.moved.empty()};
 }
 
 SlowdownCause explain_slower_than_expected(const AccountsSpan& now,

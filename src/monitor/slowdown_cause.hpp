@@ -11,15 +11,15 @@ struct SlowdownCause {
   std::string text;
   /// A link between hosts may be why: ranks on several hosts mostly wait for each other.
   bool links = false;
-  /// Something else became worse with it.
+  /// Something else became worse with it, or a host's link is busy.
   bool found = false;
 };
 
 /// Why steps take longer in `since` than in `before`: which phase grew, on which ranks, what else
 /// became worse there, and what to do about it. "forward grew from 8.2 to 21.0 ms a step on rank 1
 /// (b); with it moved, on b: held up by its CPU quota 0 -> 48 % of the time; raise ...". Where no
-/// rank's own work grew, ranks wait for each other: then what moved on their hosts is named. Where
-/// nothing moved, says what was looked at.
+/// rank's own work grew, or less than the wait for a host whose link is busy, ranks wait for each
+/// other: then what moved on their hosts is named. Where nothing moved, says what was looked at.
 SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& since,
                                const std::vector<std::string>& hosts);
 

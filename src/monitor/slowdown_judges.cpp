@@ -1,5 +1,6 @@
 // How each kind of slow-down is judged; slowdown_detector.cpp has them see the same windows.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +11,19 @@ namespace ringtrain::monitor {
 namespace {
 
 constexpr double tolerated = SlowdownDetector::tolerated;
+
+double upper_median(std::vector<double> values);
+
+// Of blocks from those beside them, so that a trend counts for nothing; 0 is none. For normal
+// noise, 1.05 times the median difference is the deviation. 0 where too few are known.
+double deviation_of_neighbours(const std::vector<double>& blocks) {
+  constexpr std::size_t least_differences = 3;
+  std::vector<double> differences;
+  for (std::size_t i = 1; i < blocks.size(); ++i)
+    if (blocks[i - 1] > 0 && blocks[i] > 0)
+      differences.push_back(std::abs(blocks[i] / blocks[i - 1] - 1));
+  return differences.size() < least_differences ? 0 : 1.05 * upper_median(std::move(differences));
+}
 
 double upper_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -117,32 +131,16 @@ namespace {
 constexpr double gradual_s = 30;
 constexpr int gradual_steps = 30;  // so that what comes suddenly is reported as that
 constexpr std::size_t gradual_windows = 6;
-// What is slow in a part of the windows shows in the mean of a minute, which differs more by
-// chance.
-constexpr double bursts_s = 60, bursts_tolerated = 1.03 * tolerated;
-constexpr int bursts_steps = 60;
-constexpr double most_of_mean = 3;  // times the median: more of one window is a stall
 // Half a minute's median differs by chance from that of other minutes. With this allowance a
 // slow-down is reported when it reaches a quarter, not some time afterwards.
 constexpr double allowance = 1.03;
 constexpr double block_noise = 4.5;  // deviations of blocks from those beside them that are none
-constexpr std::size_t least_differences = 3;
 constexpr double block_s = 30, began_to_fall = 1.1;
 constexpr std::size_t block_windows = 10, stretch_blocks = 4, least_settled = 12;
 constexpr std::size_t long_blocks = 20;
 constexpr double most_chance = 1.06;
 constexpr double first_stretch_s = 10, first_tolerated = 1.3;
 constexpr double stable = 1.15, no_trend = 1.05;  // what settled blocks differ by
-
-// Seconds a step of the last windows, so many.
-double clipped_mean(const std::deque<PaceWindow>& windows, std::size_t count, double median_s) {
-  PaceWindow sum;
-  for (auto w = windows.end() - static_cast<std::ptrdiff_t>(count); w != windows.end(); ++w) {
-    sum.seconds += std::min(w->seconds, most_of_mean * median_s * w->steps);
-    sum.steps += w->steps;
-  }
-  return sum.step_s();
-}
 
 }  // namespace
 
@@ -160,13 +158,11 @@ PaceChange GradualSlowdown::add(const PaceWindow& window, bool judge) {
   if (slow_) return judge_slow(ended_block);
   if (ended_block && is_back_from_settling()) return PaceChange::recovered;
   if (judge) learn_first(window);
-  if (pace_s() == 0) return PaceChange::none;
-  in_bursts_ = !slower_than(limit_s());
-  if (in_bursts_ && !comes_in_bursts(window)) return PaceChange::none;
+  if (pace_s() == 0 || !slower_than(limit_s())) return PaceChange::none;
   slow_ = true;
   reference_s_ = pace_s();
-  reported_s_ = recent_s_ = in_bursts_ ? mean_s_ : recent_s_;
-  slow_for_s_ = in_bursts_ ? bursts_s : gradual_s;
+  reported_s_ = recent_s_;
+  slow_for_s_ = gradual_s;
   return PaceChange::slower;
 }
 
@@ -193,55 +189,52 @@ double GradualSlowdown::pace_s() const {
 }
 
 PaceChange GradualSlowdown::judge_slow(bool ended_block) {
-  if (in_bursts_) recent_s_ = mean_s_;
   if (recent_s_ == 0) return PaceChange::none;
   if (recent_s_ <= (1 + tolerated) / 2 * reference_s_) {
     slow_ = false;
-    slow_for_s_ -= in_bursts_ ? bursts_s : gradual_s;
-    last_windows_.clear();  // its end is in them
+    slow_for_s_ -= gradual_s;
     return PaceChange::recovered;
   }
   if (tolerated * recent_s_ < reported_s_) reported_s_ = recent_s_;  // it has become better since
-  if (in_bursts_ ? recent_s_ > tolerated * reported_s_ : slower_than(tolerated * reported_s_)) {
+  if (slower_than(tolerated * reported_s_)) {
     reported_s_ = recent_s_;
     return PaceChange::slower;
   }
   return ended_block && has_settled() ? settle() : PaceChange::none;
 }
 
-// The windows of the last minute stay; the median of half of it is the recent pace.
+// The windows of the last half minute and 30 steps stay, and their median is the recent pace.
 void GradualSlowdown::look_back() {
-  PaceWindow sum;
-  std::vector<double> paces;  // the last first
-  recent_s_ = mean_s_ = 0;
-  for (auto w = last_windows_.rbegin(); w != last_windows_.rend() && mean_s_ == 0; ++w) {
-    sum.seconds += w->seconds;
-    sum.steps += w->steps;
-    paces.push_back(w->step_s());
-    const auto reaches = [&](double seconds, int steps) {
-      return sum.seconds >= seconds && sum.steps >= steps && paces.size() >= gradual_windows;
-    };
-    if (recent_s_ == 0 && reaches(gradual_s, gradual_steps)) {
-      recent_s_ = upper_median(paces);
-      older_half_ = {paces.begin() + std::ssize(paces) / 2, paces.end()};
+  const auto enough_without_first = [&] {
+    PaceWindow sum;
+    for (std::size_t i = 1; i < last_windows_.size(); ++i) {
+      sum.seconds += last_windows_[i].seconds;
+      sum.steps += last_windows_[i].steps;
     }
-    if (reaches(bursts_s, bursts_steps))
-      mean_s_ = clipped_mean(last_windows_, paces.size(), upper_median(paces));
+    return sum.seconds >= gradual_s && sum.steps >= gradual_steps &&
+           last_windows_.size() > gradual_windows;
+  };
+  while (enough_without_first()) last_windows_.pop_front();
+  std::vector<double> paces;
+  double seconds = 0;
+  int steps = 0;
+  for (const PaceWindow& w : last_windows_) {
+    paces.push_back(w.step_s());
+    seconds += w.seconds;
+    steps += w.steps;
   }
-  if (mean_s_ > 0)
-    last_windows_.erase(last_windows_.begin(), last_windows_.end() - std::ssize(paces));
+  const bool enough =
+      seconds >= gradual_s && steps >= gradual_steps && paces.size() >= gradual_windows;
+  recent_s_ = enough ? upper_median(std::move(paces)) : 0;
 }
 
 // The median, and most of the older half: what comes suddenly is reported elsewhere.
 bool GradualSlowdown::slower_than(double limit) const {
   if (recent_s_ <= limit) return false;
-  const auto is_slow = [=](double step_s) { return step_s > limit; };
-  return 4 * std::ranges::count_if(older_half_, is_slow) >= 3 * std::ssize(older_half_);
-}
-
-// It comes and goes: before a window that is not slow, what came suddenly may not be over yet.
-bool GradualSlowdown::comes_in_bursts(const PaceWindow& last) const {
-  return last.step_s() <= limit_s() && mean_s_ > std::max(limit_s(), bursts_tolerated * pace_s());
+  const auto half = last_windows_.begin() + std::ssize(last_windows_) / 2;
+  const auto is_slow = [=](const PaceWindow& w) { return w.step_s() > limit; };
+  return 4 * std::count_if(last_windows_.begin(), half, is_slow) >=
+         3 * (half - last_windows_.begin());
 }
 
 bool GradualSlowdown::add_to_block(const PaceWindow& window, bool judge) {
@@ -298,15 +291,11 @@ double GradualSlowdown::stretch(std::size_t blocks, std::size_t before) const {
   return upper_median(std::move(medians));
 }
 
-// Between neighbours, so that a trend counts for nothing, and without those of a slow-down. For
-// normal noise, 1.05 times the median difference is the deviation.
+// Without those of a slow-down.
 double GradualSlowdown::block_deviation() const {
-  std::vector<double> differences;
-  for (std::size_t i = 1; i < blocks_.size(); ++i)
-    if (const Block& a = blocks_[i - 1], &b = blocks_[i]; a.judged && b.judged)
-      differences.push_back(std::abs(b.median_s / a.median_s - 1));
-  if (differences.size() < least_differences) return 0;
-  return 1.05 * upper_median(std::move(differences));
+  std::vector<double> medians;
+  for (const Block& block : blocks_) medians.push_back(block.judged ? block.median_s : 0);
+  return deviation_of_neighbours(medians);
 }
 
 // Most blocks are alike, and the last quarter is not slower than the first.
@@ -345,9 +334,17 @@ bool GradualSlowdown::is_back_from_settling() {
 
 namespace {
 
-constexpr double stalls_s = 120;
-constexpr int stalls_steps = 40, least_stalls = 3;
-constexpr double stall = 2, least_stall_s = 1.5;  // times the median window, and late
+constexpr double stall_block_s = 30;
+constexpr std::size_t best_blocks = 4, long_best_blocks = 20;
+constexpr int least_stalls = 3, stalls_steps = 40;
+constexpr double stall = 1.75;  // times the mean of the best time
+
+/// The last seconds that are judged, and how much slower than before their mean is then. A minute's
+/// mean differs more by chance than that of two.
+struct Stretch {
+  double seconds, tolerated;
+};
+constexpr std::array stretches = {Stretch{120, tolerated}, Stretch{60, 1.03 * tolerated}};
 
 }  // namespace
 
@@ -355,37 +352,59 @@ PaceChange RepeatedStalls::add(const PaceWindow& window, bool judge) {
   if (slow_) slow_for_s_ += window.seconds;
   if (!judge) {
     last_.clear();
-    sum_ = {};
+    block_ = {};
+    blocks_.clear();
     return PaceChange::none;
   }
   last_.push_back(window);
-  sum_.seconds += window.seconds;
-  sum_.steps += window.steps;
-  const auto is_enough = [](double seconds, int steps) {
-    return seconds >= stalls_s && steps >= stalls_steps;
-  };
-  while (is_enough(sum_.seconds - last_.front().seconds, sum_.steps - last_.front().steps)) {
-    sum_.seconds -= last_.front().seconds;
-    sum_.steps -= last_.front().steps;
-    last_.pop_front();
-  }
-  if (!is_enough(sum_.seconds, sum_.steps)) return PaceChange::none;
-  if (best_s_ == 0 || recent_s() < best_s_) best_s_ = recent_s();
-  if (!slow_ && recent_s() <= tolerated * best_s_) return PaceChange::none;
-  count_stalls();
-  if (slow_) {
-    if (recent_s() > tolerated * reported_s_) return report_slower();
-    if (stalls_ >= least_stalls && recent_s() > (1 + tolerated) / 2 * best_s_)
-      return PaceChange::none;
-    slow_ = false;
-    return PaceChange::recovered;
-  }
-  // Without the stalls, it is as fast as before.
-  if (stalls_ < least_stalls || sum_.seconds - lost_s_ > tolerated * best_s_ * sum_.steps)
+  learn(window);
+  if (best_s_ == 0) return PaceChange::none;
+  if (!slow_ && !std::ranges::any_of(stretches, [this](const Stretch& stretch) {
+        return look_back(stretch.seconds) && repeats() &&
+               recent_s() >
+                   std::max(stretch.tolerated, 1 + block_noise * deviation_) * reference_s();
+      }))
     return PaceChange::none;
-  slow_ = true;
-  slow_for_s_ = sum_.seconds;
-  return report_slower();
+  if (!slow_) {
+    slow_ = true;
+    slow_for_s_ = sum_.seconds;
+    return report_slower();
+  }
+  if (!look_back(stretches.back().seconds)) return PaceChange::none;
+  if (recent_s() > tolerated * reported_s_) return report_slower();
+  if (repeats() && recent_s() > (1 + tolerated) / 2 * reference_s()) return PaceChange::none;
+  slow_ = false;
+  last_.clear();  // the last stalls are in them
+  return PaceChange::recovered;
+}
+
+// The least mean of two minutes, or of ten, as the least of many is so by chance, too.
+void RepeatedStalls::learn(const PaceWindow& window) {
+  block_.seconds += window.seconds;
+  block_.steps += window.steps;
+  if (block_.seconds < stall_block_s || block_.steps < stalls_steps / int{best_blocks}) return;
+  blocks_.push_back(std::exchange(block_, {}));
+  if (blocks_.size() > long_best_blocks) blocks_.pop_front();
+  const auto mean_of = [this](std::size_t blocks) {
+    PaceWindow sum;
+    for (std::size_t i = 1; i <= blocks; ++i) {
+      sum.seconds += blocks_[blocks_.size() - i].seconds;
+      sum.steps += blocks_[blocks_.size() - i].steps;
+    }
+    return sum.step_s();
+  };
+  const auto keep_least = [](double& least, double value) {
+    if (least == 0 || value < least) least = value;
+  };
+  if (blocks_.size() >= best_blocks) keep_least(best_s_, mean_of(best_blocks));
+  if (blocks_.size() >= long_best_blocks) keep_least(long_best_s_, mean_of(long_best_blocks));
+  std::vector<double> means;
+  for (const PaceWindow& block : blocks_) means.push_back(block.step_s());
+  deviation_ = deviation_of_neighbours(means);
+}
+
+double RepeatedStalls::reference_s() const {
+  return std::max(best_s_, std::min(long_best_s_, most_chance * best_s_));
 }
 
 PaceChange RepeatedStalls::report_slower() {
@@ -393,21 +412,33 @@ PaceChange RepeatedStalls::report_slower() {
   return PaceChange::slower;
 }
 
-void RepeatedStalls::count_stalls() {
-  std::vector<double> paces;
-  for (const PaceWindow& w : last_) paces.push_back(w.step_s());
-  const double usual_s = upper_median(std::move(paces));
+// Sums up the last `seconds`, and counts the stalls in them: windows on end that are slow. What is
+// older than the longest stretch goes.
+bool RepeatedStalls::look_back(double seconds) {
+  sum_ = {};
   stalls_ = 0;
-  lost_s_ = 0;
-  bool stalled = false;
-  for (const PaceWindow& w : last_) {
-    const double late_s = w.seconds - w.steps * usual_s;
-    const bool was_stalled =
-        std::exchange(stalled, w.step_s() > stall * usual_s && late_s > least_stall_s);
-    if (!stalled) continue;
-    stalls_ += !was_stalled;
-    lost_s_ += late_s;
+  lost_s_ = longest_s_ = 0;
+  double stall_s = 0;
+  std::size_t windows = 0;
+  while (windows < last_.size() && (sum_.seconds < seconds || sum_.steps < stalls_steps)) {
+    const PaceWindow& w = last_[last_.size() - ++windows];
+    sum_.seconds += w.seconds;
+    sum_.steps += w.steps;
+    const bool slow = w.step_s() > stall * reference_s();
+    stalls_ += slow && stall_s == 0;
+    stall_s = slow ? stall_s + w.seconds - w.steps * reference_s() : 0;
+    lost_s_ += slow ? w.seconds - w.steps * reference_s() : 0;
+    longest_s_ = std::max(longest_s_, stall_s);
   }
+  const bool enough = sum_.seconds >= seconds && sum_.steps >= stalls_steps;
+  if (enough && seconds == stretches.front().seconds)
+    last_.erase(last_.begin(), last_.end() - static_cast<std::ptrdiff_t>(windows));
+  return enough;
+}
+
+// One long stall among short ones is none that repeats.
+bool RepeatedStalls::repeats() const {
+  return stalls_ >= least_stalls && 2 * longest_s_ <= lost_s_;
 }
 
 }  // namespace ringtrain::monitor

@@ -159,9 +159,12 @@ SlowdownCause SlowdownReporter::why() const {
       SlowdownCause cause =
           explain_slowdown(can_explain(recent_, since) ? recent_ : before_, since, hosts_);
       if (cause.found || !best_) return cause;
-      const SlowdownCause by_best =
+      SlowdownCause by_best =
           explain_slowdown({best_->begin.accounts, best_->end.accounts}, since, hosts_);
-      return by_best.found ? by_best : cause;
+      if (!by_best.found) return cause;
+      by_best.text = fmt::format("since the best time, {} to {}, {}", clock_time(best_->begin.time),
+                                 clock_time(best_->end.time), by_best.text);
+      return by_best;
     }
     case SlowdownDetector::Reference::best:
       return best_ ? explain_slowdown({best_->begin.accounts, best_->end.accounts},

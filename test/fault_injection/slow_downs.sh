@@ -127,6 +127,7 @@ while True:
 }
 # stop SHARE: rank 1 of $stopped stands still most of the time
 stop() {
+  [[ $1 != 0 ]] || kill -CONT "$stopped"
   keep_on "$1" 'pid = int(sys.argv[1])
 try:
     while True:

@@ -88,7 +88,6 @@ class GradualSlowdown {
   void end_block();
   void look_back();
   bool slower_than(double limit_s) const;
-  bool comes_in_bursts(const PaceWindow& last) const;
   bool has_settled() const;
   PaceChange settle();
   PaceChange judge_slow(bool ended_block);
@@ -101,8 +100,7 @@ class GradualSlowdown {
   double stretch(std::size_t blocks, std::size_t before = 0) const;
   double block_deviation() const;
 
-  std::deque<PaceWindow> last_windows_;  // of the last minute
-  std::vector<double> older_half_;       // of the last half of it, seconds a step
+  std::deque<PaceWindow> last_windows_;  // of the last half minute
   std::vector<double> block_;            // windows of the block that is not over, seconds a step
   double block_s_ = 0;                   // its seconds
   bool block_judged_ = true;
@@ -113,33 +111,39 @@ class GradualSlowdown {
   double first_seconds_ = 0, first_s_ = 0;
   double best_s_ = 0, long_best_s_ = 0;      // of four blocks, and of twenty; 0: there are too few
   std::optional<double> before_settling_s_;  // the best that was given up
-  bool slow_ = false, in_bursts_ = false;    // in a part of the windows
-  double reference_s_ = 0, recent_s_ = 0, mean_s_ = 0, reported_s_ = 0;
+  bool slow_ = false;
+  double reference_s_ = 0, recent_s_ = 0, reported_s_ = 0;
   double slow_for_s_ = 0, unjudged_s_ = 0, falling_for_s_ = 0, since_settling_s_ = 0;
 };
 
-/// Detects that stalls come again and again: the last two minutes are slower than the fastest two
-/// of the run, but most of their steps are not.
+/// Detects that stalls come again and again, be they as short as some steps: the last two minutes,
+/// or the last one, are slower on the whole than the fastest two of the run, but for a part of the
+/// time they are not.
 class RepeatedStalls {
  public:
   /// `judge`: false while something else explains that steps are slow.
   PaceChange add(const PaceWindow& window, bool judge);
 
-  /// Seconds a step: the least mean of two minutes, and the mean of the last two.
-  double reference_s() const { return best_s_; }
+  /// Seconds a step: the mean of the best time, and that of the stretch that was judged last.
+  double reference_s() const;
   double recent_s() const { return sum_.step_s(); }
   double slow_for_s() const { return slow_for_s_; }
-  /// How many there were in the last two minutes, and the seconds that they lost.
+  /// How many there were in that stretch, and the seconds that they lost.
   int stalls() const { return stalls_; }
   double lost_s() const { return lost_s_; }
 
  private:
-  void count_stalls();
+  void learn(const PaceWindow& window);
+  bool look_back(double seconds);
+  bool repeats() const;
   PaceChange report_slower();
 
-  std::deque<PaceWindow> last_;
-  PaceWindow sum_;  // of them
-  double best_s_ = 0, reported_s_ = 0, lost_s_ = 0, slow_for_s_ = 0;
+  std::deque<PaceWindow> last_;    // of two minutes
+  PaceWindow block_;               // the one that is not over
+  std::deque<PaceWindow> blocks_;  // of half a minute each
+  double best_s_ = 0, long_best_s_ = 0, deviation_ = 0;
+  PaceWindow sum_;  // of the stretch
+  double reported_s_ = 0, lost_s_ = 0, longest_s_ = 0, slow_for_s_ = 0;
   int stalls_ = 0;
   bool slow_ = false;
 };

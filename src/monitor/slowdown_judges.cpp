@@ -352,28 +352,37 @@ PaceChange RepeatedStalls::add(const PaceWindow& window, bool judge) {
   if (slow_) slow_for_s_ += window.seconds;
   if (!judge) {
     last_.clear();
-    block_ = {};
+    block_ = sum_ = {};
     blocks_.clear();
     return PaceChange::none;
   }
   last_.push_back(window);
   learn(window);
   if (best_s_ == 0) return PaceChange::none;
-  if (!slow_ && !std::ranges::any_of(stretches, [this](const Stretch& stretch) {
-        return look_back(stretch.seconds) && repeats() &&
-               recent_s() >
-                   std::max(stretch.tolerated, 1 + block_noise * deviation_) * reference_s();
-      }))
-    return PaceChange::none;
-  if (!slow_) {
-    slow_ = true;
-    slow_for_s_ = sum_.seconds;
-    return report_slower();
+  if (slow_) return judge_slow();
+  const bool found = std::ranges::any_of(stretches, [this](const Stretch& stretch) {
+    const double limit = std::max(stretch.tolerated, 1 + block_noise * deviation_);
+    return look_back(stretch.seconds) && repeats() && recent_s() > limit * reference_s();
+  });
+  if (!found) return PaceChange::none;
+  slow_ = true;
+  slow_for_s_ = sum_.seconds;
+  return report_slower();
+}
+
+// Over once neither stretch is slow by stalls that repeat. A single long one makes it no worse.
+PaceChange RepeatedStalls::judge_slow() {
+  bool known = false;
+  for (const Stretch& stretch : stretches) {
+    if (!look_back(stretch.seconds)) continue;
+    known = true;
+    if (stalls_ < least_stalls || recent_s() <= (1 + tolerated) / 2 * reference_s()) continue;
+    const bool worse = recent_s() > tolerated * reported_s_ && repeats();
+    return worse ? report_slower() : PaceChange::none;
   }
-  if (!look_back(stretches.back().seconds)) return PaceChange::none;
-  if (recent_s() > tolerated * reported_s_) return report_slower();
-  if (repeats() && recent_s() > (1 + tolerated) / 2 * reference_s()) return PaceChange::none;
+  if (!known) return PaceChange::none;
   slow_ = false;
+  slow_for_s_ -= sum_.seconds;
   last_.clear();  // the last stalls are in them
   return PaceChange::recovered;
 }
@@ -398,6 +407,7 @@ void RepeatedStalls::learn(const PaceWindow& window) {
   };
   if (blocks_.size() >= best_blocks) keep_least(best_s_, mean_of(best_blocks));
   if (blocks_.size() >= long_best_blocks) keep_least(long_best_s_, mean_of(long_best_blocks));
+  if (blocks_.size() < best_blocks) return;  // what was known before holds
   std::vector<double> means;
   for (const PaceWindow& block : blocks_) means.push_back(block.step_s());
   deviation_ = deviation_of_neighbours(means);

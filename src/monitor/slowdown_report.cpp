@@ -136,9 +136,11 @@ std::string SlowdownReporter::compared_with(double examples) const {
     case SlowdownDetector::Reference::expected:
       return fmt::format("{} than the {:.1f} that {}", less, reference, expected_.source);
     case SlowdownDetector::Reference::stalls:
-      return fmt::format("{} than the best {:.1f}; {} stalls took {} of that, other steps are fast",
-                         less, reference, detector_.stalls().stalls(),
-                         metrics::duration_words(detector_.stalls().lost_s()));
+      return fmt::format(
+          "{} than the best {:.1f}; {} stalls took {} of the last {}, other steps are fast", less,
+          reference, detector_.stalls().stalls(),
+          metrics::duration_words(detector_.stalls().lost_s()),
+          metrics::duration_words(detector_.stalls().stretch_s()));
     case SlowdownDetector::Reference::best:
       break;
   }

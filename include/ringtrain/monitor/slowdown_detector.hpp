@@ -128,7 +128,8 @@ class RepeatedStalls {
   double reference_s() const;
   double recent_s() const { return sum_.step_s(); }
   double slow_for_s() const { return slow_for_s_; }
-  /// How many there were in that stretch, and the seconds that they lost.
+  /// Of that stretch: its seconds, how many stalls there were, and the seconds that they lost.
+  double stretch_s() const { return sum_.seconds; }
   int stalls() const { return stalls_; }
   double lost_s() const { return lost_s_; }
 
@@ -136,6 +137,7 @@ class RepeatedStalls {
   void learn(const PaceWindow& window);
   bool look_back(double seconds);
   bool repeats() const;
+  PaceChange judge_slow();
   PaceChange report_slower();
 
   std::deque<PaceWindow> last_;    // of two minutes

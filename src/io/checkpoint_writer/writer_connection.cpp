@@ -157,6 +157,7 @@ std::optional<Error> WriterConnection::take_over(Saves saves) {
       asking_since_ = not_started_since_;
       ask_later(*ending);
     } else {
+      not_started_since_.reset();
       how_it_died_ = ending.value_or("closed its connection");
       if (const std::string why = died_too_often(saves); !why.empty())
         return writer_fault(why, how_it_died_);
@@ -190,8 +191,6 @@ std::string WriterConnection::died_too_often(Saves saves) {
 
 // Returns why there is none and will be none, if so.
 std::string WriterConnection::ask_for_another(Saves saves) {
-  const bool in_time = !asking_since_ || Clock::now() - *asking_since_ <= options_.open_timeout;
-  if (!in_time) return not_asked_;
   try {
     const Setup setup = make_setup(true);  // before there is a process that waits for it
     if (const auto failure = process_.restart()) return *failure;
@@ -200,7 +199,8 @@ std::string WriterConnection::ask_for_another(Saves saves) {
   } catch (const std::exception& failure) {
     ask_later(failure.what());
   }
-  return "";
+  const bool late = gone_ && Clock::now() - *asking_since_ > options_.open_timeout;
+  return late ? not_asked_ : "";
 }
 
 // No memory or descriptors here: that may pass, and no writer has died of it.
@@ -251,6 +251,7 @@ std::string WriterConnection::note_opened() {
 // As a full disk stops no training, the next save is tried with another `open`.
 std::string WriterConnection::note_refused(const Message& message) {
   opening_ = false;
+  not_started_since_.reset();
   refused_ = true;
   return fmt::format("the checkpoint writer process {}; another one was started, but: {}",
                      how_it_died_.empty() ? "died" : how_it_died_, message.text());

@@ -78,7 +78,7 @@ HostReduce::HostReduce(HostPlace place, std::span<HostDesk* const> desks, bool c
       between_hosts_(between_hosts),
       meetings_(meetings),
       compressed_(compressed) {
-  expects(place.lanes >= 1 && place.lanes <= place.size, "HostSum: a rank for every lane");
+  expects(place.lanes >= 1 && place.lanes <= place.size, "HostReduce: a rank for every lane");
 }
 
 void HostReduce::sum(std::span<const PendingSum> sums) {

@@ -13,7 +13,7 @@ std::size_t packed_size(std::size_t count) { return 1 + (count + 1) / 2; }
 
 HalfLink::HalfLink(RingLink& link, Element element, std::size_t most_unsent)
     : link_(link), element_(element), most_unsent_(most_unsent) {
-  expects(bytes_of(element) == 2, "NarrowLink: 16-bit numbers");
+  expects(bytes_of(element) == 2, "HalfLink: 16-bit numbers");
 }
 
 RingLink::Ticket HalfLink::receive(std::span<float> in) {

@@ -78,7 +78,7 @@ class CpuEngine final : public TrainingEngine {
    public:
     Copy(const TrainingState& state, LastStep& last_step) : state_(state), last_step_(last_step) {}
     void start(std::span<const std::span<float>> targets) override {
-      expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+      expects(targets.size() == state_.buffers().size(), "Snapshotter: one target a buffer");
       for (std::size_t i = 0; i < targets.size(); ++i)
         host::stream_copy(state_.buffers()[i].host(), targets[i]);
     }

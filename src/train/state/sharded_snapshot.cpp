@@ -39,7 +39,7 @@ void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
   if (sender_) return send_own();
   if (targets.empty()) return;
   state_.refresh();
-  expects(targets.size() == state_.buffers().size(), "StateCopy: one target a buffer");
+  expects(targets.size() == state_.buffers().size(), "Snapshotter: one target a buffer");
   copy_own(targets);
   server_->expect(save_, places(targets));
 }

@@ -74,7 +74,7 @@ struct ThreadHosts {
 
 }  // namespace
 
-TEST_CASE("HostSum: every rank of every host ends with the exact sum") {
+TEST_CASE("HostReduce: every rank of every host ends with the exact sum") {
   const auto hosts = GENERATE(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{8},
                               std::vector<int>{1, 1, 1}, std::vector<int>{2, 2},
                               std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
@@ -91,7 +91,7 @@ TEST_CASE("HostSum: every rank of every host ends with the exact sum") {
   for (const auto& result : values) REQUIRE(result == exact_sums(count, ranks));
 }
 
-TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of it") {
+TEST_CASE("HostReduce: every rank gets what the rank that completes a sum makes of it") {
   const auto hosts =
       GENERATE(std::vector<int>{2}, std::vector<int>{3}, std::vector<int>{1, 1, 1},
                std::vector<int>{2, 2}, std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
@@ -122,7 +122,7 @@ TEST_CASE("HostSum: every rank gets what the rank that completes a sum makes of 
   for (const auto& result : values) REQUIRE(result == expected);
 }
 
-TEST_CASE("HostSum: ranks of one host give the bits of a ring of hosts") {
+TEST_CASE("HostReduce: ranks of one host give the bits of a ring of hosts") {
   const int ranks = GENERATE(2, 3, 4, 5, 8);
   const std::vector<int> hosts =
       GENERATE(true, false) ? std::vector<int>{ranks} : std::vector<int>(ranks, 1);
@@ -137,7 +137,7 @@ TEST_CASE("HostSum: ranks of one host give the bits of a ring of hosts") {
   for (const auto& result : values) REQUIRE(same_bits(result, expected));
 }
 
-TEST_CASE("HostSum: several ranks on several hosts end with equal bits, every time") {
+TEST_CASE("HostReduce: several ranks on several hosts end with equal bits, every time") {
   const auto hosts =
       GENERATE(std::vector<int>{2, 2}, std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
   CAPTURE(hosts);
@@ -156,7 +156,7 @@ TEST_CASE("HostSum: several ranks on several hosts end with equal bits, every ti
   REQUIRE(same_bits(again.front(), once.front()));
 }
 
-TEST_CASE("HostSum: what travels compressed is first summed on each host, and then all have it") {
+TEST_CASE("HostReduce: what travels compressed is first summed on each host, and then all have it") {
   const auto hosts = GENERATE(std::vector<int>{1, 1}, std::vector<int>{2, 2},
                               std::vector<int>{3, 1}, std::vector<int>{2, 4, 3});
   const double ratio = GENERATE(1.0, 0.1);
@@ -180,7 +180,7 @@ TEST_CASE("HostSum: what travels compressed is first summed on each host, and th
   for (const auto& result : values) REQUIRE(same_bits(result, values.front()));
 }
 
-TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
+TEST_CASE("HostReduce: ranks that have lost step are told, not summed") {
   std::vector<HostDesk> desks(2);
   std::vector<float> memory(200);
 
@@ -194,7 +194,7 @@ TEST_CASE("HostSum: ranks that have lost step are told, not summed") {
   CHECK_THROWS_WITH(on_threads(2, sum), Catch::Contains("different sizes"));
 }
 
-TEST_CASE("HostSum: says how often a rank has come to meet the others") {
+TEST_CASE("HostReduce: says how often a rank has come to meet the others") {
   std::vector<HostDesk> desks(2);
   std::vector<float> memory(200);
   std::array<std::atomic<std::uint64_t>, 2> meetings{};

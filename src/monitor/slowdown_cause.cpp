@@ -255,7 +255,8 @@ SlowdownCause explain_slowdown(const AccountsSpan& before, const AccountsSpan& s
       advises  ? moved.moved.front().advice
       : sender ? advice_for(SystemMetric::sending)
                : advice_for(phase));
-  return {std::move(text), waiting && several(hosts), sender || !moved.moved.empty()};
+  const bool found = sender || !std::ranges::all_of(moved.moved, is_of<SystemMetric::no_cpu>);
+  return {std::move(text), waiting && several(hosts), found};
 }
 
 SlowdownCause explain_slower_than_expected(const AccountsSpan& now,

@@ -11,7 +11,8 @@ struct SlowdownCause {
   std::string text;
   /// A link between hosts may be why: ranks on several hosts mostly wait for each other.
   bool links = false;
-  /// Something else became worse with it, or a host's link is busy.
+  /// Something else became worse with it, or a host's link is busy. That a thread had no CPU does
+  /// not say who took it.
   bool found = false;
 };
 

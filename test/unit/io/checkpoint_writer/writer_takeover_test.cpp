@@ -38,7 +38,8 @@ struct Trainer {
   }
 };
 
-// As of a process that has as many files open as it may.
+// As of a process that has as many files open as it may. UBSan needs a pipe to look at an object:
+// its tests are [unsanitized].
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -279,7 +280,8 @@ TEST_CASE("Checkpoint writer: a directory that the next helper cannot open is tr
   CHECK_FALSE(trainer.writer.failure());
 }
 
-TEST_CASE("Checkpoint writer: without descriptors for the next helper, it is asked for later") {
+TEST_CASE("Checkpoint writer: without descriptors for the next helper, it is asked for later",
+          "[unsanitized]") {
   const State state(1);
   Trainer trainer(state);
   trainer.kill_writer(SIGSTOP);
@@ -299,7 +301,8 @@ TEST_CASE("Checkpoint writer: without descriptors for the next helper, it is ask
   check_saved(trainer, state);
 }
 
-TEST_CASE("Checkpoint writer: without descriptors for long, no other helper is waited for") {
+TEST_CASE("Checkpoint writer: without descriptors for long, no other helper is waited for",
+          "[unsanitized]") {
   const State state(1);
   Trainer trainer(state, {.run_id = "test", .open_timeout = 1s});
   const NoDescriptors full;

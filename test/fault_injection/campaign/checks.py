@@ -25,6 +25,22 @@ def after_run(trial, job, struck, code):
     return [f"run {job.number}: {text}" for text in wrong]
 
 
+def after_chain(trial, job, code, struck):
+    """Of a run that was started again after each of these faults: each step is trained again from the last checkpoint on."""
+    wrong = [*nothing_left(job, 10), *resumed_well(trial, job), *files(trial, job), *announced(trial, job, code)]
+    if code != 0:
+        wrong.append(f"ended with {code}, not with 0")
+    restarts = re.findall(r"^supervise: restart (\d+) of \d+: ", job.log(), re.M)
+    if restarts != [str(number + 1) for number in range(len(struck))]:
+        wrong.append(f"has restarts {restarts} after {struck}")
+    mine, wanted = samples_of(job.base), trial.setting.samples
+    if mine is not None and wanted is not None:
+        mine = {step: sorted(set(of)) for step, of in mine.items()}
+        trial.trained.append(mine)
+        wrong += [f"other samples than the undisturbed run in step {step}" for step in sorted(mine) if mine[step] != wanted[step]][:1]
+    return [f"run {job.number}: {text}" for text in wrong]
+
+
 def is_over(job):
     """Whether training came to its end; a fault in the last moments changes nothing."""
     return bool(job.records("end")) and job.done_step() >= STEPS

@@ -117,6 +117,16 @@ class Job:
             time.sleep(0.001)
         return self.alive() and self.step >= step
 
+    def saves(self, start):
+        """Whether the training's start of this number, from 1, has announced a checkpoint and still trains."""
+        deadline = time.monotonic() + STARTED_S
+        while self.alive() and time.monotonic() < deadline:
+            kinds = re.findall(r'"kind":"(start|checkpoint|end)"', self.metrics.read_text() if self.metrics.exists() else "")
+            if kinds.count("start") == start and kinds[-1] == "checkpoint":
+                return True
+            time.sleep(0.001)
+        return False
+
     def ends(self, within_s, watched_text=""):
         """The exit code, None if it did not end; and when the text was first in the log."""
         deadline, seen = time.monotonic() + within_s, None

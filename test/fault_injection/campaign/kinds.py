@@ -37,6 +37,7 @@ class Kind:
     removes: bool = False  # at once only where locks are trusted, which no disk in common is
     loses_no_step: bool = False  # each finished one is durable
     at_once: bool = False  # the job notices by itself within a few steps
+    chain: bool = False  # several faults in a run that starts again after each
 
 
 def rank_ends(weight, code):
@@ -114,6 +115,8 @@ KINDS = {
     "planted FIFO": Kind(2, says=NOT_USED + ".*not a regular file but a FIFO", between=True),
     "planted hostile file": Kind(2, says=NOT_USED, between=True),
     "nothing intact": Kind(2, (RESUME_IMPOSSIBLE,), "{file}: ", between=True),
+    # a run under scripts/supervise, which starts it again after each of several faults
+    "chain of restarts": Kind(3, between=True, chain=True),
     # runs that are started wrongly
     "silent disk at the start": Kind(2, (STUCK,), SILENT_DISK, between=True, disk=True),
     "other options on a rank": Kind(3, (64,), OTHER_OPTIONS, between=True, blames=True),

@@ -37,10 +37,12 @@ INTERRUPTIONS = ("kill of a rank", "kill of rank 0", "kill of mpirun", "TERM to 
 
 
 def plan_of(seed, trial, ranks, kinds):
-    """`kinds`: those to choose from, by their weights. Before files are harmed, a run is interrupted, so that there are some."""
+    """`kinds`: those to choose from, by their weights. Before files are harmed, a run is interrupted, so that there are some; a chain
+    of restarts comes before all, as it needs steps for several of them."""
     dice = random.Random(f"{seed}/{trial}")
     names = dice.choices(kinds, [KINDS[name].weight for name in kinds], k=dice.choice((1, 1, 2, 2, 3)))
-    if KINDS[names[0]].between:
+    names.sort(key=lambda name: not KINDS[name].chain)
+    if KINDS[names[0]].between and not KINDS[names[0]].chain:
         names.insert(0, dice.choice(INTERRUPTIONS))
     steps = sorted(dice.randrange(STEPS // 20, STEPS * 3 // 4) for _ in names)
 

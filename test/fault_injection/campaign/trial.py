@@ -1,6 +1,8 @@
 """One trial: runs that are struck as planned and resumed until training is done, and what was wrong with them."""
 import contextlib
 import os
+import pathlib
+import random
 import re
 import shutil
 import time
@@ -17,6 +19,8 @@ from strikes import STRIKES, Scene, TooLate
 
 RUN_S = 120  # of a run that nobody disturbs, on a busy machine
 MOST_RUNS = 12
+SUPERVISE = str(pathlib.Path(__file__).resolve().parents[3] / "scripts/supervise")
+CHAINED = ("kill of a rank", "kill of rank 0", "kill of writer and fork server", "stop of a rank")
 
 
 @dataclass
@@ -94,7 +98,9 @@ class Trial:
             strike = Strike(fault.kind)
             self.outcome.strikes.append(strike)
             try:
-                if fault.kind in ODD_RUNS:
+                if KINDS[fault.kind].chain:
+                    self.run_chain(fault, strike)
+                elif fault.kind in ODD_RUNS:
                     self.run_oddly(fault, strike)
                 else:
                     self.harm(fault, strike)
@@ -137,6 +143,29 @@ class Trial:
                 self.wrong(*(f"run {job.number} does not say: {text}" for text in says if not re.search(text, job.log())))
                 self.wrong(*(f"run {job.number}: {text}" for text in checks.nothing_left(job, 10)))
         return code
+
+    def run_chain(self, fault, strike):
+        """Each of the faults once there is a checkpoint of the start before it; the next start goes on from there."""
+        if self.runs:
+            raise TooLate()  # what is left to train may be less than it takes to strike
+        names = random.Random(fault.number).sample(CHAINED, 3)
+        with self.start([SUPERVISE, *self.setting.command(*self.options(), "--restarts", "9")]) as job:
+            scene, struck = Scene(job, self), []
+            try:
+                for name in names:
+                    if not job.saves(len(struck) + 1) or job.done_step() > STEPS * 3 // 4:
+                        break
+                    STRIKES[name](scene, fault)
+                    struck.append(name)
+            except TooLate:
+                pass
+            strike.code, _ = job.ends(RUN_S)
+            if strike.code is None:
+                self.wrong(f"run {job.number}: did not end within {RUN_S} s")
+                job.end_all()
+            self.wrong(*checks.after_chain(self, job, strike.code, struck))
+        if not struck:
+            raise TooLate()
 
     # Runs.
 

@@ -120,8 +120,11 @@ TEST_CASE("bf16: an image takes at most 0.6 of the memory that it takes in fp32"
         compute::host_needs(schedule_of(graph, batch, *backend), nullptr, element);
     return double(needs.activations + needs.workspace);
   };
+  // Of large batches: for small ones oneDNN takes other algorithms on some CPUs, whose scratch
+  // memory is larger the fewer images there are (inception_v3 in fp32 on Zen 4: 247 MB of 16, 127
+  // of 32).
   const auto bytes_of_image = [&](Element element) {
-    return (bytes(32, element) - bytes(16, element)) / 16;
+    return (bytes(64, element) - bytes(32, element)) / 32;
   };
 
   CHECK(bytes_of_image(Element::bf16) <= 0.6 * bytes_of_image(Element::fp32));

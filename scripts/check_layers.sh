@@ -52,13 +52,14 @@ declare -A may_use=(
   [optim]="base compute"
   [train]="allreduce/mpi base config host io/checkpoint io/checkpoint_writer io/dataset metrics/reporter metrics/trace model monitor monitor/watchdog train/checkpoint train/engine train/hooks train/loop train/performance train/plan train/preflight"
   [train/checkpoint]="allreduce/communicator allreduce/mpi base config io/checkpoint io/checkpoint_writer metrics model train/engine train/state"
-  [train/engine]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host io/loader metrics/scaling model monitor optim train/plan train/state"
+  [train/engine]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host io/loader metrics/scaling model monitor optim train/plan train/state train/sums"
   [train/hooks]="allreduce/mpi base metrics monitor monitor/watchdog train/checkpoint train/engine train/loop train/performance train/plan train/state"
   [train/loop]="allreduce/communicator allreduce/mpi base compute host io/checkpoint_writer io/loader metrics/reporter monitor train/checkpoint train/engine train/plan"
   [train/performance]="allreduce/mpi allreduce/ring base config host metrics/reporter metrics/scaling train/checkpoint train/engine train/plan"
   [train/plan]="allreduce/communicator allreduce/mpi allreduce/nccl base compute config io/dataset io/loader model optim"
   [train/preflight]="allreduce/mpi allreduce/nccl base compute config host model monitor/channel train/engine train/plan"
   [train/state]="allreduce/communicator allreduce/mpi base host io/checkpoint model monitor/channel optim train/plan"
+  [train/sums]="allreduce allreduce/communicator allreduce/hierarchical allreduce/mpi allreduce/nccl allreduce/ring base compute config host metrics/scaling monitor train/plan train/state"
   [train_main.cpp]="allreduce/mpi base config host io/checkpoint_writer monitor/watchdog train"
 )
 # Rooms that include another top-level room's private headers.

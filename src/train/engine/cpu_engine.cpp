@@ -14,10 +14,10 @@
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/monitor/phase_scope.hpp"
 #include "train/engine/cpu_stepper.hpp"
-#include "train/engine/cpu_sums.hpp"
 #include "train/engine/engine.hpp"
 #include "train/engine/schedule.hpp"
 #include "train/state/sharded_snapshot.hpp"
+#include "train/sums/cpu_sums.hpp"
 
 namespace ringtrain::train {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/model/passes.hpp"
-#include "train/engine/reduction_buffer.hpp"
 #include "train/plan/run_plan.hpp"
+#include "train/sums/reduction_buffer.hpp"
 
 namespace ringtrain::train {
 

@@ -3,8 +3,8 @@
 
 #include "ringtrain/io/loader/loader.hpp"
 #include "ringtrain/metrics/scaling/step_phases.hpp"
-#include "train/engine/reduction_buffer.hpp"
 #include "train/plan/step_settings.hpp"
+#include "train/sums/reduction_buffer.hpp"
 
 namespace ringtrain::train {
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/io/checkpoint_writer/checkpoint_writer.hpp"
 #include "ringtrain/metrics/reporter/reporter.hpp"
 #include "ringtrain/monitor/rank_ledger.hpp"

@@ -4,7 +4,7 @@
 #include "compute/cuda/kernels/device/head_work.hpp"
 #include "compute/cuda/kernels/device/optimizer_work.hpp"
 #include "support/kernel_case.hpp"
-#include "train/engine/reduction_buffer.hpp"
+#include "train/sums/reduction_buffer.hpp"
 #include "unit/compute/cuda/kernel_inputs.hpp"
 
 using namespace ringtrain;

@@ -38,7 +38,7 @@ struct SoftmaxOperands {
 void softmax_cross_entropy(const SoftmaxOperands& operands, cudaStream_t stream);
 
 // What the ranks sum in a step besides gradients: a head in front of them in the summed buffer,
-// laid out as the host's (train/engine/reduction_buffer.hpp). `step_results` floats begin with a
+// laid out as the host's (train/sums/reduction_buffer.hpp). `step_results` floats begin with a
 // StepHead; BatchNorm's statistics follow, padded with zeros to where gradients start. All pointers
 // are the device's. All calls queue on `stream` and return; they throw Error when a launch fails.
 

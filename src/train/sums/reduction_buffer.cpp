@@ -1,4 +1,4 @@
-#include "train/engine/reduction_buffer.hpp"
+#include "train/sums/reduction_buffer.hpp"
 
 #include <algorithm>
 #include <cmath>

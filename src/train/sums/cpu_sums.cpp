@@ -1,4 +1,4 @@
-#include "train/engine/cpu_sums.hpp"
+#include "train/sums/cpu_sums.hpp"
 
 #include <fmt/core.h>
 

@@ -332,7 +332,7 @@ PartResult TrainingRun::end() const {
     tensors.push_back(place.info);
     end.tensors.push_back(place.info.name);
   }
-  end.hashes = engine_.state().hashes(engine_.communicator());
+  end.hashes = engine_.state().hashes(session_);
   end.state_hash =
       io::state_hash(at(metadata(), end_, plan_.training->size()), tensors, end.hashes);
   return end;

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -139,12 +140,29 @@ class RecordingNccl final : public allreduce::NcclApi {
     const std::scoped_lock lock(mutex_);
     std::erase_if(memory_, [data](const auto& each) { return each.get() == data; });
   }
+  void copy(void* to, const void* from, std::size_t bytes, allreduce::GpuStream stream) override {
+    const bool is_back = from < base || from >= base + on_gpu;
+    const auto* const gpu = static_cast<const float*>(is_back ? to : from);
+    note(fmt::format("copy {}+{} {} on {}", gpu - base, bytes / sizeof(float),
+                     is_back ? "back" : "to the host", name(stream)));
+    std::memcpy(to, from, bytes);
+  }
+  void stream_synchronize(allreduce::GpuStream stream) noexcept override {
+    note(fmt::format("wait for {}", name(stream)));
+  }
+  bool pin(void*, std::size_t bytes) override {
+    note(fmt::format("pin {} bytes", bytes));
+    return can_pin;
+  }
+  void unpin(void*) noexcept override { note("unpin"); }
   void zero(void* data, std::size_t bytes, allreduce::GpuStream) override {
     std::fill_n(static_cast<std::byte*>(data), bytes, std::byte{0});
   }
 
   const float* base = nullptr;  ///< views are written as their distance from here
-  int queries = 0;              ///< of events, by the host
+  std::ptrdiff_t on_gpu = 0;    ///< how many numbers from `base` on copy() takes for the GPU's
+  bool can_pin = true;
+  int queries = 0;  ///< of events, by the host
 
  private:
   allreduce::NcclResult note(const std::string& call) {

@@ -64,6 +64,9 @@ class ErrorFeedback {
   /// What add_to() gave for this matrix last.
   std::span<float> of(std::size_t matrix) { return part(next_, matrix); }
   void accept() { kept_.swap(next_); }
+  void scale(float factor) {
+    for (float& value : kept_) value *= factor;
+  }
   /// What was left out of the sums that count, of all matrices.
   const std::vector<float>& kept() const { return kept_; }
   std::vector<float>& kept() { return kept_; }

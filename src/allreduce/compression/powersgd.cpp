@@ -29,6 +29,7 @@ class PowerSgd final : public Compressor {
   PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override;
+  void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size() + right_.size(); }
   void read(std::span<float> values) const override;
   void write(std::span<const float> values) override;

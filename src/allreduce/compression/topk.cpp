@@ -26,6 +26,7 @@ class TopK final : public Compressor {
   TopK(const Compression& how, std::span<const GradientMatrix> matrices);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override { left_over_.accept(); }
+  void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size(); }
   void read(std::span<float> values) const override {
     expects(values.size() == size(), "CompressionState: as many numbers");

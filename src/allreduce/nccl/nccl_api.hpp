@@ -75,6 +75,13 @@ class NcclApi {
   /// registered with it; else CUDA's own.
   virtual void* mem_alloc(std::size_t bytes, bool shared) = 0;
   virtual void mem_free(void* data, bool shared) noexcept = 0;
+  /// Queues a copy between a GPU's memory and the host's, in either direction.
+  virtual void copy(void* to, const void* from, std::size_t bytes, GpuStream stream) = 0;
+  virtual void stream_synchronize(GpuStream stream) noexcept = 0;
+  /// Locks memory of the host in place, so that copies run beside what computes. False where it
+  /// cannot be: copies are slower then.
+  virtual bool pin(void* data, std::size_t bytes) = 0;
+  virtual void unpin(void* data) noexcept = 0;
   /// Writes zeros and waits until they are there.
   virtual void zero(void* data, std::size_t bytes, GpuStream stream) = 0;
 };

@@ -146,6 +146,18 @@ class NcclLibrary final : public NcclApi {
     else
       cudaFree(data);
   }
+  void copy(void* to, const void* from, std::size_t bytes, GpuStream stream) override {
+    check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+  }
+  void stream_synchronize(GpuStream stream) noexcept override {
+    static_cast<void>(cudaStreamSynchronize(stream));
+  }
+  bool pin(void* data, std::size_t bytes) override {
+    if (cudaHostRegister(data, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+    static_cast<void>(cudaGetLastError());  // else the next launch answers with it
+    return false;
+  }
+  void unpin(void* data) noexcept override { static_cast<void>(cudaHostUnregister(data)); }
   void zero(void* data, std::size_t bytes, GpuStream stream) override {
     check(cudaMemsetAsync(data, 0, bytes, stream), "cudaMemsetAsync");
     check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");

@@ -229,7 +229,7 @@ std::optional<Resumed> resume(const config::Resume& how, Wanted wanted,
   Resumed resumed = resumed_from_text(text);
   resumed.file = name;
   resumed.lineage = lineage;
-  state.share(std::move(values), resumed.kept_dropped.empty(), communicator);
+  state.share(std::move(values), resumed.kept_dropped.empty(), communicator, session);
   return resumed;
 }
 

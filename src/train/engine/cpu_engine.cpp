@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
-#include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
@@ -18,6 +17,7 @@
 #include "train/engine/schedule.hpp"
 #include "train/state/sharded_snapshot.hpp"
 #include "train/sums/cpu_sums.hpp"
+#include "train/sums/kept_compression.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -32,8 +32,7 @@ class CpuEngine final : public TrainingEngine {
   const TrainingState& state() override { return state_; }
   Snapshotter& state_copy() override { return *copy_; }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
-    if (allreduce::CompressionState* const kept = communicator_->compression_state())
-      kept->write(kept_.view().host());
+    if (kept_compression_) kept_compression_->restore();
     last_step_.position = start;
     CpuStepper::Parts all = parts(reducer_, optimizer_);
     if (statistics_sums_)
@@ -158,10 +157,8 @@ class CpuEngine final : public TrainingEngine {
   ReductionBuffer sums_;
   const std::optional<Shards> shards_;
   optim::Optimizer optimizer_;
-  const allreduce::ReduceHook update_part_;  // where there are shards
-  // What compression keeps, as part of the state: it mirrors what the communicator has.
-  const std::optional<Shards> kept_by_ranks_;
-  Buffer kept_, kept_complete_;
+  const allreduce::ReduceHook update_part_;                  // where there are shards
+  const std::unique_ptr<KeptCompression> kept_compression_;  // null: there is none
   TrainingState state_;
   LastStep last_step_;
   const std::unique_ptr<Snapshotter> copy_;
@@ -181,29 +178,6 @@ std::string plans_of(const RunPlan& plan, const allreduce::MpiSession& session,
   const std::string precision =
       element == Element::fp32 ? "" : fmt::format(R"("precision":"{}",)", name_of(element));
   return fmt::format(R"({{{}{}"threads":{}}})", hosts, precision, threads.threads);
-}
-
-std::size_t kept_count(allreduce::Communicator& communicator) {
-  const allreduce::CompressionState* const kept = communicator.compression_state();
-  return kept == nullptr ? 0 : kept->size();
-}
-
-// One behind the other; nothing where no rank keeps any.
-std::optional<Shards> kept_by_ranks(const RunPlan& plan, allreduce::Communicator& communicator,
-                                    const allreduce::MpiSession& session) {
-  if (!plan.compresses()) return std::nullopt;
-  std::vector<double> counts(static_cast<std::size_t>(session.size()));
-  counts[static_cast<std::size_t>(session.rank())] = double(kept_count(communicator));
-  session.maximum(counts);
-  Shards shards{session.rank(), {}};
-  std::size_t first = 0;
-  for (const double count : counts) {
-    std::vector<Range>& ranges = shards.ranges.emplace_back();
-    if (count > 0) ranges.push_back({first, static_cast<std::size_t>(count)});
-    first += static_cast<std::size_t>(count);
-  }
-  if (first == 0) return std::nullopt;
-  return shards;
 }
 
 // What the user asked of GPUs that are not trained on.
@@ -250,9 +224,7 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
       shards_(make_shards_if_any()),
       optimizer_(plan.optimizer, initial(), sums_.gradients(), memory_, part()),
       update_part_([this](View part) { optimizer_.replace(sums_.gradients_in(part)); }),
-      kept_by_ranks_(kept_by_ranks(plan, *communicator_, session)),
-      kept_(memory_.allocate(kept_count(*communicator_))),
-      kept_complete_(memory_.allocate(1)),
+      kept_compression_(KeptCompression::make(plan, *communicator_, session)),
       state_(make_state()),
       copy_(make_copy(session)),
       reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
@@ -278,19 +250,12 @@ TrainingState CpuEngine::make_state() {
   TrainingState state(plan_.model.graph, memory_, parameters_, statistics_, optimizer_.slots(),
                       averaged_statistics_, shards_ ? &*shards_ : nullptr);
   if (plan_.counts_skipped()) state.add("optimizer/skipped", optimizer_.skipped());
-  if (!kept_by_ranks_) return state;
-  const auto refresh = [this] {
-    if (allreduce::CompressionState* const kept = communicator_->compression_state())
-      kept->read(kept_.view().host());
-  };
-  refresh();
-  kept_complete_.view().host().front() = 1;
-  state.add_kept(kept_, kept_complete_, *kept_by_ranks_, refresh);
+  if (kept_compression_) kept_compression_->add_to(state);
   return state;
 }
 
 std::unique_ptr<Snapshotter> CpuEngine::make_copy(const allreduce::MpiSession& session) {
-  if (!shards_ && !kept_by_ranks_) return std::make_unique<Copy>(state_, last_step_);
+  if (!shards_ && !kept_compression_) return std::make_unique<Copy>(state_, last_step_);
   const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
   return std::make_unique<ShardedSnapshotter>(state_, last_step_, session, saves,
                                               plan_.options.interface);

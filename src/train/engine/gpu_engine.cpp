@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <iterator>
 #include <memory>
-#include <sstream>
+#include <optional>
 
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
@@ -18,6 +19,9 @@
 #include "train/engine/engine.hpp"
 #include "train/engine/gpu_stepper.hpp"
 #include "train/engine/schedule.hpp"
+#include "train/state/sharded_snapshot.hpp"
+#include "train/sums/compressed_gpu_sums.hpp"
+#include "train/sums/cpu_sums.hpp"
 
 namespace ringtrain::train {
 namespace {
@@ -92,60 +96,12 @@ std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& 
   options.gpu.device = device;
   options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.compute_stream = backend.stream();
-  options.gpu.captured = !plan.options.no_graph;
+  options.gpu.captured = !plan.options.no_graph && !plan.compresses();
   if (plan.options.gradient_dtype != Element::fp32) {
     options.gpu.rounding = &backend;
     options.gpu.rounded = plan.model.graph.parameter_count();
   }
   return allreduce::make_communicator("nccl", session, options);
-}
-
-// A line each: pattern, shape and reason, with tabs between.
-std::string text_of(const std::vector<compute::GpuRefusal>& refusals) {
-  std::string text;
-  for (compute::GpuRefusal r : refusals) {
-    std::ranges::replace_if(
-        r.why, [](char c) { return c == '\n' || c == '\t'; }, ' ');
-    text += fmt::format("{}\t{}\t{}\n", r.pattern, r.shape, r.why);
-  }
-  return text;
-}
-
-std::vector<compute::GpuRefusal> refusals_of(const std::string& text) {
-  std::vector<compute::GpuRefusal> refusals;
-  std::istringstream lines(text);
-  for (compute::GpuRefusal r; std::getline(lines, r.pattern, '\t') &&
-                              std::getline(lines, r.shape, '\t') && std::getline(lines, r.why);)
-    refusals.push_back(r);
-  return refusals;
-}
-
-// On every rank, what any rank refuses.
-std::vector<compute::GpuRefusal> refused_by_any(const std::vector<compute::GpuRefusal>& mine,
-                                                const allreduce::MpiSession& session) {
-  std::string all;
-  for (const std::string& rank : session.gather(text_of(mine))) all += rank;
-  return refusals_of(session.broadcast(all));
-}
-
-// The plan's schedule with those fused steps only that every rank's GPU computes rightly.
-// Collective.
-compute::Schedule checked_schedule(const RunPlan& plan, compute::GpuBackend& backend,
-                                   const allreduce::MpiSession& session,
-                                   std::vector<compute::GpuRefusal>& refused) {
-  for (;;) {
-    compute::Schedule schedule = make_schedule(plan, backend, model::Mode::training);
-    const auto mine =
-        allreduce::all_or_none([&] { return backend.check_fusions(schedule); }, session);
-    const std::vector<compute::GpuRefusal> all = refused_by_any(mine, session);
-    if (all.empty()) return schedule;
-    backend.refuse(all);
-    for (const compute::GpuRefusal& r : all)
-      if (std::ranges::none_of(refused, [&](const compute::GpuRefusal& known) {
-            return known.pattern == r.pattern && known.shape == r.shape;
-          }))
-        refused.push_back(r);
-  }
 }
 
 class GpuEngine final : public TrainingEngine {
@@ -157,8 +113,11 @@ class GpuEngine final : public TrainingEngine {
   std::string gpu_bus_id() const override { return backend_->bus_id(); }
   allreduce::Communicator& communicator() override { return *communicator_; }
   const TrainingState& state() override { return *state_; }
-  Snapshotter& state_copy() override { return *copy_; }
+  Snapshotter& state_copy() override {
+    return sharded_copy_ ? static_cast<Snapshotter&>(*sharded_copy_) : *copy_;
+  }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
+    if (kept() != nullptr) kept()->restore();
     return std::make_unique<GpuStepper>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
                                         progress_);
   }
@@ -168,13 +127,22 @@ class GpuEngine final : public TrainingEngine {
     return reducer_.bounds(final_places(schedule_, sums_));
   }
   void sum(const Range& bucket) override;
-  bool sums_overlap() override { return communicator_->overlaps(); }
+  bool sums_overlap() override { return gradient_sums().overlaps(); }
+  const allreduce::RingChoice* ring() const override {
+    return compressed_ ? compressed_->ring() : nullptr;
+  }
+  std::vector<double> measure_host_links() override {
+    if (!compressed_) return {};
+    progress_.enter(metrics::Phase::communication);
+    return compressed_->measure_host_links();
+  }
   std::vector<double> bucket_leads(double backward_s) override;
   std::string device() const override { return backend_->title(); }
   std::string plans() const override;
   std::optional<std::size_t> first_non_finite_gradient() override { return std::nullopt; }
   void close() override {
     training_->close();
+    if (compressed_) compressed_->close();
     communicator_->close();
   }
 
@@ -198,7 +166,13 @@ class GpuEngine final : public TrainingEngine {
     std::unique_ptr<compute::GpuSnapshot> snapshot_;
   };
 
+  allreduce::Communicator& gradient_sums() const {
+    return compressed_ ? compressed_->communicator() : *communicator_;
+  }
+  KeptCompression* kept() const { return compressed_ ? compressed_->kept() : nullptr; }
+  double loss_scale() const;
   void write_first_values();
+  void make_state(const allreduce::MpiSession& session);
   void connect(const allreduce::MpiSession& session);
   View evaluated_statistics() const {
     return averaged_statistics_.view().size() > 0 ? averaged_statistics_ : statistics_;
@@ -218,6 +192,7 @@ class GpuEngine final : public TrainingEngine {
   const std::unique_ptr<allreduce::Communicator> communicator_;
   Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
   ReductionBuffer sums_;
+  const std::unique_ptr<CompressedGpuSums> compressed_;  // null: NCCL sums
   allreduce::GradientReducer reducer_;
   std::vector<compute::GpuRefusal> refused_;  // fused steps
   const compute::Schedule schedule_;
@@ -225,7 +200,9 @@ class GpuEngine final : public TrainingEngine {
   std::unique_ptr<compute::Program> evaluation_;
   std::optional<TrainingState> state_;
   std::optional<Copy> copy_;
-  std::string engines_;  // the fingerprint, on rank 0 of all ranks
+  LastStep last_step_;
+  std::optional<ShardedSnapshotter> sharded_copy_;  // where ranks have parts of the state
+  std::string engines_;                             // the fingerprint, on rank 0 of all ranks
 };
 
 GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, int device,
@@ -241,8 +218,11 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      reducer_(*communicator_, sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
-               {.wire = plan.options.gradient_dtype}),
+      compressed_(CompressedGpuSums::make(
+          plan, session, *backend_, *communicator_, sums_.all(), [this] { return loss_scale(); },
+          progress)),
+      reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
+               {.wire = plan.options.gradient_dtype, .compressed = plan.compresses()}),
       schedule_(checked_schedule(plan, *backend_, session, refused_)) {
   // Ranks whose gradients were final in another order would wait for each other.
   allreduce::require_agreement(
@@ -258,17 +238,32 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
   evaluation_ = backend_->compile(make_schedule(plan, *backend_, model::Mode::evaluation),
                                   {evaluated, View(), evaluated_statistics(), batch_statistics_},
                                   plan.options.seed);
-  state_.emplace(plan.model.graph, backend_->memory(), parameters_, statistics_, slots(),
-                 averaged_statistics_);
-  if (backend_->element() == Element::fp16)
-    state_->add("optimizer/loss_scale", training_->loss_scale());
-  else if (plan.counts_skipped())
-    state_->add("optimizer/skipped", training_->loss_scale().slice(2, 1));
-  const bool saves = session.rank() == 0 && !plan.options.checkpoint_dir.empty();
-  copy_.emplace(saves ? backend_->make_snapshot(state_->buffers()) : nullptr);
+  make_state(session);
   const std::string mine = backend_->engines().fingerprint;
   engines_ = fingerprint_of(session.gather(mine), mine);
   connect(session);
+}
+
+void GpuEngine::make_state(const allreduce::MpiSession& session) {
+  state_.emplace(plan_.model.graph, backend_->memory(), parameters_, statistics_, slots(),
+                 averaged_statistics_);
+  if (backend_->element() == Element::fp16)
+    state_->add("optimizer/loss_scale", training_->loss_scale());
+  else if (plan_.counts_skipped())
+    state_->add("optimizer/skipped", training_->loss_scale().slice(2, 1));
+  const std::vector<View> on_gpu = state_->buffers();
+  const bool saves = !plan_.options.checkpoint_dir.empty();
+  copy_.emplace(saves && session.rank() == 0 ? backend_->make_snapshot(on_gpu) : nullptr);
+  if (kept() == nullptr) return;
+  kept()->add_to(*state_);
+  sharded_copy_.emplace(*state_, last_step_, session, saves, plan_.options.interface, &*copy_);
+}
+
+double GpuEngine::loss_scale() const {
+  if (backend_->element() != Element::fp16) return 1;
+  std::array<float, 3> state{};
+  backend_->memory().read(training_->loss_scale(), state);
+  return state.front();
 }
 
 std::vector<std::string> GpuEngine::notes() const {
@@ -286,7 +281,10 @@ std::vector<std::string> GpuEngine::notes() const {
         "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
         "them are wrong or refused, such as {}, {}: {}",
         refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
-  if (const std::string& why = communicator_->why_not_captured(); !why.empty())
+  if (compressed_) std::ranges::copy(compressed_->notes(), std::back_inserter(lines));
+  if (plan_.options.compress && !compressed_)
+    std::ranges::copy(notes_of_sums(plan_, session_, std::nullopt), std::back_inserter(lines));
+  if (const std::string& why = gradient_sums().why_not_captured(); !why.empty())
     lines.push_back(fmt::format(
         "graphs: sums between GPUs are queued between CUDA graphs, as they cannot be part of one "
         "here: {}",
@@ -327,10 +325,13 @@ compute::GpuStepSums GpuEngine::step_sums() {
   return {sums_.all(),
           sums_.place_of(0),
           [this](std::size_t first) { reducer_.final_from(first); },
-          [this] { reducer_.finish(); },
+          [this] {
+            reducer_.finish();
+            if (compressed_) compressed_->accept(reducer_);
+          },
           [this] { communicator_->check(); },
           statistics_sums(),
-          communicator_->why_not_captured().empty(),
+          gradient_sums().why_not_captured().empty(),
           bucket_bounds(),
           [this](const std::string& why) { return agree_on_capture(why); }};
 }

@@ -1,7 +1,14 @@
 #include "train/engine/schedule.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
 #include <utility>
 #include <variant>
+
+#include "ringtrain/allreduce/mpi/agreement.hpp"
 
 namespace ringtrain::train {
 
@@ -56,6 +63,56 @@ std::vector<double> final_leads(const compute::Schedule& training, const Reducti
     leads.push_back(double(steps - 1 - s) / double(steps - training.backward));
   }
   return leads;
+}
+
+namespace {
+
+// A line each: pattern, shape and reason, with tabs between.
+std::string text_of(const std::vector<compute::GpuRefusal>& refusals) {
+  std::string text;
+  for (compute::GpuRefusal r : refusals) {
+    std::ranges::replace_if(
+        r.why, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+    text += fmt::format("{}\t{}\t{}\n", r.pattern, r.shape, r.why);
+  }
+  return text;
+}
+
+std::vector<compute::GpuRefusal> refusals_of(const std::string& text) {
+  std::vector<compute::GpuRefusal> refusals;
+  std::istringstream lines(text);
+  for (compute::GpuRefusal r; std::getline(lines, r.pattern, '\t') &&
+                              std::getline(lines, r.shape, '\t') && std::getline(lines, r.why);)
+    refusals.push_back(r);
+  return refusals;
+}
+
+// On every rank, what any rank refuses.
+std::vector<compute::GpuRefusal> refused_by_any(const std::vector<compute::GpuRefusal>& mine,
+                                                const allreduce::MpiSession& session) {
+  std::string all;
+  for (const std::string& rank : session.gather(text_of(mine))) all += rank;
+  return refusals_of(session.broadcast(all));
+}
+
+}  // namespace
+
+compute::Schedule checked_schedule(const RunPlan& plan, compute::GpuBackend& backend,
+                                   const allreduce::MpiSession& session,
+                                   std::vector<compute::GpuRefusal>& refused) {
+  for (;;) {
+    compute::Schedule schedule = make_schedule(plan, backend, model::Mode::training);
+    const auto mine =
+        allreduce::all_or_none([&] { return backend.check_fusions(schedule); }, session);
+    const std::vector<compute::GpuRefusal> all = refused_by_any(mine, session);
+    if (all.empty()) return schedule;
+    backend.refuse(all);
+    for (const compute::GpuRefusal& r : all)
+      if (std::ranges::none_of(refused, [&](const compute::GpuRefusal& known) {
+            return known.pattern == r.pattern && known.shape == r.shape;
+          }))
+        refused.push_back(r);
+  }
 }
 
 }  // namespace ringtrain::train

@@ -1,5 +1,12 @@
 #pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/compute/backend.hpp"
+#include "ringtrain/compute/gpu.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "train/plan/run_plan.hpp"
 #include "train/sums/reduction_buffer.hpp"
@@ -13,6 +20,12 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
 /// The plan's network for this rank's batch, fused as `backend` supports it.
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
                                 model::Mode mode);
+
+/// As make_schedule() for training, with those fused steps only that every rank's GPU computes
+/// rightly. What any rank refuses is added to `refused`. Collective.
+compute::Schedule checked_schedule(const RunPlan& plan, compute::GpuBackend& backend,
+                                   const allreduce::MpiSession& session,
+                                   std::vector<compute::GpuRefusal>& refused);
 
 /// The plan's first parameters and running statistics, in the host's memory. `progress` may be
 /// null.

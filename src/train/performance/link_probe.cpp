@@ -192,8 +192,8 @@ bool LinkProbe::may_narrow() const {
 
 std::optional<double> LinkProbe::share_compressed() const {
   const config::Options& o = plan_.options;
-  const bool can = o.device != config::Device::cuda && session_.hosts() > 1 &&
-                   o.allreduce != config::Allreduce::mpi && !o.compress && !o.shard_optimizer;
+  const bool can = session_.hosts() > 1 && o.allreduce != config::Allreduce::mpi &&
+                   o.allreduce != config::Allreduce::nccl && !o.compress && !o.shard_optimizer;
   if (!can) return std::nullopt;
   const allreduce::Compression how{.kind = allreduce::Compression::Kind::powersgd, .rank = 4};
   const double numbers =

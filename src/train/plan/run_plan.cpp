@@ -282,10 +282,9 @@ void check_device(const config::Options& o) {
     throw Error(Exit::usage,
                 "--allreduce " + config::enumerator<config::Allreduce>().write(o.allreduce),
                 "sums between CPUs, but this run computes on GPUs; leave it out or say nccl");
-  if (gpu && o.compress)
-    throw Error(Exit::usage, "--compress",
-                "is for sums between hosts of CPUs, but this run computes on GPUs; leave it out, "
-                "--gradient-dtype bf16 halves what travels");
+  if (nccl && o.compress)
+    throw Error(Exit::usage, "--compress with --allreduce nccl",
+                "CPUs compress gradients and sum them by our ring; leave one of them out");
   if (o.nccl_register && o.deterministic)
     throw Error(Exit::usage, "--nccl-register with --deterministic",
                 "registered buffers let NCCL sum inside switches, in another order each time; "

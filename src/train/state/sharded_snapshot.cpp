@@ -11,10 +11,11 @@
 #include "ringtrain/monitor/channel/rendezvous.hpp"
 
 namespace ringtrain::train {
+
 ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& last_step,
                                        const allreduce::MpiSession& session, bool saves,
-                                       const std::string& interface)
-    : state_(state), last_step_(last_step), session_(session) {
+                                       const std::string& interface, Snapshotter* on_gpu)
+    : state_(state), last_step_(last_step), session_(session), on_gpu_(on_gpu) {
   const std::vector<std::string> addresses = monitor::listening_addresses(session, interface);
   std::string text;
   if (session.rank() == 0 && saves) {
@@ -34,6 +35,18 @@ ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& las
       });
 }
 
+std::vector<std::span<float>> ShardedSnapshotter::targets_on_gpu(
+    std::span<const std::span<float>> targets) const {
+  std::vector<std::span<float>> others;
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (!state_.is_kept(i)) others.push_back(targets[i]);
+  return others;
+}
+
+void ShardedSnapshotter::prepare(std::span<const std::span<float>> targets) {
+  if (on_gpu_ != nullptr && !targets.empty()) on_gpu_->prepare(targets_on_gpu(targets));
+}
+
 void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
   ++save_;
   if (sender_) return send_own();
@@ -45,7 +58,9 @@ void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
 }
 
 void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) const {
+  if (on_gpu_ != nullptr) on_gpu_->start(targets_on_gpu(targets));
   for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (on_gpu_ != nullptr && !state_.is_kept(i)) continue;
     const std::span<const float> own = state_.buffers()[i].host();
     if (state_.has_shard(i))
       unpack(own, state_.shards()->own(), targets[i]);
@@ -76,7 +91,7 @@ void ShardedSnapshotter::send_own() {
 }
 
 std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<float>> targets) {
-  if (!state_.complete()) return std::nullopt;
+  if (!state_.complete() || on_gpu_ != nullptr) return std::nullopt;
   const std::lock_guard held(last_step_.mutex);
   for (std::size_t i = 0; i < targets.size(); ++i)
     if (state_.has_shard(i) || i == *state_.complete())
@@ -88,6 +103,7 @@ std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<
 
 void ShardedSnapshotter::release() {
   if (server_) server_->forget();
+  if (on_gpu_ != nullptr) on_gpu_->release();
 }
 
 std::string ShardedSnapshotter::lateness() {

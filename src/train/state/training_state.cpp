@@ -130,69 +130,73 @@ void TrainingState::push_buffer(View buffer, std::size_t size, bool sharded) {
 
 void TrainingState::copy_from(std::span<const std::vector<float>> sources) const {
   expects(sources.size() == buffers_.size(), "TrainingState::copy_from: one source a buffer");
-  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_.write(sources[i], buffers_[i]);
+  for (std::size_t i = 0; i < buffers_.size(); ++i) memory_of(i).write(sources[i], buffers_[i]);
 }
 
 std::vector<std::vector<float>> TrainingState::copy() const {
   refresh();
   std::vector<std::vector<float>> values;
-  for (const View& buffer : buffers_) memory_.read(buffer, values.emplace_back(buffer.size()));
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    memory_of(i).read(buffers_[i], values.emplace_back(buffers_[i].size()));
   return values;
 }
 
 void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
-                          allreduce::Communicator& communicator) const {
+                          allreduce::Communicator& communicator,
+                          const allreduce::MpiSession& session) const {
   values.resize(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
-    if (!kept && complete_ && (i == *complete_ || has_shard(i))) continue;
+    if (!kept && is_kept(i)) continue;
     if (has_shard(i)) {
-      share_shards(buffers_[i], values[i], layout_.buffers[i], communicator);
+      share_shards(buffers_[i], values[i], layout_.buffers[i], session);
       continue;
     }
-    if (communicator.rank() == 0) memory_.write(values[i], buffers_[i]);
-    communicator.broadcast(buffers_[i], 0);
+    if (communicator.rank() == 0) memory_of(i).write(values[i], buffers_[i]);
+    if (is_kept(i))
+      session.broadcast(std::as_writable_bytes(buffers_[i].host()), 0);
+    else
+      communicator.broadcast(buffers_[i], 0);
   }
 }
 
 // In pieces: no rank but the first has room for all of it.
 void TrainingState::share_shards(View own, std::span<const float> values, std::size_t size,
-                                 allreduce::Communicator& communicator) const {
+                                 const allreduce::MpiSession& session) const {
   constexpr std::size_t most = std::size_t{1} << 20;
   std::vector<float> piece;
   for (std::size_t first = 0; first < size; first += most) {
     piece.resize(std::min(most, size - first));
-    if (communicator.rank() == 0)
-      std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
-    communicator.broadcast({piece.data(), piece.size()}, 0);
+    if (session.rank() == 0) std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
+    session.broadcast(std::as_writable_bytes(std::span(piece)), 0);
     pack(piece, first, shards_->own(), own.host());
   }
 }
 
 // All ranks' shards of it, on all ranks.
 std::vector<float> TrainingState::whole(std::size_t buffer,
-                                        allreduce::Communicator& communicator) const {
+                                        const allreduce::MpiSession& session) const {
   std::vector<float> values(layout_.buffers[buffer]);
-  for (int rank = 0; rank < communicator.size(); ++rank) {
+  for (int rank = 0; rank < session.size(); ++rank) {
     std::vector<float> shard(shards_->size_of(rank));
-    if (rank == communicator.rank()) std::ranges::copy(buffers_[buffer].host(), shard.begin());
-    communicator.broadcast({shard.data(), shard.size()}, rank);
+    if (rank == session.rank()) std::ranges::copy(buffers_[buffer].host(), shard.begin());
+    session.broadcast(std::as_writable_bytes(std::span(shard)), rank);
     unpack(shard, shards_->ranges[static_cast<std::size_t>(rank)], values);
   }
   return values;
 }
 
-std::vector<std::uint64_t> TrainingState::hashes(allreduce::Communicator& communicator) const {
+std::vector<std::uint64_t> TrainingState::hashes(const allreduce::MpiSession& session) const {
   refresh();
   std::vector<float> piece(piece_size);
   std::vector<std::uint64_t> all = hashes();
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!has_shard(i)) continue;
-    std::vector<float> values = whole(i, communicator);
+    std::vector<float> values = whole(i, session);
     for (std::size_t t = 0; t < all.size(); ++t)
       if (const io::TensorPlace& place = layout_.tensors[t]; place.buffer == i)
         all[t] = hash_of(
             View(values.data(), values.size()).slice(place.offset, io::element_count(place.info)),
-            piece);
+            host_memory_, piece);
   }
   return all;
 }
@@ -205,16 +209,16 @@ std::vector<std::uint64_t> TrainingState::hashes() const {
         has_shard(place.buffer)
             ? 0
             : hash_of(buffers_[place.buffer].slice(place.offset, io::element_count(place.info)),
-                      piece));
+                      memory_of(place.buffer), piece));
   return hashes;
 }
 
 // By way of `piece`, as the state may lie in memory that the host cannot read.
-std::uint64_t TrainingState::hash_of(View values, std::span<float> piece) const {
+std::uint64_t TrainingState::hash_of(View values, const Memory& memory, std::span<float> piece) {
   Hasher hash;
   for (std::size_t first = 0; first < values.size(); first += piece.size()) {
     const auto part = piece.first(std::min(piece.size(), values.size() - first));
-    memory_.read(values.slice(first, part.size()), part);
+    memory.read(values.slice(first, part.size()), part);
     hash.update(std::as_bytes(part));
   }
   return hash.value();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
+#include "ringtrain/allreduce/mpi/session.hpp"
 #include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/io/checkpoint/checkpoint.hpp"
 #include "ringtrain/model/graph.hpp"
@@ -56,8 +57,9 @@ class TrainingState {
 
   /// What compression keeps, where it does: one tensor for each rank that keeps some, of which this
   /// rank has its own in `kept`, and `complete`, 1 in checkpoints that have those of all ranks.
-  /// `refresh` brings `kept` up to date. `shards`: one range of each rank, one behind the other. It
-  /// and the views outlive this object, whose other buffers have no shards.
+  /// Both lie in the host's memory, wherever the rest does. `refresh` brings `kept` up to date.
+  /// `shards`: one range of each rank, one behind the other. It and the views outlive this object,
+  /// whose other buffers have no shards.
   void add_kept(View kept, View complete, const Shards& shards, std::function<void()> refresh);
   /// The buffer of `complete`.
   std::optional<std::size_t> complete() const { return complete_; }
@@ -73,6 +75,10 @@ class TrainingState {
   const Shards* shards() const { return shards_; }
   /// Whether this rank has its shard of that buffer only.
   bool has_shard(std::size_t buffer) const { return shards_ != nullptr && sharded_[buffer]; }
+  /// Whether that buffer came by add_kept().
+  bool is_kept(std::size_t buffer) const {
+    return complete_ && (buffer == *complete_ || has_shard(buffer));
+  }
   /// Takes over every buffer's values: as many sources, of the same sizes in the same order.
   void copy_from(std::span<const std::vector<float>> sources) const;
   /// The values of every buffer.
@@ -80,12 +86,12 @@ class TrainingState {
   /// Gives the values that rank 0 has of every buffer, whole, to all ranks; but where `kept` is
   /// false, what add_kept() added stays as it is. Collective, the same `kept` on all ranks.
   void share(std::vector<std::vector<float>> values, bool kept,
-             allreduce::Communicator& communicator) const;
+             allreduce::Communicator& communicator, const allreduce::MpiSession& session) const;
   /// XXH64 of each tensor's bytes, in the order of layout(): those that a checkpoint holds; 0 for
   /// those of which this rank has a shard. Waits for what computes them.
   std::vector<std::uint64_t> hashes() const;
   /// Of all tensors, also those that are shared. Collective.
-  std::vector<std::uint64_t> hashes(allreduce::Communicator& communicator) const;
+  std::vector<std::uint64_t> hashes(const allreduce::MpiSession& session) const;
 
  private:
   void place_parameters(const model::Graph& graph, const std::string& folder, View buffer,
@@ -93,11 +99,16 @@ class TrainingState {
   void place_statistics(const model::Graph& graph, const std::string& folder, View buffer);
   void push_buffer(View buffer, std::size_t size, bool sharded = false);
   void share_shards(View own, std::span<const float> values, std::size_t size,
-                    allreduce::Communicator& communicator) const;
-  std::vector<float> whole(std::size_t buffer, allreduce::Communicator& communicator) const;
-  std::uint64_t hash_of(View values, std::span<float> piece) const;
+                    const allreduce::MpiSession& session) const;
+  std::vector<float> whole(std::size_t buffer, const allreduce::MpiSession& session) const;
+  const Memory& memory_of(std::size_t buffer) const {
+    if (is_kept(buffer)) return host_memory_;
+    return memory_;
+  }
+  static std::uint64_t hash_of(View values, const Memory& memory, std::span<float> piece);
 
   Memory& memory_;
+  HostMemory host_memory_;
   const Shards* shards_;
   std::vector<View> buffers_;
   std::vector<bool> sharded_;  // by buffer

@@ -48,6 +48,8 @@ class CompressionState {
   /// The sums since the last accept(), one of every matrix, count: what they left out will be added
   /// to the next. Before that, sums change nothing that later ones depend on.
   virtual void accept() = 0;
+  /// Gradients come `factor` times as large from now on, and so does what was left out of them.
+  virtual void scale(float factor) = 0;
   /// Its numbers, as of the last accept(). Spans have as many.
   virtual std::size_t size() const = 0;
   virtual void read(std::span<float> values) const = 0;

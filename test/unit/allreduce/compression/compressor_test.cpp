@@ -44,6 +44,9 @@ class Hosts {
     });
     return gradients;
   }
+  void scale(float factor) {
+    for (auto& lane : lanes_) lane->state().scale(factor);
+  }
   void accept() {
     for (auto& lane : lanes_) lane->state().accept();
   }
@@ -228,6 +231,23 @@ TEST_CASE("compression: sums that do not count change nothing, also those that a
     CHECK(std::ranges::any_of(sum, [](float value) { return !std::isfinite(value); }));
 
   CHECK(same_bits(hosts.sum(gradients(2, 1)).front(), undisturbed.sum(gradients(2, 1)).front()));
+}
+
+TEST_CASE("compression: gradients of another scale come to sums of that scale, to the bit") {
+  const Compression how = GENERATE(powersgd(2), topk(0.1));
+  constexpr float scale = 0.25;  // a power of two, as loss scales are
+  Hosts hosts(how, 2), scaled(how, 2);
+  for (Hosts* each : {&hosts, &scaled}) {
+    each->sum(gradients(2, 0));
+    each->accept();
+  }
+  scaled.scale(scale);
+  auto values = gradients(2, 1);
+  Values wanted = hosts.sum(values).front();
+  for (Values& of_host : values)
+    for (float& value : of_host) value *= scale;
+  for (float& value : wanted) value *= scale;
+  CHECK(same_bits(scaled.sum(values).front(), wanted));
 }
 
 TEST_CASE("compression: hosts with what others keep go on as those, to the bit") {

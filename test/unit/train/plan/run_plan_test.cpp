@@ -90,13 +90,15 @@ TEST_CASE("plan: gradients of 16 bits are counted as such where they travel") {
   CHECK(plan.gradient_bytes({0, 100}) == 200);
 }
 
-TEST_CASE("plan: gradients between GPUs are not compressed") {
+TEST_CASE("plan: gradients of GPUs are compressed by CPUs, and not where NCCL is asked for") {
   config::Options o = options_for("mlp");
   o.device = config::Device::cuda;
   o.compress = {.kind = allreduce::Compression::Kind::topk, .ratio = 0.1};
+  CHECK_NOTHROW(make_run_plan(o, 1, 0, 2));
 
+  o.allreduce = config::Allreduce::nccl;
   CHECK_THROWS_WITH(make_run_plan(o, 1, 0, 2),
-                    Catch::Contains("--compress: is for sums between hosts of CPUs"));
+                    Catch::Contains("--compress with --allreduce nccl: CPUs compress gradients"));
 }
 
 TEST_CASE("plan: buffers that NCCL sums as it likes do not go with bits that repeat") {

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# compress_gpus_between_hosts.sh TRAIN TRAIN_ON_SIMULATED_GPU COMPARE PHOTOGRAPHS: gradients of simulated GPUs that CPUs compress between
+# two hosts. NCCL, which does the rest, is simulated, too (its folder is in LD_LIBRARY_PATH).
+. "$(dirname "$0")/../support/lib.sh"
+cpu=$(realpath "$1") gpu=$(realpath "$2") compare=$(realpath "$3") photographs=$(realpath "$4")
+unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
+enter_folder
+make_hosts 2
+limit=150 a_host=1
+export OMP_NUM_THREADS=1 XDG_CACHE_HOME=$dir/cache SIMULATED_GPU_TELLS=1 SIMULATED_GPUS=2 SIMULATED_GPU_OPEN=1
+
+run() { # PROGRAM NAME OPTION...
+  local program=$1 name=$2 code
+  shift 2
+  launch_on_hosts $a_host "$program" --eval-every 0 --log-every 1 --check-every 1 --lr-schedule constant --tuning off \
+    --checkpoint-dir "$dir/$name" "$@"
+  code=$?
+  check "$name: exit code $code" test $code -eq 0
+  check "$name: nobody complains" lacks "^simulated "
+}
+state() { "$cpu" --inspect "$1" | sed -n 's/^state-hash //p'; }
+same() { check "$1: the same bits" is "$(state "$2")" "$(state "$3")"; }
+like() { check "$1" "$compare" "$2" "$3" "$4"; }
+
+mlp="--model mlp --optimizer momentum --lr 0.01 --data shapes --batch 8 --device cuda --precision fp32"
+last=step-0000000006.h5
+
+# Where all numbers travel, sums are NCCL's but for the order.
+run "$gpu" plain $mlp --steps 6
+run "$gpu" all $mlp --steps 6 --compress topk:1
+check "graphs: what goes between them is told" has "queued between CUDA graphs.*gradients are compressed by the CPUs"
+for name in plain all; do run "$gpu" $name $mlp --steps 7; done # whose checkpoints have the same tensors
+like "all numbers travel: as without compression" plain/step-0000000007.h5 all/step-0000000007.h5 1e-5
+for how in powersgd:2 topk:0.05; do
+  name=${how%:*}
+  run "$gpu" $name $mlp --steps 6 --compress $how
+  check "$how: gradients are compressed" differ "$(state $name/$last)" "$(state plain/$last)"
+  run "$cpu" $name-cpu --model mlp --optimizer momentum --lr 0.01 --data shapes --batch 8 --device cpu --steps 6 --compress $how
+  like "$how: as between CPUs" $name/$last $name-cpu/$last 1e-3
+  run "$gpu" $name-parts $mlp --steps 3 --compress $how
+  run "$gpu" $name-parts $mlp --steps 6 --compress $how --no-graph
+  check "$how: a resume goes on" has "resumed from step-0000000003.h5 at step 3"
+  check "$how: a resume has all of it" lacks "begins anew"
+  same "$how: resumed, without graphs" $name/$last $name-parts/$last
+done
+
+# A convolutional network in 16 bits, whose loss scale changes, with BatchNorms that span ranks, and two ranks a host.
+a_host=2
+net="--model resnet20 --data images:$photographs --batch 1 --device cuda --precision fp16 --sync-batchnorm --compress powersgd:2"
+run "$gpu" whole $net --steps 4
+check "a step that is left out is told by one rank" is "$(grep -c "step 1 left out" log)" 1
+run "$gpu" parts $net --steps 2
+run "$gpu" parts $net --steps 4
+check "two ranks a host: a resume has all of it" lacks "begins anew"
+same "two ranks a host: resumed" whole/step-0000000004.h5 parts/step-0000000004.h5
+launch_on_hosts 2 "$gpu" $net --eval-every 0 --verify-resume 3
+exits "--verify-resume" 0
+check "--verify-resume says so" has "verify-resume: passed"
+
+launch_alone "$gpu" $mlp --steps 1 --eval-every 0 --compress topk:0.1
+check "on one host: what it is for is told" has "compress topk:0.1 changes nothing"
+launch_alone "$gpu" $mlp --steps 1 --eval-every 0 --compress topk:0.1 --allreduce nccl
+exits "with --allreduce nccl" 64
+exit $bad

@@ -210,8 +210,9 @@ void Parser::check_compression() const {
     throw usage_error("--compress with --gradient-dtype",
                       "what is left of compressed gradients travels in fp32; give one of them");
   if (o.plan_device)
-    throw usage_error("--compress with --plan-device",
-                      "gradients are compressed between hosts of CPUs only; give one of them");
+    throw usage_error(
+        "--compress with --plan-device",
+        "the plan is of one GPU, gradients are compressed between hosts; give one of them");
 }
 
 void Parser::check_tuning() const {

@@ -62,12 +62,13 @@ struct Setup {
 };
 
 // What --device auto and --precision auto mean where there are GPUs.
+// Sums that CPUs compress are hidden the better the smaller the last one is.
 void choose_gpu_defaults(config::Options& o, int hosts) {
   o.device = config::Device::cuda;
   if (o.precision == config::Precision::automatic) o.precision = config::Precision::fp16;
   if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
   // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
-  if (!o.bucket_mb) o.bucket_mb = hosts == 1 ? 4 : 16;
+  if (!o.bucket_mb) o.bucket_mb = hosts == 1 || o.compress ? 4 : 16;
 }
 
 // The same device on all ranks, and what follows from it.

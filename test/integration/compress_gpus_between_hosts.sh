@@ -21,6 +21,7 @@ run() { # PROGRAM NAME OPTION...
 state() { "$cpu" --inspect "$1" | sed -n 's/^state-hash //p'; }
 same() { check "$1: the same bits" is "$(state "$2")" "$(state "$3")"; }
 like() { check "$1" "$compare" "$2" "$3" "$4"; }
+less() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'; }
 
 mlp="--model mlp --optimizer momentum --lr 0.01 --data shapes --batch 8 --device cuda --precision fp32"
 last=step-0000000006.h5
@@ -43,6 +44,46 @@ for how in powersgd:2 topk:0.05; do
   check "$how: a resume has all of it" lacks "begins anew"
   same "$how: resumed, without graphs" $name/$last $name-parts/$last
 done
+
+# Saves amid training, by plan and by signal, have all of it: whoever goes on from one has the same bits.
+run "$gpu" saves $mlp --steps 30 --checkpoint-every 10 --keep 9 --compress powersgd:2
+for step in 10 20; do check "saves: step $step" test -e "saves/step-00000000$step.h5"; done
+run "$gpu" from10 $mlp --steps 30 --compress powersgd:2 --resume saves/step-0000000010.h5
+check "from a save amid training: all of it" lacks "begins anew"
+same "from a save amid training" saves/step-0000000030.h5 from10/step-0000000030.h5
+run "$cpu" cpu30 --model mlp --optimizer momentum --lr 0.01 --data shapes --batch 8 --device cpu --steps 30 --compress powersgd:2 \
+  --resume saves/step-0000000010.h5
+check "CPUs go on with it: all of it" lacks "begins anew"
+like "CPUs go on with it" saves/step-0000000030.h5 cpu30/step-0000000030.h5 1e-3
+run "$gpu" many $mlp --steps 8 --accumulate 2 --ema 0.9 --compress powersgd:2
+run "$gpu" many-parts $mlp --steps 5 --accumulate 2 --ema 0.9 --compress powersgd:2
+run "$gpu" many-parts $mlp --steps 8 --accumulate 2 --ema 0.9 --compress powersgd:2
+same "accumulated, with a moving average: resumed" many/step-0000000008.h5 many-parts/step-0000000008.h5
+run "$gpu" first $mlp --steps 2 --compress powersgd:2 --init-from saves/step-0000000030.h5
+check "--init-from: so it is" has "step-0000000030.h5"
+
+# A rank that dies while the other waits for its sums ends the job, and what was saved by a signal is there.
+"$hosts" mpirun 1 "$gpu" $mlp --eval-every 0 --log-every 20 --steps 100000 --checkpoint-dir "$dir/killed" --metrics "$dir/killed.jsonl" \
+  --compress powersgd:2 >log 2>&1 </dev/null &
+job=$!
+await 60 has 'step 20, loss'
+process_of() { # RANK
+  local pid
+  for pid in $(pgrep -f -- "--checkpoint-dir $dir/killed"); do
+    [[ $(cat "/proc/$pid/comm") == train_on* ]] && tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1" && echo "$pid"
+  done
+}
+kill -USR1 "$(process_of 1)"
+await 30 grep -qs '"kind":"checkpoint"' killed.jsonl
+check "SIGUSR1: it is saved, and the job goes on" kill -0 $job
+kill -KILL "$(process_of 1)"
+killed=$(date +%s.%N)
+wait $job
+check "a killed rank: the job ends in 8 s" less "$(since "$killed")" 8
+check "a killed rank: it is named" has "rank 1 .*has ended without a word|was killed|exited on signal 9"
+run "$gpu" killed $mlp --max-time 1s --compress powersgd:2
+check "a killed rank: resumed from what SIGUSR1 saved" has "^resumed from step-"
+check "a killed rank: all of it" lacks "begins anew"
 
 # A convolutional network in 16 bits, whose loss scale changes, with BatchNorms that span ranks, and two ranks a host.
 a_host=2

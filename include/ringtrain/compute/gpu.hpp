@@ -106,10 +106,12 @@ struct GpuBatchNumbers {
   bool first = true, last = true;  ///< of the batches of this step
   std::int64_t step = 0;           ///< steps before this one
   double learning_rate = 0;
-  double sample_weight = 1;  ///< 1 / samples of the step, on all ranks
-  double share = 1;          ///< this rank's part of those samples in this batch
-  bool stop = false;         ///< this rank asks to end after the step
-  int signal = 0;            ///< that made it ask for that or something else, if one did
+  double sample_weight = 1;    ///< 1 / samples of the step, on all ranks
+  double share = 1;            ///< this rank's part of those samples in this batch
+  bool stop = false;           ///< this rank asks to end after the step
+  int signal = 0;              ///< that made it ask for that or something else, if one did
+  bool save = false;           ///< this rank asks all ranks to save behind the step
+  bool measure_links = false;  ///< this rank asks that the hosts time their links
 };
 
 /// What a step came to, over all ranks.
@@ -119,6 +121,7 @@ struct GpuOutcome {
   double l2_loss = 0;                         ///< as Optimizer::l2_loss()
   double top1 = 0;                            ///< fraction of the samples
   float stop = 0, signalled = 0, signal = 0;  ///< sums over the ranks
+  float save = 0, measure_links = 0;          ///< likewise
   /// Nothing was updated: a gradient is no finite number. The loss scale was lowered.
   bool skipped = false;
   bool not_finite = false;  ///< and no loss scale can mend that, or the loss itself is none

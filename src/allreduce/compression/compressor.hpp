@@ -67,6 +67,10 @@ class ErrorFeedback {
   void scale(float factor) {
     for (float& value : kept_) value *= factor;
   }
+  /// kept() times `factor`.
+  void read(std::span<float> values, float factor) const {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = factor * kept_[i];
+  }
   /// What was left out of the sums that count, of all matrices.
   const std::vector<float>& kept() const { return kept_; }
   std::vector<float>& kept() { return kept_; }

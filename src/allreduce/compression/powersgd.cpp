@@ -31,7 +31,7 @@ class PowerSgd final : public Compressor {
   void accept() override;
   void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size() + right_.size(); }
-  void read(std::span<float> values) const override;
+  void read(std::span<float> values, float factor) const override;
   void write(std::span<const float> values) override;
 
  private:
@@ -77,10 +77,10 @@ PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matri
                       right_.begin() + static_cast<std::ptrdiff_t>(factors_[m].right));
 }
 
-void PowerSgd::read(std::span<float> values) const {
+void PowerSgd::read(std::span<float> values, float factor) const {
   expects(values.size() == size(), "CompressionState: as many numbers");
-  const auto right = std::ranges::copy(left_over_.kept(), values.begin()).out;
-  std::ranges::copy(right_, right);
+  left_over_.read(values.first(left_over_.kept().size()), factor);
+  std::ranges::copy(right_, values.last(right_.size()).begin());
 }
 
 void PowerSgd::write(std::span<const float> values) {

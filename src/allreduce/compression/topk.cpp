@@ -28,9 +28,9 @@ class TopK final : public Compressor {
   void accept() override { left_over_.accept(); }
   void scale(float factor) override { left_over_.scale(factor); }
   std::size_t size() const override { return left_over_.kept().size(); }
-  void read(std::span<float> values) const override {
+  void read(std::span<float> values, float factor) const override {
     expects(values.size() == size(), "CompressionState: as many numbers");
-    std::ranges::copy(left_over_.kept(), values.begin());
+    left_over_.read(values, factor);
   }
   void write(std::span<const float> values) override {
     expects(values.size() == size(), "CompressionState: as many numbers");

@@ -24,8 +24,18 @@ bool all_finite(std::span<const float> values) {
 
 }  // namespace
 
+void ScaledState::write(std::span<const float> values) {
+  state_.write(values);
+  factor_ = 1;
+}
+
+void ScaledState::follow(float factor) {
+  if (factor != factor_) state_.scale(factor / factor_);
+  factor_ = factor;
+}
+
 HostStaging::HostStaging(std::shared_ptr<NcclApi> calls, Communicator& gpus, Communicator& cpus,
-                         View all, StagedOptions options)
+                         View all, void* compute_stream)
     : StagedSums({.rank = gpus.rank(),
                   .size = gpus.size(),
                   .overlaps = cpus.overlaps(),
@@ -34,12 +44,14 @@ HostStaging::HostStaging(std::shared_ptr<NcclApi> calls, Communicator& gpus, Com
       gpus_(gpus),
       cpus_(cpus),
       all_(all),
-      options_(std::move(options)),
+      compute_(static_cast<GpuStream>(compute_stream)),
       copies_(*calls_, calls_->stream_create()),
       produced_(*calls_, calls_->event_create()),
       back_(*calls_, calls_->event_create()),
-      host_(cpus.memory().allocate(all.size())),
-      pinned_(calls_->pin(host_.view().data(), all.size() * sizeof(float))) {}
+      host_(cpus.memory().allocate(all.size() + 1)),
+      pinned_(calls_->pin(host_.view().data(), host_.view().size() * sizeof(float))) {
+  if (CompressionState* const state = cpus.compression_state()) state_.emplace(*state);
+}
 
 HostStaging::~HostStaging() {
   calls_->stream_synchronize(copies_.get());
@@ -54,8 +66,10 @@ void HostStaging::start_allreduce(View values, const SumOptions& options) {
   const std::size_t event = started_.size();
   if (event == copied_.size()) copied_.emplace_back(*calls_, calls_->event_create());
   const View on_host = host_.view().slice(place, values.size());
-  calls_->event_record(produced_.get(), compute());
+  calls_->event_record(produced_.get(), compute_);
   calls_->stream_wait_event(copies_.get(), produced_.get());
+  if (event == 0 && gpu_scale_.size() > 0)
+    calls_->copy(host_scale(), gpu_scale_.data(), sizeof(float), copies_.get());
   calls_->copy(on_host.data(), values.data(), values.size() * sizeof(float), copies_.get());
   calls_->event_record(copied_[event].get(), copies_.get());
   started_.push_back({values, on_host, options, event});
@@ -66,17 +80,17 @@ void HostStaging::finish() {
   if (started_.empty()) return;
   for (const Sum& sum : started_) {
     wait_for(copied_[sum.event]);
-    if (&sum == &started_.front()) follow_scale();
+    if (&sum == &started_.front() && state_ && gpu_scale_.size() > 0) state_->follow(*host_scale());
     cpus_.start_allreduce(sum.on_host, sum.options);
   }
   cpus_.finish();
-  finite_ =
-      std::ranges::all_of(started_, [](const Sum& sum) { return all_finite(sum.on_host.host()); });
   for (const Sum& sum : started_)
     calls_->copy(sum.on_gpu.data(), sum.on_host.data(), sum.on_host.size() * sizeof(float),
                  copies_.get());
   calls_->event_record(back_.get(), copies_.get());
-  calls_->stream_wait_event(compute(), back_.get());
+  calls_->stream_wait_event(compute_, back_.get());
+  finite_ =  // beside the copies
+      std::ranges::all_of(started_, [](const Sum& sum) { return all_finite(sum.on_host.host()); });
   started_.clear();
 }
 
@@ -90,23 +104,14 @@ void HostStaging::wait_for(const OwnedEvent& event) {
   }
 }
 
-void HostStaging::follow_scale() {
-  if (!options_.scale) return;
-  const double now = options_.scale();
-  const double before = scale_.value_or(now);
-  CompressionState* const state = cpus_.compression_state();
-  if (state != nullptr && now != before) state->scale(static_cast<float>(now / before));
-  scale_ = now;
-}
-
 void HostStaging::abort() noexcept {
   cpus_.abort();
   gpus_.abort();
 }
 
 std::unique_ptr<StagedSums> make_staged_sums(Communicator& gpus, Communicator& cpus, View all,
-                                             const StagedOptions& options) {
-  return std::make_unique<HostStaging>(make_nccl_calls(), gpus, cpus, all, options);
+                                             void* compute_stream) {
+  return std::make_unique<HostStaging>(make_nccl_calls(), gpus, cpus, all, compute_stream);
 }
 
 }  // namespace ringtrain::allreduce

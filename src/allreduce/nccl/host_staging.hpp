@@ -9,11 +9,32 @@
 
 namespace ringtrain::allreduce {
 
+/// What compression keeps of gradients that have a factor: read and written as if that were 1, so
+/// that it does not depend on the factor of the step it is from.
+class ScaledState final : public CompressionState {
+ public:
+  /// `state` outlives it.
+  explicit ScaledState(CompressionState& state) : state_(state) {}
+  void accept() override { state_.accept(); }
+  void scale(float factor) override { state_.scale(factor); }
+  std::size_t size() const override { return state_.size(); }
+  void read(std::span<float> values, float factor) const override {
+    state_.read(values, factor / factor_);
+  }
+  void write(std::span<const float> values) override;
+  /// Gradients have this factor from now on. Exact for powers of two.
+  void follow(float factor);
+
+ private:
+  CompressionState& state_;
+  float factor_ = 1;
+};
+
 /// See StagedSums. Thread: main.
 class HostStaging final : public StagedSums {
  public:
   HostStaging(std::shared_ptr<NcclApi> calls, Communicator& gpus, Communicator& cpus, View all,
-              StagedOptions options);
+              void* compute_stream);
   /// Waits for copies under way.
   ~HostStaging() override;
 
@@ -23,9 +44,11 @@ class HostStaging final : public StagedSums {
   void finish() override;
   void check() override { gpus_.check(); }
   void tune(const RingTuning& ring, int at_once) override { cpus_.tune(ring, at_once); }
-  CompressionState* compression_state() override { return cpus_.compression_state(); }
+  CompressionState* compression_state() override { return state_ ? &*state_ : nullptr; }
   void abort() noexcept override;
   bool finite() const override { return finite_; }
+  void follow_scale(View scale) override { gpu_scale_ = scale; }
+  bool pinned() const override { return pinned_; }
 
  private:
   struct Sum {
@@ -34,22 +57,22 @@ class HostStaging final : public StagedSums {
     std::size_t event;
   };
 
-  GpuStream compute() const { return static_cast<GpuStream>(options_.gpu.compute_stream); }
+  float* host_scale() const { return host_.view().data() + all_.size(); }
   void wait_for(const OwnedEvent& event);
-  void follow_scale();
 
   const std::shared_ptr<NcclApi> calls_;
   Communicator& gpus_;
   Communicator& cpus_;
   const View all_;
-  const StagedOptions options_;
+  const GpuStream compute_;
   const OwnedStream copies_;
   const OwnedEvent produced_, back_;
   std::vector<OwnedEvent> copied_;  // of each sum between two finish()
-  const Buffer host_;               // mirrors all_
+  const Buffer host_;               // mirrors all_ and, behind it, the scale
   const bool pinned_;
   std::vector<Sum> started_;
-  std::optional<double> scale_;  // of what compression left out
+  View gpu_scale_ = {};
+  std::optional<ScaledState> state_;  // where this rank compresses
   bool finite_ = true;
 };
 

@@ -144,7 +144,8 @@ void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
   const float signalled = n.signal != 0 ? 1 : 0;
   program_.block().fill(slot.pinned.data(), batch,
                         {.update = {n.step, n.learning_rate, 1},
-                         .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal)},
+                         .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal),
+                                   n.save ? 1.f : 0.f, n.measure_links ? 1.f : 0.f},
                          .sample_weight = static_cast<float>(n.sample_weight),
                          .share = static_cast<float>(n.share)});
   check(cudaStreamWaitEvent(copies_.get(), slot.taken.get(), 0), "cudaStreamWaitEvent");
@@ -361,6 +362,8 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .stop = head.stop,
                      .signalled = head.signalled,
                      .signal = head.signal,
+                     .save = head.save,
+                     .measure_links = head.measure_links,
                      .skipped = record.update.not_finite != 0,
                      .loss_scale = record.update.loss_scale,
                      .idle_s = done_before == 0 ? 0 : seconds(done_before, t[begin]),

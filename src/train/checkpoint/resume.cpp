@@ -339,7 +339,7 @@ std::string init_from(const std::filesystem::path& path, Heads heads, const mode
   }
   const allreduce::MpiSession::Wait waiting = session.wait();
   for (std::size_t i = 0; i < state.buffers().size(); ++i)
-    if (!state.has_shard(i)) communicator.broadcast(state.buffers()[i], 0);
+    if (!state.has_shard(i) && !state.is_kept(i)) communicator.broadcast(state.buffers()[i], 0);
   return text;
 }
 

@@ -118,8 +118,9 @@ class GpuEngine final : public TrainingEngine {
   }
   std::unique_ptr<Stepper> make_stepper(Position start) override {
     if (kept() != nullptr) kept()->restore();
+    const int ahead = compressed_ ? 0 : GpuStepper::most_ahead;  // the host waits for sums anyway
     return std::make_unique<GpuStepper>(*training_, plan_.trainer(), start, bucket_leads(1).front(),
-                                        progress_);
+                                        ahead, progress_);
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
   compute::Program& evaluation() override { return *evaluation_; }
@@ -170,7 +171,6 @@ class GpuEngine final : public TrainingEngine {
     return compressed_ ? compressed_->communicator() : *communicator_;
   }
   KeptCompression* kept() const { return compressed_ ? compressed_->kept() : nullptr; }
-  double loss_scale() const;
   void write_first_values();
   void make_state(const allreduce::MpiSession& session);
   void connect(const allreduce::MpiSession& session);
@@ -218,9 +218,8 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
             plan.model.graph.statistic_count()),
-      compressed_(CompressedGpuSums::make(
-          plan, session, *backend_, *communicator_, sums_.all(), [this] { return loss_scale(); },
-          progress)),
+      compressed_(
+          CompressedGpuSums::make(plan, session, *backend_, *communicator_, sums_.all(), progress)),
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
                {.wire = plan.options.gradient_dtype, .compressed = plan.compresses()}),
       schedule_(checked_schedule(plan, *backend_, session, refused_)) {
@@ -229,9 +228,12 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       {{"order of gradients (GPU, cuDNN or its engines differ)",
         hex(hash_text(fmt::format("{}", fmt::join(final_places(schedule_, sums_), ","))))}},
       session);
+  if (ring() != nullptr) reducer_.start_late(ring()->plan.late);
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
                                       settings_of(plan, averaged_statistics_));
+  if (compressed_ && backend_->element() == Element::fp16)
+    compressed_->follow_scale(training_->loss_scale().slice(0, 1));
   View evaluated = parameters_;
   for (const auto& [name, values] : training_->slots())
     if (name == "ema") evaluated = values;
@@ -259,13 +261,6 @@ void GpuEngine::make_state(const allreduce::MpiSession& session) {
   sharded_copy_.emplace(*state_, last_step_, session, saves, plan_.options.interface, &*copy_);
 }
 
-double GpuEngine::loss_scale() const {
-  if (backend_->element() != Element::fp16) return 1;
-  std::array<float, 3> state{};
-  backend_->memory().read(training_->loss_scale(), state);
-  return state.front();
-}
-
 std::vector<std::string> GpuEngine::notes() const {
   const bool exact = backend_->element() != Element::fp32;
   std::vector<std::string> lines{fmt::format("GPU of rank 0: {}; computing in {}{}",
@@ -281,10 +276,11 @@ std::vector<std::string> GpuEngine::notes() const {
         "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
         "them are wrong or refused, such as {}, {}: {}",
         refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
-  if (compressed_) std::ranges::copy(compressed_->notes(), std::back_inserter(lines));
+  if (compressed_) std::ranges::move(compressed_->notes(), std::back_inserter(lines));
   if (plan_.options.compress && !compressed_)
     std::ranges::copy(notes_of_sums(plan_, session_, std::nullopt), std::back_inserter(lines));
-  if (const std::string& why = gradient_sums().why_not_captured(); !why.empty())
+  const std::string& why = gradient_sums().why_not_captured();
+  if (!why.empty() && !plan_.options.no_graph)
     lines.push_back(fmt::format(
         "graphs: sums between GPUs are queued between CUDA graphs, as they cannot be part of one "
         "here: {}",
@@ -296,7 +292,12 @@ std::vector<std::string> GpuEngine::notes() const {
 // broadcast behind it waits for its end.
 void GpuEngine::connect(const allreduce::MpiSession& session) {
   session.barrier();
-  reducer_.finish();
+  if (compressed_) {
+    communicator_->start_allreduce(sums_.all().slice(0, 1));
+    communicator_->finish();
+  } else {
+    reducer_.finish();
+  }
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }
 

@@ -16,6 +16,8 @@ StepOutcome outcome_of(const compute::GpuOutcome& o) {
           .top1 = o.top1,
           .stop = request.stop,
           .signal = request.signal,
+          .save = o.save > 0,
+          .measure_links = o.measure_links > 0,
           .not_finite = o.not_finite,
           .skipped = o.skipped,
           .loss_scale = o.loss_scale};
@@ -32,8 +34,12 @@ std::array<std::pair<metrics::Phase, double>, 4> parts_of(const compute::GpuOutc
 }  // namespace
 
 GpuStepper::GpuStepper(compute::GpuTraining& training, const StepSettings& settings, Position start,
-                       double first_lead, monitor::Progress& progress)
-    : Stepper(settings, start), training_(training), first_lead_(first_lead), progress_(progress) {
+                       double first_lead, int ahead, monitor::Progress& progress)
+    : Stepper(settings, start),
+      training_(training),
+      first_lead_(first_lead),
+      ahead_(ahead),
+      progress_(progress) {
   training_.refresh();
 }
 
@@ -58,12 +64,14 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
                              .sample_weight = settings().sample_weight(),
                              .share = settings().share * settings().sample_weight(),
                              .stop = request.stop,
-                             .signal = request.signal});
+                             .signal = request.signal,
+                             .save = request.save,
+                             .measure_links = request.measure_links});
   }
   advance();
   now.position = position();
   under_way_.push_back(now);
-  return take(ahead);
+  return take(ahead_);
 }
 
 // The GPU tells lengths, not moments: a step ends when the host sees its end, at the latest, and

@@ -8,13 +8,16 @@
 
 namespace ringtrain::train {
 
-/// Steps on a GPU: queued, and reported once the GPU is done with them, two steps later at most.
+/// Steps on a GPU: queued, and reported once the GPU is done with them, some steps later.
 /// A `training` that is not its own outlives it.
 class GpuStepper final : public Stepper {
  public:
+  static constexpr int most_ahead = 2;
+
   /// `first_lead`: how long before the end of the backward pass the first sum starts, as a share.
+  /// `ahead`: steps that the host may be in front of the GPU.
   GpuStepper(compute::GpuTraining& training, const StepSettings& settings, Position start,
-             double first_lead, monitor::Progress& progress);
+             double first_lead, int ahead, monitor::Progress& progress);
   /// From the beginning, with a training of its own.
   GpuStepper(std::unique_ptr<compute::GpuTraining> training, const StepSettings& settings,
              monitor::Progress& progress);
@@ -23,8 +26,6 @@ class GpuStepper final : public Stepper {
   std::optional<StepReport> finish_step() override { return take(0); }
 
  private:
-  static constexpr int ahead = 2;  // steps that the host may be in front of the GPU
-
   struct UnderWay {
     Position position;
     double learning_rate = 0;
@@ -36,6 +37,7 @@ class GpuStepper final : public Stepper {
   const std::unique_ptr<compute::GpuTraining> own_;
   compute::GpuTraining& training_;
   const double first_lead_ = 0;
+  const int ahead_ = most_ahead;
   monitor::Progress& progress_;
   std::deque<UnderWay> under_way_;
   metrics::Timeline::Clock::time_point recorded_{};  // the end of the step of the GPU recorded last

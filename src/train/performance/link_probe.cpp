@@ -17,7 +17,8 @@ namespace {
 constexpr int rounds = 3;
 constexpr double most_link_s = 1;
 constexpr double usual_target = 0.9;
-constexpr double enough_s = 1;  // a busy machine's speed changes within less
+constexpr double slow_s_per_byte = 1 / 300e6;  // of 2.4 Gbit/s
+constexpr double enough_s = 1;                 // a busy machine's speed changes within less
 
 // Backward makes the tail final first.
 std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
@@ -192,7 +193,9 @@ bool LinkProbe::may_narrow() const {
 
 std::optional<double> LinkProbe::share_compressed() const {
   const config::Options& o = plan_.options;
-  const bool can = session_.hosts() > 1 && o.allreduce != config::Allreduce::mpi &&
+  // By CPUs, also for GPUs, whose NCCL is faster where links are not slow.
+  const bool slow = o.device != config::Device::cuda || link_.s_per_byte > slow_s_per_byte;
+  const bool can = session_.hosts() > 1 && slow && o.allreduce != config::Allreduce::mpi &&
                    o.allreduce != config::Allreduce::nccl && !o.compress && !o.shard_optimizer;
   if (!can) return std::nullopt;
   const allreduce::Compression how{.kind = allreduce::Compression::Kind::powersgd, .rank = 4};

@@ -58,7 +58,10 @@ void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
 }
 
 void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) const {
-  if (on_gpu_ != nullptr) on_gpu_->start(targets_on_gpu(targets));
+  if (on_gpu_ != nullptr) {
+    if (!on_gpu_->done()) on_gpu_->release();  // of one that was given up
+    on_gpu_->start(targets_on_gpu(targets));
+  }
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (on_gpu_ != nullptr && !state_.is_kept(i)) continue;
     const std::span<const float> own = state_.buffers()[i].host();
@@ -103,11 +106,12 @@ std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<
 
 void ShardedSnapshotter::release() {
   if (server_) server_->forget();
-  if (on_gpu_ != nullptr) on_gpu_->release();
+  if (on_gpu_ != nullptr && on_gpu_->done()) on_gpu_->release();
 }
 
 std::string ShardedSnapshotter::lateness() {
   const std::vector<int> missing = server_->missing();
+  if (missing.empty() && on_gpu_ != nullptr) return on_gpu_->lateness();
   return fmt::format("the slices of {} from rank{} {} have not all come",
                      state_.complete() ? "what --compress left out" : "the optimizer's state",
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));

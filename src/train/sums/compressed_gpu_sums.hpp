@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,10 +23,11 @@ class CompressedGpuSums {
                                                  const allreduce::MpiSession& session,
                                                  const compute::GpuBackend& backend,
                                                  allreduce::Communicator& gpus, View all,
-                                                 std::function<double()> loss_scale,
                                                  monitor::Progress& progress);
 
   allreduce::Communicator& communicator() { return *staged_; }
+  /// See StagedSums::follow_scale().
+  void follow_scale(View scale) { staged_->follow_scale(scale); }
   /// After GradientReducer::finish() of a step: what was left out of its sums is due in the next,
   /// if the step counts.
   void accept(allreduce::GradientReducer& reducer) const {
@@ -37,14 +37,14 @@ class CompressedGpuSums {
   std::vector<double> measure_host_links() { return host_links_.measure(); }
   /// Null where no rank keeps any.
   KeptCompression* kept() { return kept_.get(); }
-  const std::vector<std::string>& notes() const { return notes_; }
+  std::vector<std::string> notes() const;
   /// Collective.
   void close() { cpus_->close(); }
 
  private:
   CompressedGpuSums(const RunPlan& plan, const allreduce::MpiSession& session,
                     const compute::GpuBackend& backend, allreduce::Communicator& gpus, View all,
-                    std::function<double()> loss_scale, monitor::Progress& progress);
+                    monitor::Progress& progress);
 
   const std::optional<allreduce::RingChoice> ring_;
   const std::vector<std::string> notes_;

@@ -14,7 +14,9 @@ namespace ringtrain::train {
 namespace {
 
 bool sums_overlap(const RunPlan& plan, const allreduce::MpiSession& session) {
-  return !plan.batch_norms_together() || session.threads_share_mpi();
+  const bool mpi_meanwhile =  // GPUs' statistics go by NCCL
+      plan.batch_norms_together() && plan.options.device != config::Device::cuda;
+  return !mpi_meanwhile || session.threads_share_mpi();
 }
 
 // What compression leaves out, and an optimizer that replaces sums, take one at a time.

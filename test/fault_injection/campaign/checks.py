@@ -11,6 +11,12 @@ NOTICED_WITHIN = 80  # steps of 2 ms; up to 42 were seen
 LEAVING_S = 100  # once training is over, a rank waits so long for one that does not leave
 
 
+RESTARTED_AFTER = {  # what supervise says
+    "kill of a rank": "was ended by SIGKILL|has ended without a word",
+    "kill of rank 0": "rank 0.*(was ended by SIGKILL|has ended without a word|has not been heard)",
+    "stop of a rank": "has not been heard",
+    "kill of writer and fork server": "checkpoint writer",
+}
 REPLACES_WRITER = ("kill of the writer", "segv of the writer", "kill of the fork server", "kill of writer and fork server", "power loss", "file too large")
 
 
@@ -30,8 +36,8 @@ def after_chain(trial, job, code, struck):
     wrong = [*nothing_left(job, 10), *resumed_well(trial, job), *files(trial, job), *announced(trial, job, code)]
     if code != 0:
         wrong.append(f"ended with {code}, not with 0")
-    restarts = re.findall(r"^supervise: restart (\d+) of \d+: ", job.log(), re.M)
-    if restarts != [str(number + 1) for number in range(len(struck))]:
+    restarts = re.findall(r"^supervise: restart \d+ of \d+: (.*)", job.log(), re.M)
+    if len(restarts) != len(struck) or not all(re.search(RESTARTED_AFTER[name], text) for name, text in zip(struck, restarts)):
         wrong.append(f"has restarts {restarts} after {struck}")
     mine, wanted = samples_of(job.base), trial.setting.samples
     if mine is not None and wanted is not None:

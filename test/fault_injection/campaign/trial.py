@@ -6,7 +6,7 @@ import random
 import re
 import shutil
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import checks
 from damage import DAMAGE, ODD_RUNS
@@ -146,16 +146,15 @@ class Trial:
 
     def run_chain(self, fault, strike):
         """Each of the faults once there is a checkpoint of the start before it; the next start goes on from there."""
-        if self.runs:
-            raise TooLate()  # what is left to train may be less than it takes to strike
-        names = random.Random(fault.number).sample(CHAINED, 3)
+        dice = random.Random(fault.number)
+        names = dice.sample(CHAINED, 3)
         with self.start([SUPERVISE, *self.setting.command(*self.options(), "--restarts", "9")]) as job:
             scene, struck = Scene(job, self), []
             try:
                 for name in names:
                     if not job.saves(len(struck) + 1) or job.done_step() > STEPS * 3 // 4:
                         break
-                    STRIKES[name](scene, fault)
+                    STRIKES[name](scene, replace(fault, rank=0 if name.endswith("rank 0") else dice.randrange(1, self.setting.ranks)))
                     struck.append(name)
             except TooLate:
                 pass

@@ -48,11 +48,13 @@ class CompressionState {
   /// The sums since the last accept(), one of every matrix, count: what they left out will be added
   /// to the next. Before that, sums change nothing that later ones depend on.
   virtual void accept() = 0;
-  /// Gradients come `factor` times as large from now on, and so does what was left out of them.
+  /// Gradients come `factor` times as large from now on, and so does what was left out of them, as
+  /// of the last accept().
   virtual void scale(float factor) = 0;
-  /// Its numbers, as of the last accept(). Spans have as many.
+  /// Its numbers, as of the last accept(). Spans have as many. What was left out is read times
+  /// `factor`.
   virtual std::size_t size() const = 0;
-  virtual void read(std::span<float> values) const = 0;
+  virtual void read(std::span<float> values, float factor = 1) const = 0;
   virtual void write(std::span<const float> values) = 0;
 };
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <functional>
 #include <memory>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
@@ -15,20 +14,19 @@ class StagedSums : public Communicator {
   using Communicator::Communicator;
   /// Whether all that the last finish() summed is finite: the same on all ranks. Not collective.
   virtual bool finite() const = 0;
-};
-
-struct StagedOptions {
-  /// Of the GPU; what it has of `rounding` and capture is not used.
-  GpuSums gpu = {};
-  /// The factor that this step's gradients have, such as a loss scale: what compression left out
-  /// before had another. Asked for by finish(), once the GPU has made the gradients. Null: always
-  /// the same.
-  std::function<double()> scale = {};
+  /// `scale`, one number in the GPU's memory, is the factor that gradients have, such as a loss
+  /// scale. What compression left out follows it, as it is when the GPU has made the first numbers
+  /// of a finish(). Before the first sum. Not collective.
+  virtual void follow_scale(View scale) = 0;
+  /// Whether the host's memory is locked in place. Else copies are slow, and start_allreduce()
+  /// waits for the GPU.
+  virtual bool pinned() const = 0;
 };
 
 /// `gpus`: broadcasts and has the memory in which `all` lies, of which sums are slices. `cpus`
-/// sums. All outlive the result. Throws Error(Exit::usage) where the build has no CUDA. Collective.
+/// sums. Both outlive the result, as does `compute_stream`, see GpuSums. Throws Error(Exit::usage)
+/// where the build has no CUDA. Collective.
 std::unique_ptr<StagedSums> make_staged_sums(Communicator& gpus, Communicator& cpus, View all,
-                                             const StagedOptions& options);
+                                             void* compute_stream);
 
 }  // namespace ringtrain::allreduce

@@ -19,11 +19,12 @@ TEST_CASE("cuda kernels: the head of a step is the host's") {
   train::ReductionBuffer host(memory, 3, statistics);
   const std::size_t floats = host.place_of(0);
   std::vector<float> head(floats + 3, NAN), weight{0.125f}, share{0.3f};
-  const std::vector<StepFlags> flags{
-      {signal < 0 ? 0.f : 1.f, signal > 0 ? 1.f : 0.f, signal > 0 ? float(signal) : 0.f}};
+  const std::vector<StepFlags> flags{{signal < 0 ? 0.f : 1.f, signal > 0 ? 1.f : 0.f,
+                                      signal > 0 ? float(signal) : 0.f, signal == 15 ? 1.f : 0.f,
+                                      signal == 0 ? 1.f : 0.f}};
   std::ranges::fill(host.all().host(), NAN);
   host.clear_head();
-  if (signal >= 0) host.ask({true, signal});
+  if (signal >= 0) host.ask({true, signal, signal == 15, signal == 0});
 
   run_twice({bytes_of_values(head)},
             [&](auto& queue) { work::begin_head(head.data(), floats, flags.data(), queue); });

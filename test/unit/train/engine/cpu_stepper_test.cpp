@@ -41,7 +41,7 @@ struct Alone final : allreduce::Communicator, allreduce::CompressionState {
   void accept() override { ++accepted; }
   void scale(float) override {}
   std::size_t size() const override { return 0; }
-  void read(std::span<float>) const override {}
+  void read(std::span<float>, float) const override {}
   void write(std::span<const float>) override {}
 
   HostMemory host;

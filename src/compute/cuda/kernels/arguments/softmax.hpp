@@ -48,12 +48,13 @@ inline constexpr std::size_t step_results = 16;
 struct StepHead {
   float loss, top1;  ///< means over the samples, once summed
   float stop, signalled, signal;
+  float save, measure_links;
 };
 
-/// What this rank asks of the others: to stop after this step, and the signal that made it ask.
-/// `signalled` is 1 with a signal, else both are 0.
+/// What this rank asks of the others (host::StepRequest), 1 or 0 each but for the signal's number.
 struct StepFlags {
   float stop, signalled, signal;
+  float save, measure_links;
 };
 
 /// Zeroes `floats`, the whole head, but for this rank's flags.

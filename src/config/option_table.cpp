@@ -170,10 +170,10 @@ void add_communication(Table& t, Request& r) {
   t.group("communication");
   t.add(o.allreduce, {"allreduce", choice<Allreduce>(), "mpi: to compare; nccl: between GPUs"},
         enumerator<Allreduce>());
-  t.add(
-      o.bucket_mb,
-      {"bucket-mb", "X", "MiB of gradients summed at a time", "0.5; GPUs: 4, on several hosts 16"},
-      number(0.001, 4096));
+  t.add(o.bucket_mb,
+        {"bucket-mb", "X", "MiB of gradients summed at a time",
+         "0.5; GPUs: 4, NCCL between hosts 16"},
+        number(0.001, 4096));
   t.add(o.gradient_dtype,
         {"gradient-dtype", choice<Element>(), "of gradients between GPUs, or hosts"},
         enumerator<Element>());

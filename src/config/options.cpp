@@ -226,8 +226,10 @@ void Parser::check_tuning() const {
   if (o.tune.mode != Tune::Mode::given && o.tune.mode != Tune::Mode::all) return;
   if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
     throw usage_error("--tuning with --allreduce",
-                      "only the ring between CPUs is tuned; leave --allreduce out or say ring");
-  if (o.device == Device::cuda || o.plan_device)
+                      "only the ring between CPUs is tuned; leave --allreduce out");
+  const bool nccl_sums =
+      o.tune.mode == Tune::Mode::given && o.device == Device::cuda && !o.compress;
+  if (nccl_sums || o.plan_device)
     throw usage_error("--tuning",
                       "is for sums between CPUs, NCCL makes its own plans; leave it out");
   if (o.tune.plan.at_once > 1 && (o.compress || o.shard_optimizer))

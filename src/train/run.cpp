@@ -62,13 +62,11 @@ struct Setup {
 };
 
 // What --device auto and --precision auto mean where there are GPUs.
-// Sums that CPUs compress are hidden the better the smaller the last one is.
 void choose_gpu_defaults(config::Options& o, int hosts) {
   o.device = config::Device::cuda;
   if (o.precision == config::Precision::automatic) o.precision = config::Precision::fp16;
   if (!o.check_every) o.check_every = 1000;  // the state has a way to the host
-  // A ring's latency grows with the ranks; between GPUs, fewer sums hide more of it.
-  if (!o.bucket_mb) o.bucket_mb = hosts == 1 || o.compress ? 4 : 16;
+  if (!o.bucket_mb) o.bucket_mb = usual_gpu_bucket_mb(hosts, bool(o.compress));
 }
 
 // The same device on all ranks, and what follows from it.
@@ -87,6 +85,7 @@ RunPlan own_plan(const config::Options& chosen, const Setup& setup) {
   RunPlan plan = make_run_plan(chosen, static_cast<int>(setup.threads.cpus.size()), session.rank(),
                                session.size(), note, &setup.progress);
   plan.hosts = session.hosts();
+  plan.usual_bucket = !setup.options.bucket_mb;
   take_given_shares(plan, session, note);
   return plan;
 }

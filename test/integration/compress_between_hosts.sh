@@ -33,6 +33,10 @@ done
 run again 60 --compress powersgd:2
 check "again: the same bits" is "$(bits again)" "$(bits powersgd)"
 
+run measured 30 --compress powersgd:2
+run measured 60 --compress powersgd:2 --baseline
+check "--baseline on a resume: the same bits" is "$(bits measured)" "$(bits powersgd)"
+
 # Two ranks a host: each keeps what it sums.
 a_host=2
 run four 60 --compress powersgd:2

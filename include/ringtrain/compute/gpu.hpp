@@ -132,7 +132,7 @@ struct GpuOutcome {
 };
 
 /// Training steps on one GPU. They are queued, and the host goes on: queue() waits only until the
-/// batch three before has been copied. One thread.
+/// batch three before has been copied, and for what GpuStepSums waits for. One thread.
 class GpuTraining {
  public:
   virtual ~GpuTraining() = default;

@@ -12,7 +12,7 @@ struct StepRequest {
   bool stop = false;
   int signal = 0;              ///< that made it ask; SIGUSR1 without `stop`: save and go on
   bool save = false;           ///< rank 0: that all ranks save their shards of the state
-  bool measure_links = false;  ///< rank 0, on CPUs: that the hosts time the links between them
+  bool measure_links = false;  ///< rank 0: that the hosts time the links of our ring
 };
 
 /// What the requests of all ranks come to: how many want to stop, how many have a signal, and the

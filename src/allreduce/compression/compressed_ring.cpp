@@ -28,8 +28,8 @@ CompressedRing::CompressedRing(const CompressedGradients& gradients, int lane, i
     : matrices_(dealt(gradients.matrices, lane, lanes)),
       ring_(ring),
       compressor_(gradients.how.kind == Compression::Kind::powersgd
-                      ? make_powersgd(gradients.how, matrices_)
-                      : make_topk(gradients.how, matrices_)) {}
+                      ? make_powersgd(gradients.how, matrices_, gradients.threads)
+                      : make_topk(gradients.how, matrices_, gradients.threads)) {}
 
 std::vector<Range> CompressedRing::slices(Range part) const {
   std::vector<Range> slices;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <span>
 #include <vector>
@@ -25,10 +26,34 @@ class Compressor : public CompressionState {
   virtual void sum(std::span<const Piece> pieces, Ring& ring) = 0;
 };
 
+/// `threads` as in CompressedGradients.
 std::unique_ptr<Compressor> make_powersgd(const Compression& how,
-                                          std::span<const GradientMatrix> matrices);
+                                          std::span<const GradientMatrix> matrices,
+                                          int threads = 1);
 std::unique_ptr<Compressor> make_topk(const Compression& how,
-                                      std::span<const GradientMatrix> matrices);
+                                      std::span<const GradientMatrix> matrices, int threads = 1);
+
+/// Calls `work` with 0 to `count` - 1, on so many threads at a time. Throws what the last one
+/// threw.
+template <class Work>
+void for_each_piece(std::size_t count, int threads, const Work& work) {
+  if (threads <= 1 || count <= 1) {
+    for (std::size_t i = 0; i < count; ++i) work(i);
+    return;
+  }
+  std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      work(i);
+    } catch (...) {
+#pragma omp critical(for_each_piece)
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
 /// The first right factor of `matrix`, rank rows of its columns in [-1, 1): the same on every host.
 std::vector<float> first_right_factor(const GradientMatrix& matrix, std::size_t rank);
 

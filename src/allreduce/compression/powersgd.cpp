@@ -26,7 +26,7 @@ bool bring_into_range(std::span<float> values) {
 // sum(M) right^T, where `right` is what the step before came to: a power iteration over the steps.
 class PowerSgd final : public Compressor {
  public:
-  PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices);
+  PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices, int threads);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override;
   void scale(float factor) override { left_over_.scale(factor); }
@@ -56,14 +56,15 @@ class PowerSgd final : public Compressor {
   void expand(std::span<const Piece> pieces);
 
   const std::vector<GradientMatrix> matrices_;
+  const int threads_;
   std::vector<Factors> factors_;
   ErrorFeedback left_over_;
   std::vector<float> right_, next_right_;
   PackedBuffer left_factors_, right_factors_;
 };
 
-PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices)
-    : matrices_(matrices.begin(), matrices.end()), left_over_(how, matrices) {
+PowerSgd::PowerSgd(const Compression& how, std::span<const GradientMatrix> matrices, int threads)
+    : matrices_(matrices.begin(), matrices.end()), threads_(threads), left_over_(how, matrices) {
   std::size_t right = 0;
   for (const GradientMatrix& matrix : matrices) {
     const std::size_t rank = factor_rank(how, matrix);
@@ -103,51 +104,56 @@ void PowerSgd::sum(std::span<const Piece> pieces, Ring& ring) {
 
 void PowerSgd::sum_left_factors(std::span<const Piece> pieces, Ring& ring) {
   left_factors_.clear();
-  for (const Piece& piece : pieces) {
-    const Factors& f = factors_[piece.matrix];
-    const std::span<float> place = left_factors_.add(f.rank * f.rows);
-    if (f.rank == 0) continue;
+  for (const Piece& piece : pieces)
+    left_factors_.add(factors_[piece.matrix].rank * factors_[piece.matrix].rows);
+  for_each_piece(pieces.size(), threads_, [&](std::size_t p) {
+    const Piece& piece = pieces[p];
+    if (!is_factored(piece)) return;
     const std::span<float> m = left_over_.add_to(piece.matrix, piece.values);
-    times_right(whole(piece, m.data()), right(piece, &right_[f.right]), left(piece, place.data()));
-  }
+    times_right(whole(piece, m.data()), right(piece, &right_[factors_[piece.matrix].right]),
+                left(piece, left_factors_.of(p)));
+  });
   ring.sum(left_factors_.numbers());
 }
 
 // What this host's own factors cannot say is left over; what hosts differ in is summed.
 void PowerSgd::sum_right_factors(std::span<const Piece> pieces, Ring& ring) {
   right_factors_.clear();
-  for (std::size_t p = 0; p < pieces.size(); ++p) {
+  for (const Piece& piece : pieces) {
+    const Factors& f = factors_[piece.matrix];
+    right_factors_.add((f.rank == 0 ? f.rows : f.rank) * f.columns);
+  }
+  for_each_piece(pieces.size(), threads_, [&](std::size_t p) {
     const Piece& piece = pieces[p];
     const Factors& f = factors_[piece.matrix];
     if (f.rank == 0) {
-      const std::span<const float> values(piece.values, f.rows * f.columns);
-      std::ranges::copy(values, right_factors_.add(values.size()).begin());
-      continue;
+      std::copy_n(piece.values, f.rows * f.columns, right_factors_.of(p));
+      return;
     }
     const Matrix m = whole(piece, left_over_.of(piece.matrix).data());
     const Matrix basis = left(piece, left_factors_.of(p));
-    const Matrix own = right(piece, right_factors_.add(f.rank * f.columns).data());
+    const Matrix own = right(piece, right_factors_.of(p));
     orthonormalise(basis);
     times_left(m, basis, own);
     add_product(m, basis, own, -1);
-  }
+  });
   ring.sum(right_factors_.numbers());
 }
 
 void PowerSgd::expand(std::span<const Piece> pieces) {
-  for (std::size_t p = 0; p < pieces.size(); ++p) {
+  for_each_piece(pieces.size(), threads_, [&](std::size_t p) {
     const Piece& piece = pieces[p];
     const Matrix sum = whole(piece, piece.values);
     const std::size_t count = sum.rows * sum.columns;
     if (!is_factored(piece)) {
       std::copy_n(right_factors_.of(p), count, piece.values);
-      continue;
+      return;
     }
     const Matrix summed = right(piece, right_factors_.of(p));
     std::fill_n(piece.values, count, 0.0f);
     add_product(sum, left(piece, left_factors_.of(p)), summed, 1);
     start_next_from(piece, summed);
-  }
+  });
 }
 
 // A row of 0 would stay so for ever: the next step tries its old one again.
@@ -170,8 +176,8 @@ std::vector<float> first_right_factor(const GradientMatrix& matrix, std::size_t 
 }
 
 std::unique_ptr<Compressor> make_powersgd(const Compression& how,
-                                          std::span<const GradientMatrix> matrices) {
-  return std::make_unique<PowerSgd>(how, matrices);
+                                          std::span<const GradientMatrix> matrices, int threads) {
+  return std::make_unique<PowerSgd>(how, matrices, threads);
 }
 
 }  // namespace ringtrain::allreduce

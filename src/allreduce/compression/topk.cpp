@@ -23,7 +23,7 @@ static_assert(sizeof(IndexedValue) == 2 * sizeof(float));
 // the hosts.
 class TopK final : public Compressor {
  public:
-  TopK(const Compression& how, std::span<const GradientMatrix> matrices);
+  TopK(const Compression& how, std::span<const GradientMatrix> matrices, int threads);
   void sum(std::span<const Piece> pieces, Ring& ring) override;
   void accept() override { left_over_.accept(); }
   void scale(float factor) override { left_over_.scale(factor); }
@@ -47,14 +47,15 @@ class TopK final : public Compressor {
   void sum_others(std::span<const Piece> pieces, Ring& ring);
 
   std::vector<Tensor> tensors_;
+  const int threads_;
   ErrorFeedback left_over_;
   std::vector<IndexedValue> taken_;
   std::vector<float> blocks_;  // what each host sends
   PackedBuffer others_;
 };
 
-TopK::TopK(const Compression& how, std::span<const GradientMatrix> matrices)
-    : left_over_(how, matrices) {
+TopK::TopK(const Compression& how, std::span<const GradientMatrix> matrices, int threads)
+    : threads_(threads), left_over_(how, matrices) {
   for (const GradientMatrix& matrix : matrices)
     tensors_.push_back({matrix.count(), kept_values(how, matrix)});
 }
@@ -66,13 +67,13 @@ void TopK::sum(std::span<const Piece> pieces, Ring& ring) {
 }
 
 void TopK::gather_largest(std::span<const Piece> pieces, Ring& ring) {
-  taken_.clear();
-  for (const Piece& piece : pieces) {
-    const std::size_t kept = tensors_[piece.matrix].kept;
-    if (kept == 0) continue;
-    taken_.resize(taken_.size() + kept);
-    select_topk(left_over_.add_to(piece.matrix, piece.values), std::span(taken_).last(kept));
-  }
+  std::vector<std::size_t> places{0};
+  for (const Piece& piece : pieces) places.push_back(places.back() + tensors_[piece.matrix].kept);
+  taken_.resize(places.back());
+  for_each_piece(pieces.size(), threads_, [&](std::size_t p) {
+    const std::span taken = std::span(taken_).subspan(places[p], places[p + 1] - places[p]);
+    if (!taken.empty()) select_topk(left_over_.add_to(pieces[p].matrix, pieces[p].values), taken);
+  });
   const std::size_t block = 2 * taken_.size();
   blocks_.resize(block * static_cast<std::size_t>(ring.size()));
   std::memcpy(blocks_.data() + block * static_cast<std::size_t>(ring.rank()), taken_.data(),
@@ -112,8 +113,8 @@ void TopK::sum_others(std::span<const Piece> pieces, Ring& ring) {
 }  // namespace
 
 std::unique_ptr<Compressor> make_topk(const Compression& how,
-                                      std::span<const GradientMatrix> matrices) {
-  return std::make_unique<TopK>(how, matrices);
+                                      std::span<const GradientMatrix> matrices, int threads) {
+  return std::make_unique<TopK>(how, matrices, threads);
 }
 
 namespace {

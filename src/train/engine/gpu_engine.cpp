@@ -276,7 +276,9 @@ std::vector<std::string> GpuEngine::notes() const {
         "fusion: {} kinds of fused steps are computed in parts, because here cuDNN's engines for "
         "them are wrong or refused, such as {}, {}: {}",
         refused_.size(), refused_.front().pattern, refused_.front().shape, refused_.front().why));
-  if (compressed_) std::ranges::move(compressed_->notes(), std::back_inserter(lines));
+  if (compressed_) std::ranges::copy(compressed_->notes(), std::back_inserter(lines));
+  if (plan_.options.tune.mode == config::Tune::Mode::given && !compressed_)
+    lines.push_back("--tuning: no effect, because NCCL sums and makes its own plans");
   if (plan_.options.compress && !compressed_)
     std::ranges::copy(notes_of_sums(plan_, session_, std::nullopt), std::back_inserter(lines));
   const std::string& why = gradient_sums().why_not_captured();

@@ -104,8 +104,9 @@ std::optional<metrics::ScalingResult> compare_windows(const RunPlan& plan,
 std::optional<metrics::ScalingResult> measure_baseline(const RunPlan& plan, TrainingEngine& engine,
                                                        const allreduce::MpiSession& session,
                                                        const host::StopSignals& stop) {
-  const auto kept = engine.state().copy();
+  // The stepper first: what compression keeps of a checkpoint comes to it there.
   Runner all(plan, engine.make_stepper({}), plan.loader(io::Split::training), stop);
+  const auto kept = engine.state().copy();
   std::optional<Runner> alone;
   try {
     if (session.rank() == 0)

@@ -26,22 +26,29 @@ const std::array formats = {
     GradientFormat{.compression = {.kind = allreduce::Compression::Kind::powersgd, .rank = 4}}};
 
 void take(const GradientFormat& format, RunPlan& plan) {
-  plan.options.gradient_dtype = format.element;
-  plan.options.compress = format.compression;
+  plan.set_gradient_format(format.element, format.compression);
 }
 
 std::vector<double> time_steps(Stepper& trainer, io::Loader& loader,
                                const allreduce::MpiSession& session) {
-  Stopwatch watch;
   for (int step = 0; step < untimed_steps; ++step) trainer.step(loader, {});
-  double steps = std::clamp(timed_s * untimed_steps / watch.lap(), double(least_timed_steps),
-                            double(most_timed_steps));
-  session.broadcast(std::as_writable_bytes(std::span(&steps, 1)), 0);
+  while (trainer.finish_step()) {
+  }
   std::vector<double> seconds;
+  Stopwatch watch;
+  const auto time = [&](double steps) {
+    while (double(seconds.size()) < steps) {
+      trainer.step(loader, {});
+      seconds.push_back(watch.lap());
+    }
+  };
+  time(least_timed_steps);
+  double steps =
+      std::min(timed_s / spread_of(std::vector(seconds)).median, double(most_timed_steps));
+  session.broadcast(std::as_writable_bytes(std::span(&steps, 1)), 0);
   watch.lap();
-  for (int step = 0; step < static_cast<int>(steps); ++step) {
-    trainer.step(loader, {});
-    seconds.push_back(watch.lap());
+  time(steps);
+  while (trainer.finish_step()) {
   }
   return seconds;
 }
@@ -139,11 +146,8 @@ void settle_gradient_format(RunPlan& plan,
                             const allreduce::MpiSession& session, const Tell& tell,
                             monitor::Progress& progress) {
   if (plan.options.tune.mode != config::Tune::Mode::all || plan.options.eval_only) return;
-  if (plan.options.device == config::Device::cuda)
-    throw Error(Exit::usage, "--tuning all",
-                "is for sums between CPUs, but this run computes on GPUs; leave it out");
   if (session.hosts() == 1)
-    return tell("--tuning all tries nothing: all ranks are on one host, where sums are in fp32");
+    return tell("--tuning all tries nothing: all ranks are on one host, where links are fast");
   if (const auto saved = saved_format(plan, session, progress)) {
     take(*saved, plan);
     return tell(

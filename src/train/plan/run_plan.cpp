@@ -217,6 +217,15 @@ std::size_t RunPlan::bucket_bytes() const {
   return static_cast<std::size_t>(*options.bucket_mb * (1 << 20));
 }
 
+void RunPlan::set_gradient_format(Element element, const allreduce::Compression& compression) {
+  options.gradient_dtype = element;
+  options.compress = compression;
+  if (usual_bucket && options.device == config::Device::cuda)
+    options.bucket_mb = usual_gpu_bucket_mb(hosts, bool(compression));
+}
+
+double usual_gpu_bucket_mb(int hosts, bool compresses) { return hosts == 1 || compresses ? 4 : 16; }
+
 double RunPlan::gradient_bytes(const Range& gradients) const {
   // On one host of CPUs they are summed where they are.
   const bool travel = options.device == config::Device::cuda || hosts > 1;

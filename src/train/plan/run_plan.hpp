@@ -32,6 +32,7 @@ struct RunPlan {
   io::BatchShard share;        ///< this rank's
   bool keeps_shares = false;   ///< checkpoints say them, also where they are equal
   bool keeps_skipped = false;  ///< the checkpoint that it goes on from counts steps left out
+  bool usual_bucket = false;   ///< --bucket-mb was not given
   int data_threads = 1;
   double epochs = 0;  ///< where training ends, unless --steps says otherwise
   optim::OptimizerSettings optimizer;
@@ -60,6 +61,8 @@ struct RunPlan {
   /// For training without the other ranks, on batches as large as this rank's share.
   io::LoaderOptions lone_loader() const;
   std::size_t bucket_bytes() const;
+  /// How gradients travel from now on; with it goes the bucket, unless the user gave one.
+  void set_gradient_format(Element element, const allreduce::Compression& compression);
   /// Whether gradients travel compressed.
   bool compresses() const { return options.compress && hosts > 1; }
   /// Of these gradients, as they travel. They are of whole tensors.
@@ -88,6 +91,10 @@ void check_cpu_precision(config::Precision precision);
 RunPlan make_run_plan(
     const config::Options& options, int cpus, int rank, int ranks,
     const Tell& tell = [](const std::string&) {}, WorkProgress* progress = nullptr);
+
+/// --bucket-mb on GPUs, where it is not given. NCCL's latency grows with the ranks, and fewer sums
+/// hide more of it; what CPUs compress is hidden the better the smaller the last sum is.
+double usual_gpu_bucket_mb(int hosts, bool compresses);
 
 /// The gradient's tensors, in the order of the flat buffer, as --compress takes them: a row for
 /// each output of a layer; what has one extent is a single row.

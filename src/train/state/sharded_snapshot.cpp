@@ -105,8 +105,10 @@ std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<
 }
 
 void ShardedSnapshotter::release() {
+  const bool complete = done();
   if (server_) server_->forget();
-  if (on_gpu_ != nullptr && on_gpu_->done()) on_gpu_->release();
+  if (on_gpu_ != nullptr && complete)
+    on_gpu_->release();  // else the next copy has the same targets
 }
 
 std::string ShardedSnapshotter::lateness() {

@@ -37,7 +37,7 @@ class CompressedGpuSums {
   std::vector<double> measure_host_links() { return host_links_.measure(); }
   /// Null where no rank keeps any.
   KeptCompression* kept() { return kept_.get(); }
-  std::vector<std::string> notes() const;
+  const std::vector<std::string>& notes() const { return notes_; }
   /// Collective.
   void close() { cpus_->close(); }
 
@@ -47,7 +47,7 @@ class CompressedGpuSums {
                     monitor::Progress& progress);
 
   const std::optional<allreduce::RingChoice> ring_;
-  const std::vector<std::string> notes_;
+  std::vector<std::string> notes_;
   const std::unique_ptr<allreduce::Communicator> cpus_;
   const std::unique_ptr<allreduce::StagedSums> staged_;
   const std::unique_ptr<KeptCompression> kept_;

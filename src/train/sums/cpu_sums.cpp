@@ -96,13 +96,13 @@ std::vector<std::string> notes_of_sums(const RunPlan& plan, const allreduce::Mpi
 std::unique_ptr<allreduce::Communicator> make_gradient_sums(
     const RunPlan& plan, const allreduce::MpiSession& session,
     const std::optional<allreduce::RingChoice>& ring, const std::vector<allreduce::SumPlan>& plans,
-    bool crowded, monitor::Progress& progress) {
+    bool crowded, monitor::Progress& progress, int threads) {
   return communicator_of(
       plan, session,
       {.overlap = sums_overlap(plan, session),
        .at_once = most_at_once(ring, plans),
        .crowded = crowded,
-       .compressed = {plan.options.compress, gradient_matrices(plan.model.graph)}},
+       .compressed = {plan.options.compress, gradient_matrices(plan.model.graph), threads}},
       progress);
 }
 

@@ -37,6 +37,7 @@ struct GradientMatrix {
 struct CompressedGradients {
   Compression how = {};
   std::vector<GradientMatrix> matrices = {};  ///< all gradients, one behind the other
+  int threads = 1;  ///< that work on the matrices of a sum; changes speed, never the result
 };
 
 /// What compression keeps on this rank from step to step: what it left out of sums, and for

@@ -1,9 +1,11 @@
 #include "allreduce/compression/compressor.hpp"
 
+#include <atomic>
 #include <cmath>
 
 #include "allreduce/compression/compressed_ring.hpp"
 #include "support/catch.hpp"
+#include "support/sanitized.hpp"
 #include "support/sum_values.hpp"
 #include "support/thread_ring.hpp"
 
@@ -24,13 +26,14 @@ constexpr std::size_t all = 692;
 // Hosts of one rank each, all of them threads, with a compressor each that lives on.
 class Hosts {
  public:
-  Hosts(const Compression& how, int count, const std::vector<GradientMatrix>& matrices = three)
+  Hosts(const Compression& how, int count, const std::vector<GradientMatrix>& matrices = three,
+        int threads = 1)
       : ring_(count) {
     for (int host = 0; host < count; ++host) {
       links_.push_back(std::make_unique<ThreadRing::Link>(ring_, host));
       rings_.push_back(std::make_unique<Ring>(*links_.back()));
-      lanes_.push_back(std::make_unique<CompressedRing>(CompressedGradients{how, matrices}, 0, 1,
-                                                        *rings_.back()));
+      lanes_.push_back(std::make_unique<CompressedRing>(CompressedGradients{how, matrices, threads},
+                                                        0, 1, *rings_.back()));
     }
   }
 
@@ -122,6 +125,28 @@ TEST_CASE("compression: every host ends with the same bits, in every run") {
     hosts.accept();
     again.accept();
   }
+}
+
+TEST_CASE("compression: several threads come to the bits of one") {
+  const Compression how = GENERATE(powersgd(2), topk(0.1));
+  Hosts hosts(how, 2), threaded(how, 2, three, thread_sanitized ? 1 : 3);
+  for (int step = 0; step < 3; ++step) {
+    REQUIRE(
+        same_bits(threaded.sum(gradients(2, step)).front(), hosts.sum(gradients(2, step)).front()));
+    for (Hosts* each : {&hosts, &threaded}) each->accept();
+  }
+}
+
+TEST_CASE("compression: what fails on a thread fails the sum") {
+  const int threads = GENERATE(1, 3);
+  std::atomic<int> done = 0;
+  CHECK_THROWS_WITH(for_each_piece(8, thread_sanitized ? 1 : threads,
+                                   [&](std::size_t i) {
+                                     if (i == 5) throw Error("piece 5", "no memory");
+                                     ++done;
+                                   }),
+                    Catch::Contains("piece 5"));
+  CHECK(done >= 5);
 }
 
 TEST_CASE("compression: rows travel as they are") {

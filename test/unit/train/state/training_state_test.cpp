@@ -1,8 +1,10 @@
 #include "train/state/training_state.hpp"
 
+#include <algorithm>
 #include <numeric>
 #include <set>
 
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "support/catch.hpp"
@@ -56,6 +58,70 @@ TEST_CASE("TrainingState: hashes are those of each tensor's bytes, and follow on
   CHECK(before == whole);
   CHECK(state.hashes()[0] != before[0]);
   CHECK(state.hashes()[1] == before[1]);
+}
+
+namespace {
+
+// As of a GPU: reads and writes nothing that it did not allocate.
+class OwnMemoryOnly final : public Memory {
+ public:
+  Buffer allocate(std::size_t count) override {
+    Buffer buffer = host_.allocate(count);
+    own_.push_back(buffer.view());
+    return buffer;
+  }
+  void read(View from, std::span<float> to) const override {
+    require_own(from);
+    host_.read(from, to);
+  }
+  void write(std::span<const float> from, View to) const override {
+    require_own(to);
+    host_.write(from, to);
+  }
+
+ private:
+  void require_own(View view) const {
+    const bool own = std::ranges::any_of(own_, [&](View whole) {
+      return view.data() >= whole.data() &&
+             view.data() + view.size() <= whole.data() + whole.size();
+    });
+    if (!own) throw Error("memory of a GPU", "an address of the host");
+  }
+
+  HostMemory host_;
+  std::vector<View> own_;
+};
+
+}  // namespace
+
+TEST_CASE("TrainingState: what compression keeps is the host's, wherever the rest lies") {
+  const model::Graph graph = model::make_model("mlp", 10).graph;
+  OwnMemoryOnly gpu;
+  HostMemory host;
+  const Buffer parameters = gpu.allocate(graph.parameter_count());
+  const Buffer kept = host.allocate(5), complete = host.allocate(1);
+  const Shards shards{1, {{{0, 3}}, {{3, 5}}}};
+  TrainingState state(graph, gpu, parameters, View(), {});
+  int refreshed = 0;
+  state.add_kept(kept, complete, shards, [&] {
+    ++refreshed;
+    std::ranges::fill(kept.view().host(), 7.0f);
+  });
+  CHECK_FALSE(state.is_kept(0));
+  CHECK((state.is_kept(2) && state.has_shard(2)));
+  CHECK((state.is_kept(3) && !state.has_shard(3)));
+
+  auto values = state.copy();
+  CHECK(refreshed == 1);
+  CHECK(values[2] == std::vector<float>(5, 7));
+  values[2].assign(5, 2);
+  values[3].assign(1, 1);
+  state.copy_from(values);
+  CHECK(std::ranges::count(kept.view().host(), 2.0f) == 5);
+  CHECK(complete.view().host().front() == 1);
+  const auto hashes = state.hashes();
+  CHECK(hashes[hashes.size() - 2] == 0);  // of other ranks, too
+  CHECK(hashes.back() == hash_bytes(std::as_bytes(complete.view().host())));
 }
 
 TEST_CASE("TrainingState: copies out and back without loss") {

@@ -81,10 +81,10 @@ class OwnMemoryOnly final : public Memory {
 
  private:
   void require_own(View view) const {
-    const bool own = std::ranges::any_of(own_, [&](View whole) {
-      return view.data() >= whole.data() &&
-             view.data() + view.size() <= whole.data() + whole.size();
-    });
+    const bool own = view.size() == 0 || std::ranges::any_of(own_, [&](View whole) {
+                       return view.data() >= whole.data() &&
+                              view.data() + view.size() <= whole.data() + whole.size();
+                     });
     if (!own) throw Error("memory of a GPU", "an address of the host");
   }
 

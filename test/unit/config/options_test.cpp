@@ -293,6 +293,8 @@ TEST_CASE("options: how sums travel is measured, left alone or given") {
   CHECK(options("--tuning report").tune.measures());
   CHECK_FALSE(options("--tuning off").tune.measures());
   CHECK(options("--tuning all").tune.measures());
+  CHECK(options("--tuning all --device cuda").tune.measures());
+  CHECK(options("--tuning start=late --device cuda --compress powersgd:4").tune.plan.late);
   CHECK(options("--tuning off").tune.plan == allreduce::SumPlan());
   const Tune given = options("--tuning blocks=62,sums=4,start=late").tune;
   CHECK(given.mode == Tune::Mode::given);
@@ -333,7 +335,8 @@ TEST_CASE("options: a bad value is refused with what it must be") {
   CHECK_THAT(refusal("--compress topk:0.1 --allreduce mpi"), Contains("--allreduce ring"));
   CHECK_THAT(refusal("--compress topk:0.1 --gradient-dtype fp16"), Contains("give one"));
   CHECK(refusal("--compress topk:0.1 --verify-resume") == "accepted");
-  CHECK_THAT(refusal("--compress topk:0.1 --plan --plan-device h100"), Contains("CPUs only"));
+  CHECK_THAT(refusal("--compress topk:0.1 --plan --plan-device h100"),
+             Contains("the plan is of one GPU"));
   CHECK_THAT(refusal("--allreduce gloo"), Contains("auto, ring, mpi, nccl"));
   CHECK_THAT(refusal("--optimizer larch"),
              Contains("sgd, momentum, nesterov, rmsprop, adam, adamw, lars"));

@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -382,8 +382,10 @@ std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() try {
 }
 
 std::string GpuEngine::plans() const {
-  return fmt::format(R"({{"precision":"{}","engines":"{}"}})", name_of(backend_->element()),
-                     engines_);
+  const std::string hosts =  // compression begins between them
+      compressed_ ? fmt::format(R"("hosts":{},)", session_.host_of()) : "";
+  return fmt::format(R"({{{}"precision":"{}","engines":"{}"}})", hosts,
+                     name_of(backend_->element()), engines_);
 }
 
 }  // namespace

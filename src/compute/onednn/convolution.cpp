@@ -3,6 +3,7 @@
 #include "compute/onednn/descriptors.hpp"
 #include "compute/onednn/plan.hpp"
 #include "compute/onednn/taken_pixels.hpp"
+#include "compute/onednn/winograd.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {
@@ -37,7 +38,6 @@ struct ConvolutionGeometry {
                       RowMerging long_rows = RowMerging::in_one_image)
       : held{y.shape.channels, x.shape.channels, window.height, window.width},
         seen(held),
-        fp32(x.element == Element::fp32),
         rows_break_amx(!is_of_one_pixel(window) && y.shape.width > longest_amx_row),
         sliding(window_dims(window)) {
     Tensor padded = x;
@@ -59,41 +59,15 @@ struct ConvolutionGeometry {
   }
 
   memory::dims held, seen;  // of the weights: in the flat buffer, and as oneDNN sees them
-  bool fp32;
-  bool rows_break_amx;  // in weight gradients
+  bool rows_break_amx;      // in weight gradients
   memory::desc source, destination, any, any_gradient, bias;
   WindowDims sliding;
 };
 
-using Algorithm = dnnl::algorithm;
-constexpr auto direct = Algorithm::convolution_direct, winograd = Algorithm::convolution_winograd;
+constexpr auto direct = dnnl::algorithm::convolution_direct;
 
-// Winograd's algorithm makes 3x3 convolutions of many channels up to twice as fast, with errors
-// below 1e-5 of the largest result; with 16 channels it is slower. Bounds are those of the measured
-// gain, and the last one keeps its scratch memory from exceeding the activations by far.
-constexpr int fewest_for_activations = 32, fewest_for_weights = 64;
-constexpr std::size_t most_winograd_scratch = std::size_t{256} << 20;
-
-bool suits_winograd(const ConvolutionGeometry& g, const Window& w, int fewest_channels) {
-  const auto channels = std::min(g.held[0], g.held[1]);
-  return g.fp32 && w.height == 3 && w.width == 3 && w.stride_y == 1 && w.stride_x == 1 &&
-         channels >= fewest_channels;
-}
-
-// make(algorithm) returns a primitive descriptor, an empty one where oneDNN has no such kernel.
-template <class Make>
-auto fastest(bool try_winograd, Make make) {
-  if (try_winograd) {
-    auto desc = make(winograd);
-    if (desc && desc.scratchpad_desc().get_size() <= most_winograd_scratch) return desc;
-  }
-  return make(direct);
-}
-
-// Empty only where there is no Winograd kernel.
-dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry& g,
-                                                       Algorithm algorithm, bool bias, bool relu,
-                                                       const dnnl::engine& engine) {
+dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry& g, bool bias,
+                                                       bool relu, const dnnl::engine& engine) {
   constexpr auto training = dnnl::prop_kind::forward_training;
   dnnl::primitive_attr attr = attributes();
   if (relu) {
@@ -101,37 +75,34 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvolutionGeometry
     append_relu(epilogue);
     attr.set_post_ops(epilogue);
   }
-  const PrimitiveOptions making{engine, attr, algorithm == winograd};
+  const PrimitiveOptions making{engine, attr};
   using Primitive = dnnl::convolution_forward;
-  return bias ? forward_descriptor<Primitive>(making, g.sliding, training, algorithm, g.source,
-                                              g.any, g.bias, g.destination)
-              : forward_descriptor<Primitive>(making, g.sliding, training, algorithm, g.source,
-                                              g.any, g.destination);
+  return bias ? forward_descriptor<Primitive>(making, g.sliding, training, direct, g.source, g.any,
+                                              g.bias, g.destination)
+              : forward_descriptor<Primitive>(making, g.sliding, training, direct, g.source, g.any,
+                                              g.destination);
 }
 
 // Backward steps' descriptors; oneDNN wants that of the forward step as a hint.
 dnnl::convolution_backward_data::primitive_desc input_gradient_desc(const ConvolutionGeometry& g,
-                                                                    Algorithm algorithm,
                                                                     const dnnl::engine& engine) {
-  const auto forward = forward_desc(g, algorithm, false, false, engine);
-  if (!forward) return {};
+  const auto forward = forward_desc(g, false, false, engine);
   const dnnl::primitive_attr attr = attributes();
-  const PrimitiveOptions making{engine, attr, algorithm == winograd};
-  return backward_descriptor<dnnl::convolution_backward_data>(making, g.sliding, forward, algorithm,
+  const PrimitiveOptions making{engine, attr};
+  return backward_descriptor<dnnl::convolution_backward_data>(making, g.sliding, forward, direct,
                                                               g.source, g.any, g.destination);
 }
 
 dnnl::convolution_backward_weights::primitive_desc weight_gradient_desc(
-    const ConvolutionGeometry& g, Algorithm algorithm, bool bias, const dnnl::engine& engine) {
+    const ConvolutionGeometry& g, bool bias, const dnnl::engine& engine) {
   using Primitive = dnnl::convolution_backward_weights;
-  const auto forward = forward_desc(g, algorithm, bias, false, engine);
-  if (!forward) return {};
+  const auto forward = forward_desc(g, bias, false, engine);
   const dnnl::primitive_attr attr = attributes();
-  const PrimitiveOptions making{engine, attr, algorithm == winograd, g.rows_break_amx};
+  const PrimitiveOptions making{engine, attr, g.rows_break_amx};
   if (bias)
-    return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source,
+    return backward_descriptor<Primitive>(making, g.sliding, forward, direct, g.source,
                                           g.any_gradient, g.bias, g.destination);
-  return backward_descriptor<Primitive>(making, g.sliding, forward, algorithm, g.source,
+  return backward_descriptor<Primitive>(making, g.sliding, forward, direct, g.source,
                                         g.any_gradient, g.destination);
 }
 
@@ -232,10 +203,7 @@ memory memory_of(const memory::desc& desc, const Operand& operand, Planner& plan
 Action plan_forward(const ConvolutionForward& step, const Operand& x, const Operand& y,
                     Planner& planner) {
   const ConvolutionGeometry g(step.window, x.tensor, y.tensor);
-  const auto desc =
-      fastest(suits_winograd(g, step.window, fewest_for_activations), [&](Algorithm algorithm) {
-        return forward_desc(g, algorithm, step.b.has_value(), step.relu, planner.engine());
-      });
+  const auto desc = forward_desc(g, step.b.has_value(), step.relu, planner.engine());
   const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
   const Bias bias(g, planner.parameters(step.b), planner);
   std::vector<std::pair<int, memory>> arguments{
@@ -257,9 +225,7 @@ Action plan_input_gradient(const ConvolutionInputGradient& step, const Operand& 
                            const Operand& dx, Planner& planner) {
   using Primitive = dnnl::convolution_backward_data;
   const ConvolutionGeometry g(step.window, dx.tensor, dy.tensor);
-  const auto desc = fastest(
-      suits_winograd(g, step.window, fewest_for_activations),
-      [&](Algorithm algorithm) { return input_gradient_desc(g, algorithm, planner.engine()); });
+  const auto desc = input_gradient_desc(g, planner.engine());
   const Weights weights(desc.weights_desc(), g, planner.parameters(step.w), planner);
 
   return [format = weights.from_flat(),
@@ -276,10 +242,7 @@ Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand
                             const Operand& dy, Planner& planner) {
   using Primitive = dnnl::convolution_backward_weights;
   const ConvolutionGeometry g(step.window, x.tensor, dy.tensor, RowMerging::in_images);
-  const auto desc =
-      fastest(suits_winograd(g, step.window, fewest_for_weights), [&](Algorithm algorithm) {
-        return weight_gradient_desc(g, algorithm, step.b.has_value(), planner.engine());
-      });
+  const auto desc = weight_gradient_desc(g, step.b.has_value(), planner.engine());
   const Weights weights(desc.diff_weights_desc(), g, planner.gradients(step.w), planner);
   const Bias bias(g, planner.gradients(step.b), planner);
   std::vector<std::pair<int, memory>> arguments{
@@ -298,6 +261,7 @@ Action plan_weight_gradient(const ConvolutionWeightGradient& step, const Operand
 
 Action plan(const ConvolutionForward& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), y = planner.tensor(step.y);
+  if (suits_winograd(step.window, x, y, planner.isa())) return plan_winograd(step, x, y, planner);
   if (!TakenPixels::are_there(step.window, x)) return plan_forward(step, {x}, {y}, planner);
   const TakenPixels taken(step.window, x, y, planner);
   ConvolutionForward dense = step;
@@ -311,6 +275,8 @@ Action plan(const ConvolutionForward& step, Planner& planner) {
 
 Action plan(const ConvolutionInputGradient& step, Planner& planner) {
   const Tensor dy = planner.tensor(step.dy), dx = planner.tensor(step.dx);
+  if (suits_winograd(step.window, dx, dy, planner.isa()))
+    return plan_winograd(step, dy, dx, planner);
   if (!TakenPixels::are_there(step.window, dx))
     return plan_input_gradient(step, {dy}, {dx}, planner);
   const TakenPixels taken(step.window, dx, dy, planner);
@@ -325,6 +291,7 @@ Action plan(const ConvolutionInputGradient& step, Planner& planner) {
 
 Action plan(const ConvolutionWeightGradient& step, Planner& planner) {
   const Tensor x = planner.tensor(step.x), dy = planner.tensor(step.dy);
+  if (suits_winograd(step.window, x, dy, planner.isa())) return plan_winograd(step, x, dy, planner);
   if (!TakenPixels::are_there(step.window, x))
     return plan_weight_gradient(step, {x}, {dy}, planner);
   const TakenPixels taken(step.window, x, dy, planner);

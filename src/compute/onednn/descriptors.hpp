@@ -17,12 +17,12 @@ inline WindowDims window_dims(const Window& w) {
   return {{w.stride_y, w.stride_x}, {w.top, w.left}, {w.bottom, w.right}};
 }
 
-/// What every primitive descriptor is made with. `or_empty`: it is empty where oneDNN has no such
-/// kernel; else that throws. `without_amx`: a backward primitive's kernel is none of AMX's.
+/// What every primitive descriptor is made with. `without_amx`: a backward primitive's kernel is
+/// none of AMX's.
 struct PrimitiveOptions {
   const dnnl::engine& engine;
   const dnnl::primitive_attr& attributes;
-  bool or_empty = false, without_amx = false;
+  bool without_amx = false;
 };
 
 /// ReLU as a primitive's epilogue.
@@ -42,11 +42,10 @@ typename Primitive::primitive_desc forward_descriptor(const PrimitiveOptions& ma
                                                       const WindowDims& s,
                                                       const Operation&... operation) {
 #if DNNL_VERSION_MAJOR >= 3
-  return {making.engine, operation...,      s.strides,      s.before,
-          s.after,       making.attributes, making.or_empty};
+  return {making.engine, operation..., s.strides, s.before, s.after, making.attributes};
 #else
   return {typename Primitive::desc(operation..., s.strides, s.before, s.after), making.attributes,
-          making.engine, making.or_empty};
+          making.engine};
 #endif
 }
 
@@ -58,12 +57,11 @@ typename Primitive::primitive_desc backward_descriptor(const PrimitiveOptions& m
                                                        const Operation&... operation) {
 #if DNNL_VERSION_MAJOR >= 3
   typename Primitive::primitive_desc result(making.engine, operation..., s.strides, s.before,
-                                            s.after, hint, making.attributes, making.or_empty);
+                                            s.after, hint, making.attributes);
 #else
   // next_impl() looks at it once more, and at the hint.
   const typename Primitive::desc described(operation..., s.strides, s.before, s.after);
-  typename Primitive::primitive_desc result(described, making.attributes, making.engine, hint,
-                                            making.or_empty);
+  typename Primitive::primitive_desc result(described, making.attributes, making.engine, hint);
 #endif
   const auto is_amx = [&] {
     return std::string_view(result.impl_info_str()).find("amx") != std::string_view::npos;
@@ -80,14 +78,12 @@ inline dnnl::pooling_forward::primitive_desc pooling_forward_descriptor(
     const WindowDims& s) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::dims undilated{0, 0};
-  return {making.engine,     purpose,        kind,      x,        y,
-          s.strides,         kernel,         undilated, s.before, s.after,
-          making.attributes, making.or_empty};
+  return {making.engine, purpose,          kind, x, y, s.strides, kernel, undilated, s.before,
+          s.after,       making.attributes};
 #else
   return {{purpose, kind, x, y, s.strides, kernel, s.before, s.after},
           making.attributes,
-          making.engine,
-          making.or_empty};
+          making.engine};
 #endif
 }
 
@@ -97,14 +93,11 @@ inline dnnl::pooling_backward::primitive_desc pooling_backward_descriptor(
     const dnnl::pooling_forward::primitive_desc& hint) {
 #if DNNL_VERSION_MAJOR >= 3
   const dnnl::memory::dims undilated{0, 0};
-  return {making.engine, kind,     dx,      dy,   s.strides,         kernel,
-          undilated,     s.before, s.after, hint, making.attributes, making.or_empty};
+  return {making.engine, kind,     dx,      dy,   s.strides,        kernel,
+          undilated,     s.before, s.after, hint, making.attributes};
 #else
-  return {{kind, dx, dy, s.strides, kernel, s.before, s.after},
-          making.attributes,
-          making.engine,
-          hint,
-          making.or_empty};
+  return {
+      {kind, dx, dy, s.strides, kernel, s.before, s.after}, making.attributes, making.engine, hint};
 #endif
 }
 

@@ -29,4 +29,9 @@ bool multiplies_bf16() {
                         : holds(dnnl::cpu_isa::avx512_core_bf16);
 }
 
+bool multiplies_tiles() {
+  return is_unlimited() ? __builtin_cpu_supports("amx-bf16")
+                        : holds(dnnl::cpu_isa::avx512_core_amx);
+}
+
 }  // namespace ringtrain::compute::onednn

@@ -15,6 +15,9 @@ Isa effective_isa();
 /// Whether this CPU multiplies bf16 numbers (AVX512_BF16 or AMX), and oneDNN may use it.
 bool multiplies_bf16();
 
+/// Whether AMX does, many times as fast.
+bool multiplies_tiles();
+
 /// Channels that lie beside each other in a blocked activation.
 constexpr int block_of(Isa isa) { return isa == Isa::avx512 ? 16 : 8; }
 

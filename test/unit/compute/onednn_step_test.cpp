@@ -1,4 +1,6 @@
 // Every kind of step: oneDNN and our own kernels against the reference, at odd sizes.
+#include <omp.h>
+
 #include "support/backend_comparison.hpp"
 #include "support/sanitized.hpp"
 
@@ -27,14 +29,27 @@ TEST_CASE("onednn: convolution agrees with the reference, forward and both gradi
       .check();
 }
 
-TEST_CASE("onednn: 3x3 convolutions of many channels agree with the reference", "[onednn]") {
-  const int in = GENERATE(32, 64, 80), out = GENERATE(32, 96);
-  const bool same = GENERATE(true, false);
-  CAPTURE(in, out, same);
-  const int pad = same ? 1 : 0;
-  const Window window{3, 3, 1, 1, pad, pad, pad, pad};
+// Windows that our Winograd convolutions take: tiles cut by all four edges, all kinds of padding,
+// one and two blocks of columns, and channels that fill no block.
+TEST_CASE("onednn: 3x3 and 5x5 convolutions of many channels agree with the reference",
+          "[onednn]") {
+  const int in = GENERATE(32, 64, 80), out = GENERATE(20, 96);
+  const Window window = GENERATE(Window{3, 3, 1, 1, 1, 1, 1, 1}, Window{3, 3},
+                                 Window{5, 5, 1, 1, 2, 2, 2, 2}, Window{5, 5, 1, 1, 0, 1, 3, 4});
+  CAPTURE(in, out, window.height, window.top);
 
-  BackendComparison(convolution_case(window, {3, 13, 10, in}, out, 0, true, true)).check();
+  BackendComparison(convolution_case(window, {3, 13, 10, in}, out, 0, true, in != 64)).check();
+}
+
+TEST_CASE("onednn: threads that share a round of tiles agree with the reference", "[onednn]") {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(thread_sanitized ? 2 : GENERATE(1, 3));
+  const int edge = GENERATE(3, 5);
+  const Window window{edge, edge, 1, 1, 1, 1, 1, 1};
+  CAPTURE(edge, omp_get_max_threads());
+
+  BackendComparison(convolution_case(window, {2, 15, 17, 256}, 208, 0, true, false)).check(2e-5);
+  omp_set_num_threads(before);
 }
 
 TEST_CASE("onednn: convolutions of long rows agree with the reference", "[onednn]") {

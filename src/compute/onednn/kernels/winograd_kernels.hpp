@@ -1,0 +1,325 @@
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <type_traits>
+
+#include "compute/onednn/kernels/winograd_transforms.hpp"
+
+namespace ringtrain::compute::onednn {
+
+/// Where the pixels of a batch lie, in elements.
+template <class T>
+struct Plane {
+  T* data;
+  std::size_t image_step, row_step, pixel_step, block_step;
+  int height, width, blocks;
+};
+
+/// How images are cut into tiles. The first begins `top` and `left` pixels before its image, the
+/// next ones four pixels after each other.
+struct TileGrid {
+  int down, across, top, left;
+  std::size_t tiles;  // of the batch
+
+  template <class T>
+  struct Place {
+    T* image;
+    int y, x;
+  };
+  template <class T>
+  Place<T> place(const Plane<T>& p, std::size_t tile) const {
+    const std::size_t each = std::size_t(down) * across, in_image = tile % each;
+    return {p.data + tile / each * p.image_step,
+            static_cast<int>(in_image / across) * tile_results - top,
+            static_cast<int>(in_image % across) * tile_results - left};
+  }
+};
+
+/// Transformed tiles or filters: for each position a matrix of `row_step` floats a row.
+struct Matrices {
+  float* first;
+  std::size_t position_step, row_step;
+
+  float* row(std::size_t i) const { return first + i * row_step; }
+  Matrices from_row(std::size_t i) const { return {row(i), position_step, row_step}; }
+};
+
+/// N x N vectors that lie `row_step` and `step` floats apart.
+template <int N, int B>
+[[gnu::always_inline]] inline void load_square(const float* from, std::size_t row_step,
+                                               std::size_t step, Vec<B> (&square)[N][N]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) square[i][j] = load<B>(from + i * row_step + j * step);
+}
+template <int N, int B>
+[[gnu::always_inline]] inline void store_square(const Vec<B> (&square)[N][N], float* to,
+                                                std::size_t row_step, std::size_t step) {
+#pragma GCC unroll 8
+  for (int i = 0; i < N; ++i)
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) store<B>(to + i * row_step + j * step, square[i][j]);
+}
+
+/// One block of channels of N x N pixels as floats: those of a tensor, or where they are others or
+/// not all inside of the image, a copy in `work` with zeroes outside of it.
+template <int N, int B, class T>
+class PixelSquare {
+ public:
+  struct Floats {
+    const float* first;
+    std::size_t row_step, pixel_step;
+  };
+  [[gnu::always_inline]] PixelSquare(const Plane<const T>& p, const TileGrid::Place<const T>& at,
+                                     float* work)
+      : plane_(p),
+        at_(at),
+        top_(std::max(-at.y, 0)),
+        left_(std::max(-at.x, 0)),
+        bottom_(std::min(N, p.height - at.y)),
+        right_(std::min(N, p.width - at.x)),
+        whole_(top_ == 0 && left_ == 0 && bottom_ == N && right_ == N),
+        work_(work) {
+    if (!whole_) std::fill_n(work, N * N * B, 0.f);
+  }
+  [[gnu::always_inline]] Floats read(int block) const {
+    const T* first = at_.image + std::ptrdiff_t(block * plane_.block_step) +
+                     at_.y * std::ptrdiff_t(plane_.row_step) +
+                     at_.x * std::ptrdiff_t(plane_.pixel_step);
+    if constexpr (std::is_same_v<T, float>)
+      if (whole_) return {first, plane_.row_step, plane_.pixel_step};
+    for (int i = top_; i < bottom_; ++i)
+      for (int j = left_; j < right_; ++j)
+        store<B>(work_ + (i * N + j) * B,
+                 load<B>(first + i * plane_.row_step + j * plane_.pixel_step));
+    return {work_, N * B, B};
+  }
+
+ private:
+  const Plane<const T>& plane_;
+  const TileGrid::Place<const T>& at_;
+  const int top_, left_, bottom_, right_;
+  const bool whole_;
+  float* const work_;
+};
+
+/// A position's matrix product, of `rows` rows and `blocks` blocks of columns: c = a b, or c += a
+/// b. a's element (row, d) is a[row * a_row + d * a_depth]. Rows come in whole groups.
+struct PositionProduct {
+  const float* a;
+  std::size_t a_row, a_depth;
+  const float* b;
+  std::size_t b_row;  // 0: two blocks of columns lie beside each other, then the next two
+  float* c;
+  std::size_t c_row;
+  int rows, depth, blocks;
+  bool add;
+};
+
+template <int B, class T>
+struct MultiplyPosition {
+  static constexpr int group = B == 16 ? 8 : 4;  // twice as many sums stay in registers
+
+  [[gnu::always_inline]] static inline void run(const PositionProduct& p) {
+    for (int block = 0; block < p.blocks; block += 2) {
+      const bool two = block + 1 < p.blocks;
+      const float* b = p.b + (p.b_row ? block * B : std::size_t(block) * B * p.depth);
+      const std::size_t b_row = p.b_row ? p.b_row : (two ? 2 * B : B);
+      for (int row = 0; row < p.rows; row += group)
+        two ? tile<2>(p, row, block, b, b_row) : tile<1>(p, row, block, b, b_row);
+    }
+  }
+
+ private:
+  template <int W>
+  [[gnu::always_inline]] static inline void tile(const PositionProduct& p, int row, int block,
+                                                 const float* b, std::size_t b_row) {
+    const std::size_t a_row = p.a_row, a_depth = p.a_depth, c_row = p.c_row;
+    const float* a = p.a + row * a_row;
+    float* c = p.c + row * c_row + block * B;
+    Vec<B> sum[group][W];
+#pragma GCC unroll 8
+    for (int i = 0; i < group; ++i)
+#pragma GCC unroll 2
+      for (int w = 0; w < W; ++w) sum[i][w] = p.add ? load<B>(c + i * c_row + w * B) : Vec<B>{};
+    for (int d = 0; d < p.depth; ++d, a += a_depth, b += b_row) {
+      Vec<B> columns[W];
+#pragma GCC unroll 2
+      for (int w = 0; w < W; ++w) columns[w] = load<B>(b + w * B);
+#pragma GCC unroll 8
+      for (int i = 0; i < group; ++i)
+#pragma GCC unroll 2
+        for (int w = 0; w < W; ++w) sum[i][w] += a[i * a_row] * columns[w];
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < group; ++i)
+#pragma GCC unroll 2
+      for (int w = 0; w < W; ++w) store<B>(c + i * c_row + w * B, sum[i][w]);
+  }
+};
+
+/// What follows a convolution's sums.
+struct Epilogue {
+  const float* bias;  // null: none
+  bool relu;
+};
+
+/// The kernels of a window of R x R pixels. Tiles are `count` ones from `first` on; `to` and `from`
+/// begin with the row of the first.
+template <int R>
+struct WinogradKernels {
+  static constexpr int edge = tile_edge(R), M = tile_results;
+
+  template <int B, class T>
+  struct TransformPixels {
+    [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
+                                                  std::size_t first, std::size_t count,
+                                                  const Matrices& to) {
+      alignas(64) float work[edge * edge * B];
+      for (std::size_t tile = 0; tile < count; ++tile) {
+        const auto at = grid.place(p, first + tile);
+        const PixelSquare<edge, B, T> square(p, at, work);
+        for (int block = 0; block < p.blocks; ++block) {
+          const auto pixels = square.read(block);
+          float* out = to.row(tile) + block * B;
+          columns<0>(pixels, out, to.position_step);
+          columns<1>(pixels, out, to.position_step);
+          columns<2>(pixels, out, to.position_step);
+          if constexpr (R == 5) columns<3>(pixels, out, to.position_step);
+        }
+      }
+    }
+
+   private:
+    using Transform = FromPixels<R>;
+
+    // Two columns of the transformed tile: with all of them, vectors would not stay in registers.
+    template <int Pair>
+    [[gnu::always_inline]] static inline void columns(
+        const typename PixelSquare<edge, B, T>::Floats& pixels, float* out,
+        std::size_t position_step) {
+      Vec<B> rows[2][edge];
+#pragma GCC unroll 8
+      for (int i = 0; i < edge; ++i) {
+        Vec<B> row[edge], pair[2];
+#pragma GCC unroll 8
+        for (int j = 0; j < edge; ++j)
+          row[j] = load<B>(pixels.first + i * pixels.row_step + j * pixels.pixel_step);
+        Transform::template pair<Pair, B>(row, pair);
+        rows[0][i] = pair[0];
+        rows[1][i] = pair[1];
+      }
+      column(rows[0], out + Transform::first(Pair) * position_step, position_step);
+      column(rows[1], out + Transform::second(Pair) * position_step, position_step);
+    }
+    [[gnu::always_inline]] static inline void column(const Vec<B>* d, float* out,
+                                                     std::size_t position_step) {
+      put<0>(d, out, position_step);
+      put<1>(d, out, position_step);
+      put<2>(d, out, position_step);
+      if constexpr (R == 5) put<3>(d, out, position_step);
+    }
+    template <int Pair>
+    [[gnu::always_inline]] static inline void put(const Vec<B>* d, float* out,
+                                                  std::size_t position_step) {
+      Vec<B> v[2];
+      Transform::template pair<Pair, B>(d, v);
+      store<B>(out + Transform::first(Pair) * edge * position_step, v[0]);
+      store<B>(out + Transform::second(Pair) * edge * position_step, v[1]);
+    }
+  };
+
+  /// Adds each channel's gradients to `sums`, unless that is null.
+  template <int B, class T>
+  struct TransformGradients {
+    [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
+                                                  std::size_t first, std::size_t count,
+                                                  const Matrices& to, float* sums) {
+      alignas(64) float work[M * M * B];
+      for (std::size_t tile = 0; tile < count; ++tile) {
+        const auto at = grid.place(p, first + tile);
+        const PixelSquare<M, B, T> pixels(p, at, work);
+        for (int block = 0; block < p.blocks; ++block) {
+          const auto gradients = pixels.read(block);
+          Vec<B> square[M][M], result[edge][edge];
+          load_square<M, B>(gradients.first, gradients.row_step, gradients.pixel_step, square);
+          if (sums != nullptr) {
+            Vec<B> sum{};
+            for (const auto& row : square) sum += (row[0] + row[1]) + (row[2] + row[3]);
+            store<B>(sums + block * B, load<B>(sums + block * B) + sum);
+          }
+          transform_square<FromResults<R>, M, edge, B>(square, result);
+          store_square<edge, B>(result, to.row(tile) + block * B, edge * to.position_step,
+                                to.position_step);
+        }
+      }
+    }
+  };
+
+  template <int B, class T>
+  struct WriteResults {
+    [[gnu::always_inline]] static inline void run(const Matrices& from, const TileGrid& grid,
+                                                  std::size_t first, std::size_t count,
+                                                  const Plane<T>& p, const Epilogue& epilogue) {
+      for (std::size_t tile = 0; tile < count; ++tile) {
+        const auto at = grid.place(p, first + tile);
+        const int rows = std::min(M, p.height - at.y), columns = std::min(M, p.width - at.x);
+        for (int block = 0; block < p.blocks; ++block) {
+          Vec<B> square[edge][edge], result[M][M];
+          load_square<edge, B>(from.row(tile) + block * B, edge * from.position_step,
+                               from.position_step, square);
+          transform_square<ToResults<R>, edge, M, B>(square, result);
+          const Vec<B> bias = epilogue.bias ? load<B>(epilogue.bias + block * B) : Vec<B>{};
+          T* out = at.image + block * p.block_step + at.y * p.row_step + at.x * p.pixel_step;
+#pragma GCC unroll 4
+          for (int i = 0; i < M; ++i)
+#pragma GCC unroll 4
+            for (int j = 0; j < M; ++j) {
+              if (i >= rows || j >= columns) continue;
+              const Vec<B> v = result[i][j] + bias;
+              store<B>(out + i * p.row_step + j * p.pixel_step, epilogue.relu ? relu<B>(v) : v);
+            }
+        }
+      }
+    }
+  };
+
+  /// One block of rows and one of columns of transformed filters. `filters`: R x R pixels, each a
+  /// square of B x B floats with columns beside each other.
+  template <int B, class T>
+  struct TransformFilters {
+    [[gnu::always_inline]] static inline void run(const float* filters, const Matrices& to) {
+      for (int row = 0; row < B; ++row) {
+        Vec<B> square[R][R], result[edge][edge];
+        load_square<R, B>(filters + row * B, R * B * B, B * B, square);
+        transform_square<FromFilter<R>, R, edge, B>(square, result);
+        store_square<edge, B>(result, to.row(row), edge * to.position_step, to.position_step);
+      }
+    }
+  };
+
+  /// The reverse for gradients, which are sums of `count` matrices that lie `step` floats apart.
+  template <int B, class T>
+  struct FilterGradients {
+    [[gnu::always_inline]] static inline void run(const Matrices& from, std::size_t step, int count,
+                                                  float* filters) {
+      for (int row = 0; row < B; ++row) {
+        Vec<B> square[edge][edge], result[R][R];
+        load_square<edge, B>(from.row(row), edge * from.position_step, from.position_step, square);
+        for (int other = 1; other < count; ++other) {
+          Vec<B> more[edge][edge];
+          load_square<edge, B>(from.row(row) + other * step, edge * from.position_step,
+                               from.position_step, more);
+#pragma GCC unroll 64
+          for (int i = 0; i < edge * edge; ++i)
+            square[i / edge][i % edge] += more[i / edge][i % edge];
+        }
+        transform_square<ToFilter<R>, edge, R, B>(square, result);
+        store_square<R, B>(result, filters + row * B, R * B * B, B * B);
+      }
+    }
+  };
+};
+
+}  // namespace ringtrain::compute::onednn

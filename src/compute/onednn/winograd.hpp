@@ -1,0 +1,18 @@
+#pragma once
+#include "compute/onednn/plan.hpp"
+
+namespace ringtrain::compute::onednn {
+
+/// Whether our own Winograd convolutions take this one: a window of 3 x 3 or 5 x 5 pixels with
+/// steps of 1, enough channels and tiles, vector instructions, and for bf16 no AMX, which is
+/// faster.
+bool suits_winograd(const Window& window, const Tensor& x, const Tensor& y, Isa isa);
+
+// The three passes, on activations in either layout. Filters and sums are fp32, also where
+// activations are bf16. fp32's errors are below 2e-5 of the largest result. Bits of filters'
+// gradients depend on the number of threads.
+Action plan_winograd(const ConvolutionForward&, const Tensor& x, const Tensor& y, Planner&);
+Action plan_winograd(const ConvolutionInputGradient&, const Tensor& dy, const Tensor& dx, Planner&);
+Action plan_winograd(const ConvolutionWeightGradient&, const Tensor& x, const Tensor& dy, Planner&);
+
+}  // namespace ringtrain::compute::onednn

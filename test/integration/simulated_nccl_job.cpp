@@ -133,6 +133,32 @@ void check_order(const Here& here, Element element) {
             fmt::format("the ring's order of number {} in {}", i, name_of(element)));
 }
 
+// A sum in parts and the sums of parts are the same to the bit, and gathered they are all.
+void check_parts(const Here& here) {
+  const auto ranks = static_cast<std::size_t>(here.size()),
+             own = static_cast<std::size_t>(here.rank());
+  const std::size_t part = 12, count = part * ranks;
+  const Buffer whole = here.sums->memory().allocate(count),
+               parts = here.sums->memory().allocate(count);
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = awkward(here.rank(), i);
+  here.write(values, whole.view().data());
+  here.write(values, parts.view().data());
+
+  here.sums->start_allreduce(whole);
+  here.sums->start_reduce_scatter(parts);
+  here.sums->finish();
+
+  const auto sums = read<float>(whole.view().data(), count);
+  auto scattered = read<float>(parts.view().data(), count);
+  for (std::size_t i = 0; i < count; ++i)
+    require(scattered[i] == (i / part == own ? sums[i] : values[i]),
+            fmt::format("number {} of a reduce-scatter", i));
+  here.sums->start_allgather(parts);
+  here.sums->finish();
+  require(read<float>(parts.view().data(), count) == sums, "all parts, gathered");
+}
+
 void check_broadcast(const Here& here) {
   const Buffer buffer = here.sums->memory().allocate(5);
   for (int root = 0; root < here.size(); ++root) {
@@ -194,6 +220,7 @@ void run(const allreduce::MpiSession& session) {
     check_order<float>(here, Element::fp32);
     check_order<__half>(here, Element::fp16);
     check_order<__nv_bfloat16>(here, Element::bf16);
+    check_parts(here);
     check_broadcast(here);
     check_graph(here);
     check_progress(here);

@@ -92,6 +92,16 @@ class RecordingNccl final : public allreduce::NcclApi {
                             static_cast<std::size_t>(bytes) / bytes_of(element), count,
                             name_of(element), name(stream)));
   }
+  allreduce::NcclResult reduce_scatter(const float* all, float* own, std::size_t part,
+                                       allreduce::NcclComm, allreduce::GpuStream stream) override {
+    return note(
+        fmt::format("scatter {} to {}+{} on {}", all - base, own - base, part, name(stream)));
+  }
+  allreduce::NcclResult all_gather(const float* own, float* all, std::size_t part,
+                                   allreduce::NcclComm, allreduce::GpuStream stream) override {
+    return note(
+        fmt::format("gather {}+{} to {} on {}", own - base, part, all - base, name(stream)));
+  }
   allreduce::NcclResult broadcast(float* data, std::size_t count, int root, allreduce::NcclComm,
                                   allreduce::GpuStream stream) override {
     return note(fmt::format("broadcast {}+{} of {} on {}", data - base, count, root, name(stream)));

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "ringtrain/base/error.hpp"
+
 namespace ringtrain::allreduce {
 namespace {
 
@@ -19,6 +21,12 @@ class SoloCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+void Communicator::start_reduce_scatter(View) {
+  throw Error("sum in parts", "only NCCL scatters sums");
+}
+
+void Communicator::start_allgather(View) { throw Error("gather parts", "only NCCL gathers them"); }
 
 std::unique_ptr<Communicator> make_solo_communicator() {
   return std::make_unique<SoloCommunicator>();

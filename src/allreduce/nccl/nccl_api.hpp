@@ -47,6 +47,13 @@ class NcclApi {
   /// In place, of `count` elements.
   virtual NcclResult all_reduce(void* data, std::size_t count, Element element, Reduction reduction,
                                 NcclComm comm, GpuStream stream) = 0;
+  /// Sums of `part` floats a rank: `all` has a part for each, and this rank's, `own`, gets its
+  /// sums.
+  virtual NcclResult reduce_scatter(const float* all, float* own, std::size_t part, NcclComm comm,
+                                    GpuStream stream) = 0;
+  /// Of `part` floats a rank: `all` gets `own` of each, which lies in its place in `all` already.
+  virtual NcclResult all_gather(const float* own, float* all, std::size_t part, NcclComm comm,
+                                GpuStream stream) = 0;
   /// In place, of `count` floats.
   virtual NcclResult broadcast(float* data, std::size_t count, int root, NcclComm comm,
                                GpuStream stream) = 0;

@@ -130,6 +130,33 @@ void NcclCommunicator::start(void* numbers, std::size_t count, Element element,
   });
 }
 
+View NcclCommunicator::own_part(View values) const {
+  const auto ranks = static_cast<std::size_t>(size());
+  expects(values.size() % ranks == 0, "NcclCommunicator: equal parts");
+  const std::size_t part = values.size() / ranks;
+  return values.slice(static_cast<std::size_t>(rank()) * part, part);
+}
+
+void NcclCommunicator::start_reduce_scatter(View values) {
+  const View own = own_part(values);
+  if (!group_ || own.size() == 0) return;
+  follow_compute();
+  in_flight_ = true;
+  group_->call("ncclReduceScatter", [&](NcclComm comm) {
+    return calls_->reduce_scatter(values.data(), own.data(), own.size(), comm, stream_.get());
+  });
+}
+
+void NcclCommunicator::start_allgather(View values) {
+  const View own = own_part(values);
+  if (!group_ || own.size() == 0) return;
+  follow_compute();
+  in_flight_ = true;
+  group_->call("ncclAllGather", [&](NcclComm comm) {
+    return calls_->all_gather(own.data(), values.data(), own.size(), comm, stream_.get());
+  });
+}
+
 // Without a sum the stream is not part of the capture, where there is one, and must not be waited
 // for.
 void NcclCommunicator::finish() {

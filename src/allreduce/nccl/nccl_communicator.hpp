@@ -76,6 +76,8 @@ class NcclCommunicator final : public Communicator {
   Memory& memory() override { return memory_; }
   void broadcast(View values, int root) override;
   void start_allreduce(View values, const SumOptions& options) override;
+  void start_reduce_scatter(View values) override;
+  void start_allgather(View values) override;
   void finish() override;
   void check() override;
   void close() override;
@@ -92,6 +94,7 @@ class NcclCommunicator final : public Communicator {
   GpuStream compute() const { return static_cast<GpuStream>(sums_.compute_stream); }
   void follow_compute();
   void start(void* numbers, std::size_t count, Element element, Reduction reduction);
+  View own_part(View values) const;
 
   const std::shared_ptr<NcclApi> calls_;
   const NcclRank me_;

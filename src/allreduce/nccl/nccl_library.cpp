@@ -92,6 +92,16 @@ class NcclLibrary final : public NcclApi {
         data, data, count, data_type(element), reduction == Reduction::sum ? ncclSum : ncclAvg,
         comm, stream));
   }
+  NcclResult reduce_scatter(const float* all, float* own, std::size_t part, NcclComm comm,
+                            GpuStream stream) override {
+    return result_of(nccl<decltype(ncclReduceScatter)>("ncclReduceScatter")(
+        all, own, part, ncclFloat32, ncclSum, comm, stream));
+  }
+  NcclResult all_gather(const float* own, float* all, std::size_t part, NcclComm comm,
+                        GpuStream stream) override {
+    return result_of(
+        nccl<decltype(ncclAllGather)>("ncclAllGather")(own, all, part, ncclFloat32, comm, stream));
+  }
   NcclResult broadcast(float* data, std::size_t count, int root, NcclComm comm,
                        GpuStream stream) override {
     return result_of(nccl<decltype(ncclBroadcast)>("ncclBroadcast")(data, data, count, ncclFloat32,

@@ -58,8 +58,7 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
                    cudaStream_t stream) {
   const std::shared_ptr<Group> group = group_of(comm);
   if (!group) return ncclInvalidArgument;
-  const std::size_t bytes = call.count * bytes_of(static_cast<ncclDataType_t>(call.type));
-  if (bytes == 0 || bytes > most_bytes) return ncclInvalidArgument;
+  if (call.bytes() == 0 || group->ranks() * call.bytes() > most_bytes) return ncclInvalidArgument;
   if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
   return group->start([=] {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -169,12 +168,27 @@ ncclResult_t ncclMemFree(void* data) {
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
                            ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
   if (operation != ncclSum && operation != ncclAvg) return ncclInvalidArgument;
-  return start("ncclAllReduce", comm, {count, type, operation, 0}, from, to, stream);
+  return start("ncclAllReduce", comm, {Call::Kind::all_reduce, count, type, operation, 0}, from, to,
+               stream);
 }
 
 ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-  return start("ncclBroadcast", comm, {count, type, no_operation, root}, from, to, stream);
+  return start("ncclBroadcast", comm, {Call::Kind::broadcast, count, type, 0, root}, from, to,
+               stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
+                               ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
+  if (operation != ncclSum && operation != ncclAvg) return ncclInvalidArgument;
+  return start("ncclReduceScatter", comm, {Call::Kind::reduce_scatter, count, type, operation, 0},
+               from, to, stream);
+}
+
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return start("ncclAllGather", comm, {Call::Kind::all_gather, count, type, 0, 0}, from, to,
+               stream);
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

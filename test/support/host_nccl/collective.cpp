@@ -15,10 +15,25 @@ using namespace std::chrono_literals;
 Collective::Collective(std::shared_ptr<Group> group, const Call& call, const void* from, void* to)
     : group_(std::move(group)), call_(call), from_(from), to_(to) {
   ++group_->live_;
+  if (!is_in_place()) complain("from and to overlap, but not as NCCL wants them");
 }
 
-std::size_t Collective::bytes() const {
-  return call_.count * bytes_of(static_cast<ncclDataType_t>(call_.type));
+std::size_t Collective::bytes_given() const {
+  const bool scatters = call_.kind == Call::Kind::reduce_scatter;
+  return call_.bytes() * (scatters ? group_->ranks() : 1);
+}
+
+// Or in other memory altogether.
+bool Collective::is_in_place() const {
+  const auto* const from = static_cast<const std::byte*>(from_);
+  const auto* const to = static_cast<const std::byte*>(to_);
+  const std::size_t all = call_.bytes() * group_->ranks(),
+                    place = call_.bytes() * static_cast<std::size_t>(group_->rank_);
+  if (call_.kind == Call::Kind::reduce_scatter)
+    return to == from + place || to >= from + all || to + call_.bytes() <= from;
+  if (call_.kind == Call::Kind::all_gather)
+    return from == to + place || from >= to + all || from + call_.bytes() <= to;
+  return from == to || from >= to + call_.bytes() || to >= from + call_.bytes();
 }
 
 bool Collective::advance() {
@@ -45,7 +60,7 @@ bool Collective::begin() {
   for (int rank = 0; rank < group.size_; ++rank)
     if (group.memory_.rank(rank).taken + 1 < number) return false;
   number_ = group.begun_ = number;
-  std::memcpy(group.memory_.numbers(group.rank_), from_, bytes());
+  std::memcpy(group.memory_.numbers(group.rank_), from_, bytes_given());
   group.me().call = call_;
   group.me().arrived = number;
   since_ = Clock::now();
@@ -88,14 +103,25 @@ bool Collective::all_are_here() {
 
 void Collective::compute() const {
   const Group& group = *group_;
-  if (call_.operation == no_operation) {
-    std::memcpy(to_, group.memory_.numbers(call_.root), bytes());
-    return;
-  }
   std::vector<const std::byte*> ranks;
   for (int rank = 0; rank < group.size_; ++rank) ranks.push_back(group.memory_.numbers(rank));
-  ring_sum(ranks, call_.count, static_cast<ncclDataType_t>(call_.type),
-           static_cast<ncclRedOp_t>(call_.operation), static_cast<std::byte*>(to_));
+  auto* const to = static_cast<std::byte*>(to_);
+  const auto type = static_cast<ncclDataType_t>(call_.type);
+  const auto operation = static_cast<ncclRedOp_t>(call_.operation);
+  switch (call_.kind) {
+    case Call::Kind::all_reduce:
+      return ring_sum(ranks, call_.count, type, operation, to);
+    case Call::Kind::reduce_scatter:
+      return ring_sum_of_part(ranks, static_cast<std::size_t>(group.rank_), call_.count, type,
+                              operation, to);
+    case Call::Kind::broadcast:
+      std::memcpy(to, ranks[static_cast<std::size_t>(call_.root)], call_.bytes());
+      return;
+    case Call::Kind::all_gather:
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        std::memcpy(to + rank * call_.bytes(), ranks[rank], call_.bytes());
+      return;
+  }
 }
 
 }  // namespace ringtrain::host_nccl

@@ -6,7 +6,7 @@
 
 namespace ringtrain::host_nccl {
 
-/// A sum or broadcast on a stream, or in a graph, which runs it again at every launch. All ranks
+/// A collective call on a stream, or in a graph, which runs it again at every launch. All ranks
 /// begin the collectives of a group in one order, one at a time.
 class Collective {
  public:
@@ -24,7 +24,8 @@ class Collective {
   bool is_held_up(std::uint64_t number);
   bool all_are_here();
   void compute() const;
-  std::size_t bytes() const;
+  bool is_in_place() const;
+  std::size_t bytes_given() const;
 
   const std::shared_ptr<Group> group_;
   const Call call_;

@@ -34,6 +34,7 @@ class Group {
   std::string last_error() const;
   /// Success where another call may be made now.
   ncclResult_t ready();
+  std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   /// As a test wants it.
   bool refuses_captures() const { return fault_.kind == Fault::Kind::capture; }
   /// Notes a call, which `run` makes.

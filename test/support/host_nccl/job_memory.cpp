@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "support/host_nccl/ring_sum.hpp"
+
 namespace ringtrain::host_nccl {
 namespace {
 
@@ -20,6 +22,8 @@ constexpr std::size_t whole =
 }
 
 }  // namespace
+
+std::size_t Call::bytes() const { return count * bytes_of(static_cast<ncclDataType_t>(type)); }
 
 JobMemory::JobMemory(const std::string& name) : name_(name) {
   const int file = ::shm_open(name_.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);

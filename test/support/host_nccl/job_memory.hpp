@@ -8,12 +8,16 @@ namespace ringtrain::host_nccl {
 
 constexpr int most_ranks = 16;
 constexpr std::size_t most_bytes = std::size_t(1) << 30;  ///< of a collective
-constexpr int no_operation = -1;                          ///< of a broadcast
 
 /// What a rank calls, which must be the same on all ranks.
 struct Call {
-  std::uint64_t count = 0;
+  enum class Kind { all_reduce, broadcast, reduce_scatter, all_gather };
+  Kind kind = Kind::all_reduce;
+  std::uint64_t count =
+      0;  ///< as NCCL has it: of what each rank gives to a gather, or gets of a scatter
   int type = 0, operation = 0, root = 0;
+  /// Of `count` numbers.
+  std::size_t bytes() const;
   bool operator==(const Call&) const = default;
 };
 

@@ -102,6 +102,14 @@ class Communicator {
   /// same bits every run. Views of other memory than memory() cost a copy; a larger one than any
   /// before waits for sums in flight. Throws what went wrong with earlier sums.
   virtual void start_allreduce(View values, const SumOptions& options = {}) = 0;
+  /// Collective. As start_allreduce(), but of as many equal parts as there are ranks this one gets
+  /// the sums of part rank() alone; its other parts stay as they are. `values` has a multiple of
+  /// size() numbers. Only NCCL's does; others throw Error.
+  virtual void start_reduce_scatter(View values);
+  /// Collective. Starts to bring part rank() of `values`, as above, to all ranks, after the compute
+  /// work queued so far. Nothing may touch them before finish(). Only NCCL's does; others throw
+  /// Error.
+  virtual void start_allgather(View values);
   /// Collective. Orders compute work queued from now on after every sum started so far: CPUs wait
   /// for them, GPUs queue that wait. Throws what went wrong with them.
   virtual void finish() = 0;

@@ -7,6 +7,16 @@
 
 namespace ringtrain::allreduce {
 
+/// How gradients are cut into buckets, and what ranks get of one.
+struct Buckets {
+  /// Each begins a multiple of so many gradients behind the head, the one in front with the head.
+  std::size_t unit = 1;
+  /// Whether a rank gets the sums of its part alone (Communicator::start_reduce_scatter); but of
+  /// the bucket in front, which nothing hides, all ranks get all. The gradients end at a whole
+  /// unit, which is a multiple of the ranks.
+  bool scattered = false;
+};
+
 /// Sums the flat gradient in a few large buckets while the backward pass still runs. Backward goes
 /// from the last layer to the first, so what is final is always a tail of the buffer. Thread: main.
 class GradientReducer {
@@ -20,7 +30,7 @@ class GradientReducer {
   /// `communicator` outlive the reducer. Not collective.
   GradientReducer(Communicator& communicator, View values,
                   std::size_t bucket_bytes = default_bucket_bytes, std::size_t head = 0,
-                  const SumOptions& gradients = {});
+                  const SumOptions& gradients = {}, const Buckets& buckets = {});
   /// Gives up unfinished sums, so that the values can go while an exception unwinds.
   ~GradientReducer();
   GradientReducer(const GradientReducer&) = delete;
@@ -30,6 +40,9 @@ class GradientReducer {
   /// depends on these bounds, so they are part of what makes two runs equal to the bit. Not
   /// collective.
   std::vector<std::uint64_t> bounds(std::span<const std::size_t> firsts) const;
+
+  /// Those of `firsts`, in the same order, at which final_from() starts a sum. Not collective.
+  std::vector<std::uint64_t> starts(std::span<const std::size_t> firsts) const;
 
   /// Whether sums wait for finish() instead of running beside what the caller does until then. The
   /// buckets are the same. Between steps. Not collective.
@@ -41,7 +54,7 @@ class GradientReducer {
   /// Collective. Starts the sum of what is left, then Communicator::finish().
   void finish();
   /// Collective. Sums `bucket` as a step does, between steps, and finishes. Calls no hook: the sum
-  /// is all that comes of it.
+  /// is all that comes of it, and all ranks get it.
   void sum(const Range& bucket);
 
   /// The sums of this step were used: what compression left out of them is due in the next. Not
@@ -62,6 +75,7 @@ class GradientReducer {
 
   void close_bucket(std::size_t first);
   void start_sum(const Range& bucket, SumOptions options);
+  std::size_t bound(std::size_t first) const;
   bool fills_bucket(std::size_t first, std::size_t end) const { return end - first >= bucket_; }
 
   Communicator& communicator_;
@@ -69,6 +83,7 @@ class GradientReducer {
   std::size_t bucket_;  // elements
   std::size_t head_;
   SumOptions gradients_;
+  Buckets cut_;
   bool late_ = false;
   std::size_t bucketed_;         // values [bucketed_, end) are in buckets of this step
   std::vector<Bucket> buckets_;  // of the step, the last one's until there are new ones

@@ -18,12 +18,15 @@ struct RecordingCommunicator final : Communicator {
     started.push_back({static_cast<std::size_t>(view.data() - base), view.size()});
     how.push_back(options);
   }
+  void start_reduce_scatter(View view) override {
+    scattered.push_back({static_cast<std::size_t>(view.data() - base), view.size()});
+  }
   void finish() override { ++finished; }
   void abort() noexcept override { ++aborted; }
 
   HostMemory host;
   float* base = nullptr;
-  std::vector<Range> started;
+  std::vector<Range> started, scattered;
   std::vector<SumOptions> how;
   int finished = 0, aborted = 0;
 };
@@ -47,6 +50,47 @@ TEST_CASE("GradientReducer: sums each gradient once, in buckets of at least the 
     CHECK(communicator.started == std::vector<Range>{{5, 5}, {0, 5}});
   }
   CHECK(communicator.finished == 2);
+}
+
+TEST_CASE("GradientReducer: buckets begin at whole units behind the head") {
+  std::vector<float> flat(3 + 17);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  GradientReducer reducer(communicator, View(flat.data(), flat.size()), 4 * sizeof(float), 3, {},
+                          {.unit = 4});
+  const std::vector<std::size_t> firsts{18, 14, 9, 8, 4};
+
+  for (const std::size_t first : firsts) reducer.final_from(first);
+  reducer.finish();
+
+  CHECK(communicator.started == std::vector<Range>{{15, 5}, {11, 4}, {7, 4}, {0, 7}});
+  CHECK(reducer.bounds(firsts) == std::vector<std::uint64_t>{0, 7, 11, 15, 20});
+  CHECK(reducer.starts(firsts) == std::vector<std::uint64_t>{14, 9, 4});
+  CHECK(communicator.scattered.empty());
+}
+
+TEST_CASE(
+    "GradientReducer: sums are scattered but for the bucket in front and those between steps") {
+  std::vector<float> flat(3 + 16);
+  RecordingCommunicator communicator;
+  communicator.base = flat.data();
+  const View all(flat.data(), flat.size());
+  GradientReducer reducer(communicator, all, 4 * sizeof(float), 3, {},
+                          {.unit = 4, .scattered = true});
+
+  reducer.final_from(14);
+  reducer.final_from(6);
+  reducer.finish();
+
+  CHECK(communicator.scattered == std::vector<Range>{{15, 4}, {7, 8}});
+  CHECK(communicator.started == std::vector<Range>{{0, 7}});
+  reducer.sum({7, 8});
+  CHECK(communicator.started.back() == Range{7, 8});
+  CHECK(communicator.scattered.size() == 2);
+  reducer.final_from(14);
+  CHECK(communicator.scattered.size() == 3);
+  reducer.finish();
+  CHECK_THROWS_AS(GradientReducer(communicator, all.slice(0, 18), 4, 3, {}, {4, true}), Error);
 }
 
 TEST_CASE("GradientReducer: late sums are of the same buckets, and start in finish()") {

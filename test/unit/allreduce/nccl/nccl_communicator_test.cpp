@@ -109,6 +109,25 @@ TEST_CASE("nccl: a sum that NCCL has not taken yet is waited for before the next
   CHECK(job.nccl->queries == 0);
 }
 
+TEST_CASE("nccl: this rank's part is scattered to and gathered from its place") {
+  Job job;  // rank 1 of 2
+  const auto communicator = job.start();
+  job.nccl->forget();
+  const View even = job.all().slice(2, 8);
+
+  communicator->start_reduce_scatter(even);
+  communicator->finish();
+  communicator->start_allgather(even);
+  communicator->finish();
+
+  CHECK(job.nccl->calls() ==
+        Texts{"record 1 on compute", "sums waits for 1", "scatter 2 to 6+4 on sums",
+              "record 2 on sums", "compute waits for 2", "record 1 on compute", "sums waits for 1",
+              "gather 6+4 to 2 on sums", "record 2 on sums", "compute waits for 2"});
+  CHECK_THROWS_AS(communicator->start_reduce_scatter(job.all().slice(0, 3)), Error);
+  CHECK_THROWS_AS(communicator->start_allgather(job.all().slice(0, 3)), Error);
+}
+
 TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside them") {
   Job job;
   const Element element = GENERATE(Element::fp16, Element::bf16);

@@ -35,9 +35,15 @@ void CheckpointManager::offer(const Position& position) {
 }
 
 bool CheckpointManager::wants(const Position& next) {
-  if (writer_.idle() || !state_.together() || !(requested_ || due(next))) return false;
-  const bool ready = can_save(next);
-  if (!ready) report_skipped(next);
+  if (writer_.idle() || !state_.together()) return false;
+  const Position saved{next.step + static_cast<std::uint64_t>(state_.steps_to_start())};
+  const bool by_steps = every_.steps > 0 && due(saved);
+  const bool under_way = next.step <= wanted_;  // asked for, but not started
+  if (!by_steps && (under_way || !(requested_ || due(saved)))) return false;
+  // What is under way may be over by then.
+  const bool ready = (by_steps && saved.step > next.step) || can_save(saved);
+  if (ready) wanted_ = saved.step;
+  if (!ready) report_skipped(saved);
   return ready;
 }
 

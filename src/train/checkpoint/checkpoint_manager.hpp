@@ -53,8 +53,10 @@ class CheckpointManager {
   /// As offer(), whether one is due or not. Where no slot is free, that is told and counted only if
   /// it is. Collective where the ranks have shards.
   void save(const Position& position);
-  /// Whether rank 0 wants all ranks to save their shards at `next`, and is ready for them.
+  /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
+  /// ready for them.
   bool wants(const Position& next);
+  int steps_to_start() const { return state_.steps_to_start(); }
   /// All ranks do, because rank 0 wanted it.
   void save_together(const Position& position);
   /// From any thread, while training goes on: lets the writer save the last finished step should
@@ -114,6 +116,7 @@ class CheckpointManager {
   Stopwatch copying_watch_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // whose copy was started last
+  std::uint64_t wanted_ = 0;                // the step that wants() said yes for last
   bool skipping_ = false;
   std::uint64_t started_ = 0, skipped_ = 0, skipped_step_ = 0;
   Stopwatch since_skip_;

@@ -85,6 +85,12 @@ constexpr double seen_stall_s = 1e-5;  // of a step, on a timeline
 
 }  // namespace
 
+void CheckpointHook::step_done(const StepReport& report) {
+  if (report.outcome.save)
+    saving_shards_.push_back(report.position.step +
+                             static_cast<std::uint64_t>(checkpoints_.steps_to_start()));
+}
+
 void CheckpointHook::between_steps(Trainer& trainer) {
   const Position& position = trainer.position();
   if (control_.signals().signal() != 0) checkpoints_.save_if_killed();  // before it is told
@@ -103,7 +109,10 @@ void CheckpointHook::before_evaluation(const Position&) {
 }
 
 void CheckpointHook::offer(const Position& position) {
-  if (std::exchange(saving_shards_, false)) checkpoints_.save_together(position);
+  while (!saving_shards_.empty() && saving_shards_.front() <= position.step) {
+    saving_shards_.pop_front();
+    checkpoints_.save_together(position);
+  }
   if (control_.take_save()) checkpoints_.request(position);
   checkpoints_.offer(position);
   if (checkpoints_.longest_save_s() > 0) control_.set_save_s(checkpoints_.longest_save_s());

@@ -1,4 +1,5 @@
 #pragma once
+#include <deque>
 #include <functional>
 #include <string>
 
@@ -106,7 +107,7 @@ class CheckpointHook final : public Hook {
   void before_step(const Position& position, host::StepRequest& request) override {
     request.save = checkpoints_.wants({position.step + 1});
   }
-  void step_done(const StepReport& report) override { saving_shards_ = report.outcome.save; }
+  void step_done(const StepReport& report) override;
   void between_steps(Trainer& trainer) override;
   void before_evaluation(const Position&) override;
   void between_batches(const Position& position) override { offer(position); }
@@ -119,7 +120,7 @@ class CheckpointHook final : public Hook {
   StopControl& control_;
   monitor::Progress& progress_;
   const double patience_s_;
-  bool saving_shards_ = false;  // all ranks do, behind the last step
+  std::deque<std::uint64_t> saving_shards_;  // behind these steps all ranks do
 };
 
 }  // namespace ringtrain::train

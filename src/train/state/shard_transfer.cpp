@@ -38,10 +38,10 @@ class ShardSender::Impl {
     thread_.join();
   }
 
-  void start(std::uint64_t save, std::span<const float> values) {
+  void start(std::uint64_t save, std::span<const float> values, std::function<bool()> ready) {
     hello_.save = save;
     hello_.count = values.size();
-    asio::co_spawn(context, bring(save, values), asio::detached);
+    asio::co_spawn(context, bring(save, values, std::move(ready)), asio::detached);
   }
 
   void drop() {
@@ -58,8 +58,27 @@ class ShardSender::Impl {
   using Socket = std::shared_ptr<tcp::socket>;  // of one try, whatever comes after it
   using Said = std::optional<ShardAnswer>;      // by rank 0, at last
 
-  asio::awaitable<void> bring(std::uint64_t save, std::span<const float> values) {
+  static bool is_ready(const std::function<bool()>& ready, bool& failed) {
+    try {
+      return !ready || ready();
+    } catch (const Error&) {
+      failed = true;
+      return true;
+    }
+  }
+
+  asio::awaitable<void> bring(std::uint64_t save, std::span<const float> values,
+                              std::function<bool()> ready) {
     asio::steady_timer timer(context);
+    bool failed = false;
+    while (hello_.save == save && !is_ready(ready, failed)) {
+      timer.expires_after(1ms);
+      co_await timer.async_wait(use_awaitable);
+    }
+    if (failed) {
+      busy = false;
+      co_return;
+    }
     for (auto pause = 10ms; hello_.save == save; pause = std::min(2 * pause, 1000ms)) {
       const Socket socket = socket_ = std::make_shared<tcp::socket>(context);
       const Said said = co_await try_once(socket, save, values);
@@ -108,9 +127,12 @@ ShardSender::ShardSender(const monitor::JobToken& token, int rank,
     : impl_(std::make_unique<Impl>(token, rank, std::move(endpoints), std::move(warn))) {}
 ShardSender::~ShardSender() = default;
 
-void ShardSender::send(std::uint64_t save, std::span<const float> values) {
+void ShardSender::send(std::uint64_t save, std::span<const float> values,
+                       std::function<bool()> ready) {
   impl_->busy = true;
-  asio::post(impl_->context, [this, save, values] { impl_->start(save, values); });
+  asio::post(impl_->context, [this, save, values, ready = std::move(ready)]() mutable {
+    impl_->start(save, values, std::move(ready));
+  });
 }
 
 void ShardSender::drop() {

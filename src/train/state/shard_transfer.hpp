@@ -38,8 +38,9 @@ class ShardSender {
               std::function<void(const std::string&)> warn = {});
   ~ShardSender();
 
-  /// Sends `values`, which stay until drop().
-  void send(std::uint64_t save, std::span<const float> values);
+  /// Sends `values`, which stay until drop(), once `ready`, which is asked on that thread, says so;
+  /// null: they are. Where it throws, that save is given up.
+  void send(std::uint64_t save, std::span<const float> values, std::function<bool()> ready = {});
   /// Gives up what is not sent yet: nothing touches the values from here on.
   void drop();
 

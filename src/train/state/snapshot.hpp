@@ -24,6 +24,9 @@ class Snapshotter {
   /// 0 with targets, the others, and rank 0 for a copy that it cannot take, with none. release()
   /// gives a copy up and does not wait.
   virtual bool together() const { return false; }
+  /// Then: how many steps behind the one whose sums say so the ranks start it, as far as their
+  /// hosts are in front of their GPUs.
+  virtual int steps_to_start() const { return 0; }
   /// From any thread, while training goes on: copies the state behind the last finished step, and
   /// returns its position; nothing where the state cannot be read between two steps. An update
   /// waits for it.

@@ -22,9 +22,11 @@ class Shared final : public Snapshotter {
   bool done() override { return complete; }
   void release() override { ++released; }
   bool together() const override { return true; }
+  int steps_to_start() const override { return ahead; }
   std::string lateness() override { return "rank 1 is late"; }
 
   bool complete = true;
+  int ahead = 0;
   int prepared = 0, with_targets = 0, without_targets = 0, released = 0;
 };
 
@@ -82,6 +84,33 @@ TEST_CASE("checkpoints: rank 0 wants shards of due steps, and saves once they ar
 
   CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
   CHECK(rank.checkpoints.wants({20}));
+}
+
+TEST_CASE("checkpoints: hosts in front of their GPUs ask for a save as many steps before") {
+  SavingRank rank(true);
+  rank.copy.ahead = 2;
+
+  CHECK_FALSE(rank.checkpoints.wants({7}));
+  CHECK(rank.checkpoints.wants({8}));
+  CHECK_FALSE(rank.checkpoints.wants({9}));
+  CHECK_FALSE(rank.checkpoints.wants({10}));
+  rank.checkpoints.save_together({10});
+
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
+}
+
+TEST_CASE("checkpoints: what a user asks for is asked of the ranks once") {
+  SavingRank rank(true);
+  rank.copy.ahead = 2;
+  rank.checkpoints.request({2});
+
+  CHECK(rank.checkpoints.wants({3}));
+  CHECK_FALSE(rank.checkpoints.wants({4}));
+  CHECK_FALSE(rank.checkpoints.wants({5}));
+  rank.checkpoints.save_together({5});
+
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 5));
+  CHECK_FALSE(rank.checkpoints.wants({6}));
 }
 
 TEST_CASE("checkpoints: shards that are late cost their save, and only that") {

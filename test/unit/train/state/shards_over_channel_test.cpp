@@ -74,6 +74,31 @@ TEST_CASE("slices: save after save comes over") {
   }
 }
 
+TEST_CASE("slices: what is still being copied is sent once it is there") {
+  ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
+  std::vector<float> sent(1000), target(1000);
+  std::atomic<bool> copied = false;
+  ShardSender rank = sender(server, 1);
+  server.expect(1, {{}, {target}});
+
+  rank.send(1, sent, [&] { return copied.load(); });
+  std::this_thread::sleep_for(20ms);
+  CHECK_FALSE(server.complete());
+  std::ranges::copy(numbers(3, 1000), sent.begin());
+  copied = true;
+
+  REQUIRE(complete_soon(server));
+  CHECK(target == sent);
+  rank.drop();
+  server.expect(2, {{}, {target}});
+  rank.send(2, sent, []() -> bool { throw Error("copy", "the GPU is gone"); });
+  std::this_thread::sleep_for(20ms);
+  CHECK(server.missing() == std::vector<int>{1});
+  server.expect(3, {{}, {target}});
+  rank.send(3, sent);  // the next comes
+  REQUIRE(complete_soon(server));
+}
+
 TEST_CASE("slices: what is given up is not touched any more, and the next save comes") {
   ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   ShardSender rank = sender(server, 1);

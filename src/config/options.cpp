@@ -180,23 +180,19 @@ void Parser::check_contradictions() const {
   check_checkpoint_options();
 }
 
-// Ranks pass new weights on, in the place of sums.
+// Ranks pass new weights on: on CPUs in the place of sums, on GPUs behind them.
 void Parser::check_sharding() const {
   const Options& o = request_.options;
   if (!o.shard_optimizer) return;
-  if (o.device == Device::cuda || o.plan_device)
-    throw usage_error("--shard-optimizer",
-                      "is for CPUs; leave it out, or --device and --plan-device");
   if (o.gradient_dtype != Element::fp32)
     throw usage_error("--shard-optimizer with --gradient-dtype",
                       "ranks pass new weights on, which stay in fp32; give one of them");
   if (o.compress)
     throw usage_error("--shard-optimizer with --compress",
                       "ranks pass new weights on, which are not compressed; give one of them");
-  if (o.allreduce == Allreduce::mpi || o.allreduce == Allreduce::nccl)
-    throw usage_error(
-        "--shard-optimizer with --allreduce",
-        "only the ring between CPUs sums in parts; leave --allreduce out or say ring");
+  if (o.allreduce == Allreduce::mpi)
+    throw usage_error("--shard-optimizer with --allreduce mpi",
+                      "MPI's sums are whole on all ranks; leave --allreduce out");
 }
 
 void Parser::check_compression() const {

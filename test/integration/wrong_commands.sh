@@ -54,10 +54,9 @@ expect 2 64 "--gradient-dtype with --allreduce mpi: .*--allreduce ring" --gradie
 expect 2 64 "--compress with --gradient-dtype: .*give one of them" --compress powersgd:4 --gradient-dtype fp16
 expect 2 64 "--compress topk:2: .*from .* to 1" --compress topk:2
 expect 2 64 "--shard-optimizer with --gradient-dtype: .*one of them" --shard-optimizer --gradient-dtype bf16
-expect 2 64 "--shard-optimizer with --allreduce: .*ring" --shard-optimizer --allreduce mpi
+expect 2 64 "--shard-optimizer with --allreduce mpi: .*whole on all ranks" --shard-optimizer --allreduce mpi
 expect 2 64 "--shard-optimizer with --compress: .*one of them" --shard-optimizer --compress powersgd:4
 expect 2 64 "--shard-optimizer with --optimizer lars: .*leave one" --shard-optimizer --optimizer lars --data shapes
-expect 0 64 "--shard-optimizer: .*CPUs" --shard-optimizer --device cuda
 expect 2 64 "--eval-only" --eval-only --data shapes --model mlp
 expect 2 64 "--interface.*nosuch0" --interface nosuch0 --data shapes --steps 1
 # --- configuration files

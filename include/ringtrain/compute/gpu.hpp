@@ -77,8 +77,24 @@ struct GpuTrainingSettings {
   bool graph = true;         ///< a step is launched as CUDA graphs: one, unless sums go between
 };
 
+/// What this rank updates where the ranks share the optimizer.
+struct GpuPart {
+  /// Of the parameters: ascending, disjoint, each begins at a multiple of 4. Slots hold them one
+  /// behind the other, but for "ema", which is whole.
+  std::vector<Range> ranges;
+  /// All ranks have the sums of the head and of so many gradients in front; of those behind, each
+  /// has the sums of its ranges.
+  std::size_t summed = 0;
+  /// What is queued on the stream from now on waits for sums started so far.
+  std::function<void()> scattered;
+  /// Brings all ranks' ranges of the parameters to all; what is queued on the stream from now on
+  /// waits for that.
+  std::function<void()> gather;
+};
+
 /// What the ranks sum in a step, in one buffer of the GPU's memory: `head` numbers, the first 16 of
-/// which are results of the step and the rest BatchNorm statistics, then the gradients.
+/// which are results of the step and the rest BatchNorm statistics, then the gradients. Behind them
+/// there may be zeros.
 struct GpuStepSums {
   View all;
   std::size_t head = 16;
@@ -99,6 +115,7 @@ struct GpuStepSums {
   /// until it says no; `why` says why this rank's GPU cannot capture it, or nothing. Null: this
   /// rank decides alone.
   std::function<bool(const std::string& why)> agree_on_capture = {};
+  std::optional<GpuPart> part = {};  ///< none: each rank updates all parameters
 };
 
 /// What the host says of a batch's part in a step.
@@ -136,7 +153,7 @@ struct GpuOutcome {
 class GpuTraining {
  public:
   virtual ~GpuTraining() = default;
-  /// The optimizer's state, by its names in checkpoints.
+  /// The optimizer's state, by its names in checkpoints: this rank's part of it (GpuPart).
   virtual std::vector<std::pair<std::string, View>> slots() const = 0;
   /// {loss scale, good steps since it changed, steps skipped}; saved, they make a resumed run the
   /// same to the bit. Adam's bias corrections and the moving average's warm-up do not count steps
@@ -166,7 +183,7 @@ class GpuSnapshot {
   /// Starts to copy the state as it is behind what is queued. `targets` stay until release(), and
   /// are pinned unless pin() was given them.
   virtual void start(std::span<const std::span<float>> targets) = 0;
-  /// Whether no copy is under way. Never waits.
+  /// Whether no copy is under way. Never waits. Thread: any.
   virtual bool done() = 0;
   /// Waits for the copy under way; no target is used from here on.
   virtual void release() = 0;

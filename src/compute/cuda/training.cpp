@@ -80,48 +80,7 @@ CudaTraining::~CudaTraining() {
 }
 
 View CudaTraining::gradients() const {
-  return sums_.all.slice(sums_.head, sums_.all.size() - sums_.head);
-}
-
-View CudaTraining::add_slot(const char* name) {
-  buffers_held_.push_back(memory_.allocate(buffers_.parameters.size()));
-  slots_.emplace_back(name, buffers_held_.back().view());
-  return slots_.back().second;
-}
-
-void CudaTraining::add_slots() {
-  switch (settings_.rule.rule) {
-    case Rule::sgd:
-      break;
-    case Rule::momentum:
-    case Rule::nesterov:
-    case Rule::lars:
-      add_slot("momentum");
-      break;
-    case Rule::rmsprop:
-      add_slot("mean_square");
-      add_slot("momentum");
-      break;
-    case Rule::adam:
-    case Rule::adamw:
-      add_slot("adam_m");
-      add_slot("adam_v");
-      break;
-  }
-  if (settings_.rule.ema > 0) add_slot("ema");
-}
-
-void CudaTraining::reset() {
-  std::vector<float> values(buffers_.parameters.size());
-  for (const auto& [name, view] : slots_) {
-    std::ranges::fill(values, name == "mean_square" ? 1.f : 0.f);  // TensorFlow starts at one
-    if (name == "ema") memory_.read(buffers_.parameters, values);
-    memory_.write(values, view);
-  }
-  Record start{};
-  start.update.loss_scale = parts_.element == Element::fp16 ? settings_.first_loss_scale : 1;
-  write_and_wait(record_.data(), &start, sizeof start);
-  refresh();
+  return sums_.all.slice(sums_.head, buffers_.parameters.size());
 }
 
 void CudaTraining::refresh() {
@@ -261,51 +220,6 @@ void CudaTraining::queue_sums(std::size_t first) {
     sum([this, place] { sums_.final_from(place); });
 }
 
-kernels::UpdateBuffers CudaTraining::update_buffers() const {
-  const bool averages = settings_.rule.ema > 0;
-  const std::size_t rule_slots = slots_.size() - (averages ? 1 : 0);
-  return {.parameters = buffers_.parameters.data(),
-          .gradients = gradients().data(),
-          .gradient_element = Element::fp32,
-          .slot0 = rule_slots > 0 ? slots_[0].second.data() : nullptr,
-          .slot1 = rule_slots > 1 ? slots_[1].second.data() : nullptr,
-          .average = averages ? slots_.back().second.data() : nullptr,
-          .copy = narrow_parameters_.data(),
-          .copy_element = parts_.element == Element::fp32 ? Element::fp16 : parts_.element,
-          .segments = reinterpret_cast<const DecaySegment*>(decays_.data()),
-          .segment_count = static_cast<std::uint32_t>(settings_.decays.size()),
-          .workspace = reinterpret_cast<double*>(workspace_.data())};
-}
-
-void CudaTraining::queue_update() {
-  sum([this] { sums_.finish(); });
-  mark(summed);
-  kernels::UpdateState* state = update_state();
-  const kernels::StepScalars* scalars = &program_.numbers()->update;
-  // The loss and BatchNorm's statistics, too.
-  kernels::mark_not_finite(Element::fp32, sums_.all.size(), sums_.all.data(), state, parts_.stream);
-  kernels::prepare_update(settings_.rule, scalars, state, parts_.stream);
-  kernels::measure_tensors(settings_.rule, update_buffers(), state, parts_.stream);
-  kernels::update(settings_.rule, update_buffers(), {0, buffers_.parameters.size()}, scalars, state,
-                  parts_.stream);
-  std::size_t first = 0;
-  for (const auto& [end, momentum] : settings_.momenta) {
-    kernels::move_average(end - first, sums_.all.data() + kernels::step_results + first,
-                          buffers_.statistics.data() + first, momentum, state, parts_.stream);
-    first = end;
-  }
-  const View averaged = settings_.averaged_statistics;
-  kernels::move_average(averaged.size(), buffers_.statistics.data(), averaged.data(), state,
-                        parts_.stream);
-  LossScaleSettings scale = settings_.loss_scale;
-  if (parts_.element != Element::fp16) scale.interval = 0;
-  kernels::finish_update(scale, state, parts_.stream);
-  check(cudaMemcpyAsync(record_at()->results, sums_.all.data(), sizeof(Record::results),
-                        cudaMemcpyDeviceToDevice, parts_.stream),
-        "cudaMemcpyAsync");
-  mark(done);
-}
-
 void CudaTraining::mark(Mark which) {
   kernels::mark_time(&record_at()->times[which], parts_.stream);
 }
@@ -355,9 +269,10 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
   kernels::StepHead head;
   std::memcpy(&head, record.results, sizeof head);
   const auto& t = record.times;
+  const double gathering_s = seconds(t[updated], t[gathered]);  // none: these stay zero
   GpuOutcome outcome{.step = pending.step,
                      .loss = head.loss,
-                     .l2_loss = record.update.squares / 2,
+                     .l2_loss = (sums_.part ? head.squares : record.update.squares) / 2,
                      .top1 = head.top1,
                      .stop = head.stop,
                      .signalled = head.signalled,
@@ -369,8 +284,8 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .idle_s = done_before == 0 ? 0 : seconds(done_before, t[begin]),
                      .forward_s = seconds(t[begin], t[forward_done]),
                      .backward_s = seconds(t[forward_done], t[backward_done]),
-                     .exposed_s = seconds(t[backward_done], t[summed]),
-                     .update_s = seconds(t[summed], t[done])};
+                     .exposed_s = seconds(t[backward_done], t[summed]) + gathering_s,
+                     .update_s = seconds(t[summed], t[done]) - gathering_s};
   outcome.not_finite = !std::isfinite(head.loss) || record.update.hopeless != 0;
   return outcome;
 }

@@ -33,7 +33,8 @@ class CudaTraining final : public GpuTraining {
   static constexpr int steps_ahead =
       2;  // that the host may have queued beyond the one it waits for
 
-  enum Mark { begin, forward_done, backward_done, summed, done, marks };
+  // `updated` and `gathered`: where the ranks share the optimizer.
+  enum Mark { begin, forward_done, backward_done, summed, updated, gathered, done, marks };
   /// What a step leaves on the GPU for the host, and for the next step.
   struct Record {
     float results[kernels::step_results];
@@ -72,6 +73,8 @@ class CudaTraining final : public GpuTraining {
   void queue_steps(bool first, bool last);
   void queue_sums(std::size_t first);
   void queue_update();
+  void queue_part_results();
+  void queue_part_update();
   void mark(Mark which);
   void send_record(std::int64_t step);
   void wait_for(const Event& event) const;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/allreduce/make_communicator.hpp"
@@ -13,81 +13,18 @@
 #include "ringtrain/allreduce/nccl/gpu_assignment.hpp"
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
-#include "ringtrain/base/program.hpp"
 #include "ringtrain/compute/gpu.hpp"
-#include "ringtrain/config/option_values.hpp"
 #include "train/engine/engine.hpp"
+#include "train/engine/gpu_settings.hpp"
 #include "train/engine/gpu_stepper.hpp"
 #include "train/engine/schedule.hpp"
 #include "train/state/sharded_snapshot.hpp"
 #include "train/sums/compressed_gpu_sums.hpp"
 #include "train/sums/cpu_sums.hpp"
+#include "train/sums/gpu_shards.hpp"
 
 namespace ringtrain::train {
 namespace {
-
-// Neighbours that move alike move in one kernel.
-std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph) {
-  std::vector<compute::StatisticsMomentum> momenta;
-  std::size_t end = 0;
-  for (const model::Statistic& statistic : graph.statistics) {
-    end += 2 * statistic.channels;
-    if (!momenta.empty() && momenta.back().momentum == statistic.momentum)
-      momenta.back().end = end;
-    else
-      momenta.push_back({end, statistic.momentum});
-  }
-  return momenta;
-}
-
-compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
-  const optim::OptimizerSettings& o = plan.optimizer;
-  compute::GpuTrainingSettings settings;
-  settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,
-                   o.epsilon, o.ema,      o.trust_coefficient};
-  settings.decays = optim::decay_segments(o, plan.model.graph.parameter_count());
-  settings.momenta = momenta_of(plan.model.graph);
-  settings.averaged_statistics = averaged_statistics;
-  settings.accumulates = plan.options.accumulate > 1;
-  settings.graph = !plan.options.no_graph;
-  // Gradients are divided by the samples of all ranks, so they are smaller by as much.
-  const auto shares = std::bit_ceil(unsigned(plan.ranks * plan.options.accumulate));
-  settings.first_loss_scale *= static_cast<float>(shares);
-  settings.loss_scale.most *= static_cast<float>(shares);
-  return settings;
-}
-
-compute::GpuSettings gpu_settings(const RunPlan& plan, int device) {
-  const config::Options& o = plan.options;
-  return {.device = device,
-          .element = config::element_of(o.precision),
-          .deterministic = o.deterministic,
-          .autotune = o.autotune,
-          .cache_folder = cache_folder()};
-}
-
-// Of a rank's engines, for the user.
-std::vector<std::string> told(const compute::GpuEngines& engines) {
-  std::vector<std::string> lines = engines.notes;
-  if (engines.timed > 0)
-    lines.push_back(
-        fmt::format("autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
-                    "requests known from earlier runs",
-                    engines.plans, engines.timed, engines.seconds, engines.known));
-  else if (engines.known > 0)
-    lines.push_back(
-        fmt::format("engines for {} requests to cuDNN are known from earlier runs", engines.known));
-  if (!engines.dropped.empty())
-    lines.push_back(fmt::format("autotune: {} plans failed, such as {}", engines.dropped.size(),
-                                engines.dropped.front()));
-  return lines;
-}
-
-// One fingerprint where all ranks have chosen alike. The list is whole on rank 0 only.
-std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine) {
-  if (std::ranges::count(ranks, mine) == std::ssize(ranks)) return mine;
-  return hex(hash_text(fmt::format("{}", fmt::join(ranks, ","))));
-}
 
 std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& session,
                                                    compute::GpuBackend& backend,
@@ -124,9 +61,7 @@ class GpuEngine final : public TrainingEngine {
   }
   std::unique_ptr<Stepper> make_solo_stepper() override;
   compute::Program& evaluation() override { return *evaluation_; }
-  std::vector<std::uint64_t> bucket_bounds() override {
-    return reducer_.bounds(final_places(schedule_, sums_));
-  }
+  std::vector<std::uint64_t> bucket_bounds() override;
   void sum(const Range& bucket) override;
   bool sums_overlap() override { return gradient_sums().overlaps(); }
   const allreduce::RingChoice* ring() const override {
@@ -184,18 +119,22 @@ class GpuEngine final : public TrainingEngine {
   compute::Program::SumOverRanks statistics_sums();
   bool agree_on_capture(const std::string& why) const;
   std::vector<optim::Optimizer::Slot> slots() const;
+  std::size_t rule_slots() const;
 
   const RunPlan& plan_;
   const allreduce::MpiSession& session_;
   monitor::Progress& progress_;
   const std::unique_ptr<compute::GpuBackend> backend_;
   const std::unique_ptr<allreduce::Communicator> communicator_;
-  Buffer parameters_, statistics_, averaged_statistics_, batch_statistics_;
+  const Buffer parameter_memory_;  // with padding
+  const View parameters_;
+  Buffer statistics_, averaged_statistics_, batch_statistics_;
   ReductionBuffer sums_;
   const std::unique_ptr<CompressedGpuSums> compressed_;  // null: NCCL sums
   allreduce::GradientReducer reducer_;
   std::vector<compute::GpuRefusal> refused_;  // fused steps
   const compute::Schedule schedule_;
+  const std::unique_ptr<GpuShards> shards_;  // null: the ranks share no optimizer
   std::unique_ptr<compute::GpuTraining> training_;
   std::unique_ptr<compute::Program> evaluation_;
   std::optional<TrainingState> state_;
@@ -212,17 +151,22 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
       progress_(progress),
       backend_(compute::make_gpu_backend(gpu_settings(plan, device))),
       communicator_(make_sums(session, *backend_, plan, device)),
-      parameters_(backend_->memory().allocate(plan.model.graph.parameter_count())),
+      parameter_memory_(
+          backend_->memory().allocate(plan.model.graph.parameter_count() + gpu_padding(plan))),
+      parameters_(parameter_memory_.view().slice(0, plan.model.graph.parameter_count())),
       statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       averaged_statistics_(backend_->memory().allocate(averaged_statistics(plan))),
       batch_statistics_(backend_->memory().allocate(plan.model.graph.statistic_count())),
       sums_(communicator_->memory(), plan.model.graph.parameter_count(),
-            plan.model.graph.statistic_count()),
+            plan.model.graph.statistic_count(), gpu_padding(plan)),
       compressed_(
           CompressedGpuSums::make(plan, session, *backend_, *communicator_, sums_.all(), progress)),
       reducer_(gradient_sums(), sums_.all(), plan.bucket_bytes(), sums_.place_of(0),
-               {.wire = plan.options.gradient_dtype, .compressed = plan.compresses()}),
-      schedule_(checked_schedule(plan, *backend_, session, refused_)) {
+               {.wire = plan.options.gradient_dtype, .compressed = plan.compresses()},
+               gpu_buckets(plan)),
+      schedule_(checked_schedule(plan, *backend_, session, refused_)),
+      shards_(GpuShards::make(plan, *communicator_, reducer_.bounds(final_places(schedule_, sums_)),
+                              sums_.place_of(0), parameter_memory_)) {
   // Ranks whose gradients were final in another order would wait for each other.
   allreduce::require_agreement(
       {{"order of gradients (GPU, cuDNN or its engines differ)",
@@ -248,17 +192,20 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
 
 void GpuEngine::make_state(const allreduce::MpiSession& session) {
   state_.emplace(plan_.model.graph, backend_->memory(), parameters_, statistics_, slots(),
-                 averaged_statistics_);
+                 averaged_statistics_, shards_ ? &shards_->shards() : nullptr);
   if (backend_->element() == Element::fp16)
     state_->add("optimizer/loss_scale", training_->loss_scale());
   else if (plan_.counts_skipped())
     state_->add("optimizer/skipped", training_->loss_scale().slice(2, 1));
-  const std::vector<View> on_gpu = state_->buffers();
-  const bool saves = !plan_.options.checkpoint_dir.empty();
-  copy_.emplace(saves && session.rank() == 0 ? backend_->make_snapshot(on_gpu) : nullptr);
-  if (kept() == nullptr) return;
-  kept()->add_to(*state_);
-  sharded_copy_.emplace(*state_, last_step_, session, saves, plan_.options.interface, &*copy_);
+  const std::vector<View> on_gpu = copied_on_gpu(*state_, session.rank());
+  const bool saves = !plan_.options.checkpoint_dir.empty();  // ranks but the first may not know
+  const bool shares = shards_ && !session.broadcast(saves ? "saves" : "").empty();
+  const bool copies = shares || (saves && session.rank() == 0);
+  copy_.emplace(copies && !on_gpu.empty() ? backend_->make_snapshot(on_gpu) : nullptr);
+  if (kept() == nullptr && !shards_) return;
+  if (kept() != nullptr) kept()->add_to(*state_);
+  sharded_copy_.emplace(*state_, last_step_, session, saves, plan_.options.interface,
+                        GpuCopy{&*copy_, shards_ ? GpuStepper::most_ahead : 0});
 }
 
 std::vector<std::string> GpuEngine::notes() const {
@@ -279,7 +226,9 @@ std::vector<std::string> GpuEngine::notes() const {
   if (compressed_) std::ranges::copy(compressed_->notes(), std::back_inserter(lines));
   if (plan_.options.tune.mode == config::Tune::Mode::given && !compressed_)
     lines.push_back("--tuning: no effect, because NCCL sums and makes its own plans");
-  if (plan_.options.compress && !compressed_)
+  if (shards_) lines.push_back(shards_->note(rule_slots()));
+  const bool alone = plan_.options.shard_optimizer && !plan_.shards_optimizer();
+  if ((plan_.options.compress && !compressed_) || alone)
     std::ranges::copy(notes_of_sums(plan_, session_, std::nullopt), std::back_inserter(lines));
   const std::string& why = gradient_sums().why_not_captured();
   if (!why.empty() && !plan_.options.no_graph)
@@ -301,6 +250,13 @@ void GpuEngine::connect(const allreduce::MpiSession& session) {
     reducer_.finish();
   }
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
+}
+
+// Without padding, which changes no sum.
+std::vector<std::uint64_t> GpuEngine::bucket_bounds() {
+  std::vector<std::uint64_t> bounds = reducer_.bounds(final_places(schedule_, sums_));
+  bounds.back() = sums_.place_of(plan_.model.graph.parameter_count());
+  return bounds;
 }
 
 // The broadcast waits for its end.
@@ -325,6 +281,8 @@ void GpuEngine::write_first_values() {
 }
 
 compute::GpuStepSums GpuEngine::step_sums() {
+  std::vector<std::uint64_t> starts = reducer_.starts(final_places(schedule_, sums_));
+  starts.push_back(0);  // none would be any
   return {sums_.all(),
           sums_.place_of(0),
           [this](std::size_t first) { reducer_.final_from(first); },
@@ -335,8 +293,9 @@ compute::GpuStepSums GpuEngine::step_sums() {
           [this] { communicator_->check(); },
           statistics_sums(),
           gradient_sums().why_not_captured().empty(),
-          bucket_bounds(),
-          [this](const std::string& why) { return agree_on_capture(why); }};
+          std::move(starts),
+          [this](const std::string& why) { return agree_on_capture(why); },
+          shards_ ? std::optional(shards_->part()) : std::nullopt};
 }
 
 // Ranks come to this at the same step. In the middle of training, so that the user is told here.
@@ -360,6 +319,12 @@ compute::Program::SumOverRanks GpuEngine::statistics_sums() {
     communicator_->start_allreduce(values);
     communicator_->finish();
   };
+}
+
+std::size_t GpuEngine::rule_slots() const {
+  const auto slots = training_->slots();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(slots, [](const auto& slot) { return slot.first != "ema"; }));
 }
 
 std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {

@@ -303,12 +303,11 @@ void check_device(const config::Options& o) {
 
 void check_sharding(const config::Options& o) {
   if (!o.shard_optimizer || o.eval_only) return;
-  if (o.device == config::Device::cuda)
-    throw Error(Exit::usage, "--shard-optimizer",
-                "is for CPUs, but this run computes on GPUs; leave it out or say --device cpu");
   if (*o.optimizer == optim::OptimizerKind::lars)
-    throw Error(Exit::usage, "--shard-optimizer with --optimizer lars",
-                "a tensor's rate needs all of its gradient; leave one of them out");
+    throw Error(
+        Exit::usage, "--shard-optimizer with --optimizer lars",
+        "a tensor's rate needs all of its gradient, of which a rank has a part; leave one of "
+        "them out");
 }
 
 }  // namespace

@@ -75,10 +75,14 @@ struct Subject {
   }
   // The running ones and their average, those of the batch, and their sums over the ranks.
   std::size_t statistic_buffers() const { return 3 + averaged; }
-  // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy.
+  // Of one update: reads the gradient; reads and writes parameters and slots; writes their copy. Of
+  // a part, the average and the copy follow the parameters once more.
   double update_bytes(Element element) const {
-    const std::size_t fp32 = (1 + 2 * (1 + slots())) * sizeof(float);
-    return double(parameters() * (fp32 + (element == Element::fp32 ? 0 : bytes_of(element))));
+    const std::size_t copy = element == Element::fp32 ? 0 : bytes_of(element);
+    const std::size_t rule = (1 + 2 * (1 + rule_slots())) * sizeof(float);
+    const std::size_t follows = 2 * averaged * sizeof(float) + copy;
+    const std::size_t again = shards > 1 && follows > 0 ? sizeof(float) : 0;
+    return double(parameters()) * (double(rule) / shards + double(follows + again));
   }
   compute::Schedule schedule(const model::Supports& supports,
                              model::Mode mode = model::Mode::training) const {
@@ -89,6 +93,11 @@ struct Subject {
   double checkpoint_bytes() const {
     const double statistics = double(1 + averaged) * double(model.graph.statistic_count());
     return sizeof(float) * (double(parameters()) * double(1 + slots()) + statistics);
+  }
+  // Of it, what a rank has.
+  double copied_bytes() const {
+    return checkpoint_bytes() -
+           double(rule_slots() * parameters() * sizeof(float)) * (shards - 1) / shards;
   }
   double batch_bytes() const { return double(batch) * double(model.input.features()); }
 };
@@ -109,7 +118,7 @@ Subject subject_of(const config::Options& o, std::optional<int> usual_batch, int
                             : config::enumerator<optim::OptimizerKind>().read(recipe.optimizer);
   s.averaged = o.ema.value_or(recipe.ema) > 0;
   if (o.shard_optimizer) s.shards = ranks;
-  s.revertible = s.shards > 1 && o.on_nan == config::OnNan::skip;
+  s.revertible = s.shards > 1 && !o.plan_device && o.on_nan == config::OnNan::skip;
   return s;
 }
 
@@ -180,6 +189,14 @@ std::string speed_text(const Subject& s, const compute::GpuPlan& plan, const com
       gpu.measured ? "" : ", if it reaches as much of NVIDIA's figures as an H100");
 }
 
+// How many ranks there will be is not known here: told as of two.
+std::string shards_text(const Subject& s) {
+  if (s.shards == 1) return "";
+  return fmt::format(
+      "  of it each of N ranks has 1/N of {:.3f} GB of optimizer's state: here N = {}\n",
+      s.slot_bytes() * s.shards / giga, s.shards);
+}
+
 std::string gpu_report(const config::Options& o) {
   const compute::GpuModel& gpu = compute::gpu_model(*o.plan_device);
   const Element element = config::element_of(o.precision);
@@ -188,7 +205,7 @@ std::string gpu_report(const config::Options& o) {
         Exit::usage, "--plan-device " + gpu.name,
         fmt::format("{} has no {}; say --precision fp16, or fp32", gpu.title, name_of(element)));
   const auto planner = compute::make_gpu_planner(gpu, element, o.deterministic);
-  const Subject s = subject_of(o, gpu_batch);
+  const Subject s = subject_of(o, gpu_batch, 2);
   const auto schedule_of = [&](model::Mode mode) {
     return s.schedule([&](const compute::Schedule& at,
                           const compute::Step& step) { return planner->supports(at, step); },
@@ -202,13 +219,13 @@ std::string gpu_report(const config::Options& o) {
   const double evaluated = double(evaluation.activations + evaluation.workspace +
                                   evaluation.weights + evaluation.vectors);
   const double batches = gpu_batches * s.batch_bytes();
-  const double copy = o.checkpoint_dir.empty() ? 0 : s.checkpoint_bytes();
+  const double copy = o.checkpoint_dir.empty() ? 0 : s.copied_bytes();
   const double in_all =
       double(plan.activations + plan.workspace) + weights + evaluated + batches + copy;
   return fmt::format("{} on {} (described, not here): training, {}, {} images a step\n",
                      s.model.name, gpu.title, name_of(element), s.batch) +
          "memory\n" + memory_line("activations", double(plan.activations)) +
-         memory_line("weights, gradients, optimizer", weights) +
+         memory_line("weights, gradients, optimizer", weights) + shards_text(s) +
          memory_line("workspace of cuDNN", double(plan.workspace)) +
          memory_line("evaluation's activations and workspace", evaluated) +
          memory_line("batches", batches) + memory_line("copy of the state for checkpoints", copy) +
@@ -252,14 +269,6 @@ std::string travel_line(const Subject& s) {
   const double all = double(s.parameters() * sizeof(float)), bytes = s.travelling_bytes();
   return fmt::format("between two hosts: {:.2f} MB of gradients a step, {:.1f} % of {:.2f} MB\n",
                      bytes / mega, 100 * bytes / all, all / mega);
-}
-
-// How many ranks there will be is not known here: told as of two.
-std::string shards_text(const Subject& s) {
-  if (s.shards == 1) return "";
-  return fmt::format(
-      "  of it each of N ranks has 1/N of {:.3f} GB of optimizer's state: here N = {}\n",
-      s.slot_bytes() * s.shards / giga, s.shards);
 }
 
 std::string cpu_report(const config::Options& o) {

@@ -12,9 +12,31 @@
 
 namespace ringtrain::train {
 
+std::vector<View> copied_on_gpu(const TrainingState& state, int rank) {
+  std::vector<View> views;
+  for (std::size_t i = 0; i < state.buffers().size(); ++i) {
+    const View buffer = state.buffers()[i];
+    if (state.is_kept(i)) continue;
+    if (!state.has_shard(i)) {
+      if (rank == 0) views.push_back(buffer);
+      continue;
+    }
+    if (rank != 0) {
+      views.push_back(buffer);
+      continue;
+    }
+    std::size_t place = 0;
+    for (const Range& range : state.shards()->own()) {
+      views.push_back(buffer.slice(place, range.count));
+      place += range.count;
+    }
+  }
+  return views;
+}
+
 ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& last_step,
                                        const allreduce::MpiSession& session, bool saves,
-                                       const std::string& interface, Snapshotter* on_gpu)
+                                       const std::string& interface, const GpuCopy& on_gpu)
     : state_(state), last_step_(last_step), session_(session), on_gpu_(on_gpu) {
   const std::vector<std::string> addresses = monitor::listening_addresses(session, interface);
   std::string text;
@@ -35,16 +57,38 @@ ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& las
       });
 }
 
+// The GPU's copy may be under way to slice_.
+ShardedSnapshotter::~ShardedSnapshotter() {
+  sender_.reset();
+  if (slice_.empty() || on_gpu_.copy == nullptr) return;
+  try {
+    on_gpu_.copy->release();
+  } catch (const Error&) {  // of a GPU that is gone
+  }
+}
+
+// As copied_on_gpu() of rank 0.
 std::vector<std::span<float>> ShardedSnapshotter::targets_on_gpu(
     std::span<const std::span<float>> targets) const {
   std::vector<std::span<float>> others;
-  for (std::size_t i = 0; i < targets.size(); ++i)
-    if (!state_.is_kept(i)) others.push_back(targets[i]);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (state_.is_kept(i)) continue;
+    if (!state_.has_shard(i)) {
+      others.push_back(targets[i]);
+      continue;
+    }
+    for (const Range& range : state_.shards()->own())
+      others.push_back(targets[i].subspan(range.first, range.count));
+  }
   return others;
 }
 
 void ShardedSnapshotter::prepare(std::span<const std::span<float>> targets) {
-  if (on_gpu_ != nullptr && !targets.empty()) on_gpu_->prepare(targets_on_gpu(targets));
+  if (on_gpu_.copy == nullptr || targets.empty()) return;
+  std::vector<std::span<float>> whole;  // ranges may share pages, which are pinned once
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    if (!state_.is_kept(i)) whole.push_back(targets[i]);
+  on_gpu_.copy->prepare(whole);
 }
 
 void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
@@ -58,12 +102,12 @@ void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
 }
 
 void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) const {
-  if (on_gpu_ != nullptr) {
-    if (!on_gpu_->done()) on_gpu_->release();  // of one that was given up
-    on_gpu_->start(targets_on_gpu(targets));
+  if (on_gpu_.copy != nullptr) {
+    if (!on_gpu_.copy->done()) on_gpu_.copy->release();  // of one that was given up
+    on_gpu_.copy->start(targets_on_gpu(targets));
   }
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    if (on_gpu_ != nullptr && !state_.is_kept(i)) continue;
+    if (on_gpu_.copy != nullptr && !state_.is_kept(i)) continue;
     const std::span<const float> own = state_.buffers()[i].host();
     if (state_.has_shard(i))
       unpack(own, state_.shards()->own(), targets[i]);
@@ -83,8 +127,26 @@ std::vector<SlicePlaces> ShardedSnapshotter::places(
   return all;
 }
 
+// The thread that sends waits for the copy, training does not.
+void ShardedSnapshotter::send_own_from_gpu() {
+  if (!on_gpu_.copy->done()) on_gpu_.copy->release();
+  std::vector<std::span<float>> targets;
+  const std::vector<View> own = copied_on_gpu(state_, session_.rank());
+  std::size_t size = 0, place = 0;
+  for (const View& view : own) size += view.size();
+  slice_.resize(size);
+  for (const View& view : own) {
+    targets.push_back(std::span(slice_).subspan(place, view.size()));
+    place += view.size();
+  }
+  if (slice_.empty()) return;
+  on_gpu_.copy->start(targets);
+  sender_->send(save_, slice_, [this] { return on_gpu_.copy->done(); });
+}
+
 void ShardedSnapshotter::send_own() {
   sender_->drop();
+  if (on_gpu_.copy != nullptr && !state_.complete()) return send_own_from_gpu();
   state_.refresh();
   slice_.clear();
   for (std::size_t i = 0; i < state_.buffers().size(); ++i)
@@ -94,7 +156,7 @@ void ShardedSnapshotter::send_own() {
 }
 
 std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<float>> targets) {
-  if (!state_.complete() || on_gpu_ != nullptr) return std::nullopt;
+  if (!state_.complete() || on_gpu_.copy != nullptr) return std::nullopt;
   const std::lock_guard held(last_step_.mutex);
   for (std::size_t i = 0; i < targets.size(); ++i)
     if (state_.has_shard(i) || i == *state_.complete())
@@ -107,13 +169,13 @@ std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<
 void ShardedSnapshotter::release() {
   const bool complete = done();
   if (server_) server_->forget();
-  if (on_gpu_ != nullptr && complete)
-    on_gpu_->release();  // else the next copy has the same targets
+  if (on_gpu_.copy != nullptr && complete)
+    on_gpu_.copy->release();  // else the next copy has the same targets
 }
 
 std::string ShardedSnapshotter::lateness() {
   const std::vector<int> missing = server_->missing();
-  if (missing.empty() && on_gpu_ != nullptr) return on_gpu_->lateness();
+  if (missing.empty() && on_gpu_.copy != nullptr) return on_gpu_.copy->lateness();
   return fmt::format("the slices of {} from rank{} {} have not all come",
                      state_.complete() ? "what --compress left out" : "the optimizer's state",
                      missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));

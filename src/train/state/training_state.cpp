@@ -148,7 +148,7 @@ void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     if (!kept && is_kept(i)) continue;
     if (has_shard(i)) {
-      share_shards(buffers_[i], values[i], layout_.buffers[i], session);
+      share_shards(memory_of(i), buffers_[i], values[i], layout_.buffers[i], session);
       continue;
     }
     if (communicator.rank() == 0) memory_of(i).write(values[i], buffers_[i]);
@@ -160,16 +160,17 @@ void TrainingState::share(std::vector<std::vector<float>> values, bool kept,
 }
 
 // In pieces: no rank but the first has room for all of it.
-void TrainingState::share_shards(View own, std::span<const float> values, std::size_t size,
-                                 const allreduce::MpiSession& session) const {
+void TrainingState::share_shards(const Memory& memory, View own, std::span<const float> values,
+                                 std::size_t size, const allreduce::MpiSession& session) const {
   constexpr std::size_t most = std::size_t{1} << 20;
-  std::vector<float> piece;
+  std::vector<float> piece, packed(own.size());
   for (std::size_t first = 0; first < size; first += most) {
     piece.resize(std::min(most, size - first));
     if (session.rank() == 0) std::ranges::copy(values.subspan(first, piece.size()), piece.begin());
     session.broadcast(std::as_writable_bytes(std::span(piece)), 0);
-    pack(piece, first, shards_->own(), own.host());
+    pack(piece, first, shards_->own(), packed);
   }
+  memory.write(packed, own);
 }
 
 // All ranks' shards of it, on all ranks.
@@ -178,7 +179,7 @@ std::vector<float> TrainingState::whole(std::size_t buffer,
   std::vector<float> values(layout_.buffers[buffer]);
   for (int rank = 0; rank < session.size(); ++rank) {
     std::vector<float> shard(shards_->size_of(rank));
-    if (rank == session.rank()) std::ranges::copy(buffers_[buffer].host(), shard.begin());
+    if (rank == session.rank()) memory_of(buffer).read(buffers_[buffer], shard);
     session.broadcast(std::as_writable_bytes(std::span(shard)), rank);
     unpack(shard, shards_->ranges[static_cast<std::size_t>(rank)], values);
   }

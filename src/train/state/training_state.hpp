@@ -98,7 +98,7 @@ class TrainingState {
                         bool sharded = false);
   void place_statistics(const model::Graph& graph, const std::string& folder, View buffer);
   void push_buffer(View buffer, std::size_t size, bool sharded = false);
-  void share_shards(View own, std::span<const float> values, std::size_t size,
+  void share_shards(const Memory& memory, View own, std::span<const float> values, std::size_t size,
                     const allreduce::MpiSession& session) const;
   std::vector<float> whole(std::size_t buffer, const allreduce::MpiSession& session) const;
   const Memory& memory_of(std::size_t buffer) const {

@@ -13,11 +13,12 @@ enum : std::size_t { loss, top1, stop, signalled, signals, save, measure_links }
 
 }  // namespace
 
-ReductionBuffer::ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics)
+ReductionBuffer::ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics,
+                                 std::size_t padding)
     : parameters_(parameters),
       statistics_(statistics),
       head_(results + (statistics + 15) / 16 * 16),  // gradients start at a cache line
-      buffer_(memory.allocate(head_ + parameters)) {}
+      buffer_(memory.allocate(head_ + parameters + padding)) {}
 
 void ReductionBuffer::clear_head() {
   std::ranges::fill(buffer_.view().slice(0, head_).host(), 0.0f);

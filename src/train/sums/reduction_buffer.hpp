@@ -24,8 +24,10 @@ struct StepOutcome {
 /// rides in the last bucket.
 class ReductionBuffer {
  public:
-  /// Collective where `memory` is.
-  ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics);
+  /// `padding`: zeros behind the gradients, which are summed with them. Collective where `memory`
+  /// is.
+  ReductionBuffer(Memory& memory, std::size_t parameters, std::size_t statistics,
+                  std::size_t padding = 0);
 
   View all() const { return buffer_; }
   View gradients() const { return buffer_.view().slice(head_, parameters_); }

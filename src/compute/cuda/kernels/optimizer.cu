@@ -37,6 +37,23 @@ void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range ra
   work::update(settings, buffers, range, scalars, state, queue);
 }
 
+void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+                 UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::add_squares(settings, buffers, range, state, queue);
+}
+
+void put_part(float* head, const UpdateState* state, cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::put_part(head, state, queue);
+}
+
+void adopt(std::size_t count, const UpdateBuffers& buffers, const UpdateState* state,
+           cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::adopt(count, buffers, state, queue);
+}
+
 void move_average(std::size_t count, const float* values, float* average, float rate,
                   const UpdateState* state, cudaStream_t stream) {
   StreamQueue queue(stream);

@@ -145,6 +145,76 @@ TEST_CASE("cuda kernels: every optimizer does what the host's does") {
   }
 }
 
+// Ranges as several ranks have them; each rank's slots are packed.
+TEST_CASE("cuda kernels: parts of an update come to the same bits as the whole") {
+  const auto rule = GENERATE(Rule::momentum, Rule::adam, Rule::rmsprop, Rule::adamw);
+  const auto copied = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  CAPTURE(int(rule), copied);
+  optim::OptimizerSettings settings;
+  settings.ema = 0.4;
+  const auto start = random_floats(size, 1);
+  Device whole(rule_settings(settings, rule), Element::fp32, copied, start),
+      parts(rule_settings(settings, rule), Element::fp32, copied, start);
+  const std::vector<std::vector<Range>> ranks{{{0, 400}, {800, 852}}, {{400, 400}, {1652, 848}}};
+  const auto all_slots = [&](std::vector<float> Device::*slot) {  // of both ranks, packed
+    std::vector<float> packed;
+    for (const auto& ranges : ranks)
+      for (const Range& r : ranges)
+        packed.insert(packed.end(), (whole.*slot).begin() + std::ptrdiff_t(r.first),
+                      (whole.*slot).begin() + std::ptrdiff_t(r.end()));
+    return packed;
+  };
+
+  for (int step = 0; step < 3; ++step) {
+    std::vector<float> g(size);
+    write_gradients(whole, step, g);
+    write_gradients(parts, step, g);
+    whole.step(step, 0.05);
+    *parts.scalars = {step, 0.05, gradient_scale};
+    KernelQueue queue = KernelQueue::one_way();
+    work::begin_update(parts.state.get(), queue);
+    for (const auto& ranges : ranks)
+      for (const Range& range : ranges)
+        work::add_squares(parts.settings, parts.buffers, range, parts.state.get(), queue);
+    CHECK(parts.state->squares == Approx(whole.state->squares).epsilon(1e-12));
+    work::prepare_update(parts.settings, parts.scalars.get(), parts.state.get(), queue);
+    UpdateBuffers own = parts.buffers;
+    own.average = nullptr;
+    own.copy = nullptr;
+    for (const auto& ranges : ranks)
+      for (const Range& range : ranges) {
+        own.slots_from = range.first;
+        work::update(parts.settings, own, range, parts.scalars.get(), parts.state.get(), queue);
+        if (own.slot0) own.slot0 += range.count;
+        if (own.slot1) own.slot1 += range.count;
+      }
+    run_twice({bytes_of_values(parts.average), parts.copy.bytes()},
+              [&](auto& q) { work::adopt(size, parts.buffers, parts.state.get(), q); });
+  }
+
+  CHECK(parts.parameters == whole.parameters);
+  CHECK(parts.slot0 == all_slots(&Device::slot0));
+  CHECK(parts.slot1 == all_slots(&Device::slot1));
+  CHECK(parts.average == whole.average);
+  if (copied != Element::fp32) CHECK(parts.copy.read() == whole.copy.read());
+}
+
+TEST_CASE("cuda kernels: a part that is not finite makes the sum of the heads infinite") {
+  const bool finite = GENERATE(true, false);
+  std::vector<float> head(step_results, 0);
+  const auto state = fresh_state(1);
+  state->squares = 2.5;
+  state->not_finite = !finite;
+  KernelQueue queue = KernelQueue::one_way();
+
+  work::put_part(head.data(), state.get(), queue);
+  *state = {};
+  work::mark_not_finite(Element::fp32, head.size(), head.data(), state.get(), queue);
+
+  CHECK(head[7] == 2.5f);
+  CHECK(state->not_finite == !finite);
+}
+
 TEST_CASE("cuda kernels: an update of more parameters than blocks take at once reaches all") {
   const std::size_t count = 1024 * most_blocks + 2500;
   const std::vector<float> start = random_floats(count, 1), gradients(count, 1);

@@ -62,6 +62,10 @@ class Twins final : public allreduce::Communicator {
     cuda::follow(stream_.get(), produced_, compute_);
     cuda::kernels::accumulate(values.size(), values.data(), values.data(), stream_.get());
   }
+  // Of the first of two parts, which is this rank's.
+  void start_reduce_scatter(View values) override {
+    start_allreduce(values.slice(0, values.size() / 2), {});
+  }
   void finish() override {
     cuda::follow(compute_, summed_, stream_.get());
     halves_.widen();
@@ -88,6 +92,7 @@ struct Wish {
   bool graph = true, accumulates = false, twins = false;
   bool norms_together = false;  // BatchNorm over both twins
   bool captured = true;         // sums may be part of a graph
+  bool shares = false;          // twins share the optimizer
   float first_loss_scale = 1024;
   std::int32_t interval = 2000;
 };
@@ -100,27 +105,31 @@ struct GpuRig {
         memory(backend->memory()),
         head(head_results + padded(graph.statistic_count())),
         parameters(memory.allocate(graph.parameter_count())),
-        sums(memory.allocate(head + graph.parameter_count())),
+        others(memory.allocate(graph.parameter_count())),
+        sums(memory.allocate(
+            head + (wish.shares ? padded(graph.parameter_count()) : graph.parameter_count()))),
         statistics(memory.allocate(graph.statistic_count())),
         averaged_statistics(memory.allocate(graph.statistic_count())),
         batch_statistics(memory.allocate(graph.statistic_count())),
         twins(*backend, graph.parameter_count()),
-        reducer(twins, sums, 1, head, {.wire = wish.gradient_dtype}),
+        reducer(twins, sums, 1, head, {.wire = wish.gradient_dtype},
+                {.unit = 16, .scattered = wish.shares}),
         summed_as_twins(wish.twins) {
     std::vector<float> first(graph.parameter_count()), running(graph.statistic_count());
     model::initialise(graph, 1, first, running);
     memory.write(first, parameters);
     memory.write(running, statistics);
     memory.write(running, averaged_statistics);
-    training = backend->make_training(
-        model::make_schedule(
-            graph, images_a_rank, model::Mode::training, 0.1f,
-            [this](const Schedule& s, const Step& step) { return backend->supports(s, step); },
-            true,
-            wish.norms_together ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank),
-        {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
-         batch_statistics},
-        5, step_sums(wish), settings(wish));
+    const Schedule schedule = model::make_schedule(
+        graph, images_a_rank, model::Mode::training, 0.1f,
+        [this](const Schedule& s, const Step& step) { return backend->supports(s, step); }, true,
+        wish.norms_together ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
+    for (const std::size_t first : finality(schedule))
+      if (first > 0) finals.push_back(head + first);
+    training = backend->make_training(schedule,
+                                      {parameters, sums.view().slice(head, graph.parameter_count()),
+                                       statistics, batch_statistics},
+                                      5, step_sums(wish), settings(wish));
   }
 
   GpuStepSums step_sums(const Wish& wish) {
@@ -139,6 +148,28 @@ struct GpuRig {
             [this](const std::string& why) {
               refusals.push_back(why);
               return why.empty();
+            },
+            wish.shares ? std::optional(part()) : std::nullopt};
+  }
+  // Of rank 0. What the other updates is in `others`, before the step.
+  GpuPart part() {
+    const std::vector<std::uint64_t> bounds = reducer.bounds(finals);
+    std::vector<Range> theirs;
+    for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
+      const std::size_t first = std::max<std::size_t>(bounds[b], head) - head,
+                        half = (bounds[b + 1] - head - first) / 2;
+      const auto in = [this](std::size_t at) { return std::min(at, graph.parameter_count()); };
+      own.push_back({first, in(first + half) - in(first)});
+      theirs.push_back({in(first + half), in(first + 2 * half) - in(first + half)});
+    }
+    return {own, bounds[1] - head, [this] { twins.finish(); },
+            [this, theirs] {
+              for (const Range& range : theirs)
+                cuda::check(cudaMemcpyAsync(parameters.view().data() + range.first,
+                                            others.view().data() + range.first,
+                                            range.count * sizeof(float), cudaMemcpyDeviceToDevice,
+                                            static_cast<cudaStream_t>(backend->stream())),
+                            "cudaMemcpyAsync");
             }};
   }
   GpuTrainingSettings settings(const Wish& wish) const {
@@ -194,11 +225,13 @@ struct GpuRig {
   std::unique_ptr<GpuBackend> backend;
   Memory& memory;
   std::size_t head;
-  Buffer parameters, sums, statistics, averaged_statistics, batch_statistics;
+  Buffer parameters, others, sums, statistics, averaged_statistics, batch_statistics;
   Twins twins;
   allreduce::GradientReducer reducer;
   const bool summed_as_twins;
   std::unique_ptr<GpuTraining> training;
+  std::vector<std::size_t> finals;
+  std::vector<Range> own;
   std::vector<GpuOutcome> outcomes;
   std::vector<std::string> refusals;  // of captures; empty: it is none
 };
@@ -342,6 +375,51 @@ TEST_CASE("cuda training: sums on another stream are waited for, and wait") {
     // Halves that are doubled are exact.
     CHECK(twins.read_state() == alone.read_state());
     CHECK(twins.outcomes.back().loss == Approx(alone.outcomes.back().loss));
+    CHECK(host_gpu::complaints() == no_complaints);
+  }
+}
+
+TEST_CASE("cuda training: twins that share the optimizer come to the bits of one that does not") {
+  const auto element = GENERATE(Element::fp32, Element::fp16, Element::bf16);
+  const int micro = GENERATE(1, 2);
+  const bool captured = GENERATE(true, false);
+  const float scale = element == Element::fp16 ? 4194304 : 1;  // so that first steps overflow
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(name_of(element), micro, captured, seed);
+    host_gpu::set_seed(seed);
+    GpuRig alone({.element = element, .accumulates = micro > 1, .first_loss_scale = scale});
+    GpuRig shares({.element = element,
+                   .accumulates = micro > 1,
+                   .twins = true,
+                   .captured = captured,
+                   .shares = true,
+                   .first_loss_scale = 2 * scale});
+
+    for (int step = 0; step < 5; ++step) {
+      alone.step(step, micro);
+      alone.finish();
+      shares.finish();
+      shares.memory.write(alone.read(alone.parameters), shares.others);
+      shares.step(step, micro);
+    }
+    shares.finish();
+
+    REQUIRE(shares.own.size() > 2);
+    const auto expected = alone.read_state();
+    auto state = shares.read_state();
+    std::vector<float> momentum;
+    for (const Range& r : shares.own)
+      momentum.insert(momentum.end(), expected[3].begin() + std::ptrdiff_t(r.first),
+                      expected[3].begin() + std::ptrdiff_t(r.end()));
+    CHECK(state[3] == momentum);
+    state[3] = expected[3];
+    if (element == Element::fp16) state[2][0] /= 2;  // as the samples of two ranks are more
+    CHECK(state == expected);
+    const auto& ours = shares.outcomes;
+    REQUIRE(ours.size() == alone.outcomes.size());
+    for (std::size_t i = 0; i < ours.size(); ++i)
+      CHECK(ours[i].skipped == alone.outcomes[i].skipped);
+    CHECK((element != Element::fp16 || ours[0].skipped));
     CHECK(host_gpu::complaints() == no_complaints);
   }
 }

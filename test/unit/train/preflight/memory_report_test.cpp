@@ -78,6 +78,15 @@ TEST_CASE("plan: of shared momentum a rank has its part") {
   CHECK_THAT(plan_report(o), Contains("each of N ranks has 1/N of 0.102 GB"));
 }
 
+TEST_CASE("plan: of momentum that two GPUs share, each has half") {
+  config::Options o = planned("resnet50", "h100");
+  CHECK_THAT(plan_report(o), !Contains("1/N"));
+  o.shard_optimizer = true;
+
+  CHECK_THAT(plan_report(o), Contains("each of N ranks has 1/N of 0.102 GB of optimizer's state: "
+                                      "here N = 2"));
+}
+
 TEST_CASE("plan: an unknown GPU is refused with the known names") {
   CHECK_THROWS_WITH(plan_report(planned("mlp", "h900")), Contains("h100, h200"));
 }

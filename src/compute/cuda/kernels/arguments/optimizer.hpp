@@ -48,7 +48,8 @@ struct UpdateBuffers {
   Element copy_element;          ///< fp16 or bf16; the gradients', unless those are fp32
   const DecaySegment* segments;  ///< ascending, covering all parameters
   std::uint32_t segment_count;
-  double* workspace;  ///< update_workspace(segment_count) bytes
+  double* workspace;             ///< update_workspace(segment_count) bytes
+  std::uint64_t slots_from = 0;  ///< the parameter that slots begin with; a multiple of 4
 };
 std::size_t update_workspace(std::size_t segments);
 
@@ -71,6 +72,17 @@ void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
 /// stay as they are.
 void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
             const StepScalars* scalars, UpdateState* state, cudaStream_t stream);
+/// Where ranks share the optimizer, each with a part of the parameters. Before the update: sum of
+/// decay * w^2 over `range` onto state->squares, in a fixed order.
+void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+                 UpdateState* state, cudaStream_t stream);
+/// Tells the other ranks, in a step's head: its squares, and, infinite, that a part that this rank
+/// has is not finite. So the sum of the heads is not finite on any rank.
+void put_part(float* head, const UpdateState* state, cudaStream_t stream);
+/// After the update, of `count` parameters that others updated, too: moving average and copy, as
+/// update() does.
+void adopt(std::size_t count, const UpdateBuffers& buffers, const UpdateState* state,
+           cudaStream_t stream);
 /// average += rate * (values - average), unless the step is not finite: BatchNorm's statistics.
 void move_average(std::size_t count, const float* values, float* average, float rate,
                   const UpdateState* state, cudaStream_t stream);

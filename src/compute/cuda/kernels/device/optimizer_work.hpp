@@ -3,6 +3,7 @@
 
 #include "compute/cuda/kernels/arguments/geometry.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/kernels/device/head_work.hpp"
 #include "compute/cuda/kernels/device/lanes.hpp"
 #include "compute/cuda/kernels/device/update_work.hpp"
 
@@ -153,6 +154,112 @@ struct FinishUpdate {
 template <class Queue>
 void finish_update(const LossScaleSettings& settings, UpdateState* state, Queue& queue) {
   queue.items(FinishUpdate{settings, state}, 1);
+}
+
+/// Blocks sum decay * w^2 over a range, four neighbours a thread at a time.
+template <class Number = double>
+struct SumSquares {
+  static constexpr int width = 4;
+  UpdateBuffers buffers;
+  std::uint64_t first, end;
+  std::uint32_t blocks;
+
+  Grid launch() const { return {blocks, block_threads, block_threads * sizeof(double)}; }
+  constexpr int phases() const { return 2 + folds(block_threads); }
+  constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
+                            unsigned char* shared) const {
+    Number* sums = reinterpret_cast<Number*>(shared);
+    if (phase == 0) {
+      sums[thread] = sum(std::uint64_t(block) * block_threads + thread);
+    } else if (phase + 1 < phases()) {
+      const std::uint32_t other = fold_partner(thread, phase - 1, block_threads);
+      if (other < block_threads) sums[thread] += sums[other];
+    } else if (thread == 0) {
+      buffers.workspace[block] = sums[0];
+    }
+  }
+
+ private:
+  constexpr Number sum(std::uint64_t worker) const {
+    Number squares = 0;
+    const std::uint64_t stride = std::uint64_t(blocks) * block_threads * width;
+    for (std::uint64_t at = first + worker * width; at < end; at += stride) {
+      std::uint32_t segment = segment_of(buffers, at);
+      for (std::uint64_t i = at; i < at + width && i < end; ++i) {
+        if (i >= buffers.segments[segment].end) segment = segment_of(buffers, i);
+        const Number w = buffers.parameters[i];
+        squares += buffers.segments[segment].decay * w * w;
+      }
+    }
+    return squares;
+  }
+};
+
+template <class Queue>
+void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
+                 UpdateState* state, Queue& queue) {
+  if (range.count == 0 || settings.rule == Rule::adamw) return;  // whose decay is no loss
+  SumSquares<> work{buffers, range.first, range.end(), 1};
+  const std::uint64_t blocks = divide_up(range.count, block_threads * work.width);
+  work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, most_update_blocks));
+  queue.blocks(work, work.launch());
+  const AddSquares sum{buffers.workspace, work.blocks, state};
+  queue.blocks(sum, sum.launch());
+}
+
+template <class Float>
+struct PutPart {
+  Float* head;
+  const UpdateState* state;
+  constexpr void operator()(std::uint32_t) const {
+    StepHead* results = results_of(head);
+    results->squares = static_cast<Float>(state->squares);
+    results->broken = state->not_finite ? static_cast<Float>(INFINITY) : 0;
+  }
+};
+
+template <class Queue>
+void put_part(float* head, const UpdateState* state, Queue& queue) {
+  queue.items(PutPart<float>{head, state}, 1);
+}
+
+template <class Copy, int w>
+struct Adopt {
+  UpdateBuffers buffers;
+  const UpdateState* state;
+  constexpr void operator()(std::uint32_t item) const {
+    const std::size_t at = std::size_t(item) * w;
+    const auto parameters = load<w>(buffers.parameters + at);
+    if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, parameters);
+    if (!buffers.average || state->not_finite) return;
+    auto average = load<w>(buffers.average + at);
+    for (int i = 0; i < w; ++i)
+      average[i] += state->factors.average_rate * (parameters[i] - average[i]);
+    store(buffers.average + at, average);
+  }
+};
+
+template <class Copy, class Queue>
+void adopt_as(std::size_t count, const UpdateBuffers& buffers, const UpdateState* state,
+              Queue& queue) {
+  constexpr int width = full_width<float>;
+  queue.items(Adopt<Copy, width>{buffers, state}, count / width);
+  UpdateBuffers rest = buffers;  // fewer than four
+  const std::size_t done = count / width * width;
+  rest.parameters += done;
+  if (rest.average) rest.average += done;
+  if (rest.copy) rest.copy = static_cast<Copy*>(rest.copy) + done;
+  queue.items(Adopt<Copy, 1>{rest, state}, count - done);
+}
+
+template <class Queue>
+void adopt(std::size_t count, const UpdateBuffers& buffers, const UpdateState* state,
+           Queue& queue) {
+  if (!buffers.copy && !buffers.average) return;
+  if (buffers.copy_element == Element::bf16)
+    adopt_as<__nv_bfloat16>(count, buffers, state, queue);
+  else
+    adopt_as<__half>(count, buffers, state, queue);
 }
 
 }  // namespace ringtrain::compute::cuda::kernels::work

@@ -56,6 +56,18 @@ constexpr void apply_rule(Rule rule, Parameter& p, const Factors& f, const Segme
   }
 }
 
+constexpr std::uint32_t segment_of(const UpdateBuffers& buffers, std::uint64_t index) {
+  std::uint32_t low = 0, high = buffers.segment_count - 1;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    if (buffers.segments[middle].end > index)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
 /// Updates aligned groups of four parameters, the first and last perhaps in part; blocks also sum
 /// decay * w^2 over what they updated.
 template <class Gradient, class Copy>
@@ -100,12 +112,13 @@ struct Update {
     const bool whole = at >= first && at + width <= end;
     if (whole) load_group(at, group);
     double squares = 0;
-    std::uint32_t segment = segment_of(at < first ? first : at);
+    std::uint32_t segment = segment_of(buffers, at < first ? first : at);
     SegmentDecay decay = decay_of(segment);
     for (int i = 0; i < width; ++i) {
       const std::uint64_t index = at + i;
       if (index < first || index >= end) continue;
-      if (index >= buffers.segments[segment].end) decay = decay_of(segment = segment_of(index));
+      if (index >= buffers.segments[segment].end)
+        decay = decay_of(segment = segment_of(buffers, index));
       if (!whole) load_one(index, group[i]);
       squares += decay.square * group[i].w * group[i].w;
       apply_rule(rule, group[i], state->factors, decay);
@@ -113,17 +126,6 @@ struct Update {
     }
     if (whole) store_group(at, group);
     return squares;
-  }
-  constexpr std::uint32_t segment_of(std::uint64_t index) const {
-    std::uint32_t low = 0, high = buffers.segment_count - 1;
-    while (low < high) {
-      const std::uint32_t middle = (low + high) / 2;
-      if (buffers.segments[middle].end > index)
-        high = middle;
-      else
-        low = middle + 1;
-    }
-    return low;
   }
   template <class Number = double>
   constexpr SegmentDecay decay_of(std::uint32_t segment) const {
@@ -137,8 +139,8 @@ struct Update {
     const auto w = load<width>(buffers.parameters + at);
     const auto g = load<width>(static_cast<const Gradient*>(buffers.gradients) + at);
     Lanes<width> slot0{}, slot1{};
-    if (buffers.slot0) slot0 = load<width>(buffers.slot0 + at);
-    if (buffers.slot1) slot1 = load<width>(buffers.slot1 + at);
+    if (buffers.slot0) slot0 = load<width>(buffers.slot0 + place(at));
+    if (buffers.slot1) slot1 = load<width>(buffers.slot1 + place(at));
     for (int i = 0; i < width; ++i) group[i] = {w[i], g[i], slot0[i], slot1[i]};
   }
   constexpr void store_group(std::uint64_t at, const Parameter* group) const {
@@ -149,8 +151,8 @@ struct Update {
       slot1[i] = group[i].slot1;
     }
     store(buffers.parameters + at, w);
-    if (buffers.slot0) store(buffers.slot0 + at, slot0);
-    if (buffers.slot1) store(buffers.slot1 + at, slot1);
+    if (buffers.slot0) store(buffers.slot0 + place(at), slot0);
+    if (buffers.slot1) store(buffers.slot1 + place(at), slot1);
     if (buffers.copy) store(static_cast<Copy*>(buffers.copy) + at, w);
     if (!buffers.average) return;
     auto average = load<width>(buffers.average + at);
@@ -160,16 +162,17 @@ struct Update {
   constexpr void load_one(std::uint64_t at, Parameter& p) const {
     p.w = buffers.parameters[at];
     p.g = static_cast<float>(static_cast<const Gradient*>(buffers.gradients)[at]);
-    if (buffers.slot0) p.slot0 = buffers.slot0[at];
-    if (buffers.slot1) p.slot1 = buffers.slot1[at];
+    if (buffers.slot0) p.slot0 = buffers.slot0[place(at)];
+    if (buffers.slot1) p.slot1 = buffers.slot1[place(at)];
   }
   constexpr void store_one(std::uint64_t at, const Parameter& p) const {
     buffers.parameters[at] = p.w;
-    if (buffers.slot0) buffers.slot0[at] = p.slot0;
-    if (buffers.slot1) buffers.slot1[at] = p.slot1;
+    if (buffers.slot0) buffers.slot0[place(at)] = p.slot0;
+    if (buffers.slot1) buffers.slot1[place(at)] = p.slot1;
     if (buffers.copy) static_cast<Copy*>(buffers.copy)[at] = static_cast<Copy>(p.w);
     if (buffers.average) buffers.average[at] = averaged(buffers.average[at], p.w);
   }
+  constexpr std::uint64_t place(std::uint64_t at) const { return at - buffers.slots_from; }
   constexpr float averaged(float average, float w) const {
     return average + state->factors.average_rate * (w - average);
   }

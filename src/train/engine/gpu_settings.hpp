@@ -1,0 +1,19 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ringtrain/compute/gpu.hpp"
+#include "train/plan/run_plan.hpp"
+
+namespace ringtrain::train {
+
+/// How a plan's steps are trained on a GPU; `averaged_statistics` may be empty.
+compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics);
+/// Which GPU, and how it computes.
+compute::GpuSettings gpu_settings(const RunPlan& plan, int device);
+/// Of a rank's engines, for the user, line by line.
+std::vector<std::string> told(const compute::GpuEngines& engines);
+/// One fingerprint where all ranks have chosen alike. `ranks` is whole on rank 0 only.
+std::string fingerprint_of(const std::vector<std::string>& ranks, const std::string& mine);
+
+}  // namespace ringtrain::train

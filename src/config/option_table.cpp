@@ -140,6 +140,7 @@ void add_run_and_device(Table& t, Options& o) {
         enumerator<ConvolutionFusion>());
   t.flag(o.no_graph, "no-graph", "on a GPU: launch kernels one by one, to compare");
   t.flag(o.nccl_register, "nccl-register", "on GPUs: register gradients with NCCL (user buffers)");
+  t.flag(o.nccl_blocking, "nccl-blocking", "on GPUs: NCCL's calls block, to compare");
 }
 
 void add_optimizer(Table& t, Options& o) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # faults_on_simulated_gpus.sh PART MPIRUN TRAIN_ON_SIMULATED_GPU: ranks on simulated GPUs of which one is lost, fails or hangs in
-# a sum end within minutes of their start, say who is to blame, and can be resumed. PART: ends, hangs, start.
+# a sum end within minutes of their start, say who is to blame, and can be resumed. PART: ends, hangs, start, blocking.
 . "$(dirname "$0")/../support/lib.sh"
 part=$1 mpirun=$2 gpu=$(realpath "$3") limit=300
 unset CUDA_VISIBLE_DEVICES  # tests hide real GPUs; these are simulated
@@ -50,6 +50,20 @@ start() {
   job late:1:1 2
   ended_as "a rank that never joins" 240 stuck 72
   check "a rank that never joins: what waits" has "ncclCommInitRankConfig: not done after 120 s"
+}
+
+# Calls that block: the rank that is in one for too long is named, with what its main thread is in.
+blocking() {
+  job block:1:200 2 --nccl-blocking --no-graph
+  ended_as "a call that does not return" 150 stuck 72
+  check "a call that does not return: where it is" has "ncclAllReduce"
+  job dead:1:80 2 --nccl-blocking
+  ended_as "a lost rank" 120 rank_lost 71 137
+  check "a lost rank: it is named" has "rank 1 on .* has ended without a word"
+  job late:1:1 2 --nccl-blocking
+  ended_as "a rank that never joins" 240 stuck 72
+  check "a rank that never joins: what waits" has "ncclCommInitRankConfig: not done after 120 s"
+  check "a rank that never joins: where its main thread is" has "^train: rank [01] on .* is in"
 }
 
 [ "$part" = ends ] && part=one_ends

@@ -30,6 +30,8 @@ training() {
   check "a step that is left out is told by one rank" is "$(grep -c "step 1 left out" log)" 1
   job 2 --batch 2 --steps 4 --checkpoint-dir again
   same "again, unregistered" whole/$end again/$end
+  job 2 --batch 2 --steps 4 --checkpoint-dir blocking --nccl-blocking
+  same "calls of NCCL that block" whole/$end blocking/$end
   job 2 --batch 2 --steps 2 --checkpoint-dir parts
   SIMULATED_GPUS=1 job 2 --batch 2 --steps 4 --checkpoint-dir parts --no-graph
   check "on one GPU: it is told" has "WARNING: up to 2 ranks share a GPU"

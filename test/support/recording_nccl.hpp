@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -60,9 +61,11 @@ class RecordingNccl final : public allreduce::NcclApi {
     return note("get_unique_id");
   }
   allreduce::NcclResult comm_init_rank(allreduce::NcclComm& comm, int size,
-                                       const allreduce::NcclId& id, int rank) override {
+                                       const allreduce::NcclId& id, int rank,
+                                       bool blocking) override {
     comm = reinterpret_cast<allreduce::NcclComm>(this);
-    return note(fmt::format("init {}/{} id {}", rank, size, static_cast<int>(id[0])));
+    return note(fmt::format("init {}/{} id {}{}", rank, size, static_cast<int>(id[0]),
+                            blocking ? " blocking" : ""));
   }
   allreduce::NcclResult comm_get_async_error(allreduce::NcclComm,
                                              allreduce::NcclResult& state) override {
@@ -173,9 +176,13 @@ class RecordingNccl final : public allreduce::NcclApi {
   std::ptrdiff_t on_gpu = 0;    ///< how many numbers from `base` on copy() takes for the GPU's
   bool can_pin = true;
   int queries = 0;  ///< of events, by the host
+  /// What a call whose text starts with `blocked` waits for.
+  std::string blocked;
+  std::function<void()> until = {};
 
  private:
   allreduce::NcclResult note(const std::string& call) {
+    if (!blocked.empty() && call.starts_with(blocked)) until();
     const std::scoped_lock lock(mutex_);
     calls_.push_back(call);
     return !failing.empty() && call.starts_with(failing) ? failure : taken;

@@ -98,6 +98,7 @@ struct Options {
   std::optional<int> threads;
   ConvolutionFusion fusion = ConvolutionFusion::automatic;
   bool deterministic = false, autotune = false, no_graph = false, nccl_register = false;
+  bool nccl_blocking = false;
 
   std::optional<optim::OptimizerKind> optimizer;
   std::optional<double> lr;

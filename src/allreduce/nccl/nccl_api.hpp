@@ -35,8 +35,10 @@ class NcclApi {
   virtual ~NcclApi() = default;
 
   virtual NcclResult get_unique_id(NcclId& id) = 0;
-  /// Starts to make a communicator whose calls do not block. `comm` is set at once.
-  virtual NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) = 0;
+  /// Starts to make a communicator whose calls do not block, and sets `comm` at once; or, where
+  /// they shall block, makes it.
+  virtual NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank,
+                                    bool blocking) = 0;
   virtual NcclResult comm_get_async_error(NcclComm comm, NcclResult& state) = 0;
   virtual NcclResult comm_finalize(NcclComm comm) = 0;
   virtual void comm_destroy(NcclComm comm) noexcept = 0;

@@ -87,7 +87,7 @@ NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclApi> calls, const NcclRan
       stream_(*calls_, calls_->stream_create()),
       produced_(*calls_, calls_->event_create()),
       summed_(*calls_, calls_->event_create()),
-      group_(me.size > 1 ? std::make_unique<NcclGroup>(calls_, me, id) : nullptr),
+      group_(me.size > 1 ? std::make_unique<NcclGroup>(calls_, me, id, sums.on_stuck) : nullptr),
       memory_(*calls_, stream_.get(), group_.get(), sums.register_memory) {
   if (sums.rounding != nullptr) round_by(*sums.rounding, sums.rounded);
 }
@@ -186,7 +186,7 @@ std::string NcclCommunicator::try_capture() {
   };
   attempt([this] { calls_->begin_capture(compute()); });
   if (!why.empty()) return why;
-  group_->set_deadline(std::min(20.0, me_.deadline_s));
+  if (!group_->blocks()) group_->set_deadline(std::min(20.0, me_.deadline_s));
   attempt([&] {
     start_allreduce(one, {});
     finish();

@@ -32,10 +32,50 @@ void wait_at_most(Clock::duration limit, const Done& done) noexcept {
 
 }  // namespace
 
-NcclGroup::NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id)
+CallWatch::CallWatch(double limit_s, std::function<void(const char* name)> late)
+    : limit_(limit_s), late_(std::move(late)), thread_([this] { look(); }) {}
+
+CallWatch::~CallWatch() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ended_ = true;
+  }
+  ends_.notify_one();
+  thread_.join();
+}
+
+void CallWatch::enter(const char* name) {
+  const std::scoped_lock lock(mutex_);
+  inside_ = name;
+  since_ = Clock::now();
+}
+
+// Seldom, so that calls cost nothing more.
+void CallWatch::look() {
+  std::unique_lock lock(mutex_);
+  while (!ends_.wait_for(lock, limit_ / 20, [this] { return ended_; })) {
+    if (inside_ == nullptr || Clock::now() - since_ < limit_) continue;
+    const char* const name = inside_;
+    lock.unlock();  // the call may return after all
+    return late_(name);
+  }
+}
+
+NcclGroup::NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id,
+                     OnStuck on_stuck)
     : calls_(std::move(calls)), me_(std::move(me)) {
+  if (on_stuck)
+    watch_.emplace(me_.deadline_s, [this, on_stuck = std::move(on_stuck)](const char* name) {
+      on_stuck(late(name));
+    });
   call("ncclCommInitRankConfig",
-       [&](NcclComm) { return calls_->comm_init_rank(comm_, me_.size, id, me_.rank); });
+       [&](NcclComm) { return calls_->comm_init_rank(comm_, me_.size, id, me_.rank, blocks()); });
+}
+
+Error NcclGroup::late(const char* name) const {
+  return {Exit::stuck, name,
+          fmt::format("not done after {} s on {}; another rank may be stuck or gone",
+                      me_.deadline_s, who())};
 }
 
 NcclResult NcclGroup::state() {
@@ -48,9 +88,7 @@ NcclResult NcclGroup::look_again(const char* name, Clock::time_point start) {
   const Clock::duration waited = Clock::now() - start;
   if (waited > std::chrono::duration<double>(me_.deadline_s)) {
     cancel();
-    throw Error(Exit::stuck, name,
-                fmt::format("not done after {} s on {}; another rank may be stuck or gone",
-                            me_.deadline_s, who()));
+    throw late(name);
   }
   rest(waited);
   return open([this] { return state(); });
@@ -103,6 +141,7 @@ bool NcclGroup::begin(Phase end) noexcept {
 void NcclGroup::close() {
   call("ncclCommFinalize", [this](NcclComm comm) { return calls_->comm_finalize(comm); });
   if (!begin(Phase::closing)) return;
+  const Watched watched(watch_, "ncclCommDestroy");
   calls_->comm_destroy(comm_);
   phase_ = Phase::closed;
 }

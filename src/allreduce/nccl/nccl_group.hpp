@@ -1,9 +1,13 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "allreduce/nccl/nccl_api.hpp"
 #include "ringtrain/base/error.hpp"
@@ -18,14 +22,43 @@ struct NcclRank {
   double deadline_s = 120;  ///< the longest that any call may take
 };
 
-/// The ranks of a job as NCCL knows them: one communicator, whose calls do not block, and its end.
-/// A failure aborts it and is thrown as Error with rank, host, GPU and NCCL's last words;
-/// Exit::stuck after the deadline, Exit::rank_lost where another rank has gone.
+/// What is called on a thread of its own where a call that blocks is not over in time: it ends the
+/// process, as nobody can take that call back.
+using OnStuck = std::function<void(const Error&)>;
+
+/// Watches the calls of one thread, of which each may block it.
+class CallWatch {
+ public:
+  /// `late` gets the name of a call that is not over after `limit_s`, once, on the watch's thread.
+  CallWatch(double limit_s, std::function<void(const char* name)> late);
+  ~CallWatch();
+  CallWatch(const CallWatch&) = delete;
+
+  /// From `name` on until it is null again.
+  void enter(const char* name);
+
+ private:
+  void look();
+
+  const std::chrono::duration<double> limit_;
+  const std::function<void(const char*)> late_;
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool ended_ = false;
+  const char* inside_ = nullptr;
+  std::chrono::steady_clock::time_point since_;
+  std::thread thread_;
+};
+
+/// The ranks of a job as NCCL knows them: one communicator, whose calls do not block unless asked
+/// to, and its end. A failure aborts it and is thrown as Error with rank, host, GPU and NCCL's last
+/// words; Exit::stuck after the deadline, Exit::rank_lost where another rank has gone.
 class NcclGroup {
  public:
   /// Collective; waits for all ranks. The calls are shared because an abort that hangs is left
-  /// behind.
-  NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id);
+  /// behind. `on_stuck`: NCCL's calls block, and this hears of one that takes longer than the
+  /// deadline; null: they do not block.
+  NcclGroup(std::shared_ptr<NcclApi> calls, NcclRank me, const NcclId& id, OnStuck on_stuck = {});
   /// Aborts what was not closed.
   ~NcclGroup() { cancel(); }
   NcclGroup(const NcclGroup&) = delete;
@@ -33,13 +66,18 @@ class NcclGroup {
   const NcclRank& me() const { return me_; }
   /// Of calls from now on. Not while another thread is in one.
   void set_deadline(double seconds) { me_.deadline_s = seconds; }
+  /// Whether NCCL's calls return only when it has taken them.
+  bool blocks() const { return watch_.has_value(); }
 
   /// Makes a call of NCCL and waits until NCCL has taken it, which is not its end on the GPU. The
   /// wait asks no stream and no event, so that it may stand in a capture.
   template <class Call>
   void call(const char* name, const Call& call) {
     const Clock::time_point start = Clock::now();
-    NcclResult result = open([&] { return call(comm_); });
+    NcclResult result = open([&] {
+      const Watched watched(watch_, name);
+      return call(comm_);
+    });
     while (result == NcclResult::in_progress) result = look_again(name, start);
     if (result != NcclResult::success) fail(name, result);
   }
@@ -68,6 +106,16 @@ class NcclGroup {
     if (phase_ != Phase::open) throw Error("sum between GPUs", "given up");
     return use();
   }
+  struct Watched {
+    Watched(std::optional<CallWatch>& watch, const char* name) : watch_(watch) {
+      if (watch_) watch_->enter(name);
+    }
+    ~Watched() {
+      if (watch_) watch_->enter(nullptr);
+    }
+    Watched(const Watched&) = delete;
+    std::optional<CallWatch>& watch_;
+  };
   struct Inside {
     explicit Inside(std::atomic<int>& count) : count_(count) { ++count_; }
     ~Inside() { --count_; }
@@ -80,6 +128,7 @@ class NcclGroup {
   bool begin(Phase end) noexcept;
   void abort() const noexcept;
   std::string who() const;
+  Error late(const char* name) const;
   [[noreturn]] void fail(const char* name, NcclResult result);
 
   const std::shared_ptr<NcclApi> calls_;
@@ -87,6 +136,7 @@ class NcclGroup {
   NcclComm comm_ = nullptr;
   std::atomic<int> inside_ = 0;  // threads that are in a call
   std::atomic<Phase> phase_ = Phase::open;
+  std::optional<CallWatch> watch_;  // where calls block
 };
 
 }  // namespace ringtrain::allreduce

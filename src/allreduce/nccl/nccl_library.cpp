@@ -57,9 +57,10 @@ class NcclLibrary final : public NcclApi {
     if (result == ncclSuccess) std::memcpy(id.data(), &raw, id.size());
     return result_of(result);
   }
-  NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank) override {
+  NcclResult comm_init_rank(NcclComm& comm, int size, const NcclId& id, int rank,
+                            bool blocking) override {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = blocking ? 1 : 0;
     return result_of(nccl<decltype(ncclCommInitRankConfig)>("ncclCommInitRankConfig")(
         &comm, size, unique_id(id), rank, &config));
   }

@@ -187,6 +187,7 @@ std::vector<std::string> without_effect(const config::Options& o) {
   if (o.fusion != config::ConvolutionFusion::automatic) names.push_back("--fusion off");
   if (o.no_graph) names.push_back("--no-graph");
   if (o.nccl_register) names.push_back("--nccl-register");
+  if (o.nccl_blocking) names.push_back("--nccl-blocking");
   if (names.empty()) return {};
   return {fmt::format("{}: no effect, because this run computes on CPUs", fmt::join(names, ", "))};
 }

@@ -14,6 +14,7 @@
 #include "ringtrain/base/error.hpp"
 #include "ringtrain/base/hash.hpp"
 #include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/host/stack_trace.hpp"
 #include "train/engine/engine.hpp"
 #include "train/engine/gpu_settings.hpp"
 #include "train/engine/gpu_stepper.hpp"
@@ -33,6 +34,12 @@ std::unique_ptr<allreduce::Communicator> make_sums(const allreduce::MpiSession& 
   options.gpu.device = device;
   options.gpu.register_memory = plan.options.nccl_register;
   options.gpu.compute_stream = backend.stream();
+  if (plan.options.nccl_blocking)
+    options.gpu.on_stuck = [&session](const Error& late) {
+      write_stderr(fmt::format("train: rank {} on {} is in\n{}", session.rank(), session.host(),
+                               host::main_stack()));
+      session.abort(late);
+    };
   options.gpu.captured = !plan.options.no_graph && !plan.compresses();
   if (plan.options.gradient_dtype != Element::fp32) {
     options.gpu.rounding = &backend;

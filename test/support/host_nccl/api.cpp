@@ -60,7 +60,8 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
   if (!group) return ncclInvalidArgument;
   if (call.bytes() == 0 || group->ranks() * call.bytes() > most_bytes) return ncclInvalidArgument;
   if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
-  return group->start([=] {
+  if (group->blocks_for_ever()) return ncclInternalError;
+  const ncclResult_t taken = group->start([=] {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (group->refuses_captures() && cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
         status != cudaStreamCaptureStatusNone)
@@ -69,6 +70,7 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
     if (!host_gpu::attempt(stream, name, [collective] { return collective->advance(); }))
       group->fail(ncclUnhandledCudaError, std::string(name) + ": CUDA refuses the launch");
   });
+  return group->answer(taken);
 }
 
 }  // namespace
@@ -87,17 +89,24 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  if (config == nullptr || config->blocking != 0 || size < 1 || size > most_ranks || rank < 0 ||
-      rank >= size)
+  const bool blocking = config != nullptr && config->blocking == 1;
+  if (config == nullptr || (config->blocking != 0 && !blocking) || size < 1 || size > most_ranks ||
+      rank < 0 || rank >= size)
     return ncclInvalidArgument;
   int device = 0;
   cudaGetDevice(&device);
   auto made = std::make_unique<ncclComm>();
-  made->group = std::make_shared<Group>(id.internal, rank, size, device);
-  *comm = made.get();
-  const std::scoped_lock lock(Process::get().mutex);
-  Process::get().communicators.push_back(std::move(made));
-  return ncclInProgress;
+  made->group = std::make_shared<Group>(id.internal, rank, size, device, blocking);
+  const std::shared_ptr<Group> group = made->group;
+  ncclComm* const raw = made.get();
+  if (!blocking) *comm = raw;
+  {
+    const std::scoped_lock lock(Process::get().mutex);
+    Process::get().communicators.push_back(std::move(made));
+  }
+  const ncclResult_t result = group->answer(ncclInProgress);
+  *comm = raw;
+  return result;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -111,7 +120,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const std::shared_ptr<Group> group = group_of(comm);
   if (!group) return ncclInvalidArgument;
   const ncclResult_t now = group->ready();
-  return now == ncclSuccess ? group->finalize() : now;
+  return now == ncclSuccess ? group->answer(group->finalize()) : now;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {

@@ -11,7 +11,8 @@
 namespace ringtrain::host_nccl {
 
 Fault Fault::of(int rank) {
-  constexpr std::array names{"none", "slow", "hang", "error", "dead", "late", "stuck", "capture"};
+  constexpr std::array names{"none", "slow",  "hang",    "error", "dead",
+                             "late", "stuck", "capture", "block"};
   const char* const asked = std::getenv("SIMULATED_NCCL_FAULT");
   if (asked == nullptr || *asked == 0) return {};
   std::istringstream words(asked);

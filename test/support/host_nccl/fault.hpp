@@ -15,6 +15,7 @@ struct Fault {
     late,     ///< nothing goes wrong but that the rank never joins the communicator
     stuck,    ///< as hang, and ncclCommAbort does not return
     capture,  ///< it is refused where a stream is captured
+    block,    ///< where calls block, that of the collective does not return; N counts calls
   };
   Kind kind = Kind::none;
   std::uint64_t from = 1;

@@ -36,8 +36,13 @@ void complain(const std::string& what) {
   std::fprintf(stderr, "simulated NCCL: %s\n", what.c_str());
 }
 
-Group::Group(const std::string& name, int rank, int size, int device)
-    : rank_(rank), size_(size), device_(device), fault_(Fault::of(rank)), memory_(name) {
+Group::Group(const std::string& name, int rank, int size, int device, bool blocking)
+    : rank_(rank),
+      size_(size),
+      device_(device),
+      blocking_(blocking),
+      fault_(Fault::of(rank)),
+      memory_(name) {
   calls_.emplace_back([this, gpu = name_of_gpu(device)] { join(gpu); });
   thread_ = std::thread([this] { work(); });
 }
@@ -91,6 +96,20 @@ ncclResult_t Group::ready() {
   if (now != ncclInProgress) return now;
   complain("a call before the call before was done");
   return ncclInvalidArgument;
+}
+
+ncclResult_t Group::answer(ncclResult_t taken) const {
+  while (blocking_ && taken == ncclInProgress && !aborted_) {
+    std::this_thread::sleep_for(20us);
+    taken = state_;
+  }
+  return taken;
+}
+
+bool Group::blocks_for_ever() {
+  if (!blocking_ || !fault_.is(Fault::Kind::block, ++calls_made_)) return false;
+  while (!aborted_) std::this_thread::sleep_for(1ms);
+  return true;
 }
 
 ncclResult_t Group::start(std::function<void()> run) {

@@ -26,7 +26,7 @@ class Group {
  public:
   /// Starts to join the others. `device` is CUDA's number of this rank's GPU. Ends by end() or
   /// abort() alone.
-  Group(const std::string& name, int rank, int size, int device);
+  Group(const std::string& name, int rank, int size, int device, bool blocking);
   Group(const Group&) = delete;
 
   /// Of the call under way or, once something has failed, of all to come. From any thread.
@@ -37,6 +37,10 @@ class Group {
   std::size_t ranks() const { return static_cast<std::size_t>(size_); }
   /// As a test wants it.
   bool refuses_captures() const { return fault_.kind == Fault::Kind::capture; }
+  /// What a call returns: `taken`, or, where calls block, what comes of it.
+  ncclResult_t answer(ncclResult_t taken) const;
+  /// As a test wants it: does not return before an abort. Else false.
+  bool blocks_for_ever();
   /// Notes a call, which `run` makes.
   ncclResult_t start(std::function<void()> run);
   /// The first failure stays. From any thread.
@@ -62,6 +66,8 @@ class Group {
   void look_for_ends();
 
   const int rank_, size_, device_;
+  const bool blocking_;
+  std::atomic<std::uint64_t> calls_made_ = 0;
   const Fault fault_;
   const JobMemory memory_;
   std::atomic<ncclResult_t> state_ = ncclInProgress;

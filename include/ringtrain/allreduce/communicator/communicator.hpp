@@ -16,6 +16,7 @@
 
 #include "ringtrain/allreduce/communicator/compression.hpp"
 #include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/error.hpp"
 #include "ringtrain/base/memory/memory.hpp"
 #include "ringtrain/base/memory/view.hpp"
 
@@ -155,6 +156,9 @@ struct GpuSums {
   Rounding* rounding = nullptr;
   std::size_t rounded = 0;
   double deadline_s = 120;  ///< longest time for NCCL to take a call; then the job fails
+  /// Not null: NCCL's calls block the thread that makes them, for comparison. One that takes longer
+  /// calls this on a thread of its own, and it ends the process.
+  std::function<void(const Error&)> on_stuck = {};
 };
 
 struct CommunicatorOptions {

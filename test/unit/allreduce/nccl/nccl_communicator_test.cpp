@@ -1,5 +1,7 @@
 #include "allreduce/nccl/nccl_communicator.hpp"
 
+#include <future>
+#include <optional>
 #include <thread>
 
 #include "support/catch.hpp"
@@ -269,6 +271,41 @@ TEST_CASE("nccl: after the deadline a call is aborted, and the error names it an
   CHECK_THAT(error.what(), Contains("ncclAllReduce") && Contains("0.05 s") &&
                                Contains("rank 1/2, host node7, GPU 3"));
   CHECK(job.nccl->count("abort") == 1);
+}
+
+TEST_CASE("nccl: a call that blocks for longer than the deadline is told, while it is under way") {
+  const std::string call = GENERATE("init ", "sum ", "finalize", "destroy");
+  Job job;
+  std::promise<Error> told;
+  job.sums.on_stuck = [&](const Error& late) { told.set_value(late); };
+  std::optional<Error> late;
+  job.nccl->blocked = call;
+  job.nccl->until = [&] { late = told.get_future().get(); };  // the call returns after all
+
+  const auto communicator = job.start();
+  communicator->start_allreduce(job.all());
+  communicator->finish();
+  communicator->close();
+
+  CHECK(job.nccl->calls().front() == "stream");
+  CHECK(job.nccl->count("init 1/2 id 42 blocking") == 1);
+  REQUIRE(late.has_value());
+  CHECK(late->code() == Exit::stuck);
+  CHECK_THAT(late->what(),
+             Contains("not done after 0.05 s on rank 1/2, host node7, GPU 3; another rank"));
+}
+
+TEST_CASE("nccl: calls that block and return in time are told nobody") {
+  Job job;
+  job.sums.on_stuck = [](const Error&) { FAIL("told"); };
+  const auto communicator = job.start();
+
+  for (int i = 0; i < 3; ++i) {
+    communicator->start_allreduce(job.all());
+    communicator->finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));  // outside of calls
+  }
+  communicator->close();
 }
 
 TEST_CASE("nccl: ranks that do not come are given up after the deadline") {

@@ -12,6 +12,9 @@ namespace {
 constexpr std::size_t round_bytes = std::size_t{448} << 10, shortest_round = 16;
 // Sums of filter gradients that each thread may have for itself.
 constexpr std::size_t own_sums_bytes = std::size_t{1} << 20;
+// The filters' transforms cost as much as a direct convolution of some tiles: twice as many in
+// bf16, whose products are twice as fast. With fewer channels there are no whole vectors.
+constexpr std::size_t fewest_tiles = 32, fewest_tiles_bf16 = 256;
 constexpr int fewest_channels = 16;
 constexpr std::size_t row_group = 8;  // MultiplyPosition takes rows in such groups or smaller ones
 
@@ -285,12 +288,9 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
                       w.stride_x == 1 && w.top < w.height && w.left < w.width;
   if (!window || isa == Isa::baseline || x.block != block_of(isa)) return false;
   if (std::min(x.shape.channels, y.shape.channels) < fewest_channels) return false;
-  // With many channels the filters' transforms want many tiles: less so beside fp32's products,
-  // which are slow there, than beside bf16's.
   const bool bf16 = x.element == Element::bf16;
-  const std::size_t rows = x.padded_channels(), columns = y.padded_channels();
   return !(bf16 && multiplies_tiles()) &&
-         (bf16 ? 2 : 8) * grid_of(y, 0, 0).tiles >= rows * columns / (rows + columns);
+         grid_of(y, 0, 0).tiles >= (bf16 ? fewest_tiles_bf16 : fewest_tiles);
 }
 
 Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tensor& y,

@@ -42,6 +42,9 @@ struct GpuSettings {
   /// Where choices are kept for later runs, which follow them also without autotune; empty:
   /// nowhere.
   std::string cache_folder = {};
+  /// Gets a line of text every few seconds while proposals are timed; null: nobody does. Thread:
+  /// the caller's of compile() or make_training().
+  std::function<void(const std::string&)> progress = {};
 };
 
 /// How cuDNN's engines were chosen, so far.
@@ -49,6 +52,7 @@ struct GpuEngines {
   std::size_t timed = 0;             ///< requests whose proposals were timed
   std::size_t known = 0;             ///< requests that an earlier run had timed
   std::size_t plans = 0;             ///< proposals that were timed
+  std::size_t left = 0;              ///< requests for which no time was left
   double seconds = 0;                ///< which that took
   std::vector<std::string> dropped;  ///< proposals that could not be executed, and why
   std::size_t checked = 0;           ///< requests of fused steps

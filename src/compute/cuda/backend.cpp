@@ -137,7 +137,8 @@ class CudaBackend final : public GpuBackend {
         cache_(settings.cache_folder, scope_of(settings)),
         engines_(runner_->target(), {settings.deterministic, runner_->compiles()}, &cache_),
         fusions_(settings.element, engines_, *runner_, stream_.get()),
-        tuner_(engines_, *runner_, cache_, stream_.get(), fusions_) {}
+        tuner_(engines_, *runner_, cache_, stream_.get(), fusions_,
+               {.progress = settings.progress}) {}
 
   std::string name() const override { return "cuda"; }
   bool supports(const Schedule& schedule, const Step& step) const override {
@@ -210,6 +211,7 @@ GpuEngines CudaBackend::engines() const {
   return {.timed = report.requests,
           .known = static_cast<std::size_t>(known),
           .plans = report.plans,
+          .left = report.left,
           .seconds = report.seconds,
           .dropped = report.dropped,
           .checked = fusions_.checked(),

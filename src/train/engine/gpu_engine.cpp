@@ -156,7 +156,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
     : plan_(plan),
       session_(session),
       progress_(progress),
-      backend_(compute::make_gpu_backend(gpu_settings(plan, device))),
+      backend_(compute::make_gpu_backend(gpu_settings(plan, device, session.rank()))),
       communicator_(make_sums(session, *backend_, plan, device)),
       parameter_memory_(
           backend_->memory().allocate(plan.model.graph.parameter_count() + gpu_padding(plan))),

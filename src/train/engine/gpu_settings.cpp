@@ -27,6 +27,8 @@ std::vector<compute::StatisticsMomentum> momenta_of(const model::Graph& graph) {
   return momenta;
 }
 
+void show_line(const std::string& line) { write_stderr(line + "\n"); }
+
 }  // namespace
 
 compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
@@ -46,22 +48,27 @@ compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_stat
   return settings;
 }
 
-compute::GpuSettings gpu_settings(const RunPlan& plan, int device) {
+compute::GpuSettings gpu_settings(const RunPlan& plan, int device, int rank) {
   const config::Options& o = plan.options;
   return {.device = device,
           .element = config::element_of(o.precision),
           .deterministic = o.deterministic,
           .autotune = o.autotune,
-          .cache_folder = cache_folder()};
+          .cache_folder = cache_folder(),
+          .progress = rank == 0 ? show_line : nullptr};
 }
 
 std::vector<std::string> told(const compute::GpuEngines& engines) {
   std::vector<std::string> lines = engines.notes;
   if (engines.timed > 0)
-    lines.push_back(
-        fmt::format("autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
-                    "requests known from earlier runs",
-                    engines.plans, engines.timed, engines.seconds, engines.known));
+    lines.push_back(fmt::format(
+        "autotune: {} plans of {} requests to cuDNN timed in {:.1f} s; {} "
+        "requests known from earlier runs{}",
+        engines.plans, engines.timed, engines.seconds, engines.known,
+        engines.left == 0 ? ""
+                          : fmt::format("; {} are left to the next run with --autotune, because "
+                                        "the time for this was over",
+                                        engines.left)));
   else if (engines.known > 0)
     lines.push_back(
         fmt::format("engines for {} requests to cuDNN are known from earlier runs", engines.known));

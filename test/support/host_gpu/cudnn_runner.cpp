@@ -137,7 +137,8 @@ std::function<void()> HostRunner::bind(const compute::cuda::Engine& engine,
     if (fault == Fault::refused) throw Error("cudnnBackendExecute", "refused by the test");
     const cudaError_t code = host_gpu::call([&](Device& device) {
       const std::uint64_t us = time_of(device, name, place);
-      const auto timed = [&device, run, us, fault] {
+      const auto timed = [&device, run, us, fault, place] {
+        device.observe("engine " + std::to_string(place));
         device.scheduler.take(us);
         run(fault);
       };

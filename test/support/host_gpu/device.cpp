@@ -127,6 +127,18 @@ void set_engine_fault(EngineFaultOf fault) {
   gpu.engine_fault = std::move(fault);
 }
 
+void set_observer(Observer observer) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.observer = std::move(observer);
+}
+
+void take(std::uint64_t microseconds) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.scheduler.take(microseconds);
+}
+
 void refuse_captures(bool refuse) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);

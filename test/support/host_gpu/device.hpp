@@ -23,6 +23,7 @@ class Device {
   Counts counts;
   EngineTime engine_time;
   EngineFaultOf engine_fault;
+  Observer observer;
   bool refuses_captures = false;
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
@@ -37,6 +38,9 @@ class Device {
   /// The host waits for `target`, or for everything. Other threads may use the GPU meanwhile.
   cudaError_t wait(const OperationPtr& target);
   cudaError_t wait_all();
+  void observe(const std::string& what) const {
+    if (observer) observer(what);
+  }
   /// Lets the GPU go on a little: the host has asked how far it is.
   void glance();
   /// An error for what may not be done during a capture; it spoils the capture.

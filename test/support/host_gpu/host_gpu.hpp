@@ -45,6 +45,14 @@ using EngineTime = std::function<std::uint64_t(const std::string& name, std::siz
 /// Of runs that are queued from now on. Empty, as at first: the later its place, the faster is one.
 void set_engine_time(EngineTime time);
 
+/// Gets what the GPU does while it does it, captured or not: "engine 3" is cuDNN's proposal at
+/// place 3, "fill 512" writes so many bytes, "copy 512" moves them.
+using Observer = std::function<void(const std::string& what)>;
+/// Empty, as at first: nobody.
+void set_observer(Observer observer);
+/// What runs takes so many microseconds longer. For observers.
+void take(std::uint64_t microseconds);
+
 /// What a run of a cuDNN engine does instead of its work.
 enum class EngineFault {
   none,

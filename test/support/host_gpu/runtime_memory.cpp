@@ -63,8 +63,11 @@ cudaError_t submit(Device& gpu, const Copy& copy, bool asynchronous, cudaStream_
   for (const bool is_source : {true, false})
     if (const cudaError_t code = check_end(gpu, copy, is_source, asynchronous); code != cudaSuccess)
       return code;
-  return gpu.submit(
-      stream, "copy", [copy] { copy.run(); }, &Counts::copies);
+  const auto work = [copy, &gpu] {
+    gpu.observe("copy " + std::to_string(copy.bytes));
+    copy.run();
+  };
+  return gpu.submit(stream, "copy", work, &Counts::copies);
 }
 
 cudaError_t submit_fill(Device& gpu, void* data, int value, std::size_t bytes,
@@ -72,7 +75,10 @@ cudaError_t submit_fill(Device& gpu, void* data, int value, std::size_t bytes,
   if (gpu.memory.place_of(data, bytes) != Place::device)
     return complain(gpu, {data, data, bytes, cudaMemcpyDefault}, "(a fill) outside of the device",
                     cudaErrorInvalidValue);
-  return gpu.submit(stream, "fill", [=] { std::memset(data, value, bytes); });
+  return gpu.submit(stream, "fill", [=, &gpu] {
+    gpu.observe("fill " + std::to_string(bytes));
+    std::memset(data, value, bytes);
+  });
 }
 
 }  // namespace

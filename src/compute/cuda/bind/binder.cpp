@@ -191,7 +191,8 @@ Action Binder::cudnn(const Request& request, const void* weights, void* gradient
 
 std::vector<EngineUse> Binder::engine_uses() const {
   std::vector<EngineUse> uses;
-  for (const auto& call : engine_calls_) uses.push_back({call->request, &call->graph, call->data});
+  for (const auto& call : engine_calls_)
+    uses.push_back({call->request, &call->graph, call->data, places_.buffers.parameters});
   return uses;
 }
 

@@ -23,7 +23,6 @@ namespace {
 // Relative, by norms. Right engines lie 2e-4 to 5e-4 from the reference in fp16, on an H100.
 double most_error(Element element) { return element == Element::bf16 ? 4e-2 : 5e-3; }
 
-constexpr int zero_channels = 8;  // of so many, one has gamma and beta 0
 // Of a request whose first engine is wrong.
 constexpr std::size_t most_engines = 20, most_workspace = std::size_t(1) << 30;
 
@@ -36,32 +35,11 @@ float round_trip(Element element, float value) {
   return result;
 }
 
-// What the channels of a BatchNorm are multiplied with, and what follows from it.
-struct NormNumbers {
-  std::vector<float> gamma, beta, mean, inverse, scale, bias;
-
-  NormNumbers(std::size_t channels, bool has_gamma, std::uint64_t stream)
-      : gamma(normal_numbers(channels, 4 * stream)),
-        beta(normal_numbers(channels, 4 * stream + 1)),
-        mean(normal_numbers(channels, 4 * stream + 2)),
-        inverse(normal_numbers(channels, 4 * stream + 3)),
-        scale(channels),
-        bias(channels) {
-    for (std::size_t c = 0; c < channels; ++c) {
-      inverse[c] = std::abs(inverse[c]) + 0.5f;
-      if (c % zero_channels == 0) gamma[c] = beta[c] = 0;
-      if (!has_gamma) gamma[c] = 1;
-      scale[c] = gamma[c] * inverse[c];
-      bias[c] = beta[c] - mean[c] * scale[c];
-    }
-  }
-};
-
 // One fused step by an engine, and the same in parts.
 class Trial {
  public:
   Trial(const Schedule& shapes, TensorId dy, Element element, Engines& plain, CudnnRunner& runner,
-        cudaStream_t stream, const FusionNoise& noise)
+        cudaStream_t stream, const Noise& noise)
       : shapes_(shapes),
         element_(element),
         plain_(plain),
@@ -376,14 +354,18 @@ std::optional<Engine> FusionCheck::right_one(const Case& one, const OperationGra
   return std::nullopt;
 }
 
+const Noise& FusionCheck::noise() {
+  if (noise_.values.size() == 0) noise_ = make_noise(element_);
+  return noise_;
+}
+
 std::string FusionCheck::fault(const RequestKey& request, const Engine& engine) {
   const auto found = cases_.find(request);
   return found == cases_.end() ? "" : fault(found->second, engine);
 }
 
 std::string FusionCheck::fault(const Case& one, const Engine& engine) try {
-  if (noise_.values.size() == 0) noise_ = make_fusion_noise(element_);
-  Trial trial(one.shapes, gradient_of(one.step), element_, parts_, runner_, stream_, noise_);
+  Trial trial(one.shapes, gradient_of(one.step), element_, parts_, runner_, stream_, noise());
   return fault_of(trial, one.step, fused_request(one.shapes, one.step, element_)->graph(), engine);
 } catch (const Error& failure) {
   if (failure.code() == Exit::usage) throw;  // too little memory

@@ -36,6 +36,10 @@ class FusionCheck {
   /// requests that are not fused nothing is known. Throws as check() does.
   std::string fault(const RequestKey& request, const Engine& engine);
 
+  /// What inputs are made of here, and may be elsewhere. Made when it is first asked for, in the
+  /// element that training computes in. Throws Error where there is too little memory.
+  const Noise& noise();
+
   std::size_t checked() const { return cases_.size(); }
   double seconds() const { return seconds_; }
 
@@ -55,7 +59,7 @@ class FusionCheck {
   Engines parts_;  // of its own: what training asks cuDNN stays what its schedule asks
   CudnnRunner& runner_;
   const cudaStream_t stream_;
-  FusionNoise noise_;
+  Noise noise_;
   std::map<RequestKey, Case> cases_;
   double seconds_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <variant>
 
 #include "compute/cuda/kernels/device/lanes.hpp"
@@ -12,8 +13,10 @@ namespace {
 
 constexpr double zero_share = 0.1;
 constexpr std::size_t guard = 256;  // bytes on both sides of an operand
-constexpr std::size_t value_count = 1048573, gradient_count = 1048571, weight_count = 1048559;
+constexpr std::size_t value_count = 1048573, gradient_count = 1048571, weight_count = 1048559,
+                      vector_count = 8191;
 constexpr float gradient_size = 1.f / 16;
+constexpr int zero_channels = 8;  // of so many, one has gamma and beta 0
 
 struct NameOf {
   std::size_t operator()(const TensorOperand& o) const { return o.id; }
@@ -52,9 +55,36 @@ std::vector<std::byte> rounded(Element element, const std::vector<float>& values
   return bytes;
 }
 
-FusionNoise make_fusion_noise(Element element) {
+Noise make_noise(Element element) {
   return {noise(element, value_count, 1), noise(element, gradient_count, gradient_size),
-          noise(element, weight_count, 1)};
+          noise(element, weight_count, 1), noise(Element::fp32, vector_count, 1)};
+}
+
+void repeat(const DeviceBytes& noise, std::size_t first, std::byte* to, std::size_t bytes,
+            cudaStream_t stream) {
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t part = std::min(noise.size() - first, bytes - done);
+    check(cudaMemcpyAsync(to + done, noise.data() + first, part, cudaMemcpyDeviceToDevice, stream),
+          "cudaMemcpyAsync");
+    done += part;
+    first = 0;
+  }
+}
+
+NormNumbers::NormNumbers(std::size_t channels, bool has_gamma, std::uint64_t stream)
+    : gamma(normal_numbers(channels, 4 * stream)),
+      beta(normal_numbers(channels, 4 * stream + 1)),
+      mean(normal_numbers(channels, 4 * stream + 2)),
+      inverse(normal_numbers(channels, 4 * stream + 3)),
+      scale(channels),
+      bias(channels) {
+  for (std::size_t c = 0; c < channels; ++c) {
+    inverse[c] = std::abs(inverse[c]) + 0.5f;
+    if (c % zero_channels == 0) gamma[c] = beta[c] = 0;
+    if (!has_gamma) gamma[c] = 1;
+    scale[c] = gamma[c] * inverse[c];
+    bias[c] = beta[c] - mean[c] * scale[c];
+  }
 }
 
 std::size_t extent_of(const OperationGraph::Value& value) {
@@ -127,15 +157,8 @@ void FusionOperands::fill(const DeviceBytes& buffer, const Operand& operand) con
   }
   const DeviceBytes& from = noise_of(operand);
   const std::size_t count = from.size() / bytes_of(element_);
-  std::size_t first = key_of(operand).second * 7919 % count * bytes_of(element_);
-  for (std::size_t done = 0; done < buffer.size();) {
-    const std::size_t bytes = std::min(from.size() - first, buffer.size() - done);
-    check(cudaMemcpyAsync(buffer.data() + done, from.data() + first, bytes,
-                          cudaMemcpyDeviceToDevice, stream_),
-          "cudaMemcpyAsync");
-    done += bytes;
-    first = 0;
-  }
+  repeat(from, key_of(operand).second * 7919 % count * bytes_of(element_), buffer.data(),
+         buffer.size(), stream_);
 }
 
 }  // namespace ringtrain::compute::cuda

@@ -18,10 +18,24 @@ std::vector<std::byte> rounded(Element element, const std::vector<float>& values
 /// Random numbers on the GPU, of which inputs are made. Each kind has a prime count of its own, so
 /// that inputs, gradients and weights never repeat together. Gradients are small, because weight
 /// gradients sum millions of products in 16 bits.
-struct FusionNoise {
+struct Noise {
   DeviceBytes values, gradients, weights;
+  DeviceBytes vectors;  ///< fp32, whatever the element
 };
-FusionNoise make_fusion_noise(Element element);
+Noise make_noise(Element element);
+/// Queues copies of `noise`, one behind the other, to `bytes` of the GPU's memory at `to`. The
+/// first of them starts at byte `first` of the noise. All memory stays until the stream is past
+/// this.
+void repeat(const DeviceBytes& noise, std::size_t first, std::byte* to, std::size_t bytes,
+            cudaStream_t stream);
+
+/// What the channels of a BatchNorm are multiplied with, and what follows from it. Of eight
+/// channels one has gamma and beta 0.
+struct NormNumbers {
+  std::vector<float> gamma, beta, mean, inverse, scale, bias;
+  /// `stream`: the same numbers for the same one.
+  NormNumbers(std::size_t channels, bool has_gamma, std::uint64_t stream);
+};
 
 /// Elements of a value in memory, from its first to past its last.
 std::size_t extent_of(const OperationGraph::Value& value);
@@ -32,8 +46,8 @@ class FusionOperands {
  public:
   /// `noise`: what new memory is filled with, `dy` being a gradient; null: no numbers. All that is
   /// passed outlives this object.
-  FusionOperands(const Schedule& shapes, Element element, cudaStream_t stream,
-                 const FusionNoise* noise, TensorId dy = no_tensor)
+  FusionOperands(const Schedule& shapes, Element element, cudaStream_t stream, const Noise* noise,
+                 TensorId dy = no_tensor)
       : shapes_(shapes), element_(element), stream_(stream), noise_(noise), dy_(dy) {}
 
   bool has(const Operand& operand) const { return all_.contains(key_of(operand)); }
@@ -69,7 +83,7 @@ class FusionOperands {
   const Schedule& shapes_;
   const Element element_;
   const cudaStream_t stream_;
-  const FusionNoise* const noise_;
+  const Noise* const noise_;
   const TensorId dy_;
   std::map<Key, DeviceBytes> all_;
 };

@@ -2,6 +2,11 @@
 // test says.
 #include "compute/cuda/engines/autotuner.hpp"
 
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "compute/cuda/engines/convolution.hpp"
 #include "ringtrain/base/error.hpp"
 #include "support/catch.hpp"
@@ -30,7 +35,8 @@ Request asked() {
 
 // One run of a program, as far as engines are concerned.
 struct Tuning {
-  explicit Tuning(const std::filesystem::path& folder = {}, Autotuner::Settings settings = {})
+  explicit Tuning(const std::filesystem::path& folder = {},
+                  const Autotuner::Settings& settings = {})
       : cache(folder, {cudnnGetVersion(), "simulated", 90, false}),
         runner(make_cudnn_runner(stream)),
         engines(runner->target(), {}, &cache),
@@ -42,7 +48,10 @@ struct Tuning {
       data.push_back(value.operand ? memory.back()->data() : nullptr);
     }
   }
-  ~Tuning() { host_gpu::set_engine_time({}); }
+  ~Tuning() {
+    host_gpu::set_engine_time({});
+    host_gpu::set_observer({});
+  }
 
   std::vector<std::size_t> places(std::size_t workspace = any_workspace,
                                   std::size_t most = 20) const {
@@ -52,10 +61,22 @@ struct Tuning {
     return places;
   }
   const Answer& answer() { return engines.ask(asked()); }
-  std::size_t tune() {
+  std::size_t tune(View parameters = {}) {
     answer();
-    tuner.tune({{asked().key(), &graph, data}});
+    tuner.tune({{asked().key(), &graph, data, parameters}});
     return answer().engine->place;
+  }
+  /// The numbers that value `i` of the graph has now.
+  std::vector<float> numbers(std::size_t i) const {
+    const std::size_t bytes = host_gpu::bytes_of(graph.values()[i]);
+    const PinnedValues copy(bytes / sizeof(float) + 1, 0);
+    REQUIRE(cudaMemcpyAsync(copy.data(), data[i], bytes, cudaMemcpyDeviceToHost, stream) ==
+            cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    std::vector<float> numbers;
+    for (std::size_t k = 0; k < bytes / sizeof(__half); ++k)
+      numbers.push_back(static_cast<float>(reinterpret_cast<const __half*>(copy.data())[k]));
+    return numbers;
   }
 
   const GpuStream stream;
@@ -217,4 +238,155 @@ TEST_CASE("autotuner: proposals that want too much workspace are passed over") {
 
   CHECK(run.tuner.report().plans == lean.size());
   CHECK(run.answer().engine->workspace == 0);
+}
+
+namespace {
+
+constexpr int runs_a_sample = 4, samples = 5;
+
+// What the GPU does, as far as time is concerned.
+std::vector<std::string>& watched() {
+  static std::vector<std::string> all;
+  all.clear();
+  host_gpu::set_observer([](const std::string& what) {
+    if (!what.starts_with("copy")) all.push_back(what);
+  });
+  return all;
+}
+
+double deviation(const std::vector<float>& numbers) {
+  double sum = 0, squares = 0;
+  for (const float v : numbers) sum += v, squares += double(v) * v;
+  const double count = double(numbers.size());
+  return std::sqrt(squares / count - sum / count * (sum / count));
+}
+
+}  // namespace
+
+TEST_CASE("autotuner: proposals take turns, each behind a flush of the L2 cache") {
+  Tuning run;
+  const auto places = run.places();
+  REQUIRE(places.size() >= 3);
+  host_gpu::set_engine_time(favouring(places[1]));
+  const auto& seen = watched();
+
+  run.tune();
+
+  std::vector<std::string> expected;
+  const auto engine = [](std::size_t place) { return "engine " + std::to_string(place); };
+  for (const std::size_t place : places)  // once to load, and never timed
+    expected.push_back(engine(place));
+  for (int sample = 0; sample < samples; ++sample)
+    for (const std::size_t place : places) {
+      expected.push_back("fill 2097152");  // twice the simulated L2 cache
+      expected.insert(expected.end(), runs_a_sample, engine(place));
+    }
+  CHECK(std::vector(seen.begin(), seen.begin() + std::ssize(expected)) == expected);
+  CHECK(std::ranges::count(seen, "fill 2097152") == samples * std::ssize(places));
+}
+
+TEST_CASE("autotuner: the time of the flush is not counted") {
+  const TemporaryFolder folder;
+  Tuning run(folder.path());
+  const auto places = run.places();
+  host_gpu::set_engine_time([](const std::string&, std::size_t) { return 100; });
+
+  run.tune();
+
+  const Choice* choice =
+      EngineCache(folder.path(), {cudnnGetVersion(), "simulated", 90, false}).find(asked().key());
+  REQUIRE(choice != nullptr);
+  CHECK(choice->microseconds >= 100);
+  // Each run, its launch and the two events take a microsecond of their own.
+  CHECK(choice->microseconds <= 100 + 1 + 2. / runs_a_sample);
+}
+
+TEST_CASE("autotuner: the median decides, not samples in which the GPU was disturbed") {
+  Tuning run;
+  const auto places = run.places();
+  host_gpu::set_engine_time(
+      [&](const std::string&, std::size_t at) { return at == places[1] ? 300 : 310; });
+  std::size_t flushes = 0;
+  host_gpu::set_observer([&](const std::string& what) {
+    if (what.starts_with("fill")) ++flushes;
+    const std::size_t round = (flushes - 1) / places.size();
+    const bool disturbed = flushes > 0 && (round == 0 || round == samples - 1);
+    if (disturbed && what == "engine " + std::to_string(places[1])) host_gpu::take(400);
+  });
+
+  CHECK(run.tune() == places[1]);
+}
+
+TEST_CASE("autotuner: proposals read numbers as training has them, and constants stay") {
+  Tuning run;
+  run.tune();
+
+  const std::vector<bool> written = run.graph.written();
+  std::size_t inputs = 0;
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (written[i] || !run.graph.values()[i].operand) continue;
+    const std::vector<float> numbers = run.numbers(i);
+    const bool is_gradient = i == run.graph.operations()[0].tensors[0];
+    CHECK(deviation(numbers) == Approx(is_gradient ? 1. / 16 : 1).epsilon(0.2));
+    CHECK(std::ranges::count(numbers, 0.f) < std::ssize(numbers) / 5);
+    ++inputs;
+  }
+  CHECK(inputs == 2);
+}
+
+TEST_CASE("autotuner: parameters are not overwritten") {
+  Tuning run;
+  const std::size_t x = run.graph.operations()[0].tensors[1];
+  const PinnedValues given(run.memory[x]->bytes() / sizeof(float), 3.f);
+  run.memory[x]->write(given, run.stream);
+
+  run.tune({static_cast<float*>(run.data[x]), run.memory[x]->bytes() / sizeof(float)});
+
+  CHECK(run.memory[x]->read(run.stream) == 3.f);
+}
+
+TEST_CASE("autotuner: what there is no time for is left, and known to no later run") {
+  const TemporaryFolder folder;
+  double now = 0;
+  // Late before the first proposal, or between two of them.
+  const double most = GENERATE(-1., 2.5);
+  {
+    Tuning run(folder.path(), {.most_seconds = most, .clock = [&] { return ++now; }});
+    host_gpu::set_engine_time(favouring(run.places()[1]));
+
+    CHECK(run.tune() == run.places()[0]);
+
+    CHECK(run.tuner.report().left == 1);
+    CHECK(run.tuner.report().requests == 0);
+    CHECK(run.tuner.report().plans < run.places().size());
+    CHECK(run.answer().source == Answer::Source::heuristics);
+  }
+  CHECK(Tuning(folder.path()).answer().source == Answer::Source::heuristics);
+}
+
+TEST_CASE("autotuner: progress is shown, and no more often than asked for") {
+  double now = 0;
+  std::vector<std::string> lines;
+  Tuning run({}, {.clock = [&] { return now; },
+                  .progress_seconds = 5,
+                  .progress = [&](const std::string& line) { lines.push_back(line); }});
+  // Four kinds of steps on the same memory, each of which takes three seconds.
+  std::vector<EngineUse> uses;
+  for (int i = 0; i < 4; ++i) {
+    Request one = asked();
+    one.shape += std::to_string(i);
+    run.engines.ask(one);
+    uses.push_back({one.key(), &run.graph, run.data});
+    uses.push_back(uses.back());  // a second step of the same kind counts once
+  }
+  host_gpu::set_engine_time(favouring(run.places()[0]));  // none is given up
+  std::size_t fills = 0;
+  host_gpu::set_observer([&](const std::string& what) {
+    if (what.starts_with("fill") && fills++ % (samples * run.places().size()) == 0) now += 3;
+  });
+
+  run.tuner.tune(uses);
+
+  CHECK(run.tuner.report().requests == 4);
+  CHECK(lines == std::vector<std::string>{"autotune: 2 of 4 kinds of steps, 6 s"});
 }

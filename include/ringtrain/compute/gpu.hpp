@@ -150,6 +150,9 @@ struct GpuOutcome {
   /// Where the GPU's time went; `idle`: with nothing to do since the step before, `exposed`:
   /// waiting for sums.
   double idle_s = 0, forward_s = 0, backward_s = 0, exposed_s = 0, update_s = 0;
+  /// Of its batches: writing them where the GPU copies from, by the host's clock, and the copies to
+  /// the GPU, by events on their own stream. The GPU may have been at work meanwhile.
+  double staged_s = 0, copy_s = 0;
 };
 
 /// Training steps on one GPU. They are queued, and the host goes on: queue() waits only until the
@@ -193,7 +196,8 @@ class GpuSnapshot {
   virtual void release() = 0;
 };
 
-/// cuDNN and our kernels on one GPU. Rounds on its stream().
+/// cuDNN and our kernels on one GPU. Rounds on its stream(). Its programs and trainings share the
+/// memory of their activations, because their work is queued on that one stream.
 class GpuBackend : public Backend, public Rounding {
  public:
   /// The cudaStream_t that all is queued on.

@@ -180,7 +180,8 @@ class CudaBackend final : public GpuBackend {
 
  private:
   CudaProgram::Parts parts() {
-    return {element(), engines_, *runner_, stream_.get(), settings_.autotune ? &tuner_ : nullptr};
+    return {element(),     engines_,     *runner_,
+            stream_.get(), activations_, settings_.autotune ? &tuner_ : nullptr};
   }
 
   const GpuSettings settings_;
@@ -191,6 +192,7 @@ class CudaBackend final : public GpuBackend {
   mutable Engines engines_;  // remembers cuDNN's answers
   FusionCheck fusions_;
   Autotuner tuner_;
+  SharedBytes activations_;
 };
 
 std::string CudaBackend::bus_id() const {

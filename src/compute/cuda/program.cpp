@@ -42,7 +42,8 @@ CudaProgram::CudaProgram(const Schedule& schedule, const Buffers& buffers, std::
 }
 
 ProgramPlaces CudaProgram::places(const Buffers& buffers, const float* loss_scale) const {
-  return {buffers, narrow_parameters_, loss_scale, block_, small_.data(), &batch_, totals_at()};
+  return {buffers, narrow_parameters_, loss_scale,         block_, small_.data(),
+          &batch_, totals_at(),        &parts_.activations};
 }
 
 void CudaProgram::bind_steps() {

@@ -15,6 +15,7 @@ class CudaProgram final : public Program {
     Engines& engines;
     CudnnRunner& runner;
     cudaStream_t stream;
+    SharedBytes& activations;
     Autotuner* tuner = nullptr;  ///< chooses engines in the program's memory; null: heuristics do
   };
   /// `narrow_parameters`: the rounded copy of the parameters that the steps read, kept up to date

@@ -55,7 +55,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
                parts.element == Element::fp32 ? buffers.parameters.data()
                                               : static_cast<void*>(narrow_parameters_.data()),
                scale_of(record_, offsetof(Record, update.loss_scale), parts.element)),
-      copies_(make_stream()),
+      batches_(program_.block(), parts.stream, [this](const Event& event) { wait_for(event); }),
       captures_(settings.graph) {
   expects(!settings.decays.empty() && settings.decays.back().end == buffers.parameters.size(),
           "GpuTraining: decays cover the parameters");
@@ -65,9 +65,6 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
         [this](View values) { sum([this, values] { sums_.sum_over_ranks(values); }); });
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
-  for (Slot& slot : batches_)
-    slot = {PinnedBytes(program_.block().bytes()), DeviceBytes(program_.block().bytes()),
-            make_event(), make_event()};
   for (auto& record : records_) record = PinnedBytes(sizeof(Record));
   for (Event& event : recorded_) event = make_event();
   reset();
@@ -75,7 +72,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
 
 CudaTraining::~CudaTraining() {
   // What is queued uses memory that goes now.
-  static_cast<void>(cudaStreamSynchronize(copies_.get()));
+  batches_.drain();
   static_cast<void>(cudaStreamSynchronize(parts_.stream));
 }
 
@@ -96,24 +93,16 @@ void CudaTraining::queue(const Batch& batch, const GpuBatchNumbers& numbers) {
   if (numbers.last) send_record(numbers.step);
 }
 
-// Copied while the batch before is trained on.
 void CudaTraining::bring_batch(const Batch& batch, const GpuBatchNumbers& n) {
-  Slot& slot = batches_[batches_queued_++ % batches_.size()];
-  wait_for(slot.copied);  // its last use
   const float signalled = n.signal != 0 ? 1 : 0;
-  program_.block().fill(slot.pinned.data(), batch,
-                        {.update = {n.step, n.learning_rate, 1},
-                         .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal),
-                                   n.save ? 1.f : 0.f, n.measure_links ? 1.f : 0.f},
-                         .sample_weight = static_cast<float>(n.sample_weight),
-                         .share = static_cast<float>(n.share)});
-  check(cudaStreamWaitEvent(copies_.get(), slot.taken.get(), 0), "cudaStreamWaitEvent");
-  check(cudaMemcpyAsync(slot.device.data(), slot.pinned.data(), slot.pinned.size(),
-                        cudaMemcpyHostToDevice, copies_.get()),
-        "cudaMemcpyAsync");
-  follow(parts_.stream, slot.copied, copies_.get());
-  program_.queue_batch(slot.device.data());
-  check(cudaEventRecord(slot.taken.get(), parts_.stream), "cudaEventRecord");
+  program_.queue_batch(
+      batches_.bring(n.step, batch,
+                     {.update = {n.step, n.learning_rate, 1},
+                      .flags = {n.stop ? 1.f : 0.f, signalled, static_cast<float>(n.signal),
+                                n.save ? 1.f : 0.f, n.measure_links ? 1.f : 0.f},
+                      .sample_weight = static_cast<float>(n.sample_weight),
+                      .share = static_cast<float>(n.share)}));
+  batches_.release();
 }
 
 // First kernel by kernel: libraries load what they need, and NCCL connects the ranks.
@@ -265,11 +254,12 @@ std::optional<GpuOutcome> CudaTraining::outcome(int ahead) {
 }
 
 GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record,
-                                    std::uint64_t done_before) const {
+                                    std::uint64_t done_before) {
   kernels::StepHead head;
   std::memcpy(&head, record.results, sizeof head);
   const auto& t = record.times;
   const double gathering_s = seconds(t[updated], t[gathered]);  // none: these stay zero
+  const BatchCopies::Times input = batches_.take_times(pending.step);
   GpuOutcome outcome{.step = pending.step,
                      .loss = head.loss,
                      .l2_loss = (sums_.part ? head.squares : record.update.squares) / 2,
@@ -285,7 +275,9 @@ GpuOutcome CudaTraining::outcome_of(const Pending& pending, const Record& record
                      .forward_s = seconds(t[begin], t[forward_done]),
                      .backward_s = seconds(t[forward_done], t[backward_done]),
                      .exposed_s = seconds(t[backward_done], t[summed]) + gathering_s,
-                     .update_s = seconds(t[summed], t[done]) - gathering_s};
+                     .update_s = seconds(t[summed], t[done]) - gathering_s,
+                     .staged_s = input.staged_s,
+                     .copy_s = input.copy_s};
   outcome.not_finite = !std::isfinite(head.loss) || record.update.hopeless != 0;
   return outcome;
 }
@@ -296,9 +288,9 @@ void CudaTraining::close() {
 }
 
 std::size_t CudaTraining::bytes() const {
-  std::size_t bytes = program_.bytes() + narrow_parameters_.size() + record_.size() +
-                      workspace_.size() + accumulated_.view().size() * sizeof(float);
-  for (const Slot& slot : batches_) bytes += slot.device.size();
+  std::size_t bytes = program_.bytes() + batches_.bytes() + narrow_parameters_.size() +
+                      record_.size() + workspace_.size() +
+                      accumulated_.view().size() * sizeof(float);
   for (const auto& [name, view] : slots_) bytes += view.size() * sizeof(float);
   return bytes;
 }

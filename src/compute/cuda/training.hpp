@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "compute/cuda/program.hpp"
+#include "compute/cuda/runtime/batch_copies.hpp"
 #include "compute/cuda/runtime/device.hpp"
 #include "ringtrain/compute/gpu.hpp"
 
@@ -30,8 +31,7 @@ class CudaTraining final : public GpuTraining {
   std::size_t bytes() const override;
 
  private:
-  static constexpr int steps_ahead =
-      2;  // that the host may have queued beyond the one it waits for
+  static constexpr int steps_ahead = BatchCopies::ahead;
 
   // `updated` and `gathered`: where the ranks share the optimizer.
   enum Mark { begin, forward_done, backward_done, summed, updated, gathered, done, marks };
@@ -40,12 +40,6 @@ class CudaTraining final : public GpuTraining {
     float results[kernels::step_results];
     kernels::UpdateState update;
     std::uint64_t times[marks];
-  };
-  /// A batch on its way.
-  struct Slot {
-    PinnedBytes pinned;
-    DeviceBytes device;
-    Event copied, taken;
   };
   /// Of a step that was captured: a graph, and the sums that are queued behind it.
   struct Piece {
@@ -78,8 +72,7 @@ class CudaTraining final : public GpuTraining {
   void mark(Mark which);
   void send_record(std::int64_t step);
   void wait_for(const Event& event) const;
-  GpuOutcome outcome_of(const Pending& pending, const Record& record,
-                        std::uint64_t done_before) const;
+  GpuOutcome outcome_of(const Pending& pending, const Record& record, std::uint64_t done_before);
 
   const CudaProgram::Parts parts_;
   const Buffers buffers_;
@@ -93,9 +86,7 @@ class CudaTraining final : public GpuTraining {
   Buffer accumulated_;
   std::size_t handed_over_ = 0;  // gradients [handed_over_, end) may be summed
 
-  Stream copies_;
-  std::array<Slot, steps_ahead + 1> batches_;
-  std::uint64_t batches_queued_ = 0;
+  BatchCopies batches_;
   bool captures_;
   std::array<Pieces, 4> captured_;  // by whether it is the first and the last batch of its step
   std::array<bool, 4> launched_{};

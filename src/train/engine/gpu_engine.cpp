@@ -182,7 +182,7 @@ GpuEngine::GpuEngine(const RunPlan& plan, const allreduce::MpiSession& session, 
   if (ring() != nullptr) reducer_.start_late(ring()->plan.late);
   write_first_values();
   training_ = backend_->make_training(schedule_, buffers(), plan.options.seed, step_sums(),
-                                      settings_of(plan, averaged_statistics_));
+                                      training_settings(plan, averaged_statistics_));
   if (compressed_ && backend_->element() == Element::fp16)
     compressed_->follow_scale(training_->loss_scale().slice(0, 1));
   View evaluated = parameters_;
@@ -340,17 +340,18 @@ std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
   return slots;
 }
 
-// A second program, beside that of all ranks.
+// A second program, beside that of all ranks: they share the memory of activations.
 std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() try {
   compute::GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
   return std::make_unique<GpuStepper>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
-                              settings_of(plan_, averaged_statistics_)),
+                              training_settings(plan_, averaged_statistics_)),
       plan_.trainer(), progress_);
 } catch (const Error& failure) {
   if (failure.code() != Exit::usage) throw;
   throw Error(Exit::usage, "the speed of a rank alone (--baseline, --shares auto)",
-              fmt::format("it takes as much GPU memory again: {}", failure.what()));
+              fmt::format("it takes GPU memory for an optimizer and a workspace of its own: {}",
+                          failure.what()));
 }
 
 std::string GpuEngine::plans() const {

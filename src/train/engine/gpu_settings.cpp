@@ -31,7 +31,7 @@ void show_line(const std::string& line) { write_stderr(line + "\n"); }
 
 }  // namespace
 
-compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics) {
+compute::GpuTrainingSettings training_settings(const RunPlan& plan, View averaged_statistics) {
   const optim::OptimizerSettings& o = plan.optimizer;
   compute::GpuTrainingSettings settings;
   settings.rule = {o.kind,    o.momentum, o.mean_square_decay, o.beta1, o.beta2,

@@ -8,7 +8,7 @@
 namespace ringtrain::train {
 
 /// How a plan's steps are trained on a GPU; `averaged_statistics` may be empty.
-compute::GpuTrainingSettings settings_of(const RunPlan& plan, View averaged_statistics);
+compute::GpuTrainingSettings training_settings(const RunPlan& plan, View averaged_statistics);
 /// Which GPU, and how it computes. Rank 0 shows on standard error how far --autotune is.
 compute::GpuSettings gpu_settings(const RunPlan& plan, int device, int rank);
 /// Of a rank's engines, for the user, line by line.

@@ -54,7 +54,7 @@ std::optional<StepReport> GpuStepper::step(io::Loader& loader, const host::StepR
     monitor::PhaseScope waiting(progress_, metrics::Phase::data_wait, now.seconds);
     const Batch* batch = loader.next();
     waiting.end();
-    // It waits for a free slot if steps before are under way.
+    // It waits for a free slot if steps before are under way. So the time here is not the copy's.
     const monitor::PhaseScope copying(progress_, metrics::Phase::copy, now.seconds,
                                       metrics::Phase::gpu);
     training_.queue(*batch, {.first = micro == 1,
@@ -92,7 +92,8 @@ void GpuStepper::record(const compute::GpuOutcome& o, std::uint64_t step) {
   recorded_ = at;
 }
 
-// What the host waited for or copied counts only as far as the GPU had nothing to do meanwhile.
+// What the host waited for, and batches on their way, count only as far as the GPU had nothing to
+// do meanwhile.
 std::optional<StepReport> GpuStepper::take(int still_under_way) {
   progress_.enter(metrics::Phase::gpu);
   const std::optional<compute::GpuOutcome> o = training_.outcome(still_under_way);
@@ -104,8 +105,7 @@ std::optional<StepReport> GpuStepper::take(int still_under_way) {
   const double data_wait_s = std::min(step.seconds[metrics::Phase::data_wait], o->idle_s);
   metrics::PhaseSeconds seconds;
   seconds[metrics::Phase::data_wait] = data_wait_s;
-  seconds[metrics::Phase::copy] =
-      std::min(step.seconds[metrics::Phase::copy], o->idle_s - data_wait_s);
+  seconds[metrics::Phase::copy] = std::min(o->staged_s + o->copy_s, o->idle_s - data_wait_s);
   for (const auto& [phase, part] : parts_of(*o)) seconds[phase] = part;
   const double sums_s = first_lead_ * o->backward_s / settings().accumulate + o->exposed_s;
   return StepReport{step.position, step.learning_rate, seconds, sums_s, outcome_of(*o)};

@@ -216,8 +216,10 @@ std::string gpu_report(const config::Options& o) {
                          evaluation = planner->plan(schedule_of(model::Mode::evaluation));
 
   const double weights = s.state_bytes() + double(plan.weights + plan.vectors);
-  const double evaluated = double(evaluation.activations + evaluation.workspace +
-                                  evaluation.weights + evaluation.vectors);
+  // Its activations lie where those of training do.
+  const double evaluated =
+      double(std::max(evaluation.activations, plan.activations) - plan.activations) +
+      double(evaluation.workspace + evaluation.weights + evaluation.vectors);
   const double batches = gpu_batches * s.batch_bytes();
   const double copy = o.checkpoint_dir.empty() ? 0 : s.copied_bytes();
   const double in_all =
@@ -227,7 +229,7 @@ std::string gpu_report(const config::Options& o) {
          "memory\n" + memory_line("activations", double(plan.activations)) +
          memory_line("weights, gradients, optimizer", weights) + shards_text(s) +
          memory_line("workspace of cuDNN", double(plan.workspace)) +
-         memory_line("evaluation's activations and workspace", evaluated) +
+         memory_line("evaluation's weights and workspace", evaluated) +
          memory_line("batches", batches) + memory_line("copy of the state for checkpoints", copy) +
          memory_line("in all", in_all) +
          memory_line(in_all > gpu.memory_bytes ? "MORE than the GPU has" : "the GPU has",

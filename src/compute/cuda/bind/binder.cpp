@@ -33,7 +33,7 @@ Binder::Binder(const Schedule& schedule, Element element, std::uint64_t seed, En
       images_(stored_images(schedule, element)) {
   const MemoryPlan plan = plan_memory(schedule, stored_bytes(schedule, element));
   tensor_offsets_ = plan.offset;
-  arena_ = DeviceBytes(plan.bytes);
+  arena_ = places.activations->hold(plan.bytes);
   std::size_t floats = 0;
   for (const int extent : schedule.vectors) {
     vector_offsets_.push_back(floats);
@@ -41,12 +41,12 @@ Binder::Binder(const Schedule& schedule, Element element, std::uint64_t seed, En
   }
   vectors_ = DeviceBytes(floats * sizeof(float));
   if (element != Element::fp32) narrow_vectors_ = DeviceBytes(floats * bytes_of(element));
-  bytes_ = arena_.size() + vectors_.size() + narrow_vectors_.size();
+  bytes_ = plan.bytes + vectors_.size() + narrow_vectors_.size();
 }
 
 void* Binder::at(TensorId id) const {
   if (id == no_tensor) return nullptr;
-  return arena_.data() + tensor_offsets_[id] + schedule_.place_of(id).first * bytes_of(element_);
+  return arena_->data() + tensor_offsets_[id] + schedule_.place_of(id).first * bytes_of(element_);
 }
 
 const StoredImage* Binder::stored_image(TensorId id) const {

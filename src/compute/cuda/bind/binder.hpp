@@ -27,6 +27,8 @@ struct ProgramPlaces {
   /// The whole block, which changes from step to step.
   const std::byte* const* batch = nullptr;
   kernels::LossTotals* totals = nullptr;
+  /// Of tensors, which no step reads that has not written them in the same batch.
+  SharedBytes* activations = nullptr;
 };
 
 /// Gives the steps of one schedule their memory, and cuDNN's engines. What it hands out is valid as
@@ -136,7 +138,8 @@ class Binder {
   const ProgramPlaces places_;
   std::map<TensorId, StoredImage> images_;
   std::vector<std::size_t> tensor_offsets_, vector_offsets_;
-  DeviceBytes arena_, vectors_, narrow_vectors_, workspace_;
+  std::shared_ptr<const DeviceBytes> arena_;  // other programs on this stream use it, too
+  DeviceBytes vectors_, narrow_vectors_, workspace_;
   std::vector<DeviceBytes> kept_;
   std::map<std::size_t, Moments> moments_;  // by the first beta
   std::map<std::size_t, float*> lowered_betas_;

@@ -71,6 +71,14 @@ DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
   data_ = UniqueHandle<void*, cudaFree>(raw);
 }
 
+std::shared_ptr<const DeviceBytes> SharedBytes::hold(std::size_t bytes) {
+  std::shared_ptr<const DeviceBytes> held = held_.lock();
+  if (held && held->size() >= bytes) return held;
+  held = std::make_shared<const DeviceBytes>(bytes);
+  held_ = held;
+  return held;
+}
+
 PinnedBytes::PinnedBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* raw = nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <string_view>
 
@@ -43,6 +44,18 @@ class DeviceBytes {
  private:
   UniqueHandle<void*, cudaFree> data_;
   std::size_t size_ = 0;
+};
+
+/// Memory of the GPU that programs on one stream take turns with: each writes before it reads. Not
+/// for several threads.
+class SharedBytes {
+ public:
+  /// What others hold, where that is large enough, else new memory, which is shared from now on. It
+  /// stays as long as one of its holders, who go in any order. Throws Error as DeviceBytes does.
+  std::shared_ptr<const DeviceBytes> hold(std::size_t bytes);
+
+ private:
+  std::weak_ptr<const DeviceBytes> held_;
 };
 
 /// Memory of the host that the GPU copies from and to while the host goes on.

@@ -1,12 +1,16 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
+#include <algorithm>
 #include <cmath>
 
 #include "allreduce/nccl/nccl_communicator.hpp"
+#include "compute/cuda/engines/convolution.hpp"
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/kernels/arguments/optimizer.hpp"
+#include "compute/cuda/runtime/batch_block.hpp"
 #include "compute/cuda/runtime/runtime.hpp"
 #include "ringtrain/allreduce/communicator/gradient_reducer.hpp"
 #include "ringtrain/compute/gpu.hpp"
+#include "ringtrain/compute/memory_plan.hpp"
 #include "ringtrain/model/passes.hpp"
 #include "ringtrain/model/zoo.hpp"
 #include "ringtrain/optim/optimizer.hpp"
@@ -120,16 +124,21 @@ struct GpuRig {
     memory.write(first, parameters);
     memory.write(running, statistics);
     memory.write(running, averaged_statistics);
-    const Schedule schedule = model::make_schedule(
+    const Schedule schedule = this->schedule(wish);
+    for (const std::size_t first : finality(schedule))
+      if (first > 0) finals.push_back(head + first);
+    training = backend->make_training(schedule, buffers(), 5, step_sums(wish), settings(wish));
+  }
+
+  Schedule schedule(const Wish& wish) {
+    return model::make_schedule(
         graph, images_a_rank, model::Mode::training, 0.1f,
         [this](const Schedule& s, const Step& step) { return backend->supports(s, step); }, true,
         wish.norms_together ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
-    for (const std::size_t first : finality(schedule))
-      if (first > 0) finals.push_back(head + first);
-    training = backend->make_training(schedule,
-                                      {parameters, sums.view().slice(head, graph.parameter_count()),
-                                       statistics, batch_statistics},
-                                      5, step_sums(wish), settings(wish));
+  }
+  Buffers buffers() const {
+    return {parameters, sums.view().slice(head, graph.parameter_count()), statistics,
+            batch_statistics};
   }
 
   GpuStepSums step_sums(const Wish& wish) {
@@ -697,6 +706,95 @@ TEST_CASE("cuda training: what was pinned before training is pinned once", "[sim
   CHECK(before > 0);
   CHECK(host_gpu::counts().pins == before);
   snapshot->release();
+}
+
+TEST_CASE("cuda training: a batch's copies are timed on their own stream", "[simulated]") {
+  constexpr int micro = 2, steps = 4, copy_us = 5000;
+  const std::string copy =
+      "copy " + std::to_string(cuda::BatchBlock(images_a_rank, 8 * 8 * 3).bytes());
+  const bool is_slow = GENERATE(true, false);
+  host_gpu::set_seed(4);
+  GpuRig rig({.accumulates = true});
+  std::size_t copies = 0;
+  host_gpu::set_observer([&](const std::string& what) {
+    if (what != copy) return;
+    ++copies;
+    if (is_slow) host_gpu::take(copy_us);
+  });
+
+  for (int step = 0; step < steps; ++step) rig.step(step, micro);
+  rig.finish();
+  host_gpu::set_observer({});
+
+  CHECK(copies == micro * steps);
+  REQUIRE(rig.outcomes.size() == steps);
+  for (const GpuOutcome& outcome : rig.outcomes) {
+    CHECK(outcome.copy_s > 0);
+    CHECK(outcome.staged_s > 0);
+    // What other streams do meanwhile takes a microsecond each.
+    CHECK(outcome.copy_s >= (is_slow ? micro * copy_us * 1e-6 : 0));
+    CHECK(outcome.copy_s < (is_slow ? micro + 1 : 1) * copy_us * 1e-6);
+  }
+}
+
+TEST_CASE("cuda training: a second training takes no memory for activations", "[simulated]") {
+  GpuRig rig({.element = Element::fp16});
+  const Schedule schedule = rig.schedule({});
+  const auto live = [] { return host_gpu::counts().live_bytes; };
+  const auto make = [&] {
+    return rig.backend->make_training(schedule, rig.buffers(), 5, rig.step_sums({}),
+                                      rig.settings({}));
+  };
+  const auto sizes = cuda::stored_bytes(schedule, Element::fp16);
+  const std::size_t activations = plan_memory(schedule, sizes).bytes;
+
+  rig.training.reset();
+  const std::size_t before = live();
+  const auto first = make();
+  const std::size_t first_took = live() - before;
+  const auto second = make();
+
+  CHECK(live() - before - first_took == first_took - activations);
+}
+
+TEST_CASE("cuda training: evaluation and a second training leave its steps as they are") {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    CAPTURE(seed);
+    host_gpu::set_seed(seed);
+    const auto alone = state_after(4, {});
+    const auto evaluate = [](GpuRig& rig) {
+      const auto schedule = model::make_schedule(
+          rig.graph, images_a_rank, model::Mode::evaluation, 0.1f,
+          [&](const Schedule& s, const Step& step) { return rig.backend->supports(s, step); });
+      return rig.backend->compile(
+          schedule, {rig.parameters, View(), rig.statistics, rig.batch_statistics}, 5);
+    };
+    GpuRig lone({});
+    const Batch batch = random_batch(images_a_rank, 8, 8, 3, 10, 7);
+    const double expected_loss = evaluate(lone)->run(batch, 1, nullptr).loss;
+
+    GpuRig rig({});
+    const auto evaluation = evaluate(rig);
+    const auto other = rig.backend->make_training(rig.schedule({}), rig.buffers(), 5,
+                                                  rig.step_sums({}), rig.settings({}));
+    CHECK(evaluation->run(batch, 1, nullptr).loss == expected_loss);
+    for (int step = 0; step < 4; ++step) {
+      rig.step(step);
+      if (step % 2 == 1) rig.finish();  // the others come behind steps that are over or under way
+      evaluation->run(batch, 1, nullptr);
+      const auto before = rig.read_state();  // as --baseline does, beside this training
+      other->queue(batch, {.step = 0,
+                           .learning_rate = learning_rate,
+                           .sample_weight = 1. / images_a_rank,
+                           .share = 1});
+      other->outcome(0);
+      for (std::size_t i = 0; i < before.size(); ++i) rig.memory.write(before[i], rig.state()[i]);
+    }
+    rig.finish();
+
+    CHECK(rig.read_state() == alone);
+    CHECK(host_gpu::complaints() == no_complaints);
+  }
 }
 
 TEST_CASE("cuda training: a step allocates nothing and waits for no work of its own",

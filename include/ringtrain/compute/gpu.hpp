@@ -112,8 +112,8 @@ struct GpuStepSums {
   /// Whether these may be called in a capture, to be part of a step's graph. Else they are called
   /// between graphs.
   bool captured = true;
-  /// The places at which final_from() starts sums: it is left out elsewhere between graphs. Empty:
-  /// any.
+  /// The places at which final_from() starts sums: it is called no more often than that takes.
+  /// Empty: any.
   std::vector<std::uint64_t> starts = {};
   /// Whether a step is captured, which all ranks do or none. Called once for each kind of step
   /// until it says no; `why` says why this rank's GPU cannot capture it, or nothing. Null: this

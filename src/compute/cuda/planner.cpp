@@ -67,6 +67,7 @@ GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
     } catch (const Error& refusal) {
       throw Error(fmt::format("step {} ({})", s, name_of(schedule.steps[s])), refusal.what());
     }
+  if (launches.widening().bytes_read > 0) plan.steps.back().push_back(launches.widening());
   plan.activations = plan_memory(schedule, launches.tensor_bytes()).bytes + winner_bytes(schedule);
   for (const int extent : schedule.vectors) plan.vectors += extent * sizeof(float);
   if (element_ != Element::fp32) plan.weights = schedule.parameters * bytes_of(element_);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <variant>
 
@@ -82,16 +83,26 @@ void CudaProgram::queue_forward() {
 }
 
 void CudaProgram::queue_backward(const Final& final) {
+  binder_.widening().begin();
   queue(schedule_.backward, actions_.size(), final);
+  binder_.widening().queue(0);
+}
+
+bool CudaProgram::completes_bucket(std::size_t final_from, std::size_t told) const {
+  return final_from == 0 || bucket_starts_.empty() ||
+         std::ranges::any_of(bucket_starts_, [&](std::size_t start) {
+           return start >= final_from && start < told;
+         });
 }
 
 void CudaProgram::queue(std::size_t first, std::size_t end, const Final& final) {
-  std::size_t final_from = schedule_.parameters;
+  std::size_t told = schedule_.parameters;
   for (std::size_t s = first; s < end; ++s) {
     if (actions_[s]) actions_[s]();
-    if (!final || final_from_[s] >= final_from) continue;
-    final_from = final_from_[s];
-    final(final_from);
+    if (!final || final_from_[s] >= told || !completes_bucket(final_from_[s], told)) continue;
+    told = final_from_[s];
+    binder_.widening().queue(told);
+    final(told);
   }
 }
 

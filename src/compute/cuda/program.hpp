@@ -38,8 +38,12 @@ class CudaProgram final : public Program {
   void set_sum_over_ranks(const SumOverRanks& sum) { binder_.set_sum_over_ranks(sum); }
   /// All else. The same calls every time, so that they can be captured.
   void queue_forward();
-  /// Calls `final` as Program::run does, when what makes the gradients final is queued.
+  /// Calls `final` as Program::run does, when what makes the gradients final is queued, but only
+  /// where a bucket begins, or before that.
   void queue_backward(const Final& final);
+  /// The first parameters of the buckets in which gradients are wanted, in any order; none: as soon
+  /// as they are final. Each costs a launch.
+  void set_bucket_starts(std::vector<std::size_t> starts) { bucket_starts_ = std::move(starts); }
 
   /// Of the batch, on the GPU; zeroed by queue_forward().
   const kernels::LossTotals* totals() const { return totals_at(); }
@@ -53,12 +57,14 @@ class CudaProgram final : public Program {
   void bind_steps();
   void round_parameters();
   void queue(std::size_t first, std::size_t end, const Final& final);
+  bool completes_bucket(std::size_t final_from, std::size_t told) const;
 
   const Schedule schedule_;
   const Parts parts_;
   const View parameters_;
   const BatchBlock block_;
   const std::vector<std::size_t> final_from_;
+  std::vector<std::size_t> bucket_starts_;
   DeviceBytes small_, totals_, rounded_;
   const void* const narrow_parameters_;
   const std::byte* batch_ = nullptr;  // the block being taken in

@@ -63,6 +63,7 @@ CudaTraining::CudaTraining(const Schedule& schedule, const Buffers& buffers, std
   if (sums.sum_over_ranks)
     program_.set_sum_over_ranks(
         [this](View values) { sum([this, values] { sums_.sum_over_ranks(values); }); });
+  program_.set_bucket_starts(bucket_starts());
   add_slots();
   if (settings.accumulates) accumulated_ = memory_.allocate(gradients().size());
   for (auto& record : records_) record = PinnedBytes(sizeof(Record));
@@ -78,6 +79,15 @@ CudaTraining::~CudaTraining() {
 
 View CudaTraining::gradients() const {
   return sums_.all.slice(sums_.head, buffers_.parameters.size());
+}
+
+// Among the gradients. The last bucket begins with them.
+std::vector<std::size_t> CudaTraining::bucket_starts() const {
+  if (sums_.starts.empty()) return {};
+  std::vector<std::size_t> starts{0};
+  for (const std::size_t place : sums_.starts)
+    if (place > sums_.head) starts.push_back(place - sums_.head);
+  return starts;
 }
 
 void CudaTraining::refresh() {

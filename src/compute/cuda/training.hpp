@@ -56,6 +56,7 @@ class CudaTraining final : public GpuTraining {
   Record* record_at() const { return reinterpret_cast<Record*>(record_.data()); }
   kernels::UpdateState* update_state() const { return &record_at()->update; }
   View gradients() const;
+  std::vector<std::size_t> bucket_starts() const;
   View add_slot(const char* name);
   void add_slots();
   kernels::UpdateBuffers update_buffers() const;

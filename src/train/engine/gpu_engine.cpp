@@ -343,6 +343,7 @@ std::vector<optim::Optimizer::Slot> GpuEngine::slots() const {
 // A second program, beside that of all ranks: they share the memory of activations.
 std::unique_ptr<Stepper> GpuEngine::make_solo_stepper() try {
   compute::GpuStepSums none{sums_.all(), sums_.place_of(0), [](std::size_t) {}, [] {}, [] {}};
+  none.starts = bucket_bounds();  // where a training of all ranks stops, this one does
   return std::make_unique<GpuStepper>(
       backend_->make_training(schedule_, buffers(), plan_.options.seed, none,
                               training_settings(plan_, averaged_statistics_)),

@@ -14,6 +14,8 @@ void set_seed(std::uint64_t) {}
 void set_engine_time(EngineTime) {}
 void set_engine_fault(EngineFaultOf) {}
 void refuse_captures(bool) {}
+void set_observer(Observer) {}
+void take(std::uint64_t) {}
 std::vector<std::string> complaints() { return {}; }
 
 }  // namespace ringtrain::host_gpu

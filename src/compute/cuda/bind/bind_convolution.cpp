@@ -65,8 +65,8 @@ Action bias_gradient(const Kind& s, Binder& b) {
   };
 }
 
-// cuDNN writes dw in the type of the activations, in the form in which it reads w; `move` brings it
-// into the flat fp32 gradient.
+// cuDNN writes dw in the type of the activations, in the form in which it reads w. It moves into
+// the flat fp32 gradient later, with others, or at once where its form is another.
 template <class Kind>
 Action weight_gradient(const Kind& s, Binder& b,
                        const std::optional<kernels::WeightForm>& form = std::nullopt) {
@@ -77,15 +77,16 @@ Action weight_gradient(const Kind& s, Binder& b,
       product();
       db();
     };
-  const std::size_t count = form ? elements_of(*form) : s.w.count;
-  void* dw = b.keep(count * bytes_of(b.element()));
-  return [&b, product = b.cudnn(asked, nullptr, dw), db = std::move(db), dw, form, count,
+  if (!form)
+    return [product = b.cudnn(asked, nullptr, b.narrow_gradient(s.w)), db = std::move(db)] {
+      product();
+      db();
+    };
+  void* dw = b.keep(elements_of(*form) * bytes_of(b.element()));
+  return [&b, product = b.cudnn(asked, nullptr, dw), db = std::move(db), dw, form = *form,
           to = b.gradients(s.w)] {
     product();
-    if (form)
-      kernels::unpack_weights(*form, b.element(), dw, to, b.stream());
-    else
-      kernels::convert(b.element(), Element::fp32, count, dw, to, b.stream());
+    kernels::unpack_weights(form, b.element(), dw, to, b.stream());
     db();
   };
 }

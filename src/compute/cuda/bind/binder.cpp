@@ -30,7 +30,8 @@ Binder::Binder(const Schedule& schedule, Element element, std::uint64_t seed, En
       runner_(runner),
       stream_(stream),
       places_(places),
-      images_(stored_images(schedule, element)) {
+      images_(stored_images(schedule, element)),
+      widening_(element, places.buffers.gradients, stream) {
   const MemoryPlan plan = plan_memory(schedule, stored_bytes(schedule, element));
   tensor_offsets_ = plan.offset;
   arena_ = places.activations->hold(plan.bytes);
@@ -196,7 +197,14 @@ std::vector<EngineUse> Binder::engine_uses() const {
   return uses;
 }
 
+void* Binder::narrow_gradient(ParameterRange range) {
+  void* const data = keep(range.count * bytes_of(element_));
+  widening_.add(range, data);
+  return data;
+}
+
 void Binder::complete() {
+  widening_.complete();
   for (const auto& call : engine_calls_) reserve(call->engine->workspace);
   workspace_ = DeviceBytes(workspace_bytes_);
   for (const auto& call : engine_calls_)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "compute/cuda/bind/gradient_widening.hpp"
 #include "compute/cuda/engines/autotuner.hpp"
 #include "compute/cuda/engines/convolution.hpp"
 #include "compute/cuda/engines/cudnn_runner.hpp"
@@ -101,12 +102,17 @@ class Binder {
   /// Weights and their gradient lie where these say, unless null.
   Action cudnn(const Request& request, const void* weights = nullptr, void* gradient = nullptr);
 
+  /// Where cuDNN may write the gradient of `range` in 16 bits. widening() brings it where it
+  /// belongs.
+  void* narrow_gradient(ParameterRange range);
+  GradientWidening& widening() { return widening_; }
+
   /// What cuDNN is to do, on which memory. Valid as long as the binder.
   std::vector<EngineUse> engine_uses() const;
   /// After the last step was bound and engines were chosen: allocates the workspace, binds engines
   /// to it.
   void complete();
-  std::size_t bytes() const { return bytes_ + workspace_.size(); }
+  std::size_t bytes() const { return bytes_ + workspace_.size() + widening_.bytes(); }
 
  private:
   // What cuDNN wants aligned to 16 bytes and is not: a copy before, or after.
@@ -150,6 +156,7 @@ class Binder {
   };
   std::vector<Winners> winners_;
   Program::SumOverRanks sum_;
+  GradientWidening widening_;
   std::vector<std::unique_ptr<EngineCall>> engine_calls_;
   std::size_t workspace_bytes_ = 0, bytes_ = 0;
 };

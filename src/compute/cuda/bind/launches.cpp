@@ -182,7 +182,8 @@ std::vector<Launch> Launches::weight_gradient(const Kind& s, std::size_t weights
   if (packed) {
     launches.push_back({"kernel unpack_weights", weights, written});
   } else if (element_ != Element::fp32) {
-    launches.push_back({"kernel convert", weights, written});
+    widening_.bytes_read += weights;
+    widening_.bytes_written += written;
   }
   if (s.b) launches.push_back(kernel("bias_gradient", {s.dy}, {}));
   return launches;

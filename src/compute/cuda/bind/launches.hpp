@@ -21,6 +21,9 @@ class Launches {
 
   /// In the order of their start. Throws Error where cuDNN has no engine.
   std::vector<Launch> of(const Step& step);
+  /// What brings the 16-bit gradients of all steps so far where they belong, as in one bucket; it
+  /// moves nothing where there are none.
+  const Launch& widening() const { return widening_; }
   /// Bytes of each tensor as it is stored: the image has padded channels.
   const std::vector<std::size_t>& tensor_bytes() const { return bytes_; }
 
@@ -59,6 +62,7 @@ class Launches {
   const Element element_;
   Engines& engines_;
   std::vector<std::size_t> bytes_;
+  Launch widening_{"kernel widen_gradients"};
 };
 
 }  // namespace ringtrain::compute::cuda

@@ -15,4 +15,10 @@ void unpack_weights(const WeightForm& form, Element element, const void* packed,
   work::unpack_weights(form, element, packed, gradient, queue);
 }
 
+void widen_gradients(Element element, const WidenTile* tiles, std::size_t count, float* gradients,
+                     cudaStream_t stream) {
+  StreamQueue queue(stream);
+  work::widen_gradients(element, tiles, count, gradients, queue);
+}
+
 }  // namespace ringtrain::compute::cuda::kernels

@@ -249,7 +249,7 @@ std::vector<std::string>& watched() {
   static std::vector<std::string> all;
   all.clear();
   host_gpu::set_observer([](const std::string& what) {
-    if (!what.starts_with("copy")) all.push_back(what);
+    if (what.starts_with("engine") || what.starts_with("fill")) all.push_back(what);
   });
   return all;
 }

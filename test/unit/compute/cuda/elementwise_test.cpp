@@ -45,6 +45,42 @@ TEST_CASE("cuda kernels: tensors may be aligned to their elements only") {
           [&](auto& queue) { work::shortcut_forward(element, s, s, 1, c[0], c[5], queue); });
 }
 
+TEST_CASE(
+    "cuda kernels: the last elements of a count that is no multiple of a vector are done, too") {
+  const Element element = any_element();
+  const std::size_t count = GENERATE(1, 3, 5, 9, 16, 23);
+  CAPTURE(element, count);
+  const auto numbers = [&](std::uint64_t stream) {
+    std::vector<double> values;
+    for (const float v : random_floats(count + 2, stream)) values.push_back(v);
+    return values;
+  };
+  // Two more, which stay.
+  DeviceTensor a(element, count + 2), b(element, count + 2), y(element, count + 2);
+  a.write(numbers(1));
+  b.write(numbers(2));
+  const auto check = [&](auto launch, auto expected) {
+    y.write(numbers(3));
+    const std::vector<double> before = y.read(), x = a.read(), more = b.read();
+    run_twice({y.bytes()}, launch);
+    DeviceTensor wanted(element, count + 2);
+    std::vector<double> values = before;
+    for (std::size_t i = 0; i < count; ++i) values[i] = expected(x[i], more[i]);
+    wanted.write(values);
+    CHECK(y.read() == wanted.read());
+  };
+
+  check([&](auto& queue) { work::relu_forward(element, count, a.data(), y.data(), queue); },
+        [](double x, double) { return std::max(x, 0.); });
+  check(
+      [&](auto& queue) {
+        work::relu_backward(element, count, a.data(), b.data(), y.data(), queue);
+      },
+      [](double x, double dy) { return x > 0 ? dy : 0; });
+  check([&](auto& queue) { work::add(element, count, a.data(), b.data(), y.data(), false, queue); },
+        [](double x, double more) { return static_cast<float>(x) + static_cast<float>(more); });
+}
+
 TEST_CASE("cuda kernels: ReLU lets through what is no number") {
   const Element element = any_element();
   KernelCase c(element, {{1, 1, 1, 8}, {1, 1, 1, 8}}, 0);
@@ -61,7 +97,7 @@ TEST_CASE("cuda kernels: ReLU lets through what is no number") {
 
 TEST_CASE("cuda kernels: elements are converted with rounding to the nearest") {
   const Element from = any_element(), to = any_element();
-  const std::size_t count = GENERATE(1, 4, 7, 64);
+  const std::size_t count = GENERATE(1, 4, 7, 11, 64);
   CAPTURE(from, to, count);
   DeviceTensor x(from, count), y(to, count), expected(to, count);
   std::vector<double> values(count);
@@ -78,7 +114,7 @@ TEST_CASE("cuda kernels: elements are converted with rounding to the nearest") {
 
 TEST_CASE("cuda kernels: elements are scaled before they are rounded, once") {
   const Element to = any_element();
-  const std::size_t count = GENERATE(1, 4, 7, 64);
+  const std::size_t count = GENERATE(1, 4, 7, 11, 64);
   CAPTURE(to, count);
   DeviceTensor x(Element::fp32, count), y(to, count), expected(to, count);
   std::vector<double> values(count);

@@ -708,6 +708,61 @@ TEST_CASE("cuda training: what was pinned before training is pinned once", "[sim
   snapshot->release();
 }
 
+TEST_CASE("cuda training: the weight gradients of a bucket are widened in one launch",
+          "[simulated]") {
+  const auto element = GENERATE(Element::fp16, Element::bf16);
+  const std::size_t buckets = GENERATE(1, 2, 0);  // 0: sums may start anywhere
+  const bool accumulates = GENERATE(false, true);
+  CAPTURE(element, buckets, accumulates);
+  host_gpu::set_seed(5);
+  const Wish wish{.element = element, .accumulates = accumulates, .twins = true};
+  GpuRig rig(wish);
+  // Of the last layer, whose gradients are final first.
+  std::size_t last_layer = rig.graph.parameter_count();
+  for (const std::size_t first : finality(rig.schedule(wish)))
+    if (last_layer == rig.graph.parameter_count()) last_layer = first;
+  GpuStepSums sums = rig.step_sums(wish);
+  if (buckets == 1) sums.starts = {rig.head};
+  if (buckets == 2) sums.starts = {rig.head + last_layer, rig.head};
+  std::vector<std::size_t> told;
+  sums.final_from = [&, tell = sums.final_from](std::size_t place) {
+    told.push_back(place - rig.head);
+    tell(place);
+  };
+  rig.training =
+      rig.backend->make_training(rig.schedule(wish), rig.buffers(), 5, sums, rig.settings(wish));
+  std::size_t launches = 0;
+  host_gpu::set_observer([&](const std::string& what) {
+    launches += what.find("WidenGradients") != std::string::npos;
+  });
+
+  const int micro = accumulates ? 2 : 1;
+  rig.step(0, micro);
+  rig.finish();
+  const std::size_t as_kernels = launches;
+  const std::vector<std::size_t> told_once = std::exchange(told, {});
+  launches = 0;
+  rig.step(1, micro);
+  rig.step(2, micro);
+  rig.finish();
+  host_gpu::set_observer({});
+
+  CHECK(launches == 2 * as_kernels);
+  if (buckets > 0) CHECK(as_kernels == std::size_t(micro) * buckets);
+  // A convolution and a matrix product: the gradient of the first layer is stored otherwise.
+  if (buckets == 0) CHECK(as_kernels == std::size_t(micro) * 2);
+  if (buckets == 2) CHECK(told_once == std::vector{last_layer});
+  if (buckets == 1) CHECK(told_once.empty());
+  rig.finish();
+
+  const auto in_buckets = rig.read_state();
+  GpuRig plain(wish);
+  for (int step = 0; step < 3; ++step) plain.step(step, micro);
+  plain.finish();
+  CHECK(in_buckets == plain.read_state());
+  CHECK(host_gpu::complaints() == no_complaints);
+}
+
 TEST_CASE("cuda training: a batch's copies are timed on their own stream", "[simulated]") {
   constexpr int micro = 2, steps = 4, copy_us = 5000;
   const std::string copy =

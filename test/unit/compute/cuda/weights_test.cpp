@@ -159,3 +159,32 @@ TEST_CASE("cuda kernels: a form that cannot hold the weights is refused") {
   refused([](WeightForm& form) { form.stored_height = 3; });
   refused([](WeightForm& form) { form.stored_width = 3; });
 }
+
+TEST_CASE("cuda kernels: tiles of gradients are widened in one launch, wherever they belong") {
+  const Element element = GENERATE(Element::fp16, Element::bf16);
+  const std::size_t shift = GENERATE(0, 1, 4);  // of the flat gradients, in elements
+  CAPTURE(element, shift);
+  const std::vector<std::uint32_t> counts{1, 7, 8, 24, 300, most_widened};
+  std::vector<std::unique_ptr<DeviceTensor>> narrow;
+  std::vector<WidenTile> tiles;
+  std::vector<float> all(shift + 16 * counts.size() + 2 * most_widened, -1);
+  REQUIRE(reinterpret_cast<std::uintptr_t>(all.data()) % 16 == 0);
+  std::size_t place = shift;
+  for (const std::uint32_t count : counts) {
+    narrow.push_back(std::make_unique<DeviceTensor>(element, count));
+    narrow.back()->write(Weights::random(count, count));
+    const bool is_aligned = place % 4 == 0;
+    tiles.push_back({narrow.back()->data(), place, count, is_aligned ? count / 8 : 0});
+    place += count;
+  }
+  std::vector<float> wanted = all;
+  place = shift;
+  for (const auto& tensor : narrow)
+    for (const double v : tensor->read()) wanted[place++] = static_cast<float>(v);
+
+  run_twice({bytes_of_values(all)}, [&](auto& queue) {
+    work::widen_gradients(element, tiles.data(), tiles.size(), all.data(), queue);
+  });
+
+  CHECK(all == wanted);
+}

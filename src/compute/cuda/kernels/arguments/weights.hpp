@@ -1,6 +1,9 @@
 #pragma once
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
+#include <cstdint>
+
 #include "ringtrain/base/memory/view.hpp"
 
 namespace ringtrain::compute::cuda::kernels {
@@ -27,5 +30,19 @@ void pack_weights(const WeightForm& form, Element element, const void* weights, 
 /// in the flat one is dropped.
 void unpack_weights(const WeightForm& form, Element element, const void* packed, float* gradient,
                     cudaStream_t stream);
+
+/// A part of a 16-bit gradient, aligned to 16 bytes, and where it belongs among the flat fp32 ones.
+struct WidenTile {
+  const void* from;
+  std::uint64_t to;       ///< the first of the flat elements
+  std::uint32_t count;    ///< elements, at most most_widened
+  std::uint32_t vectors;  ///< of 8 elements, to be written at once: none where that is not aligned
+};
+inline constexpr std::uint32_t most_widened = 8192;
+
+/// Widens all `count` tiles, which lie on the device as their buffers do, into `gradients` in one
+/// launch. No buffers overlap. Queues on `stream` and returns; throws Error when the launch fails.
+void widen_gradients(Element element, const WidenTile* tiles, std::size_t count, float* gradients,
+                     cudaStream_t stream);
 
 }  // namespace ringtrain::compute::cuda::kernels

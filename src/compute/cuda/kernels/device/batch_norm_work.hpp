@@ -8,14 +8,6 @@
 
 namespace ringtrain::compute::cuda::kernels::work {
 
-/// Reads one vector of channels' numbers, or `otherwise` where there are none.
-template <int width>
-constexpr Lanes<width> load_or(const float* vector, std::uint32_t first, float otherwise) {
-  Lanes<width> lanes{};
-  for (int i = 0; i < width; ++i) lanes[i] = vector ? vector[first + i] : otherwise;
-  return lanes;
-}
-
 template <class T, int w>
 struct StatisticsTerm {
   static constexpr int values = 2, width = w;
@@ -26,7 +18,7 @@ struct StatisticsTerm {
     const T* x;
     std::size_t pitch;
     constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
-      const auto v = load<w>(x + pixel * pitch);
+      const auto v = load_constant<w>(x + pixel * pitch);
       for (int i = 0; i < w; ++i) {
         sums[0][i] += v[i];
         sums[1][i] += v[i] * v[i];

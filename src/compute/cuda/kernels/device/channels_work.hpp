@@ -27,9 +27,7 @@ struct BiasTerm {
     }
   };
   constexpr Column column(std::uint32_t first) const {
-    Lanes<w> own{};
-    for (int i = 0; i < w; ++i) own[i] = bias[first + i];
-    return {x + first, y + first, channels, own, relu};
+    return {x + first, y + first, channels, load_or<w>(bias, first, 0), relu};
   }
 };
 
@@ -52,7 +50,7 @@ struct BiasGradientTerm {
     const T* dy;
     std::size_t channels;
     constexpr void add(std::uint32_t pixel, Lanes<w>* sums) const {
-      const auto v = load<w>(dy + pixel * channels);
+      const auto v = load_constant<w>(dy + pixel * channels);
       for (int i = 0; i < w; ++i) sums[0][i] += v[i];
     }
   };
@@ -85,7 +83,7 @@ struct CopyChannels {
   constexpr void operator()(std::uint32_t item) const {
     const std::size_t pixel = item / vectors, channel = std::size_t(item % vectors) * w;
     *reinterpret_cast<Pack<T, w>*>(y + pixel * y_pitch + channel) =
-        *reinterpret_cast<const Pack<T, w>*>(x + pixel * x_pitch + channel);
+        get_constant<w>(x + pixel * x_pitch + channel);
   }
 };
 
@@ -129,7 +127,8 @@ struct ShortcutForward {
     const Place to = place_of<w>(item, y_shape);
     Lanes<w> v{};
     if (to.channel < static_cast<std::uint32_t>(x_shape.channels))
-      v = load<w>(x + index_of({to.sample, to.y * stride, to.x * stride, to.channel}, x_shape));
+      v = load_constant<w>(
+          x + index_of({to.sample, to.y * stride, to.x * stride, to.channel}, x_shape));
     store(y + index_of(to, y_shape), v);
   }
 };
@@ -160,7 +159,7 @@ struct ShortcutBackward {
                          from.x < static_cast<std::uint32_t>(dy_shape.width) &&
                          from.channel < static_cast<std::uint32_t>(dy_shape.channels);
     Lanes<w> v{};
-    if (carried) v = load<w>(dy + index_of(from, dy_shape));
+    if (carried) v = load_constant<w>(dy + index_of(from, dy_shape));
     store(dx + index_of(to, dx_shape), v);
   }
 };

@@ -37,17 +37,21 @@ template <class T, int w>
 struct ReluForward {
   const T* x;
   T* y;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    auto v = load<w>(x + std::size_t(item) * w);
-    for (int i = 0; i < w; ++i) v[i] = rectify(v[i]);
-    store(y + std::size_t(item) * w, v);
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      auto v = load<n>(x + at);
+      for (int i = 0; i < n; ++i) v[i] = rectify(v[i]);
+      store(y + at, v);
+    });
   }
 };
 
 template <class Queue>
 void relu_forward(Element element, std::size_t count, const void* x, void* y, Queue& queue) {
-  with_type_and_width(element, is_wide(element, {count}, {x, y}), [&]<class T>(T, auto w) {
-    queue.items(ReluForward<T, w>{static_cast<const T*>(x), static_cast<T*>(y)}, count / w);
+  with_type_and_width(element, is_wide(element, {}, {x, y}), [&]<class T>(T, auto w) {
+    queue.items(ReluForward<T, w>{static_cast<const T*>(x), static_cast<T*>(y), count},
+                divide_up(count, w));
   });
 }
 
@@ -55,21 +59,24 @@ template <class T, int w>
 struct ReluBackward {
   const T *y, *dy;
   T* dx;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    const auto output = load<w>(y + std::size_t(item) * w);
-    auto v = load<w>(dy + std::size_t(item) * w);
-    for (int i = 0; i < w; ++i) v[i] = output[i] > 0 ? v[i] : 0;
-    store(dx + std::size_t(item) * w, v);
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      const auto output = load<n>(y + at);
+      auto v = load<n>(dy + at);
+      for (int i = 0; i < n; ++i) v[i] = output[i] > 0 ? v[i] : 0;
+      store(dx + at, v);
+    });
   }
 };
 
 template <class Queue>
 void relu_backward(Element element, std::size_t count, const void* y, const void* dy, void* dx,
                    Queue& queue) {
-  with_type_and_width(element, is_wide(element, {count}, {y, dy, dx}), [&]<class T>(T, auto w) {
+  with_type_and_width(element, is_wide(element, {}, {y, dy, dx}), [&]<class T>(T, auto w) {
     const ReluBackward<T, w> work{static_cast<const T*>(y), static_cast<const T*>(dy),
-                                  static_cast<T*>(dx)};
-    queue.items(work, count / w);
+                                  static_cast<T*>(dx), count};
+    queue.items(work, divide_up(count, w));
   });
 }
 
@@ -78,21 +85,24 @@ struct Add {
   const T *a, *b;
   T* y;
   bool relu;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    auto v = load<w>(a + std::size_t(item) * w);
-    const auto more = load<w>(b + std::size_t(item) * w);
-    for (int i = 0; i < w; ++i) v[i] = relu ? rectify(v[i] + more[i]) : v[i] + more[i];
-    store(y + std::size_t(item) * w, v);
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      auto v = load<n>(a + at);
+      const auto more = load<n>(b + at);
+      for (int i = 0; i < n; ++i) v[i] = relu ? rectify(v[i] + more[i]) : v[i] + more[i];
+      store(y + at, v);
+    });
   }
 };
 
 template <class Queue>
 void add(Element element, std::size_t count, const void* a, const void* b, void* y, bool relu,
          Queue& queue) {
-  with_type_and_width(element, is_wide(element, {count}, {a, b, y}), [&]<class T>(T, auto w) {
+  with_type_and_width(element, is_wide(element, {}, {a, b, y}), [&]<class T>(T, auto w) {
     const Add<T, w> work{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
-                         relu};
-    queue.items(work, count / w);
+                         relu, count};
+    queue.items(work, divide_up(count, w));
   });
 }
 
@@ -101,23 +111,27 @@ struct Scale {
   const From* x;
   To* y;
   float factor;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    auto v = load<w>(x + std::size_t(item) * w);
-    for (int i = 0; i < w; ++i) v[i] *= factor;
-    store(y + std::size_t(item) * w, v);
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      auto v = load<n>(x + at);
+      for (int i = 0; i < n; ++i) v[i] *= factor;
+      store(y + at, v);
+    });
   }
 };
 
-// fp32 packs are the widest: w of them must fit in 16 bytes.
+// As many elements as the narrower of two types has in 16 bytes, so that no access is shorter.
 template <class Queue>
 void scale(Element from, Element to, float factor, std::size_t count, const void* x, void* y,
            Queue& queue) {
-  const bool wide = is_wide(Element::fp32, {count}, {x, y});
+  const bool wide = is_wide(from, {}, {x, y});
   with_type(from, [&]<class From>(From) {
     with_type_and_width(to, wide, [&]<class To>(To, auto width) {
-      constexpr int w = width > 1 ? 4 : 1;
-      queue.items(Scale<From, To, w>{static_cast<const From*>(x), static_cast<To*>(y), factor},
-                  count / w);
+      constexpr int w = width > 1 ? std::max(full_width<From>, full_width<To>) : 1;
+      const Scale<From, To, w> work{static_cast<const From*>(x), static_cast<To*>(y), factor,
+                                    count};
+      queue.items(work, divide_up(count, w));
     });
   });
 }

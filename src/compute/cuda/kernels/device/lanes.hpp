@@ -12,6 +12,17 @@
 // that are not constexpr, or reinterprets memory, must be a template.
 namespace ringtrain::compute::cuda::kernels {
 
+#ifdef __CUDA_ARCH__
+/// What one access takes, of so many bytes or a part of them.
+template <std::size_t bytes>
+using AccessBits = std::conditional_t<
+    bytes % 16 == 0, uint4,
+    std::conditional_t<
+        bytes % 8 == 0, uint2,
+        std::conditional_t<bytes % 4 == 0, unsigned,
+                           std::conditional_t<bytes % 2 == 0, unsigned short, unsigned char>>>>;
+#endif
+
 /// `width` numbers that one thread handles together, in fp32.
 template <int width>
 struct Lanes {
@@ -20,22 +31,65 @@ struct Lanes {
   constexpr float operator[](int i) const { return at[i]; }
 };
 
-/// As many elements as are read or written in one access.
+/// The alignment that an access to so many bytes wants: 16 bytes are the most at once.
+constexpr std::size_t access_alignment(std::size_t bytes) { return bytes < 16 ? bytes : 16; }
+
+/// As many elements as are read or written together, 16 bytes an access.
 template <class T, int width>
-struct alignas(sizeof(T) * width) Pack {
+struct alignas(access_alignment(sizeof(T) * width)) Pack {
   T at[width];
 };
 
-/// Reads `width` elements; `from` is aligned to all of them.
-template <int width, class T>
-constexpr Lanes<width> load(const T* from) {
-  const auto pack = *reinterpret_cast<const Pack<T, width>*>(from);
+/// By value: nvcc 13 reads a pack behind a reference element by element.
+template <class T, int width>
+constexpr Lanes<width> widened(const Pack<T, width> pack) {
   Lanes<width> lanes{};
   for (int i = 0; i < width; ++i) lanes[i] = static_cast<float>(pack.at[i]);
   return lanes;
 }
 
-/// Rounds to T and writes; `to` is aligned to all `width` elements.
+/// Reads `width` elements; `from` is aligned as a Pack of them.
+template <int width, class T>
+constexpr Lanes<width> load(const T* from) {
+  const auto pack = *reinterpret_cast<const Pack<T, width>*>(from);
+  return widened(pack);
+}
+
+/// Reads elements of a buffer that nothing writes while the kernel runs. A GPU takes them through
+/// its read-only path, and its compiler may move the access before stores. Of __restrict__ on the
+/// pointers in a kernel's object nvcc 13 makes nothing. It unrolls loops with this access less.
+template <int width, class T>
+constexpr Pack<T, width> get_constant(const T* from) {
+#ifdef __CUDA_ARCH__
+  using Bits = AccessBits<sizeof(Pack<T, width>)>;
+  constexpr int count = sizeof(Pack<T, width>) / sizeof(Bits);
+  Bits bits[count];
+  for (int i = 0; i < count; ++i) bits[i] = __ldg(reinterpret_cast<const Bits*>(from) + i);
+  Pack<T, width> pack;
+  memcpy(&pack, bits, sizeof pack);
+  return pack;
+#else
+  return *reinterpret_cast<const Pack<T, width>*>(from);
+#endif
+}
+template <int width, class T>
+constexpr Lanes<width> load_constant(const T* from) {
+  const auto pack = get_constant<width>(from);
+  return widened(pack);
+}
+
+/// Reads one vector of channels' numbers, which nothing writes while the kernel runs, or
+/// `otherwise` where there are none. They begin anywhere.
+template <int width, class Number>
+constexpr Lanes<width> load_or(const Number* vector, std::uint32_t first, float otherwise) {
+  if (vector && width % 4 == 0 && reinterpret_cast<std::uintptr_t>(vector + first) % 16 == 0)
+    return load_constant<width>(vector + first);
+  Lanes<width> lanes{};
+  for (int i = 0; i < width; ++i) lanes[i] = vector ? vector[first + i] : otherwise;
+  return lanes;
+}
+
+/// Rounds to T and writes; `to` is aligned as a Pack of `width` elements.
 template <int width, class T>
 constexpr void store(T* to, const Lanes<width>& lanes) {
   Pack<T, width> pack{};
@@ -55,6 +109,24 @@ constexpr void put(Byte* to, const Pack<std::uint8_t, width>& pack) {
 
 /// max(v, 0) that lets through what is no number.
 constexpr float rectify(float v) { return v < 0 ? 0 : v; }
+
+/// Calls f(index, count) for the elements of vector `item` of a buffer: `width` at once, or, of the
+/// last vector, one after the other. `count` is a std::integral_constant.
+template <int width, class F>
+constexpr void for_vector(std::uint32_t item, std::size_t count, F f) {
+  const std::size_t first = std::size_t(item) * width;
+  const std::integral_constant<int, 1> one;
+  if constexpr (width == 1) {
+    f(first, one);
+  } else if (first + width <= count) {
+    f(first, std::integral_constant<int, width>{});
+  } else {
+#ifdef __CUDA_ARCH__
+#pragma unroll 1
+#endif
+    for (std::size_t i = first; i < count; ++i) f(i, one);
+  }
+}
 
 /// Calls use(T{}) with the type of `element`.
 template <class Use>

@@ -28,20 +28,24 @@ template <int w>
 struct Accumulate {
   const float* values;
   float* sum;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    const auto v = load<w>(values + std::size_t(item) * w);
-    auto total = load<w>(sum + std::size_t(item) * w);
-    for (int i = 0; i < w; ++i) total[i] += v[i];
-    store(sum + std::size_t(item) * w, total);
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      const auto v = load<n>(values + at);
+      auto total = load<n>(sum + at);
+      for (int i = 0; i < n; ++i) total[i] += v[i];
+      store(sum + at, total);
+    });
   }
 };
 
 template <class Queue>
 void accumulate(std::size_t count, const float* values, float* sum, Queue& queue) {
-  if (is_wide(Element::fp32, {count}, {values, sum}))
-    queue.items(Accumulate<full_width<float>>{values, sum}, count / full_width<float>);
+  constexpr int w = full_width<float>;
+  if (is_wide(Element::fp32, {}, {values, sum}))
+    queue.items(Accumulate<w>{values, sum, count}, divide_up(count, w));
   else
-    queue.items(Accumulate<1>{values, sum}, count);
+    queue.items(Accumulate<1>{values, sum, count}, count);
 }
 
 // Threads that write the flag write the same value. x - x is 0 for finite x alone.
@@ -49,19 +53,23 @@ template <class T, int w>
 struct MarkNotFinite {
   const T* gradients;
   UpdateState* state;
+  std::size_t count;
   constexpr void operator()(std::uint32_t item) const {
-    const auto g = load<w>(gradients + std::size_t(item) * w);
-    bool finite = true;
-    for (int i = 0; i < w; ++i) finite = finite && g[i] - g[i] == 0;
-    if (!finite) state->not_finite = 1;
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      const auto g = load_constant<n>(gradients + at);
+      bool finite = true;
+      for (int i = 0; i < n; ++i) finite = finite && g[i] - g[i] == 0;
+      if (!finite) state->not_finite = 1;
+    });
   }
 };
 
 template <class Queue>
 void mark_not_finite(Element element, std::size_t count, const void* gradients, UpdateState* state,
                      Queue& queue) {
-  with_type_and_width(element, is_wide(element, {count}, {gradients}), [&]<class T>(T, auto w) {
-    queue.items(MarkNotFinite<T, w>{static_cast<const T*>(gradients), state}, count / w);
+  with_type_and_width(element, is_wide(element, {}, {gradients}), [&]<class T>(T, auto w) {
+    queue.items(MarkNotFinite<T, w>{static_cast<const T*>(gradients), state, count},
+                divide_up(count, w));
   });
 }
 
@@ -98,35 +106,60 @@ void prepare_update(const RuleSettings& settings, const StepScalars* scalars, Up
   queue.items(PrepareUpdate<>{settings, scalars, state}, 1);
 }
 
+template <int w>
+constexpr void approach(const float* values, float* average, float rate) {
+  const auto v = load<w>(values);
+  auto a = load<w>(average);
+  for (int i = 0; i < w; ++i) a[i] += rate * (v[i] - a[i]);
+  store(average, a);
+}
+
+template <int w>
 struct MoveAverage {
   const float* values;
   float* average;
   float rate;
   const UpdateState* state;
-  constexpr void operator()(std::uint32_t i) const {
-    if (!state->not_finite) average[i] += rate * (values[i] - average[i]);
+  std::size_t count;
+  constexpr void operator()(std::uint32_t item) const {
+    if (state->not_finite) return;
+    for_vector<w>(item, count,
+                  [&](std::size_t at, auto n) { approach<n>(values + at, average + at, rate); });
   }
 };
 
 template <class Queue>
 void move_average(std::size_t count, const float* values, float* average, float rate,
                   const UpdateState* state, Queue& queue) {
-  queue.items(MoveAverage{values, average, rate, state}, count);
+  constexpr int w = full_width<float>;
+  if (is_wide(Element::fp32, {}, {values, average}))
+    queue.items(MoveAverage<w>{values, average, rate, state, count}, divide_up(count, w));
+  else
+    queue.items(MoveAverage<1>{values, average, rate, state, count}, count);
 }
 
+template <int w>
 struct MoveAverageAlike {
   const float* values;
   float* average;
   const UpdateState* state;
-  constexpr void operator()(std::uint32_t i) const {
-    if (!state->not_finite) average[i] += state->factors.average_rate * (values[i] - average[i]);
+  std::size_t count;
+  constexpr void operator()(std::uint32_t item) const {
+    if (state->not_finite) return;
+    for_vector<w>(item, count, [&](std::size_t at, auto n) {
+      approach<n>(values + at, average + at, state->factors.average_rate);
+    });
   }
 };
 
 template <class Queue>
 void move_average(std::size_t count, const float* values, float* average, const UpdateState* state,
                   Queue& queue) {
-  if (count > 0) queue.items(MoveAverageAlike{values, average, state}, count);
+  constexpr int w = full_width<float>;
+  if (is_wide(Element::fp32, {}, {values, average}))
+    queue.items(MoveAverageAlike<w>{values, average, state, count}, divide_up(count, w));
+  else
+    queue.items(MoveAverageAlike<1>{values, average, state, count}, count);
 }
 
 struct FinishUpdate {

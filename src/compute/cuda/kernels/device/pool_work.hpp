@@ -108,7 +108,7 @@ struct AveragePoolForward {
     const auto at = geometry.window_of(item);
     Lanes<w> sum{};
     geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
-      const auto v = load<w>(x + geometry.x_index(at, row, column));
+      const auto v = load_constant<w>(x + geometry.x_index(at, row, column));
       for (int i = 0; i < w; ++i) sum[i] += v[i];
     });
     const int taps = geometry.rows.taps(at.row) * geometry.columns.taps(at.column);
@@ -170,7 +170,7 @@ struct GlobalAverage {
     if (vector < grid.vectors)
       for (std::uint32_t pixel = row; pixel < grid.pixels; pixel += grid.rows) {
         const std::size_t at = std::size_t(sample) * grid.pixels + pixel;
-        const auto v = load<w>(x + at * channels() + vector * w);
+        const auto v = load_constant<w>(x + at * channels() + vector * w);
         for (int i = 0; i < w; ++i) own[i] += v[i];
       }
     for (int i = 0; i < w; ++i) sums[i * grid.threads()] = own[i];

@@ -100,4 +100,30 @@ void unpack_weights(const WeightForm& form, Element element, const void* packed,
   });
 }
 
+/// A block widens a tile.
+template <class T>
+struct WidenGradients {
+  const WidenTile* tiles;
+  float* gradients;
+  constexpr int phases() const { return 1; }
+  constexpr void operator()(int, std::uint32_t block, std::uint32_t thread, unsigned char*) const {
+    constexpr int w = 8;
+    const WidenTile tile = tiles[block];
+    const T* from = static_cast<const T*>(tile.from);
+    float* to = gradients + tile.to;
+    for (std::uint32_t i = thread; i < tile.vectors; i += block_threads)
+      store(to + i * w, load_constant<w>(from + i * w));
+    for (std::uint32_t i = tile.vectors * w + thread; i < tile.count; i += block_threads)
+      store(to + i, load_constant<1>(from + i));
+  }
+};
+
+template <class Queue>
+void widen_gradients(Element element, const WidenTile* tiles, std::size_t count, float* gradients,
+                     Queue& queue) {
+  with_type(element, [&]<class T>(T) {
+    queue.blocks(WidenGradients<T>{tiles, gradients}, Grid{small(count), block_threads, 0});
+  });
+}
+
 }  // namespace ringtrain::compute::cuda::kernels::work

@@ -1,4 +1,5 @@
 #pragma once
+#include <string>
 #include <typeinfo>
 
 #include "compute/cuda/kernels/arguments/geometry.hpp"
@@ -31,7 +32,11 @@ class StreamQueue {
   void launch(Run run) {
     host_gpu::call([&](host_gpu::Device& gpu) {
       return gpu.submit(
-          stream_, typeid(Work).name(), [run, &gpu] { run_in_some_way(gpu, run); },
+          stream_, typeid(Work).name(),
+          [run, &gpu] {
+            gpu.observe(std::string("kernel ") + typeid(Work).name());
+            run_in_some_way(gpu, run);
+          },
           &host_gpu::Counts::kernels);
     });
     if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess)

@@ -3,7 +3,8 @@ import unittest
 
 from support import FAILED, MEASURED, PASSED, SKIPPED, curve, ended, step, verdicts
 
-from stages import checkpoint, deterministic, device, gradients, kernels, leak, ranks, roofline, sanitizer, speed, tests, train, versions
+from place import Place
+from stages import ALL, checkpoint, deterministic, device, gradients, kernels, leak, ranks, roofline, sanitizer, speed, sums, tests, train, versions
 
 
 def result(**values):
@@ -34,6 +35,19 @@ class Machine(unittest.TestCase):
         findings = device.judge({"this": ended('{"deviceName":"NVIDIA L4"}')}, {})
 
         self.assertNotIn(FAILED, verdicts(findings).values())
+
+
+class Sums(unittest.TestCase):
+    def test_comparisons_are_counted_and_none_is_a_failure(self):
+        ran, empty = ended("All tests passed (1234 assertions in 1 test case)\n"), ended("No test cases matched 'cuda engines'\n")
+
+        self.assertEqual([(f.verdict, f.value) for f in sums.judge({"bn_bwd_weights": ran}, {})], [(PASSED, 1234)])
+        self.assertEqual(verdicts(sums.judge({"bn_bwd_weights": empty}, {})), {"bn_bwd_weights": FAILED})
+
+    def test_they_come_first_and_a_rehearsal_has_a_simulated_gpu(self):
+        self.assertIs(ALL[0], sums.SUMS)
+        programs = [sums.commands(Place("out", rehearse))[0].needs for rehearse in (False, True)]
+        self.assertEqual(programs, [("test_cuda_gpu",), ("test_cuda_on_host",)])
 
 
 class Tests(unittest.TestCase):

@@ -150,6 +150,17 @@ class GraphOperands {
     });
     REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   }
+  /// What the graph has written as an operand of type O that is `wanted`.
+  template <class O, class Wanted>
+  std::vector<double> result(const compute::cuda::OperationGraph& graph,
+                             std::span<void* const> data, Wanted wanted) const {
+    std::vector<double> found;
+    for_each_result(graph, [&](std::size_t i, const Value& value) {
+      const O* const operand = std::get_if<O>(&*value.operand);
+      if (operand != nullptr && wanted(*operand)) found = read(value, data[i]);
+    });
+    return found;
+  }
   /// By their norms, of what the graph has written and the reference has in `state`.
   double largest_error(const compute::cuda::OperationGraph& graph,
                        std::span<void* const> data) const {

@@ -10,8 +10,9 @@ from stages.ranks import RANKS
 from stages.roofline import ROOFLINE
 from stages.sanitizer import SANITIZER
 from stages.speed import SPEED
+from stages.sums import SUMS
 from stages.tests import TESTS
 from stages.train import TRAIN
 from stages.versions import VERSIONS
 
-ALL = [VERSIONS, DEVICE, TESTS, GRADIENTS, SPEED, CEILINGS, KERNELS, TRAIN, DETERMINISTIC, RANKS, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]
+ALL = [SUMS, VERSIONS, DEVICE, TESTS, GRADIENTS, SPEED, CEILINGS, KERNELS, TRAIN, DETERMINISTIC, RANKS, ROOFLINE, CHECKPOINT, SANITIZER, LEAK]

@@ -195,6 +195,18 @@ Begun statistics() {
            CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC}};
 }
 
+// What follows is one reading of cuDNN's documentation, on which all fused input gradients rest.
+// That names this operation's inputs and results, and the sum that the results are the coefficients
+// of: Graph API, "DgradDreluBNBwdWeight" (its results dScale, dBias, A, B, C) and "dBNApply" (dx =
+// A * dy + B * x + C). It does not say how A, B and C are computed. They follow from BatchNorm's
+// gradient (Ioffe and Szegedy 2015), with m pixels a channel, all of x, and INVSTD = 1 /
+// sqrt(variance + epsilon):
+//   DBN_SCALE   = sum of dy * (x - MEAN) * INVSTD
+//   DBN_BIAS    = sum of dy
+//   EQ_DY_SCALE = A = BN_SCALE * INVSTD
+//   EQ_X_SCALE  = B = -A * INVSTD * DBN_SCALE / m
+//   EQ_BIAS     = C = -A * DBN_BIAS / m - B * MEAN
+// The test "cuda engines: what BN_BWD_WEIGHTS writes" holds engines to this.
 Begun batch_norm_sums() {
   Descriptor d(CUDNN_BACKEND_OPERATION_BN_BWD_WEIGHTS_DESCRIPTOR);
   d.set(CUDNN_ATTR_OPERATION_BN_BWD_WEIGHTS_MATH_PREC, CUDNN_DATA_FLOAT);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -15,6 +16,9 @@ std::vector<double> taps_inside(const Shape& x, const Shape& y, const Window& wi
 }
 
 constexpr double lowest = -std::numeric_limits<double>::infinity();
+
+// What is no number wins, the last of several, as in PyTorch.
+bool wins(double v, double best) { return v > best || std::isnan(v); }
 constexpr std::size_t none = SIZE_MAX;
 
 // For each element of dy, which element of `x` is its window's first maximum.
@@ -26,7 +30,7 @@ std::vector<std::size_t> first_maxima(const MaxPoolBackward& step, const std::ve
   for_each_tap(xs, ys, step.window, [&](std::size_t out, std::size_t in, std::size_t) {
     for (int c = 0; c < xs.channels; ++c) {
       const std::size_t o = out * xs.channels + c, i = in * xs.channels + c;
-      if (!(x[i] > best[o])) continue;
+      if (!wins(x[i], best[o])) continue;
       best[o] = x[i];
       winners[o] = i;
     }
@@ -44,7 +48,8 @@ void run(const MaxPoolForward& step, State& s) {
   for_each_tap(s.shape(step.x), s.shape(step.y), step.window,
                [&](std::size_t out, std::size_t in, std::size_t) {
                  for (int c = 0; c < channels; ++c)
-                   y[out * channels + c] = std::max(y[out * channels + c], x[in * channels + c]);
+                   if (const double v = x[in * channels + c]; wins(v, y[out * channels + c]))
+                     y[out * channels + c] = v;
                });
 }
 

@@ -202,3 +202,56 @@ TEST_CASE("cuda kernels: a stem's max pool sums over more tiles than threads") {
   CHECK(relative_norm(p.c.read(g), p.c.state[g]) < tolerance(Element::fp16));
   CHECK(relative_norm(p.gradients, p.c.state.gradients) < 1e-4);
 }
+
+TEST_CASE("cuda kernels: what is no number wins a max pool's window, the last of several") {
+  const Element element = any_element();
+  const Window window =
+      GENERATE(Window{3, 3, 2, 2, 1, 1, 1, 1}, Window{2, 2, 2, 2}, Window{3, 3, 1, 1, 1, 1, 1, 1});
+  const int channels = GENERATE(3, 8);
+  const bool keeps = GENERATE(true, false), activates = GENERATE(false, true);
+  CAPTURE(element, window.height, window.stride_y, channels, keeps, activates);
+  Pool p(element, window, {2, 7, 8, channels});
+  for (std::size_t i = 0; i < p.c.state[x].size(); i += 11) p.c.state[x][i] = NAN;
+  p.c.state[x][channels + 1] = INFINITY;  // which does not win beside them
+  p.c.write(x);
+  const auto how = activates ? std::optional(p.how) : std::nullopt;
+  const PoolPrologue prologue = activates ? p.prologue() : PoolPrologue{};
+  std::vector<std::uint8_t> winners(p.pool.y_shape.elements());
+  std::uint8_t* const kept = keeps ? winners.data() : nullptr;
+
+  // By the definition, not by the reference's code.
+  const auto input = [&](int n, int row, int column, int channel) {
+    return p.c.state[x][((n * 7 + row) * 8 + column) * channels + channel];
+  };
+  p.c.run_kernel({y}, [&](auto& queue) {
+    work::max_pool_forward({p.pool, prologue, p.c[x], p.c[y], kept}, queue);
+  });
+  const std::vector<double> pooled = p.c.read(y);
+  const Shape& shape = p.pool.y_shape;
+  std::size_t at = 0, lost = 0;
+  for (int n = 0; n < shape.batch; ++n)
+    for (int row = 0; row < shape.height; ++row)
+      for (int column = 0; column < shape.width; ++column)
+        for (int channel = 0; channel < channels; ++channel, ++at) {
+          bool has_none = false;
+          for (int ky = 0; ky < window.height; ++ky)
+            for (int kx = 0; kx < window.width; ++kx) {
+              const int iy = row * window.stride_y + ky - window.top;
+              const int ix = column * window.stride_x + kx - window.left;
+              if (iy >= 0 && iy < 7 && ix >= 0 && ix < 8)
+                has_none = has_none || std::isnan(input(n, iy, ix, channel));
+            }
+          CHECK(std::isnan(pooled[at]) == has_none);
+          lost += has_none;
+        }
+  CHECK(lost > 0);
+  CHECK(lost < pooled.size());
+
+  // And the gradient goes to the one that won, wherever it is looked for.
+  reference::run_step(MaxPoolForward{window, x, y, how}, p.c.state);
+  p.c.check(
+      MaxPoolBackward{window, x, activates ? no_tensor : y, dy, dx, no_tensor, how}, {dx},
+      [&](auto& queue) {
+        work::max_pool_backward({p.pool, prologue, p.c[x], p.c[dy], nullptr, p.c[dx], kept}, queue);
+      });
+}

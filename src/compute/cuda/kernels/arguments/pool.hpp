@@ -33,14 +33,15 @@ struct MaxPoolForwardOperands {
   PoolPrologue prologue;
   const void* x;
   void* y;
-  /// Where it is not null, gets the tap of each window's first maximum, in row order from the
-  /// window's corner, or no_winner: a byte a window and channel, dense.
+  /// Where it is not null, gets the tap of each window's first maximum, or of its last that is no
+  /// number, in row order from the window's corner, or no_winner: a byte a window and channel,
+  /// dense.
   std::uint8_t* winners = nullptr;
 };
 inline constexpr std::uint8_t no_winner = 255;
 /// Whether a byte can tell the taps of such a window apart.
 constexpr bool has_winners(const Window& w) { return w.height * w.width <= no_winner; }
-/// MaxPoolForward: padding never wins.
+/// MaxPoolForward: padding never wins. What is no number does, as in PyTorch.
 void max_pool_forward(const MaxPoolForwardOperands& operands, cudaStream_t stream);
 
 struct MaxPoolBackwardOperands {

@@ -10,6 +10,10 @@ namespace ringtrain::compute::cuda::kernels::work {
 
 inline constexpr float lowest = -std::numeric_limits<float>::infinity();
 
+/// Whether a window's maximum moves on from `best` to `v`. As in PyTorch it is no number where one
+/// of the window is none, and then the last of those: else the loss would not show an overflow.
+constexpr bool wins(float v, float best) { return best < v || v != v; }
+
 /// What a pool's prologue makes of the channels from `first` on.
 template <int w>
 struct PrologueLanes {
@@ -51,11 +55,11 @@ struct MaxPoolForwardTerm {
       Pack<std::uint8_t, w> winner{};
       for (int i = 0; i < w; ++i) best[i] = lowest, winner.at[i] = no_winner;
       geometry.for_each_tap(at.row, at.column, [&](int row, int column) {
-        const auto v = prologue(load<w>(x + geometry.x_index(at, row, column)));
+        const auto v = prologue(load_constant<w>(x + geometry.x_index(at, row, column)));
         const auto tap = static_cast<std::uint8_t>(geometry.tap(at.row, at.column, row, column));
         for (int i = 0; i < w; ++i) {
-          winner.at[i] = best[i] < v[i] ? tap : winner.at[i];
-          best[i] = best[i] < v[i] ? v[i] : best[i];
+          winner.at[i] = wins(v[i], best[i]) ? tap : winner.at[i];
+          best[i] = wins(v[i], best[i]) ? v[i] : best[i];
         }
       });
       store(y + geometry.y_index(at, at.row, at.column), best);
@@ -115,25 +119,55 @@ struct MaxPoolPixel {
   }
 };
 
-/// The gradients of 2 x 2 pixels, from the winners that forward has left, where two windows an axis
-/// cover a tile at most: nothing that is loaded waits for another load. Each pixel's windows are
-/// added in row order, as by MaxPoolPixel.
+/// 2 x 2 pixels whose gradients one thread computes, because they share windows.
 template <class T, int w>
-struct MaxPoolWonTile {
+struct PixelTile {
   using Type = T;
+  using Place = typename PoolGeometry<w>::Place;
   static constexpr int width = w;
   static constexpr int side = 2, pixels = side * side;
   PoolGeometry<w> geometry;
   PooledGradient<T, w> gradient_of;
-  const std::uint8_t* winners;
   std::uint32_t channel;
 
-  constexpr MaxPoolWonTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
-                           std::uint32_t first)
-      : geometry(pool), gradient_of(pooled_gradient<T, w>(o)), winners(o.winners), channel(first) {}
+  constexpr PixelTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                      std::uint32_t first)
+      : geometry(pool), gradient_of(pooled_gradient<T, w>(o)), channel(first) {}
   static std::size_t items(const PoolOperands& o) {
     return divide_up(o.x_shape.height, side) * divide_up(o.x_shape.width, side) * o.x_shape.batch;
   }
+
+ protected:
+  /// The first pixel of a tile.
+  constexpr Place place(std::uint32_t tile) const {
+    Place at = geometry.place(tile, channel, (geometry.rows.image + side - 1) / side,
+                              (geometry.columns.image + side - 1) / side);
+    at.row *= side;
+    at.column *= side;
+    return at;
+  }
+  /// Calls f(number, row, column) for each pixel of the tile that is in the image.
+  template <class F>
+  constexpr void for_each_pixel(const Place& at, F f) const {
+    for (int p = 0; p < pixels; ++p) {
+      const int row = at.row + p / side, column = at.column + p % side;
+      if (row < geometry.rows.image && column < geometry.columns.image) f(p, row, column);
+    }
+  }
+};
+
+/// From the winners that forward has left, where two windows an axis cover a tile at most: nothing
+/// that is loaded waits for another load. Each pixel's windows are added in row order, as by
+/// MaxPoolPixel.
+template <class T, int w>
+struct MaxPoolWonTile : PixelTile<T, w> {
+  using Base = PixelTile<T, w>;
+  using Base::geometry, Base::side, Base::pixels;
+  const std::uint8_t* winners;
+
+  constexpr MaxPoolWonTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
+                           std::uint32_t first)
+      : Base(pool, o, first), winners(o.winners) {}
   static bool fits(const Window& window) {
     return window.height + side - 1 <= 2 * window.stride_y &&
            window.width + side - 1 <= 2 * window.stride_x;
@@ -143,10 +177,7 @@ struct MaxPoolWonTile {
   template <class F>
   constexpr void for_each_gradient(std::uint32_t tile, F f) const {
     const Axis &rows = geometry.rows, &columns = geometry.columns;
-    auto at = geometry.place(tile, channel, (rows.image + side - 1) / side,
-                             (columns.image + side - 1) / side);
-    at.row *= side;
-    at.column *= side;
+    const auto at = this->place(tile);
     const int row = rows.first_window(at.row), column = columns.first_window(at.column);
     const int end_row = rows.end_window(at.row + side - 1);
     const int end_column = columns.end_window(at.column + side - 1);
@@ -154,82 +185,67 @@ struct MaxPoolWonTile {
     Lanes<w> gradient[pixels] = {};
     for (int k = 0; k < pixels; ++k)
       if (row + k / side < end_row && column + k % side < end_column) {
-        winner[k] = get<w>(winners + geometry.winner_index(at, row + k / side, column + k % side));
-        gradient[k] = gradient_of(geometry.y_index(at, row + k / side, column + k % side));
+        winner[k] =
+            get_constant<w>(winners + geometry.winner_index(at, row + k / side, column + k % side));
+        gradient[k] = this->gradient_of(geometry.y_index(at, row + k / side, column + k % side));
       }
-    for (int p = 0; p < pixels; ++p) {
-      const int y = at.row + p / side, x = at.column + p % side;
-      if (y >= rows.image || x >= columns.image) continue;
+    this->for_each_pixel(at, [&](int, int y, int x) {
       Lanes<w> sum{};
       for (int k = 0; k < pixels; ++k) {
         const int tap = geometry.tap(row + k / side, column + k % side, y, x);
         for (int i = 0; i < w; ++i) sum[i] += winner[k].at[i] == tap ? gradient[k][i] : 0;
       }
       f(geometry.x_index(at, y, x), sum);
-    }
+    });
   }
 };
 
-/// The gradients of 2 x 2 pixels: these share windows, and so the search for each window's first
-/// maximum. No y is compared with: the compiler may round what it makes of x in another way here.
+/// Without winners: the search for each window's maximum is shared, too. No y is compared with: the
+/// compiler may round what it makes of x in another way here.
 template <class T, int w>
-struct MaxPoolTile {
-  using Type = T;
-  static constexpr int width = w;
-  static constexpr int side = 2, pixels = side * side;
-  PoolGeometry<w> geometry;
+struct MaxPoolTile : PixelTile<T, w> {
+  using Base = PixelTile<T, w>;
+  using Base::geometry, Base::side, Base::pixels;
   PrologueLanes<w> prologue;
-  PooledGradient<T, w> gradient_of;
   const T* x;
-  std::uint32_t channel;
 
   constexpr MaxPoolTile(const PoolGeometry<w>& pool, const MaxPoolBackwardOperands& o,
                         std::uint32_t first)
-      : geometry(pool),
+      : Base(pool, o, first),
         prologue(prologue_lanes<w>(o.prologue, first)),
-        gradient_of(pooled_gradient<T, w>(o)),
-        x(static_cast<const T*>(o.x)),
-        channel(first) {}
-  static std::size_t items(const PoolOperands& o) {
-    return divide_up(o.x_shape.height, side) * divide_up(o.x_shape.width, side) * o.x_shape.batch;
-  }
+        x(static_cast<const T*>(o.x)) {}
 
   /// Calls f(index, gradient) for each pixel of the tile that is in the image.
   template <class F>
   constexpr void for_each_gradient(std::uint32_t tile, F f) const {
     const Axis &rows = geometry.rows, &columns = geometry.columns;
-    auto at = geometry.place(tile, channel, tiles(rows), tiles(columns));
-    at.row *= side;
-    at.column *= side;
+    const auto at = this->place(tile);
     Lanes<w> sums[pixels] = {};
     for (int row = rows.first_window(at.row); row < rows.end_window(at.row + side - 1); ++row)
       for (int column = columns.first_window(at.column);
            column < columns.end_window(at.column + side - 1); ++column)
         hand_out(at, row, column, sums);
-    for (int p = 0; p < pixels; ++p) {
-      const int row = at.row + p / side, column = at.column + p % side;
-      if (row < rows.image && column < columns.image) f(geometry.x_index(at, row, column), sums[p]);
-    }
+    this->for_each_pixel(
+        at, [&](int p, int row, int column) { f(geometry.x_index(at, row, column), sums[p]); });
   }
 
  private:
-  using Place = typename PoolGeometry<w>::Place;
+  using Place = typename Base::Place;
 
-  static constexpr int tiles(const Axis& axis) { return (axis.image + side - 1) / side; }
   // Adds the gradient of one window to the pixel of the tile that won it, if one did.
   constexpr void hand_out(const Place& at, int row, int column, Lanes<w>* sums) const {
     Lanes<w> best{};
     int winner[w] = {};
     for (int i = 0; i < w; ++i) best[i] = lowest, winner[i] = pixels;
     geometry.for_each_tap(row, column, [&](int y, int x) {
-      const auto v = prologue(load<w>(this->x + geometry.x_index(at, y, x)));
+      const auto v = prologue(load_constant<w>(this->x + geometry.x_index(at, y, x)));
       const int pixel = in_tile(y - at.row, x - at.column);
       for (int i = 0; i < w; ++i) {
-        winner[i] = best[i] < v[i] ? pixel : winner[i];
-        best[i] = best[i] < v[i] ? v[i] : best[i];
+        winner[i] = wins(v[i], best[i]) ? pixel : winner[i];
+        best[i] = wins(v[i], best[i]) ? v[i] : best[i];
       }
     });
-    const auto gradient = gradient_of(geometry.y_index(at, row, column));
+    const auto gradient = this->gradient_of(geometry.y_index(at, row, column));
     for (int p = 0; p < pixels; ++p)
       for (int i = 0; i < w; ++i) sums[p][i] += winner[i] == p ? gradient[i] : 0;
   }
@@ -277,9 +293,9 @@ struct MaxPoolReduceTerm {
     bool relu;
     constexpr void add(std::uint32_t tile, Lanes<w>* sums) const {
       pool.for_each_gradient(tile, [&](std::size_t at, Lanes<w> gradient) {
-        const auto input = load<w>(x + at);
+        const auto input = load_constant<w>(x + at);
         if (skip) {
-          const auto more = load<w>(skip + at);
+          const auto more = load_constant<w>(skip + at);
           for (int i = 0; i < w; ++i) gradient[i] += more[i];
         }
         if (relu) mask(at, input, gradient);
@@ -293,7 +309,7 @@ struct MaxPoolReduceTerm {
     constexpr void mask(std::size_t at, const Lanes<w>& input, Lanes<w>& gradient) const {
       Lanes<w> output{};
       if (y)
-        output = load<w>(y + at);
+        output = load_constant<w>(y + at);
       else
         for (int i = 0; i < w; ++i) output[i] = input[i] * scale[i] + bias[i];
       for (int i = 0; i < w; ++i) gradient[i] = output[i] > 0 ? gradient[i] : 0;

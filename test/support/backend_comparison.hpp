@@ -101,6 +101,7 @@ class BackendComparison {
       if (!schedule_.is_slice(id)) onednn.write(id, values);
     }
 
+    own_convolutions = std::ranges::count(onednn.implementations(), "winograd");
     const compute::StepResult result = program->run(batch_, state.sample_weight, nullptr);
     for (const compute::Step& step : schedule_.steps) compute::reference::run_step(step, state);
 
@@ -117,6 +118,9 @@ class BackendComparison {
     CHECK(result.top1 == state.result.top1);
     CHECK(result.top5 == state.result.top5);
   }
+
+  /// Convolutions that were not oneDNN's, once checked.
+  std::ptrdiff_t own_convolutions = 0;
 
  private:
   static constexpr std::uint64_t seed = 7;

@@ -29,7 +29,7 @@ bool multiplies_bf16() {
                         : holds(dnnl::cpu_isa::avx512_core_bf16);
 }
 
-bool multiplies_tiles() {
+bool has_amx_bf16() {
   return is_unlimited() ? __builtin_cpu_supports("amx-bf16")
                         : holds(dnnl::cpu_isa::avx512_core_amx);
 }

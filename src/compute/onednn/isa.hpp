@@ -15,8 +15,8 @@ Isa effective_isa();
 /// Whether this CPU multiplies bf16 numbers (AVX512_BF16 or AMX), and oneDNN may use it.
 bool multiplies_bf16();
 
-/// Whether AMX does, many times as fast.
-bool multiplies_tiles();
+/// Whether this CPU multiplies bf16 matrices by AMX, and oneDNN may use it.
+bool has_amx_bf16();
 
 /// Channels that lie beside each other in a blocked activation.
 constexpr int block_of(Isa isa) { return isa == Isa::avx512 ? 16 : 8; }

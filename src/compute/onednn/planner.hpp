@@ -121,7 +121,9 @@ class Planner {
   std::size_t scratch_bytes() const { return scratch_bytes_; }
   /// Tells every primitive where the scratch memory lies.
   void finish(std::byte* scratch);
-  /// oneDNN's names of the kernels it chose.
+  /// A kernel of ours beside oneDNN's.
+  void add_implementation(std::string name) { implementations_.push_back(std::move(name)); }
+  /// oneDNN's names of the kernels it chose, and ours.
   std::vector<std::string> take_implementations() { return std::move(implementations_); }
   std::vector<Buffer> take_kept();
 

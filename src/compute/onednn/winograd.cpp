@@ -1,5 +1,7 @@
 #include "compute/onednn/winograd.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 
 #include "compute/onednn/kernels/winograd_kernels.hpp"
@@ -7,40 +9,45 @@
 namespace ringtrain::compute::onednn {
 namespace {
 
-// A round's transformed tiles should stay in a core's second-level cache, but a round should be
-// long enough for the filters that it reads.
-constexpr std::size_t round_bytes = std::size_t{448} << 10, shortest_round = 16;
-// Sums of filter gradients that each thread may have for itself.
-constexpr std::size_t own_sums_bytes = std::size_t{1} << 20;
-// The filters' transforms cost as much as a direct convolution of some tiles: twice as many in
-// bf16, whose products are twice as fast. With fewer channels there are no whole vectors.
+// A round's transformed tiles stay in a core's second-level cache, unless the filters are larger:
+// reading those once a round costs no more than reading the tiles. All rounds at once have a limit.
+constexpr std::size_t round_bytes = std::size_t{448} << 10, shortest_round = 16,
+                      most_tile_bytes = std::size_t{256} << 20;
+// Transformed filters; sums of their gradients that each thread may have for itself.
+constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
+                      own_sums_bytes = std::size_t{1} << 20;
+// The filters' transforms cost as much as a direct convolution of some tiles. bf16's products are
+// twice as fast as the fp32 ones of Winograd.
 constexpr std::size_t fewest_tiles = 32, fewest_tiles_bf16 = 256;
+// Rows of channels that fill no vector are not worth it.
 constexpr int fewest_channels = 16;
-constexpr std::size_t row_group = 8;  // MultiplyPosition takes rows in such groups or smaller ones
+// MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide its
+// products by positions and by chunks of rows.
+constexpr std::size_t row_group = 8, row_chunk = 32;
 
 constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-// Who works on which tiles. Threads are alone, each with its own rounds of tiles, or one team,
-// where there are few rounds or much memory for each.
+// How the tiles of a batch are divided into rounds. Each thread has rounds of its own, or all
+// threads share each round, where there are few or each needs much memory.
 struct Rounds {
   Rounds(std::size_t tiles, int positions, std::size_t rows, std::size_t columns, int threads,
-         bool alone) {
+         bool own) {
     const std::size_t bytes = positions * sizeof(float) * (rows + columns);
-    // Reading the filters costs no more than reading the tiles.
     std::size_t each = std::max(round_bytes / bytes, rows * columns / (rows + columns));
+    each = std::max(std::min(each, most_tile_bytes / (bytes * threads)), row_group);
     const std::size_t most = rounded_up((tiles + threads - 1) / threads, row_group);
-    alone = alone && (threads == 1 || most >= std::min(each, shortest_round));
-    if (!alone) each = std::max(each, shortest_round * threads);
-    const std::size_t sharing = alone ? threads : 1, part = (tiles + sharing - 1) / sharing,
+    own = own && (threads == 1 || most >= std::min(each, shortest_round));
+    if (!own) each = std::max(each, shortest_round * threads);
+    const std::size_t sharing = own ? threads : 1, part = (tiles + sharing - 1) / sharing,
                       rounds = (part + each - 1) / each;
     length = rounded_up((part + rounds - 1) / rounds, row_group);
     count = (tiles + length - 1) / length;
-    together = !alone;
-    teams = alone ? static_cast<int>(std::min<std::size_t>(threads, count)) : 1;
+    shared = !own;
+    teams = own ? static_cast<int>(std::min<std::size_t>(threads, count)) : 1;
   }
   std::size_t length, count;  // tiles of a round; rounds
   int teams;
-  bool together;
+  bool shared;
 };
 
 // The transformed tiles of a round, filters or their gradients, in scratch memory, for each team.
@@ -79,18 +86,30 @@ TileGrid results_of(TileGrid grid) {
   return grid;
 }
 
-// A member's part of some items.
-struct Part {
-  Part(std::size_t items, int member, int members)
+// A thread's share of some items.
+struct ThreadShare {
+  ThreadShare(std::size_t items, int member, int members)
       : first(items * member / members), count(items * (member + 1) / members - first) {}
   std::size_t end() const { return first + count; }
   std::size_t first, count;
 };
 
-// All members of a team of several are all threads.
-void wait_for(int members) {
+// Threads that share a round are all of OpenMP's team, so its barrier is theirs.
+void barrier_of(int members) {
   if (members > 1) {
 #pragma omp barrier
+  }
+}
+
+// f(position, row, rows) for a member's share of a round's products of `rows` rows.
+template <class F>
+void for_each_product(std::size_t positions, std::size_t rows, int member, int members,
+                      const F& f) {
+  const std::size_t chunk = members > 1 ? row_chunk : rows, chunks = (rows + chunk - 1) / chunk;
+  const ThreadShare mine(positions * chunks, member, members);
+  for (std::size_t i = mine.first; i < mine.end(); ++i) {
+    const std::size_t row = i % chunks * chunk;
+    f(i / chunks, row, std::min(chunk, rows - row));
   }
 }
 
@@ -100,7 +119,7 @@ void for_each_round(int threads, const Rounds& rounds, const F& f) {
 #pragma omp parallel num_threads(threads)
   {
     const int here = this_thread(), all = omp_get_num_threads();
-    if (rounds.together)
+    if (rounds.shared)
       for (std::size_t round = 0; round < rounds.count; ++round) f(round, 0, here, all);
     else
       for (int team = here; team < rounds.teams; team += all)
@@ -120,16 +139,16 @@ struct Filters {
 };
 
 // A convolution with filters whose rows are channels of x and whose columns are those of y: also
-// the input gradient's, of turned filters with outputs as rows.
+// the input gradient's, of filters rotated by 180 degrees, with outputs as rows.
 template <int R, class T>
 Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, float* weights,
-                        float* bias, bool relu, bool turned, Planner& planner) {
+                        float* bias, bool relu, bool flipped, Planner& planner) {
   using Kernels = WinogradKernels<R>;
   constexpr int positions = tile_positions(R);
   const Isa isa = planner.isa();
   const int block = block_of(isa), threads = planner.threads();
-  const int top = turned ? R - 1 - window.top : window.top,
-            left = turned ? R - 1 - window.left : window.left;
+  const int top = flipped ? R - 1 - window.top : window.top,
+            left = flipped ? R - 1 - window.left : window.left;
   const TileGrid grid = grid_of(y, top, left);
   const std::size_t columns = y.padded_channels(), rows = x.padded_channels();
   const Rounds rounds(grid.tiles, positions, rows, columns, threads, true);
@@ -137,9 +156,10 @@ Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, 
       products(positions, rounds.length, columns, rounds.teams, planner),
       // Two blocks of columns beside each other, as MultiplyPosition reads them.
       filters(positions, rows, columns, 1, planner);
-  const Filters held = turned ? Filters(window, x.shape.channels, y.shape.channels)
-                              : Filters(window, y.shape.channels, x.shape.channels);
+  const Filters held = flipped ? Filters(window, x.shape.channels, y.shape.channels)
+                               : Filters(window, y.shape.channels, x.shape.channels);
   const Scratch padded_bias = planner.scratch(columns * sizeof(float));
+  planner.add_implementation("winograd");
 
   const auto filter_pair = [=](const Frame& frame, std::size_t pair) {
     const int row = static_cast<int>(pair) % x.blocks() * block,
@@ -148,10 +168,10 @@ Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, 
     for (int pixel = 0; pixel < R * R; ++pixel)
       for (int i = 0; i < block; ++i)
         for (int j = 0; j < block; ++j) {
-          const int output = turned ? row + i : column + j, input = turned ? column + j : row + i;
+          const int output = flipped ? row + i : column + j, input = flipped ? column + j : row + i;
           square[(pixel * block + i) * block + j] =
               output < held.outputs && input < held.inputs
-                  ? held.at(weights, output, turned ? R * R - 1 - pixel : pixel)[input]
+                  ? held.at(weights, output, flipped ? R * R - 1 - pixel : pixel)[input]
                   : 0.f;
         }
     const Matrices to = filters.in(frame, 0);
@@ -168,7 +188,7 @@ Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, 
                       count = std::min(rounds.length, grid.tiles - first);
     const Matrices in = tiles.in(frame, team), out = products.in(frame, team),
                    by = filters.in(frame, 0);
-    const Part mine(count, member, members);
+    const ThreadShare mine(count, member, members);
     pick<Kernels::template TransformPixels, T>(isa)(plane_of<const T>(x), grid, first + mine.first,
                                                     mine.count, in.from_row(mine.first));
     const std::size_t filled = rounded_up(count, row_group);
@@ -176,18 +196,19 @@ Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, 
       for (int position = 0; position < positions; ++position)
         std::fill_n(in.row(count) + position * in.position_step, (filled - count) * in.row_step,
                     0.f);
-    wait_for(members);
-    const Part my_positions(positions, member, members);
-    for (std::size_t i = my_positions.first; i < my_positions.end(); ++i)
-      pick<MultiplyPosition, float>(isa)(
-          {in.first + i * in.position_step, in.row_step, 1, by.first + i * by.position_step, 0,
-           out.first + i * out.position_step, out.row_step, static_cast<int>(filled),
-           static_cast<int>(rows), y.blocks(), false});
-    wait_for(members);
+    barrier_of(members);
+    for_each_product(
+        positions, filled, member, members, [&](std::size_t i, std::size_t row, std::size_t count) {
+          pick<MultiplyPosition, float>(isa)(
+              {in.row(row) + i * in.position_step, in.row_step, 1, by.first + i * by.position_step,
+               0, out.row(row) + i * out.position_step, out.row_step, static_cast<int>(count),
+               static_cast<int>(rows), y.blocks(), false});
+        });
+    barrier_of(members);
     pick<Kernels::template WriteResults, T>(isa)(
         out.from_row(mine.first), results_of(grid), first + mine.first, mine.count, plane_of<T>(y),
         Epilogue{bias ? padded_bias.in(frame) : nullptr, relu});
-    wait_for(members);
+    barrier_of(members);
   };
   return [=](const Frame& frame) {
     if (bias)
@@ -210,12 +231,13 @@ Action plan_gradients(const ConvolutionWeightGradient& step, const Tensor& x, co
   const int block = block_of(isa), threads = planner.threads();
   const TileGrid grid = grid_of(dy, step.window.top, step.window.left);
   const std::size_t rows = dy.padded_channels(), columns = x.padded_channels();
-  const bool alone = positions * sizeof(float) * rows * columns <= own_sums_bytes;
-  const Rounds rounds(grid.tiles, positions, rows, columns, threads, alone);
+  const bool own = positions * sizeof(float) * rows * columns <= own_sums_bytes;
+  const Rounds rounds(grid.tiles, positions, rows, columns, threads, own);
   const TransformedMemory tiles(positions, rounds.length, columns, rounds.teams, planner),
       gradients(positions, rounds.length, rows, rounds.teams, planner),
       sums(positions, rows, columns, rounds.teams, planner);
   const Scratch bias_sums = planner.scratch(threads * rows * sizeof(float));
+  planner.add_implementation("winograd");
   const Filters held(step.window, dy.shape.channels, x.shape.channels);
   float *const weights = planner.gradients(step.w), *const bias = planner.gradients(step.b);
 
@@ -226,22 +248,21 @@ Action plan_gradients(const ConvolutionWeightGradient& step, const Tensor& x, co
     const bool add = round >= std::size_t(rounds.teams);
     const Matrices in = tiles.in(frame, team), by = gradients.in(frame, team),
                    out = sums.in(frame, team);
-    const Part mine(count, member, members);
+    const ThreadShare mine(count, member, members);
     pick<Kernels::template TransformPixels, T>(isa)(plane_of<const T>(x), grid, first + mine.first,
                                                     mine.count, in.from_row(mine.first));
     pick<Kernels::template TransformGradients, T>(isa)(
         plane_of<const T>(dy), results_of(grid), first + mine.first, mine.count,
         by.from_row(mine.first), bias ? bias_sums.in(frame) + (team + member) * rows : nullptr);
-    wait_for(members);
-    const Part my_positions(positions, member, members);
-    for (std::size_t i = my_positions.first; i < my_positions.end(); ++i) {
-      const float* const by_position = by.first + i * by.position_step;
-      pick<MultiplyPosition, float>(isa)(
-          {by_position, 1, by.row_step, in.first + i * in.position_step, in.row_step,
-           out.first + i * out.position_step, out.row_step, static_cast<int>(rows),
-           static_cast<int>(count), x.blocks(), add});
-    }
-    wait_for(members);
+    barrier_of(members);
+    for_each_product(
+        positions, rows, member, members, [&](std::size_t i, std::size_t row, std::size_t some) {
+          pick<MultiplyPosition, float>(isa)(
+              {by.first + i * by.position_step + row, 1, by.row_step,
+               in.first + i * in.position_step, in.row_step, out.row(row) + i * out.position_step,
+               out.row_step, static_cast<int>(some), static_cast<int>(count), x.blocks(), add});
+        });
+    barrier_of(members);
   };
   const auto finish_pair = [=](const Frame& frame, std::size_t pair) {
     const int input = static_cast<int>(pair) % x.blocks() * block,
@@ -273,6 +294,14 @@ Action plan_gradients(const ConvolutionWeightGradient& step, const Tensor& x, co
   };
 }
 
+// The pixels inside of the image that windows of `window` pixels see along a line.
+std::size_t taps(int results, int pixels, int window, int before) {
+  std::size_t count = 0;
+  for (int first = -before; first < results - before; ++first)
+    count += std::max(0, std::min(first + window, pixels) - std::max(first, 0));
+  return count;
+}
+
 // f<R>(T{}) for a window and an element.
 template <class F>
 Action with_kernels(const Window& window, Element element, const F& f) {
@@ -289,8 +318,16 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
   if (!window || isa == Isa::baseline || x.block != block_of(isa)) return false;
   if (std::min(x.shape.channels, y.shape.channels) < fewest_channels) return false;
   const bool bf16 = x.element == Element::bf16;
-  return !(bf16 && multiplies_tiles()) &&
-         grid_of(y, 0, 0).tiles >= (bf16 ? fewest_tiles_bf16 : fewest_tiles);
+  if (bf16 && has_amx_bf16()) return false;
+  const std::size_t tiles = grid_of(y, 0, 0).tiles, positions = tile_positions(w.height);
+  if (tiles < (bf16 ? fewest_tiles_bf16 : fewest_tiles) ||
+      positions * sizeof(float) * x.padded_channels() * y.padded_channels() > most_filter_bytes)
+    return false;
+  // A tile's products are the same however much of it is in the image; a direct convolution leaves
+  // out what is padding.
+  const std::size_t direct = taps(y.shape.height, x.shape.height, w.height, w.top) *
+                             taps(y.shape.width, x.shape.width, w.width, w.left) * y.shape.batch;
+  return direct * 2 >= (bf16 ? 6 : 3) * positions * tiles;
 }
 
 Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tensor& y,

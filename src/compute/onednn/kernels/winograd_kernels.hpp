@@ -21,6 +21,7 @@ struct TileGrid {
   int down, across, top, left;
   std::size_t tiles;  // of the batch
 
+  /// The image of a tile and its first pixel, which may lie outside.
   template <class T>
   struct Place {
     T* image;
@@ -62,8 +63,8 @@ template <int N, int B>
     for (int j = 0; j < N; ++j) store<B>(to + i * row_step + j * step, square[i][j]);
 }
 
-/// One block of channels of N x N pixels as floats: those of a tensor, or where they are others or
-/// not all inside of the image, a copy in `work` with zeroes outside of it.
+/// One block of channels of N x N pixels as floats: those of a tensor, or
+/// where that is bf16 or the square leaves the image, a copy in `work` with zeroes outside of it.
 template <int N, int B, class T>
 class PixelSquare {
  public:
@@ -84,19 +85,20 @@ class PixelSquare {
     if (!whole_) std::fill_n(work, N * N * B, 0.f);
   }
   [[gnu::always_inline]] Floats read(int block) const {
-    const T* first = at_.image + std::ptrdiff_t(block * plane_.block_step) +
-                     at_.y * std::ptrdiff_t(plane_.row_step) +
-                     at_.x * std::ptrdiff_t(plane_.pixel_step);
+    const T* image = at_.image + block * plane_.block_step;
     if constexpr (std::is_same_v<T, float>)
-      if (whole_) return {first, plane_.row_step, plane_.pixel_step};
+      if (whole_) return {image + offset(0, 0), plane_.row_step, plane_.pixel_step};
     for (int i = top_; i < bottom_; ++i)
       for (int j = left_; j < right_; ++j)
-        store<B>(work_ + (i * N + j) * B,
-                 load<B>(first + i * plane_.row_step + j * plane_.pixel_step));
+        store<B>(work_ + (i * N + j) * B, load<B>(image + offset(i, j)));
     return {work_, N * B, B};
   }
 
  private:
+  std::size_t offset(int i, int j) const {
+    return std::size_t(at_.y + i) * plane_.row_step + std::size_t(at_.x + j) * plane_.pixel_step;
+  }
+
   const Plane<const T>& plane_;
   const TileGrid::Place<const T>& at_;
   const int top_, left_, bottom_, right_;
@@ -117,6 +119,7 @@ struct PositionProduct {
   bool add;
 };
 
+/// A position's matrix product; T is float.
 template <int B, class T>
 struct MultiplyPosition {
   static constexpr int group = B == 16 ? 8 : 4;  // twice as many sums stay in registers
@@ -142,7 +145,7 @@ struct MultiplyPosition {
 #pragma GCC unroll 8
     for (int i = 0; i < group; ++i)
 #pragma GCC unroll 2
-      for (int w = 0; w < W; ++w) sum[i][w] = p.add ? load<B>(c + i * c_row + w * B) : Vec<B>{};
+      for (int w = 0; w < W; ++w) sum[i][w] = Vec<B>{};
     for (int d = 0; d < p.depth; ++d, a += a_depth, b += b_row) {
       Vec<B> columns[W];
 #pragma GCC unroll 2
@@ -155,7 +158,11 @@ struct MultiplyPosition {
 #pragma GCC unroll 8
     for (int i = 0; i < group; ++i)
 #pragma GCC unroll 2
-      for (int w = 0; w < W; ++w) store<B>(c + i * c_row + w * B, sum[i][w]);
+      for (int w = 0; w < W; ++w) {
+        float* to = c + i * c_row + w * B;
+        // Sums of rounds' sums: one chain over all tiles would round much more.
+        store<B>(to, p.add ? load<B>(to) + sum[i][w] : sum[i][w]);
+      }
   }
 };
 
@@ -171,6 +178,7 @@ template <int R>
 struct WinogradKernels {
   static constexpr int edge = tile_edge(R), M = tile_results;
 
+  /// Pixels to rows of `to`, a row a tile.
   template <int B, class T>
   struct TransformPixels {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
@@ -230,7 +238,7 @@ struct WinogradKernels {
     }
   };
 
-  /// Adds each channel's gradients to `sums`, unless that is null.
+  /// Gradients of results to rows of `to`. Adds each channel's to `sums`, unless that is null.
   template <int B, class T>
   struct TransformGradients {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
@@ -257,6 +265,7 @@ struct WinogradKernels {
     }
   };
 
+  /// Rows of products back to results.
   template <int B, class T>
   struct WriteResults {
     [[gnu::always_inline]] static inline void run(const Matrices& from, const TileGrid& grid,

@@ -38,12 +38,16 @@ bool CheckpointManager::wants(const Position& next) {
   if (writer_.idle() || !state_.together()) return false;
   const Position saved{next.step + static_cast<std::uint64_t>(state_.steps_to_start())};
   const bool by_steps = every_.steps > 0 && due(saved);
-  const bool under_way = next.step <= wanted_;  // asked for, but not started
-  if (!by_steps && (under_way || !(requested_ || due(saved)))) return false;
-  // What is under way may be over by then.
-  const bool ready = (by_steps && saved.step > next.step) || can_save(saved);
-  if (ready) wanted_ = saved.step;
-  if (!ready) report_skipped(saved);
+  const bool asked = next.step <= wanted_;  // for one that has not started
+  if (!by_steps && (asked || !(requested_ || due(saved)))) return false;
+  // The other ranks start a copy over the one before, so that has to be done. A slot in use may be
+  // free by then.
+  const bool slot_later = by_steps && saved.step > next.step;
+  const bool ready = !asked && hand_over() && (slot_later || can_save(saved));
+  if (ready)
+    wanted_ = saved.step;
+  else
+    report_skipped(saved, asked ? "the save before it has not started" : "");
   return ready;
 }
 
@@ -79,8 +83,10 @@ void CheckpointManager::request(const Position& position) {
   requested_ = true;
   if (!state_.together()) start_save(position);
   if (!requested_) return tell(fmt::format("SIGUSR1: saving step {}", position.step));
-  tell(fmt::format("SIGUSR1: a checkpoint follows {}as soon as one before it is written",
-                   state_.together() ? "the next step, or " : ""));
+  const int steps = 1 + state_.steps_to_start();
+  const std::string first =
+      state_.together() ? fmt::format("{} step{} from now, or ", steps, steps == 1 ? "" : "s") : "";
+  tell(fmt::format("SIGUSR1: a checkpoint follows {}as soon as one before it is written", first));
 }
 
 bool CheckpointManager::save_if_killed() {
@@ -118,7 +124,7 @@ bool CheckpointManager::start_save(const Position& position) {
 }
 
 // By time a save is tried again at every step, and in an evaluation at every batch.
-void CheckpointManager::report_skipped(const Position& position) {
+void CheckpointManager::report_skipped(const Position& position, std::string why) {
   const bool counted = every_.steps > 0 ? skipped_step_ == position.step
                                         : skipping_ && since_skip_.elapsed() < every_.seconds;
   if (counted || !due(position)) return;
@@ -126,11 +132,10 @@ void CheckpointManager::report_skipped(const Position& position) {
   skipped_step_ = position.step;
   since_skip_.lap();
   ++skipped_;
+  if (why.empty()) why = copying_ ? "the copy before it is not done" : "no slot is free";
   report_({.kind = io::SaveEvent::Kind::skipped,
            .step = position.step,
-           .text = fmt::format("{}: nothing saved at step {}",
-                               copying_ ? "the copy before it is not done" : "no slot is free",
-                               position.step)},
+           .text = fmt::format("{}: nothing saved at step {}", why, position.step)},
           0);
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <set>
+#include <string>
 
 #include "ringtrain/base/clock.hpp"
 #include "ringtrain/base/error.hpp"
@@ -54,7 +55,7 @@ class CheckpointManager {
   /// it is. Collective where the ranks have shards.
   void save(const Position& position);
   /// Whether rank 0 wants all ranks to save their shards steps_to_start() behind `next`, and is
-  /// ready for them.
+  /// ready for them: no save is asked for that has not started, and no copy is under way.
   bool wants(const Position& next);
   int steps_to_start() const { return state_.steps_to_start(); }
   /// All ranks do, because rank 0 wanted it.
@@ -98,7 +99,8 @@ class CheckpointManager {
   bool save_last(const Position& position, const Deadline& deadline, bool wanted);
   bool save_last_or_close(const Position& position, const Deadline& deadline, bool wanted);
   void finish_or_throw(const Position& position, const Deadline& deadline);
-  void report_skipped(const Position& position);
+  /// `why`: empty is that of the copy or of the slots.
+  void report_skipped(const Position& position, std::string why = {});
   void report_events(const std::vector<io::SaveEvent>& events);
   void tell(const std::string& line) {
     report_({.kind = io::SaveEvent::Kind::note, .text = line}, 0);

@@ -99,6 +99,38 @@ TEST_CASE("checkpoints: hosts in front of their GPUs ask for a save as many step
   CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
 }
 
+TEST_CASE("checkpoints: hosts in front of their GPUs ask for no save while a copy is under way") {
+  SavingRank rank(true);
+  rank.copy.ahead = 2;
+
+  REQUIRE(rank.checkpoints.wants({8}));
+  rank.copy.complete = false;
+  rank.checkpoints.save_together({10});
+  CHECK_FALSE(rank.checkpoints.wants({18}));
+  CHECK(rank.checkpoints.counts().skipped == 1);
+  CHECK(rank.events.back().text == "the copy before it is not done: nothing saved at step 20");
+  rank.copy.complete = true;
+
+  CHECK(rank.checkpoints.wants({28}));
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 10));
+}
+
+TEST_CASE("checkpoints: a due step waits for no save that a user has asked for just before it") {
+  SavingRank rank(true);
+  rank.copy.ahead = 2;
+  rank.checkpoints.request({6});
+  CHECK_THAT(rank.events.back().text, Catch::Contains("follows 3 steps from now, or as soon as"));
+
+  REQUIRE(rank.checkpoints.wants({7}));
+  CHECK_FALSE(rank.checkpoints.wants({8}));  // step 10 is due, step 9 asked for
+  CHECK(rank.events.back().text == "the save before it has not started: nothing saved at step 10");
+  rank.checkpoints.save_together({9});
+
+  CHECK(rank.told(io::SaveEvent::Kind::saved, 9));
+  CHECK(rank.checkpoints.counts().skipped == 1);
+  CHECK(rank.checkpoints.wants({18}));
+}
+
 TEST_CASE("checkpoints: what a user asks for is asked of the ranks once") {
   SavingRank rank(true);
   rank.copy.ahead = 2;

@@ -188,9 +188,10 @@ class GpuSnapshot {
   /// Pins `targets`, which stay until release(). Costs milliseconds for each 100 MB.
   virtual void pin(std::span<const std::span<float>> targets) = 0;
   /// Starts to copy the state as it is behind what is queued. `targets` stay until release(), and
-  /// are pinned unless pin() was given them.
+  /// are pinned unless they lie in what pin() was given. Never waits: where a copy is under way,
+  /// the GPU ends that first.
   virtual void start(std::span<const std::span<float>> targets) = 0;
-  /// Whether no copy is under way. Never waits. Thread: any.
+  /// Whether no copy is under way. Never waits. Makes the GPU this thread's. Thread: any.
   virtual bool done() = 0;
   /// Waits for the copy under way; no target is used from here on.
   virtual void release() = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <memory>
 
@@ -21,6 +22,12 @@
 namespace ringtrain::compute::cuda {
 namespace {
 
+int this_device() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
 /// First a copy within the GPU, which costs the compute stream microseconds; from there to the host
 /// on a stream of its own, while training changes the original.
 class CudaSnapshot final : public GpuSnapshot {
@@ -35,13 +42,15 @@ class CudaSnapshot final : public GpuSnapshot {
 
  private:
   void pin_one(std::span<float> target);
+  bool is_pinned(std::span<float> target) const;
 
+  const int device_ = this_device();
   const std::vector<View> state_;
   const cudaStream_t compute_;
   const Stream copies_;
   const Event taken_, copied_;
   const DeviceBytes copy_;
-  std::map<float*, std::size_t> pinned_;
+  std::map<float*, std::size_t> pinned_;  // bytes
 };
 
 std::size_t total(const std::vector<View>& state) {
@@ -73,9 +82,16 @@ void CudaSnapshot::pin(std::span<const std::span<float>> targets) {
   for (const std::span<float>& target : targets) pin_one(target);
 }
 
+bool CudaSnapshot::is_pinned(std::span<float> target) const {
+  const auto behind = pinned_.upper_bound(target.data());
+  if (behind == pinned_.begin()) return false;
+  const auto& [data, bytes] = *std::prev(behind);
+  return target.data() + target.size() <= data + bytes / sizeof(float);
+}
+
 // Memory that cannot be registered is copied to all the same, only slower.
 void CudaSnapshot::pin_one(std::span<float> target) {
-  if (target.empty() || pinned_.contains(target.data())) return;
+  if (target.empty() || is_pinned(target)) return;
   if (cudaHostRegister(target.data(), target.size_bytes(), cudaHostRegisterDefault) == cudaSuccess)
     pinned_.emplace(target.data(), target.size_bytes());
   else
@@ -85,7 +101,8 @@ void CudaSnapshot::pin_one(std::span<float> target) {
 void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   expects(targets.size() == state_.size(), "GpuSnapshot::start: one target a buffer");
   pin(targets);
-  // The copy before has left copy_: done() was asked for.
+  // One before it may have to leave copy_ still.
+  check(cudaStreamWaitEvent(compute_, copied_.get()), "cudaStreamWaitEvent");
   auto* to = reinterpret_cast<float*>(copy_.data());
   for (const View& view : state_) {
     if (view.size() == 0) continue;
@@ -106,7 +123,11 @@ void CudaSnapshot::start(std::span<const std::span<float>> targets) {
   check(cudaEventRecord(copied_.get(), copies_.get()), "cudaEventRecord");
 }
 
-bool CudaSnapshot::done() { return is_done(copied_); }
+// A thread that has chosen no GPU would make a context on the first one.
+bool CudaSnapshot::done() {
+  check(cudaSetDevice(device_), "cudaSetDevice");
+  return is_done(copied_);
+}
 
 cudaDeviceProp properties_of(int device) {
   cudaDeviceProp properties{};

@@ -1,5 +1,6 @@
 #include "train/state/shard_transfer.hpp"
 
+#include <fmt/core.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -58,10 +59,11 @@ class ShardSender::Impl {
   using Socket = std::shared_ptr<tcp::socket>;  // of one try, whatever comes after it
   using Said = std::optional<ShardAnswer>;      // by rank 0, at last
 
-  static bool is_ready(const std::function<bool()>& ready, bool& failed) {
+  bool is_ready(const std::function<bool()>& ready, bool& failed) const {
     try {
       return !ready || ready();
-    } catch (const Error&) {
+    } catch (const Error& failure) {
+      if (warn_) warn_(fmt::format("its slice of a checkpoint is not sent: {}", failure.what()));
       failed = true;
       return true;
     }

@@ -33,7 +33,8 @@ enum class ShardAnswer : std::uint8_t {
 /// nothing.
 class ShardSender {
  public:
-  /// `endpoints` are tried in turn. `warn`, on that thread, gets Rank0Connector's warnings.
+  /// `endpoints` are tried in turn. `warn`, on that thread, gets Rank0Connector's warnings, and why
+  /// a save was given up.
   ShardSender(const monitor::JobToken& token, int rank, std::vector<monitor::Endpoint> endpoints,
               std::function<void(const std::string&)> warn = {});
   ~ShardSender();

@@ -55,6 +55,16 @@ ShardedSnapshotter::ShardedSnapshotter(const TrainingState& state, LastStep& las
       [rank = session.rank()](const std::string& warning) {
         offer_stderr(fmt::format("train: rank {}: {}\n", rank, warning));
       });
+  prepare_slice();
+}
+
+void ShardedSnapshotter::prepare_slice() {
+  if (on_gpu_.copy == nullptr || state_.complete()) return;
+  std::size_t size = 0;
+  for (const View& view : copied_on_gpu(state_, session_.rank())) size += view.size();
+  slice_.resize(size);
+  const std::span<float> target(slice_);
+  on_gpu_.copy->prepare({&target, 1});
 }
 
 // The GPU's copy may be under way to slice_.
@@ -102,10 +112,7 @@ void ShardedSnapshotter::start(std::span<const std::span<float>> targets) {
 }
 
 void ShardedSnapshotter::copy_own(std::span<const std::span<float>> targets) const {
-  if (on_gpu_.copy != nullptr) {
-    if (!on_gpu_.copy->done()) on_gpu_.copy->release();  // of one that was given up
-    on_gpu_.copy->start(targets_on_gpu(targets));
-  }
+  if (on_gpu_.copy != nullptr) on_gpu_.copy->start(targets_on_gpu(targets));
   for (std::size_t i = 0; i < targets.size(); ++i) {
     if (on_gpu_.copy != nullptr && !state_.is_kept(i)) continue;
     const std::span<const float> own = state_.buffers()[i].host();
@@ -129,13 +136,9 @@ std::vector<SlicePlaces> ShardedSnapshotter::places(
 
 // The thread that sends waits for the copy, training does not.
 void ShardedSnapshotter::send_own_from_gpu() {
-  if (!on_gpu_.copy->done()) on_gpu_.copy->release();
   std::vector<std::span<float>> targets;
-  const std::vector<View> own = copied_on_gpu(state_, session_.rank());
-  std::size_t size = 0, place = 0;
-  for (const View& view : own) size += view.size();
-  slice_.resize(size);
-  for (const View& view : own) {
+  std::size_t place = 0;
+  for (const View& view : copied_on_gpu(state_, session_.rank())) {
     targets.push_back(std::span(slice_).subspan(place, view.size()));
     place += view.size();
   }

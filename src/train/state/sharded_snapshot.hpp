@@ -49,6 +49,7 @@ class ShardedSnapshotter final : public Snapshotter {
   std::vector<std::span<float>> targets_on_gpu(std::span<const std::span<float>> targets) const;
   void copy_own(std::span<const std::span<float>> targets) const;
   std::vector<SlicePlaces> places(std::span<const std::span<float>> targets) const;
+  void prepare_slice();
   void send_own();
   void send_own_from_gpu();
 

@@ -43,6 +43,8 @@ class Device {
   }
   /// Lets the GPU go on a little: the host has asked how far it is.
   void glance();
+  /// Whether the calling thread has chosen this GPU. If not, that is a complaint.
+  bool is_chosen();
   /// An error for what may not be done during a capture; it spoils the capture.
   cudaError_t refuse_in_capture(cudaError_t code = cudaErrorStreamCaptureUnsupported);
   /// Throws Error when work is queued that might use memory about to be freed.
@@ -50,7 +52,6 @@ class Device {
 
  private:
   static void tell();
-  bool is_chosen();
   template <class F>
   auto run(F f);
   template <class F>

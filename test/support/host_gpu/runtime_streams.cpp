@@ -132,8 +132,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   });
 }
 
+// From any thread. But one that has chosen no GPU would make a context on the first.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return call([&](Device& gpu) {
+    static_cast<void>(gpu.is_chosen());
     const cudaError_t refused = may_ask(gpu, event->capture, cudaErrorCapturedEvent);
     return refused != cudaSuccess ? refused : query(gpu, event->operation);
   });

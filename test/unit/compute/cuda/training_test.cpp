@@ -1,6 +1,10 @@
 // Training steps on a simulated GPU, against the reference and the host's optimizer.
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <thread>
 
 #include "allreduce/nccl/nccl_communicator.hpp"
 #include "compute/cuda/engines/convolution.hpp"
@@ -706,6 +710,74 @@ TEST_CASE("cuda training: what was pinned before training is pinned once", "[sim
   CHECK(before > 0);
   CHECK(host_gpu::counts().pins == before);
   snapshot->release();
+}
+
+TEST_CASE("cuda training: a snapshot that starts over one under way is of its own step") {
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    CAPTURE(seed);
+    host_gpu::set_seed(seed);
+    const auto expected = state_after(3, {});
+    GpuRig rig({});
+    const auto snapshot = rig.backend->make_snapshot(rig.state());
+    std::vector<std::vector<float>> targets;
+    for (const View& view : rig.state()) targets.emplace_back(view.size());
+    const std::vector<std::span<float>> spans(targets.begin(), targets.end());
+    snapshot->pin(spans);
+    rig.step(0);
+    rig.step(1);
+
+    const std::size_t waits = host_gpu::counts().host_waits;
+    snapshot->start(spans);
+    rig.step(2);
+    snapshot->start(spans);
+    CHECK(host_gpu::counts().host_waits == waits);
+    for (int step = 3; step < 6; ++step) rig.step(step);
+    rig.finish();
+    while (!snapshot->done()) {
+    }
+
+    CHECK(targets == expected);
+    CHECK(host_gpu::complaints() == no_complaints);
+  }
+}
+
+TEST_CASE("cuda training: parts of pinned memory are not pinned again", "[simulated]") {
+  GpuRig rig({});
+  const auto snapshot = rig.backend->make_snapshot(rig.state());
+  std::size_t size = 0, place = 0;
+  for (const View& view : rig.state()) size += view.size();
+  std::vector<float> slice(size);
+  std::vector<std::span<float>> parts;
+  for (const View& view : rig.state()) {
+    parts.push_back(std::span(slice).subspan(place, view.size()));
+    place += view.size();
+  }
+  const std::size_t before = host_gpu::counts().pins;
+
+  const std::span<float> whole(slice);
+  snapshot->pin({&whole, 1});
+  snapshot->start(parts);
+  snapshot->release();
+
+  CHECK(host_gpu::counts().pins == before + 1);
+}
+
+TEST_CASE("cuda training: a thread that asks for a snapshot's end chooses its GPU", "[simulated]") {
+  ::setenv("SIMULATED_GPUS", "2", 1);
+  host_gpu::set_seed(1);
+  GpuRig rig({});
+  const auto snapshot = rig.backend->make_snapshot(rig.state());
+  int device = -1;
+
+  std::thread([&] {
+    cudaSetDevice(1);
+    static_cast<void>(snapshot->done());
+    cudaGetDevice(&device);
+  }).join();
+  ::unsetenv("SIMULATED_GPUS");
+
+  CHECK(device == 0);
+  CHECK(host_gpu::complaints() == no_complaints);
 }
 
 TEST_CASE("cuda training: the weight gradients of a bucket are widened in one launch",

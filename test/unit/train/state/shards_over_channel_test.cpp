@@ -1,3 +1,4 @@
+#include <future>
 #include <numeric>
 #include <thread>
 
@@ -78,7 +79,9 @@ TEST_CASE("slices: what is still being copied is sent once it is there") {
   ShardReceiver server(monitor::job_token, 8, {"127.0.0.1"});
   std::vector<float> sent(1000), target(1000);
   std::atomic<bool> copied = false;
-  ShardSender rank = sender(server, 1);
+  std::promise<std::string> warning;
+  ShardSender rank(monitor::job_token, 1, server.endpoints(),
+                   [&](const std::string& text) { warning.set_value(text); });
   server.expect(1, {{}, {target}});
 
   rank.send(1, sent, [&] { return copied.load(); });
@@ -92,7 +95,8 @@ TEST_CASE("slices: what is still being copied is sent once it is there") {
   rank.drop();
   server.expect(2, {{}, {target}});
   rank.send(2, sent, []() -> bool { throw Error("copy", "the GPU is gone"); });
-  std::this_thread::sleep_for(20ms);
+  CHECK_THAT(warning.get_future().get(),
+             Catch::Contains("slice of a checkpoint is not sent: copy: the GPU is gone"));
   CHECK(server.missing() == std::vector<int>{1});
   server.expect(3, {{}, {target}});
   rank.send(3, sent);  // the next comes

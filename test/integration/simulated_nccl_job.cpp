@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 #include "allreduce/nccl/nccl_api.hpp"
@@ -139,7 +140,8 @@ void check_parts(const Here& here) {
              own = static_cast<std::size_t>(here.rank());
   const std::size_t part = 12, count = part * ranks;
   const Buffer whole = here.sums->memory().allocate(count),
-               parts = here.sums->memory().allocate(count);
+               parts = here.sums->memory().allocate(count),
+               numbers = here.sums->memory().allocate(ranks);
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = awkward(here.rank(), i);
   here.write(values, whole.view().data());
@@ -154,9 +156,14 @@ void check_parts(const Here& here) {
   for (std::size_t i = 0; i < count; ++i)
     require(scattered[i] == (i / part == own ? sums[i] : values[i]),
             fmt::format("number {} of a reduce-scatter", i));
-  here.sums->start_allgather(parts);
+  std::vector<float> expected(ranks), mine(ranks, -1);
+  std::iota(expected.begin(), expected.end(), 1.0f);
+  mine[own] = expected[own];
+  here.write(mine, numbers.view().data());
+  here.sums->start_allgather(std::vector{parts.view(), numbers.view()});
   here.sums->finish();
   require(read<float>(parts.view().data(), count) == sums, "all parts, gathered");
+  require(read<float>(numbers.view().data(), ranks) == expected, "those of a second view");
 }
 
 void check_broadcast(const Here& here) {

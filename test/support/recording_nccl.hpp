@@ -105,6 +105,8 @@ class RecordingNccl final : public allreduce::NcclApi {
     return note(
         fmt::format("gather {}+{} to {} on {}", own - base, part, all - base, name(stream)));
   }
+  allreduce::NcclResult group_start() override { return note("group"); }
+  allreduce::NcclResult group_end() override { return note("end of group"); }
   allreduce::NcclResult broadcast(float* data, std::size_t count, int root, allreduce::NcclComm,
                                   allreduce::GpuStream stream) override {
     return note(fmt::format("broadcast {}+{} of {} on {}", data - base, count, root, name(stream)));

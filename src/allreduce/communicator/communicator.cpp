@@ -26,7 +26,9 @@ void Communicator::start_reduce_scatter(View) {
   throw Error("sum in parts", "only NCCL scatters sums");
 }
 
-void Communicator::start_allgather(View) { throw Error("gather parts", "only NCCL gathers them"); }
+void Communicator::start_allgather(std::span<const View>) {
+  throw Error("gather parts", "only NCCL gathers them");
+}
 
 std::unique_ptr<Communicator> make_solo_communicator() {
   return std::make_unique<SoloCommunicator>();

@@ -56,6 +56,9 @@ class NcclApi {
   /// Of `part` floats a rank: `all` gets `own` of each, which lies in its place in `all` already.
   virtual NcclResult all_gather(const float* own, float* all, std::size_t part, NcclComm comm,
                                 GpuStream stream) = 0;
+  /// This thread's calls until group_end() are made there, together.
+  virtual NcclResult group_start() = 0;
+  virtual NcclResult group_end() = 0;
   /// In place, of `count` floats.
   virtual NcclResult broadcast(float* data, std::size_t count, int root, NcclComm comm,
                                GpuStream stream) = 0;

@@ -147,13 +147,17 @@ void NcclCommunicator::start_reduce_scatter(View values) {
   });
 }
 
-void NcclCommunicator::start_allgather(View values) {
-  const View own = own_part(values);
-  if (!group_ || own.size() == 0) return;
+// As one group, which costs one launch.
+void NcclCommunicator::start_allgather(std::span<const View> views) {
+  std::vector<std::pair<View, View>> parts;  // own, all
+  for (const View& all : views)
+    if (const View own = own_part(all); own.size() > 0) parts.emplace_back(own, all);
+  if (!group_ || parts.empty()) return;
   follow_compute();
   in_flight_ = true;
-  group_->call("ncclAllGather", [&](NcclComm comm) {
-    return calls_->all_gather(own.data(), values.data(), own.size(), comm, stream_.get());
+  group_->call_together("ncclAllGather", parts, [this](const auto& part, NcclComm comm) {
+    const auto& [own, all] = part;
+    return calls_->all_gather(own.data(), all.data(), own.size(), comm, stream_.get());
   });
 }
 

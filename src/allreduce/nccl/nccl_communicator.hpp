@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "allreduce/nccl/nccl_group.hpp"
@@ -77,7 +78,7 @@ class NcclCommunicator final : public Communicator {
   void broadcast(View values, int root) override;
   void start_allreduce(View values, const SumOptions& options) override;
   void start_reduce_scatter(View values) override;
-  void start_allgather(View values) override;
+  void start_allgather(std::span<const View> views) override;
   void finish() override;
   void check() override;
   void close() override;

@@ -12,10 +12,6 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-bool is_failure(NcclResult result) {
-  return result != NcclResult::success && result != NcclResult::in_progress;
-}
-
 // A sum is taken within microseconds, the first connections take seconds.
 void rest(Clock::duration waited) {
   if (waited < 1ms)
@@ -33,7 +29,7 @@ void wait_at_most(Clock::duration limit, const Done& done) noexcept {
 }  // namespace
 
 CallWatch::CallWatch(double limit_s, std::function<void(const char* name)> late)
-    : limit_(limit_s), late_(std::move(late)), thread_([this] { look(); }) {}
+    : limit_(limit_s), late_(std::move(late)), thread_([this] { check(); }) {}
 
 CallWatch::~CallWatch() {
   {
@@ -51,7 +47,7 @@ void CallWatch::enter(const char* name) {
 }
 
 // Seldom, so that calls cost nothing more.
-void CallWatch::look() {
+void CallWatch::check() {
   std::unique_lock lock(mutex_);
   while (!ends_.wait_for(lock, limit_ / 20, [this] { return ended_; })) {
     if (inside_ == nullptr || Clock::now() - since_ < limit_) continue;

@@ -38,7 +38,7 @@ class CallWatch {
   void enter(const char* name);
 
  private:
-  void look();
+  void check();
 
   const std::chrono::duration<double> limit_;
   const std::function<void(const char*)> late_;
@@ -81,6 +81,18 @@ class NcclGroup {
     while (result == NcclResult::in_progress) result = look_again(name, start);
     if (result != NcclResult::success) fail(name, result);
   }
+  /// Makes a call for each of `all`, as one of NCCL's groups, and waits as call() does.
+  template <class All, class Call>
+  void call_together(const char* name, const All& all, const Call& call_one) {
+    call(name, [&](NcclComm comm) {
+      NcclResult result = calls_->group_start();
+      if (is_failure(result)) return result;
+      for (auto one = all.begin(); one != all.end() && !is_failure(result); ++one)
+        result = call_one(*one, comm);
+      const NcclResult end = calls_->group_end();  // also of one that failed
+      return is_failure(result) ? result : end;
+    });
+  }
   /// Waits until `done` says so; `name` is what it waits for.
   void wait(const char* name, const std::function<bool()>& done);
   /// Throws what went wrong in the background. From any thread; nothing once the group is closed or
@@ -105,6 +117,9 @@ class NcclGroup {
     const Inside inside(inside_);
     if (phase_ != Phase::open) throw Error("sum between GPUs", "given up");
     return use();
+  }
+  static bool is_failure(NcclResult result) {
+    return result != NcclResult::success && result != NcclResult::in_progress;
   }
   struct Watched {
     Watched(std::optional<CallWatch>& watch, const char* name) : watch_(watch) {

@@ -103,6 +103,12 @@ class NcclLibrary final : public NcclApi {
     return result_of(
         nccl<decltype(ncclAllGather)>("ncclAllGather")(own, all, part, ncclFloat32, comm, stream));
   }
+  NcclResult group_start() override {
+    return result_of(nccl<decltype(ncclGroupStart)>("ncclGroupStart")());
+  }
+  NcclResult group_end() override {
+    return result_of(nccl<decltype(ncclGroupEnd)>("ncclGroupEnd")());
+  }
   NcclResult broadcast(float* data, std::size_t count, int root, NcclComm comm,
                        GpuStream stream) override {
     return result_of(nccl<decltype(ncclBroadcast)>("ncclBroadcast")(data, data, count, ncclFloat32,

@@ -246,15 +246,18 @@ std::vector<std::string> GpuEngine::notes() const {
   return lines;
 }
 
-// The first sum connects the ranks. They come to it together, because NCCL does not wait long; the
-// broadcast behind it waits for its end.
+// NCCL connects the ranks at the first call of each kind. They come to it together, because NCCL
+// does not wait long; the broadcast behind it waits for its end. Nothing is changed by the gather.
 void GpuEngine::connect(const allreduce::MpiSession& session) {
   session.barrier();
   if (compressed_) {
     communicator_->start_allreduce(sums_.all().slice(0, 1));
     communicator_->finish();
   } else {
+    const std::vector<std::uint64_t> bounds = bucket_bounds();
+    for (std::size_t b = bounds.size() - 1; shards_ && --b > 0;) reducer_.final_from(bounds[b]);
     reducer_.finish();
+    if (shards_) shards_->gather();
   }
   communicator_->broadcast(sums_.all().slice(0, 1), 0);
 }

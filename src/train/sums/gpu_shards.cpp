@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace ringtrain::train {
 namespace {
@@ -57,7 +58,9 @@ compute::GpuPart GpuShards::part() {
 }
 
 void GpuShards::gather() {
-  for (const Range& bucket : buckets_) gpus_.start_allgather(parameters_.slice(bucket));
+  std::vector<View> views;
+  for (const Range& bucket : buckets_) views.push_back(parameters_.slice(bucket));
+  gpus_.start_allgather(views);
   gpus_.finish();
 }
 

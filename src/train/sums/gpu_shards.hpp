@@ -11,8 +11,10 @@
 
 namespace ringtrain::train {
 
-/// How GPUs' sums are cut into buckets: at 16 bytes of each rank's part, so that NCCL's ring adds
-/// in one order, whether all ranks get the sums or each its part.
+/// How GPUs' sums are cut into buckets: each rank's part begins at 16 bytes, at which kernels and
+/// NCCL read fastest. Two ranks sum to the same bits whether all get the sums or each its part.
+/// More ranks do where NCCL adds in one order: its all-reduce and reduce-scatter may differ in
+/// that.
 allreduce::Buckets gpu_buckets(const RunPlan& plan);
 /// Zeros that go behind parameters and gradients, so that each bucket has equal parts for all
 /// ranks.
@@ -34,13 +36,14 @@ class GpuShards {
   const Shards& shards() const { return shards_; }
   /// Of this rank. This object outlives its users.
   compute::GpuPart part();
+  /// Brings all ranks' parts of the parameters to all. Collective.
+  void gather();
   /// How much of the optimizer's state this rank has, for the user.
   std::string note(std::size_t slots) const;
 
  private:
   GpuShards(allreduce::Communicator& gpus, std::span<const std::uint64_t> bounds,
             std::size_t first_gradient, View parameters, std::size_t count);
-  void gather();
 
   allreduce::Communicator& gpus_;
   const View parameters_;

@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "support/host_gpu/host_gpu.hpp"
@@ -54,6 +57,25 @@ std::shared_ptr<Group> end(ncclComm_t comm) {
   return std::exchange(comm->group, nullptr);
 }
 
+// The calls of this thread between ncclGroupStart and ncclGroupEnd.
+struct Grouped {
+  int depth = 0;
+  std::shared_ptr<Group> group;
+  std::vector<std::function<void()>> calls;
+};
+thread_local Grouped grouped;
+
+ncclResult_t take(const std::shared_ptr<Group>& group, std::function<void()> call) {
+  if (grouped.depth == 0) return group->answer(group->start(std::move(call)));
+  if (grouped.group && grouped.group != group) {
+    complain("a group with calls of two communicators");
+    return ncclInvalidUsage;
+  }
+  grouped.group = group;
+  grouped.calls.push_back(std::move(call));
+  return ncclSuccess;
+}
+
 ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const void* from, void* to,
                    cudaStream_t stream) {
   const std::shared_ptr<Group> group = group_of(comm);
@@ -61,7 +83,7 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
   if (call.bytes() == 0 || group->ranks() * call.bytes() > most_bytes) return ncclInvalidArgument;
   if (const ncclResult_t now = group->ready(); now != ncclSuccess) return now;
   if (group->blocks_for_ever()) return ncclInternalError;
-  const ncclResult_t taken = group->start([=] {
+  return take(group, [=] {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     if (group->refuses_captures() && cudaStreamIsCapturing(stream, &status) == cudaSuccess &&
         status != cudaStreamCaptureStatusNone)
@@ -70,7 +92,6 @@ ncclResult_t start(const char* name, ncclComm_t comm, const Call& call, const vo
     if (!host_gpu::attempt(stream, name, [collective] { return collective->advance(); }))
       group->fail(ncclUnhandledCudaError, std::string(name) + ": CUDA refuses the launch");
   });
-  return group->answer(taken);
 }
 
 }  // namespace
@@ -198,6 +219,21 @@ ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataTyp
                            ncclComm_t comm, cudaStream_t stream) {
   return start("ncclAllGather", comm, {Call::Kind::all_gather, count, type, 0, 0}, from, to,
                stream);
+}
+
+ncclResult_t ncclGroupStart() { return ++grouped.depth, ncclSuccess; }
+
+ncclResult_t ncclGroupEnd() {
+  if (grouped.depth == 0) {
+    complain("ncclGroupEnd without ncclGroupStart");
+    return ncclInvalidUsage;
+  }
+  if (--grouped.depth > 0) return ncclSuccess;
+  const Grouped all = std::exchange(grouped, {});
+  if (!all.group) return ncclSuccess;
+  return all.group->answer(all.group->start([calls = all.calls] {
+    for (const std::function<void()>& call : calls) call();
+  }));
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {

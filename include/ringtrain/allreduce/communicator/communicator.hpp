@@ -107,10 +107,10 @@ class Communicator {
   /// the sums of part rank() alone; its other parts stay as they are. `values` has a multiple of
   /// size() numbers. Only NCCL's does; others throw Error.
   virtual void start_reduce_scatter(View values);
-  /// Collective. Starts to bring part rank() of `values`, as above, to all ranks, after the compute
-  /// work queued so far. Nothing may touch them before finish(). Only NCCL's does; others throw
-  /// Error.
-  virtual void start_allgather(View values);
+  /// Collective. Starts to bring part rank() of each view, as above, to all ranks, in one call and
+  /// after the compute work queued so far. Nothing may touch them before finish(). Only NCCL's
+  /// does; others throw Error.
+  virtual void start_allgather(std::span<const View> views);
   /// Collective. Orders compute work queued from now on after every sum started so far: CPUs wait
   /// for them, GPUs queue that wait. Throws what went wrong with them.
   virtual void finish() = 0;

@@ -119,15 +119,29 @@ TEST_CASE("nccl: this rank's part is scattered to and gathered from its place") 
 
   communicator->start_reduce_scatter(even);
   communicator->finish();
-  communicator->start_allgather(even);
+  const std::vector<View> views{even, job.all().slice(0, 0), job.all().slice(0, 2)};
+  communicator->start_allgather(views);
   communicator->finish();
 
-  CHECK(job.nccl->calls() ==
-        Texts{"record 1 on compute", "sums waits for 1", "scatter 2 to 6+4 on sums",
-              "record 2 on sums", "compute waits for 2", "record 1 on compute", "sums waits for 1",
-              "gather 6+4 to 2 on sums", "record 2 on sums", "compute waits for 2"});
+  CHECK(job.nccl->calls() == Texts{"record 1 on compute", "sums waits for 1",
+                                   "scatter 2 to 6+4 on sums", "record 2 on sums",
+                                   "compute waits for 2", "record 1 on compute", "sums waits for 1",
+                                   "group", "gather 6+4 to 2 on sums", "gather 1+1 to 0 on sums",
+                                   "end of group", "record 2 on sums", "compute waits for 2"});
   CHECK_THROWS_AS(communicator->start_reduce_scatter(job.all().slice(0, 3)), Error);
-  CHECK_THROWS_AS(communicator->start_allgather(job.all().slice(0, 3)), Error);
+  CHECK_THROWS_AS(communicator->start_allgather(std::vector{job.all().slice(0, 3)}), Error);
+}
+
+TEST_CASE("nccl: a call that fails in a group ends the group, and then the job") {
+  Job job;
+  const auto communicator = job.start();
+  job.nccl->forget();
+  job.nccl->failing = "gather 5+5";
+
+  CHECK_THROWS_AS(communicator->start_allgather(std::vector{job.all(), job.all()}), Error);
+
+  CHECK(job.nccl->count("gather 5+5 to 0 on sums") == 1);
+  CHECK(job.nccl->place("end of group") < job.nccl->place("abort"));
 }
 
 TEST_CASE("nccl: one job averages 16-bit gradients and sums fp32 numbers beside them") {

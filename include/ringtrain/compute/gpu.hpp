@@ -83,8 +83,8 @@ struct GpuTrainingSettings {
 
 /// What this rank updates where the ranks share the optimizer.
 struct GpuPart {
-  /// Of the parameters: ascending, disjoint, each begins at a multiple of 4. Slots hold them one
-  /// behind the other, but for "ema", which is whole.
+  /// Of the parameters: ascending, disjoint. Each begins at a multiple of 4 and, but for the last,
+  /// has a multiple of 4. Slots hold them one behind the other, but for "ema", which is whole.
   std::vector<Range> ranges;
   /// All ranks have the sums of the head and of so many gradients in front; of those behind, each
   /// has the sums of its ranges.

@@ -1,11 +1,25 @@
 // The optimizer's part of CudaTraining: its state, and the update of a step.
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "compute/cuda/kernels/arguments/elementwise.hpp"
 #include "compute/cuda/training.hpp"
+#include "ringtrain/base/error.hpp"
 
 namespace ringtrain::compute::cuda {
+
+namespace {
+
+// So is then each range's place in the slots.
+bool are_aligned(const std::vector<Range>& ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (ranges[i].first % 4 != 0 || (i + 1 < ranges.size() && ranges[i].count % 4 != 0))
+      return false;
+  return true;
+}
+
+}  // namespace
 
 View CudaTraining::add_slot(const char* name) {
   std::size_t size = buffers_.parameters.size();
@@ -19,6 +33,7 @@ View CudaTraining::add_slot(const char* name) {
 }
 
 void CudaTraining::add_slots() {
+  expects(!sums_.part || are_aligned(sums_.part->ranges), "GpuPart: ranges of whole 16 bytes");
   switch (settings_.rule.rule) {
     case Rule::sgd:
       break;
@@ -127,6 +142,7 @@ void CudaTraining::queue_part_update() {
   kernels::UpdateBuffers buffers = update_buffers();
   buffers.average = nullptr;
   buffers.copy = nullptr;
+  buffers.workspace = nullptr;  // the squares were added before
   for (const Range& range : part.ranges) {
     buffers.slots_from = range.first;
     kernels::update(settings_.rule, buffers, range, &program_.numbers()->update, update_state(),

@@ -181,6 +181,7 @@ TEST_CASE("cuda kernels: parts of an update come to the same bits as the whole")
     UpdateBuffers own = parts.buffers;
     own.average = nullptr;
     own.copy = nullptr;
+    own.workspace = nullptr;
     for (const auto& ranges : ranks)
       for (const Range& range : ranges) {
         own.slots_from = range.first;
@@ -188,6 +189,7 @@ TEST_CASE("cuda kernels: parts of an update come to the same bits as the whole")
         if (own.slot0) own.slot0 += range.count;
         if (own.slot1) own.slot1 += range.count;
       }
+    CHECK(parts.state->squares == Approx(whole.state->squares).epsilon(1e-12));  // not twice
     run_twice({bytes_of_values(parts.average), parts.copy.bytes()},
               [&](auto& q) { work::adopt(size, parts.buffers, parts.state.get(), q); });
   }
@@ -213,6 +215,22 @@ TEST_CASE("cuda kernels: a part that is not finite makes the sum of the heads in
 
   CHECK(head[7] == 2.5f);
   CHECK(state->not_finite == !finite);
+}
+
+TEST_CASE("cuda kernels: squares too large for the head make no step skipped") {
+  const double squares = GENERATE(1e39, 1e300, HUGE_VAL, std::nan(""));
+  std::vector<float> head(step_results, 0);
+  const auto state = fresh_state(1);
+  state->squares = squares;
+  KernelQueue queue = KernelQueue::one_way();
+
+  work::put_part(head.data(), state.get(), queue);
+  for (float& sum : head) sum *= 65536;  // ranks
+  *state = {};
+  work::mark_not_finite(Element::fp32, head.size(), head.data(), state.get(), queue);
+
+  CHECK(head[7] > 1e38f);
+  CHECK_FALSE(state->not_finite);
 }
 
 TEST_CASE("cuda kernels: an update of more parameters than blocks take at once reaches all") {

@@ -26,6 +26,9 @@ struct UpdateFactors {
   float scale, lr, momentum, mean_square_decay, beta1, beta2, epsilon, root_scale, average_rate;
 };
 
+/// Of a rank in a step's head: the sum over 65536 ranks is finite, as no step is skipped for it.
+inline constexpr float most_squares = 0x1p+111f;
+
 /// Lives on the device from step to step. To start: zero but for `loss_scale`.
 struct UpdateState {
   float loss_scale;         ///< what the losses of the next step are multiplied by
@@ -48,7 +51,7 @@ struct UpdateBuffers {
   Element copy_element;          ///< fp16 or bf16; the gradients', unless those are fp32
   const DecaySegment* segments;  ///< ascending, covering all parameters
   std::uint32_t segment_count;
-  double* workspace;             ///< update_workspace(segment_count) bytes
+  double* workspace;             ///< update_workspace(segment_count) bytes; null: no squares
   std::uint64_t slots_from = 0;  ///< the parameter that slots begin with; a multiple of 4
 };
 std::size_t update_workspace(std::size_t segments);
@@ -68,7 +71,8 @@ void prepare_update(const RuleSettings& settings, const StepScalars* scalars, Up
 void measure_tensors(const RuleSettings& settings, const UpdateBuffers& buffers,
                      const UpdateState* state, cudaStream_t stream);
 /// In one pass over `range`: unscale, decay, the rule, moving average, copy, and decay * w^2 into
-/// state->squares, in a fixed order. Changes nothing when the step is not finite. The gradients
+/// state->squares, in a fixed order; not these where there is no workspace, which lars needs.
+/// Changes nothing when the step is not finite. The gradients
 /// stay as they are.
 void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
             const StepScalars* scalars, UpdateState* state, cudaStream_t stream);
@@ -76,8 +80,8 @@ void update(const RuleSettings& settings, const UpdateBuffers& buffers, Range ra
 /// decay * w^2 over `range` onto state->squares, in a fixed order.
 void add_squares(const RuleSettings& settings, const UpdateBuffers& buffers, Range range,
                  UpdateState* state, cudaStream_t stream);
-/// Tells the other ranks, in a step's head: its squares, and, infinite, that a part that this rank
-/// has is not finite. So the sum of the heads is not finite on any rank.
+/// Tells the other ranks, in a step's head: its squares, at most `most_squares`, and, infinite,
+/// that a part that this rank has is not finite. So the sum of the heads is not finite on any rank.
 void put_part(float* head, const UpdateState* state, cudaStream_t stream);
 /// After the update, of `count` parameters that others updated, too: moving average and copy, as
 /// update() does.

@@ -49,7 +49,7 @@ struct StepHead {
   float loss, top1;  ///< means over the samples, once summed
   float stop, signalled, signal;
   float save, measure_links;
-  float squares, broken;  ///< put_part()'s, where ranks share the optimizer
+  float squares, found_inf;  ///< put_part()'s, where ranks share the optimizer
 };
 
 /// What this rank asks of the others (host::StepRequest), 1 or 0 each but for the signal's number.

@@ -246,8 +246,9 @@ struct PutPart {
   const UpdateState* state;
   constexpr void operator()(std::uint32_t) const {
     StepHead* results = results_of(head);
-    results->squares = static_cast<Float>(state->squares);
-    results->broken = state->not_finite ? static_cast<Float>(INFINITY) : 0;
+    const bool fits = state->squares < most_squares;  // also not, if it is no number
+    results->squares = fits ? static_cast<Float>(state->squares) : most_squares;
+    results->found_inf = state->not_finite ? static_cast<Float>(INFINITY) : 0;
   }
 };
 

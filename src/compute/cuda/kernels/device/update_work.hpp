@@ -83,7 +83,7 @@ struct Update {
 
   std::uint64_t groups() const { return (end + width - 1) / width - first / width; }
   Grid launch() const { return {blocks, block_threads, block_threads * sizeof(double)}; }
-  constexpr int phases() const { return 2 + folds(block_threads); }
+  constexpr int phases() const { return buffers.workspace ? 2 + folds(block_threads) : 1; }
   constexpr void operator()(int phase, std::uint32_t block, std::uint32_t thread,
                             unsigned char* shared) const {
     double* squares = reinterpret_cast<double*>(shared);
@@ -208,6 +208,7 @@ void update_as(Rule rule, const UpdateBuffers& buffers, Range range, const StepS
   const std::uint64_t blocks = divide_up(work.groups(), block_threads);
   work.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, work.most_blocks));
   queue.blocks(work, work.launch());
+  if (!buffers.workspace) return;
   const AddSquares sum{buffers.workspace, work.blocks, state};
   queue.blocks(sum, sum.launch());
 }

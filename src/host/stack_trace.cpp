@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "ringtrain/base/clock.hpp"
@@ -42,6 +43,7 @@ struct Answer {
   sem_t given{};
 };
 Answer answer;
+std::mutex asking;            // one thread's question at a time
 std::atomic<pid_t> asked{0};  // which thread; 0: none, one that comes too late writes nothing
 
 int stack_signal() { return SIGRTMIN + 5; }
@@ -113,6 +115,7 @@ std::string stack_of(pid_t thread) {
   const std::string system_call = content(folder + "syscall");
   std::string text = fmt::format("thread {} ({})\n", thread, content(folder + "comm"));
   if (!may_ask(thread, system_call)) return text + "  computes, or waits for memory\n";
+  const std::scoped_lock lock(asking);
   if (!ask(thread))
     return text + fmt::format("  does not answer; in the kernel: {}, system call {}\n",
                               content(folder + "wchan"), content(folder + "syscall"));

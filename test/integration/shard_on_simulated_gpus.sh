@@ -81,6 +81,10 @@ resume() {
   goes_on four 6 one 1 8 $how
   goes_on four-plain 6 one-plain 1 8 $how
   same "one rank goes on" one-plain one 8
+  # A copy is under way when the next save is due: that one is skipped.
+  job often 2 12 $how --checkpoint-every 1 --keep 100 $shard
+  check "due at every step: none fails" has "checkpoints .*saved, 0 failed, [1-9][0-9]* skipped"
+  check "due at every step: some are saved before the end" test "$(find often -name "step-*.h5" | wc -l)" -ge 3
   job whole 2 9 $how --verify-resume 3 $shard
   check "--verify-resume: passed" has "^verify-resume: passed: .* on 2 ranks"
 

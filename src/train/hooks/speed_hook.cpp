@@ -32,8 +32,11 @@ void SpeedHook::expect_past_speed() {
   is_expected_ = true;
 }
 
+// Its forecast knows of sums beside backward, but not of a gather behind the update.
 void SpeedHook::measure_links(const Position& start) {
-  links_.emplace(parts_.plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
+  const RunPlan& plan = parts_.plan;
+  if (!plan.shards_optimizer() || plan.options.device != config::Device::cuda)
+    links_.emplace(plan, parts_.engine, parts_.session, parts_.progress, parts_.output, start);
   host_links_ = parts_.engine.measure_host_links();
 }
 

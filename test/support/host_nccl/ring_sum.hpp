@@ -18,7 +18,7 @@ void ring_sum(std::span<const std::byte* const> ranks, std::size_t count, ncclDa
 
 /// What a reduce-scatter's ring makes for `rank`: of as many parts as there are ranks, each of
 /// `part` numbers, that one's. The order is ring_sum()'s, whose parts these are where they are
-/// whole 16 bytes.
+/// whole 16 bytes. With more than two ranks NCCL's own need not be.
 void ring_sum_of_part(std::span<const std::byte* const> ranks, std::size_t rank, std::size_t part,
                       ncclDataType_t type, ncclRedOp_t operation, std::byte* result);
 

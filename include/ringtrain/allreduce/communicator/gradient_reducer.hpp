@@ -53,8 +53,8 @@ class GradientReducer {
   void final_from(std::size_t first);
   /// Collective. Starts the sum of what is left, then Communicator::finish().
   void finish();
-  /// Collective. Sums `bucket` as a step does, between steps, and finishes. Calls no hook: the sum
-  /// is all that comes of it, and all ranks get it.
+  /// Collective. Sums `bucket` between steps, and finishes. Calls no hook and scatters nothing: the
+  /// sum is all that comes of it, and all ranks get it.
   void sum(const Range& bucket);
 
   /// The sums of this step were used: what compression left out of them is due in the next. Not

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compute/onednn/kernels/winograd_filters.hpp"
 #include "compute/onednn/kernels/winograd_kernels.hpp"
 
 namespace ringtrain::compute::onednn {
@@ -128,171 +129,198 @@ void for_each_round(int threads, const Rounds& rounds, const F& f) {
   }
 }
 
-// The flat buffer's filters: output, pixel of the window, input.
-struct Filters {
-  Filters(const Window& window, int outputs, int inputs)
-      : pixels(window.height * window.width), outputs(outputs), inputs(inputs) {}
-  float* at(float* flat, int output, int pixel) const {
-    return flat + (std::size_t(output) * pixels + pixel) * inputs;
-  }
-  int pixels, outputs, inputs;
-};
-
 // A convolution with filters whose rows are channels of x and whose columns are those of y: also
 // the input gradient's, of filters rotated by 180 degrees, with outputs as rows.
 template <int R, class T>
-Action plan_convolution(const Window& window, const Tensor& x, const Tensor& y, float* weights,
-                        float* bias, bool relu, bool flipped, Planner& planner) {
-  using Kernels = WinogradKernels<R>;
-  constexpr int positions = tile_positions(R);
-  const Isa isa = planner.isa();
-  const int block = block_of(isa), threads = planner.threads();
-  const int top = flipped ? R - 1 - window.top : window.top,
-            left = flipped ? R - 1 - window.left : window.left;
-  const TileGrid grid = grid_of(y, top, left);
-  const std::size_t columns = y.padded_channels(), rows = x.padded_channels();
-  const Rounds rounds(grid.tiles, positions, rows, columns, threads, true);
-  const TransformedMemory tiles(positions, rounds.length, rows, rounds.teams, planner),
-      products(positions, rounds.length, columns, rounds.teams, planner),
-      // Two blocks of columns beside each other, as MultiplyPosition reads them.
-      filters(positions, rows, columns, 1, planner);
-  const Filters held = flipped ? Filters(window, x.shape.channels, y.shape.channels)
-                               : Filters(window, y.shape.channels, x.shape.channels);
-  const Scratch padded_bias = planner.scratch(columns * sizeof(float));
-  planner.add_implementation("winograd");
+class Convolution {
+ public:
+  Convolution(const Window& window, const Tensor& x, const Tensor& y, float* weights,
+              const float* bias, bool relu, bool rotated, Planner& planner)
+      : x_(x),
+        y_(y),
+        rotated_(rotated),
+        relu_(relu),
+        bias_(bias),
+        isa_(planner.isa()),
+        block_(block_of(isa_)),
+        threads_(planner.threads()),
+        rows_(x.padded_channels()),
+        columns_(y.padded_channels()),
+        grid_(grid_of(y, rotated ? R - 1 - window.top : window.top,
+                      rotated ? R - 1 - window.left : window.left)),
+        rounds_(grid_.tiles, tile_positions(R), rows_, columns_, threads_, true),
+        held_(rotated ? Filters(weights, window, x.shape.channels, y.shape.channels)
+                      : Filters(weights, window, y.shape.channels, x.shape.channels)),
+        tiles_(tile_positions(R), rounds_.length, rows_, rounds_.teams, planner),
+        products_(tile_positions(R), rounds_.length, columns_, rounds_.teams, planner),
+        filters_(tile_positions(R), rows_, columns_, 1, planner),
+        padded_bias_(planner.scratch(columns_ * sizeof(float))) {
+    planner.add_implementation("winograd");
+  }
 
-  const auto filter_pair = [=](const Frame& frame, std::size_t pair) {
-    const int row = static_cast<int>(pair) % x.blocks() * block,
-              column = static_cast<int>(pair) / x.blocks() * block;
-    alignas(64) float square[R * R * 16 * 16];
-    for (int pixel = 0; pixel < R * R; ++pixel)
-      for (int i = 0; i < block; ++i)
-        for (int j = 0; j < block; ++j) {
-          const int output = flipped ? row + i : column + j, input = flipped ? column + j : row + i;
-          square[(pixel * block + i) * block + j] =
-              output < held.outputs && input < held.inputs
-                  ? held.at(weights, output, flipped ? R * R - 1 - pixel : pixel)[input]
-                  : 0.f;
-        }
-    const Matrices to = filters.in(frame, 0);
-    const int beside = column / block % 2;
-    const bool two = beside == 1 || column + block < y.padded_channels();
-    const std::size_t step = two ? 2 * block : block;
-    pick<Kernels::template TransformFilters, float>(isa)(
-        square, {to.first + (column - beside * block) * rows + row * step + beside * block,
-                 to.position_step, step});
-  };
-  const auto convolve_round = [=](const Frame& frame, std::size_t round, int team, int member,
-                                  int members) {
-    const std::size_t first = round * rounds.length,
-                      count = std::min(rounds.length, grid.tiles - first);
-    const Matrices in = tiles.in(frame, team), out = products.in(frame, team),
-                   by = filters.in(frame, 0);
+  void operator()(const Frame& frame) const {
+    if (bias_)
+      std::fill_n(std::copy_n(bias_, y_.shape.channels, padded_bias_.in(frame)),
+                  columns_ - y_.shape.channels, 0.f);
+    for_each_item(threads_, std::size_t(x_.blocks()) * y_.blocks(),
+                  [&](std::size_t pair) { transform_filters(frame, static_cast<int>(pair)); });
+    for_each_round(threads_, rounds_, [&](std::size_t round, int team, int member, int members) {
+      convolve(frame, round, team, member, members);
+    });
+  }
+
+ private:
+  using Kernels = WinogradKernels<R>;
+
+  // One block of rows and one of columns. Two blocks of columns lie beside each other, as
+  // MultiplyPosition reads them.
+  void transform_filters(const Frame& frame, int pair) const {
+    const int row = pair % x_.blocks() * block_, column = pair / x_.blocks() * block_;
+    FilterSquares<R> squares;
+    held_.read(rotated_ ? column : row, rotated_ ? row : column, block_, rotated_, squares.values);
+    const int beside = column / block_ % 2;
+    const bool two = beside == 1 || column + block_ < y_.padded_channels();
+    const std::size_t step = two ? 2 * block_ : block_;
+    const Matrices to = filters_.in(frame, 0);
+    pick<Kernels::template TransformFilters, float>(isa_)(
+        squares.values,
+        {to.first + (column - beside * block_) * rows_ + row * step + beside * block_,
+         to.position_step, step});
+  }
+
+  void convolve(const Frame& frame, std::size_t round, int team, int member, int members) const {
+    const std::size_t first = round * rounds_.length,
+                      count = std::min(rounds_.length, grid_.tiles - first),
+                      filled = rounded_up(count, row_group);
+    const Matrices tiles = tiles_.in(frame, team), products = products_.in(frame, team),
+                   filters = filters_.in(frame, 0);
     const ThreadShare mine(count, member, members);
-    pick<Kernels::template TransformPixels, T>(isa)(plane_of<const T>(x), grid, first + mine.first,
-                                                    mine.count, in.from_row(mine.first));
-    const std::size_t filled = rounded_up(count, row_group);
+    pick<Kernels::template TransformPixels, T>(isa_)(
+        plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     if (member == 0 && filled > count)
-      for (int position = 0; position < positions; ++position)
-        std::fill_n(in.row(count) + position * in.position_step, (filled - count) * in.row_step,
-                    0.f);
+      for (int position = 0; position < tile_positions(R); ++position)
+        std::fill_n(tiles.row(count) + position * tiles.position_step,
+                    (filled - count) * tiles.row_step, 0.f);
     barrier_of(members);
-    for_each_product(
-        positions, filled, member, members, [&](std::size_t i, std::size_t row, std::size_t count) {
-          pick<MultiplyPosition, float>(isa)(
-              {in.row(row) + i * in.position_step, in.row_step, 1, by.first + i * by.position_step,
-               0, out.row(row) + i * out.position_step, out.row_step, static_cast<int>(count),
-               static_cast<int>(rows), y.blocks(), false});
-        });
+    for_each_product(tile_positions(R), filled, member, members,
+                     [&](std::size_t i, std::size_t row, std::size_t some) {
+                       pick<MultiplyPosition, float>(isa_)(
+                           {tiles.row(row) + i * tiles.position_step, tiles.row_step, 1,
+                            filters.first + i * filters.position_step, 0,
+                            products.row(row) + i * products.position_step, products.row_step,
+                            static_cast<int>(some), static_cast<int>(rows_), y_.blocks(), false});
+                     });
     barrier_of(members);
-    pick<Kernels::template WriteResults, T>(isa)(
-        out.from_row(mine.first), results_of(grid), first + mine.first, mine.count, plane_of<T>(y),
-        Epilogue{bias ? padded_bias.in(frame) : nullptr, relu});
+    pick<Kernels::template WriteResults, T>(isa_)(
+        products.from_row(mine.first), results_of(grid_), first + mine.first, mine.count,
+        plane_of<T>(y_), Epilogue{bias_ ? padded_bias_.in(frame) : nullptr, relu_});
     barrier_of(members);
-  };
-  return [=](const Frame& frame) {
-    if (bias)
-      std::fill_n(std::copy_n(bias, y.shape.channels, padded_bias.in(frame)),
-                  columns - y.shape.channels, 0.f);
-    for_each_item(threads, std::size_t(x.blocks()) * y.blocks(),
-                  [&](std::size_t pair) { filter_pair(frame, pair); });
-    for_each_round(threads, rounds, [&](std::size_t round, int team, int member, int members) {
-      convolve_round(frame, round, team, member, members);
-    });
-  };
-}
+  }
 
+  Tensor x_, y_;
+  bool rotated_, relu_;
+  const float* bias_;
+  Isa isa_;
+  int block_, threads_;
+  std::size_t rows_, columns_;
+  TileGrid grid_;
+  Rounds rounds_;
+  Filters held_;
+  TransformedMemory tiles_, products_, filters_;
+  Scratch padded_bias_;
+};
+
+// The gradients of filters: rows are channels of dy, columns those of x.
 template <int R, class T>
-Action plan_gradients(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
-                      Planner& planner) {
-  using Kernels = WinogradKernels<R>;
-  constexpr int positions = tile_positions(R);
-  const Isa isa = planner.isa();
-  const int block = block_of(isa), threads = planner.threads();
-  const TileGrid grid = grid_of(dy, step.window.top, step.window.left);
-  const std::size_t rows = dy.padded_channels(), columns = x.padded_channels();
-  const bool own = positions * sizeof(float) * rows * columns <= own_sums_bytes;
-  const Rounds rounds(grid.tiles, positions, rows, columns, threads, own);
-  const TransformedMemory tiles(positions, rounds.length, columns, rounds.teams, planner),
-      gradients(positions, rounds.length, rows, rounds.teams, planner),
-      sums(positions, rows, columns, rounds.teams, planner);
-  const Scratch bias_sums = planner.scratch(threads * rows * sizeof(float));
-  planner.add_implementation("winograd");
-  const Filters held(step.window, dy.shape.channels, x.shape.channels);
-  float *const weights = planner.gradients(step.w), *const bias = planner.gradients(step.b);
+class WeightGradient {
+ public:
+  WeightGradient(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
+                 Planner& planner)
+      : x_(x),
+        dy_(dy),
+        bias_(planner.gradients(step.b)),
+        isa_(planner.isa()),
+        threads_(planner.threads()),
+        rows_(dy.padded_channels()),
+        columns_(x.padded_channels()),
+        grid_(grid_of(dy, step.window.top, step.window.left)),
+        rounds_(grid_.tiles, tile_positions(R), rows_, columns_, threads_,
+                tile_positions(R) * sizeof(float) * rows_ * columns_ <= own_sums_bytes),
+        held_(planner.gradients(step.w), step.window, dy.shape.channels, x.shape.channels),
+        tiles_(tile_positions(R), rounds_.length, columns_, rounds_.teams, planner),
+        gradients_(tile_positions(R), rounds_.length, rows_, rounds_.teams, planner),
+        sums_(tile_positions(R), rows_, columns_, rounds_.teams, planner),
+        bias_sums_(planner.scratch(threads_ * rows_ * sizeof(float))) {
+    planner.add_implementation("winograd");
+  }
 
-  const auto add_round = [=](const Frame& frame, std::size_t round, int team, int member,
-                             int members) {
-    const std::size_t first = round * rounds.length,
-                      count = std::min(rounds.length, grid.tiles - first);
-    const bool add = round >= std::size_t(rounds.teams);
-    const Matrices in = tiles.in(frame, team), by = gradients.in(frame, team),
-                   out = sums.in(frame, team);
-    const ThreadShare mine(count, member, members);
-    pick<Kernels::template TransformPixels, T>(isa)(plane_of<const T>(x), grid, first + mine.first,
-                                                    mine.count, in.from_row(mine.first));
-    pick<Kernels::template TransformGradients, T>(isa)(
-        plane_of<const T>(dy), results_of(grid), first + mine.first, mine.count,
-        by.from_row(mine.first), bias ? bias_sums.in(frame) + (team + member) * rows : nullptr);
-    barrier_of(members);
-    for_each_product(
-        positions, rows, member, members, [&](std::size_t i, std::size_t row, std::size_t some) {
-          pick<MultiplyPosition, float>(isa)(
-              {by.first + i * by.position_step + row, 1, by.row_step,
-               in.first + i * in.position_step, in.row_step, out.row(row) + i * out.position_step,
-               out.row_step, static_cast<int>(some), static_cast<int>(count), x.blocks(), add});
-        });
-    barrier_of(members);
-  };
-  const auto finish_pair = [=](const Frame& frame, std::size_t pair) {
-    const int input = static_cast<int>(pair) % x.blocks() * block,
-              output = static_cast<int>(pair) / x.blocks() * block;
-    alignas(64) float square[R * R * 16 * 16];
-    const Matrices from = sums.in(frame, 0);
-    pick<Kernels::template FilterGradients, float>(isa)(
-        Matrices{from.row(output) + input, from.position_step, from.row_step}, sums.step,
-        rounds.teams, square);
-    const int held_inputs = std::min(block, held.inputs - input);
-    for (int i = 0; i < std::min(block, held.outputs - output); ++i)
-      for (int pixel = 0; pixel < R * R; ++pixel)
-        std::copy_n(square + (pixel * block + i) * block, held_inputs,
-                    held.at(weights, output + i, pixel) + input);
-  };
-  return [=](const Frame& frame) {
-    if (bias) std::fill_n(bias_sums.in(frame), threads * rows, 0.f);
-    for_each_round(threads, rounds, [&](std::size_t round, int team, int member, int members) {
-      add_round(frame, round, team, member, members);
+  void operator()(const Frame& frame) const {
+    if (bias_) std::fill_n(bias_sums_.in(frame), threads_ * rows_, 0.f);
+    for_each_round(threads_, rounds_, [&](std::size_t round, int team, int member, int members) {
+      add(frame, round, team, member, members);
     });
-    for_each_item(threads, std::size_t(x.blocks()) * dy.blocks(),
-                  [&](std::size_t pair) { finish_pair(frame, pair); });
-    if (bias == nullptr) return;
-    const float* const sum = bias_sums.in(frame);
-    for (int c = 0; c < dy.shape.channels; ++c) {
-      bias[c] = sum[c];
-      for (int other = 1; other < threads; ++other) bias[c] += sum[other * rows + c];
+    for_each_item(threads_, std::size_t(x_.blocks()) * dy_.blocks(),
+                  [&](std::size_t pair) { write_filters(frame, static_cast<int>(pair)); });
+    if (bias_ == nullptr) return;
+    const float* const sum = bias_sums_.in(frame);
+    for (int c = 0; c < dy_.shape.channels; ++c) {
+      bias_[c] = sum[c];
+      for (int other = 1; other < threads_; ++other) bias_[c] += sum[other * rows_ + c];
     }
-  };
-}
+  }
+
+ private:
+  using Kernels = WinogradKernels<R>;
+
+  // A round to its team's sums, which its first one begins.
+  void add(const Frame& frame, std::size_t round, int team, int member, int members) const {
+    const std::size_t first = round * rounds_.length,
+                      count = std::min(rounds_.length, grid_.tiles - first);
+    const bool more = round >= std::size_t(rounds_.teams);
+    const Matrices tiles = tiles_.in(frame, team), gradients = gradients_.in(frame, team),
+                   sums = sums_.in(frame, team);
+    const ThreadShare mine(count, member, members);
+    pick<Kernels::template TransformPixels, T>(isa_)(
+        plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
+    pick<Kernels::template TransformGradients, T>(isa_)(
+        plane_of<const T>(dy_), results_of(grid_), first + mine.first, mine.count,
+        gradients.from_row(mine.first),
+        bias_ ? bias_sums_.in(frame) + (team + member) * rows_ : nullptr);
+    barrier_of(members);
+    for_each_product(tile_positions(R), rows_, member, members,
+                     [&](std::size_t i, std::size_t row, std::size_t some) {
+                       pick<MultiplyPosition, float>(isa_)(
+                           {gradients.first + i * gradients.position_step + row, 1,
+                            gradients.row_step, tiles.first + i * tiles.position_step,
+                            tiles.row_step, sums.row(row) + i * sums.position_step, sums.row_step,
+                            static_cast<int>(some), static_cast<int>(count), x_.blocks(), more});
+                     });
+    barrier_of(members);
+  }
+
+  // One block of rows and one of columns, summed over teams.
+  void write_filters(const Frame& frame, int pair) const {
+    const int block = block_of(isa_), input = pair % x_.blocks() * block,
+              output = pair / x_.blocks() * block;
+    FilterSquares<R> squares;
+    const Matrices from = sums_.in(frame, 0);
+    pick<Kernels::template FilterGradients, float>(isa_)(
+        Matrices{from.row(output) + input, from.position_step, from.row_step}, sums_.step,
+        rounds_.teams, squares.values);
+    held_.write(input, output, block, squares.values);
+  }
+
+  Tensor x_, dy_;
+  float* bias_;
+  Isa isa_;
+  int threads_;
+  std::size_t rows_, columns_;
+  TileGrid grid_;
+  Rounds rounds_;
+  Filters held_;
+  TransformedMemory tiles_, gradients_, sums_;
+  Scratch bias_sums_;
+};
 
 // The pixels inside of the image that windows of `window` pixels see along a line.
 std::size_t taps(int results, int pixels, int window, int before) {
@@ -332,24 +360,24 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
 
 Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tensor& y,
                      Planner& planner) {
-  return with_kernels(step.window, x.element, [&]<int R, class T>(T) {
-    return plan_convolution<R, T>(step.window, x, y, planner.parameters(step.w),
-                                  planner.parameters(step.b), step.relu, false, planner);
+  return with_kernels(step.window, x.element, [&]<int R, class T>(T) -> Action {
+    return Convolution<R, T>(step.window, x, y, planner.parameters(step.w),
+                             planner.parameters(step.b), step.relu, false, planner);
   });
 }
 
 Action plan_winograd(const ConvolutionInputGradient& step, const Tensor& dy, const Tensor& dx,
                      Planner& planner) {
-  return with_kernels(step.window, dx.element, [&]<int R, class T>(T) {
-    return plan_convolution<R, T>(step.window, dy, dx, planner.parameters(step.w), nullptr, false,
-                                  true, planner);
+  return with_kernels(step.window, dx.element, [&]<int R, class T>(T) -> Action {
+    return Convolution<R, T>(step.window, dy, dx, planner.parameters(step.w), nullptr, false, true,
+                             planner);
   });
 }
 
 Action plan_winograd(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
                      Planner& planner) {
-  return with_kernels(step.window, x.element, [&]<int R, class T>(T) {
-    return plan_gradients<R, T>(step, x, dy, planner);
+  return with_kernels(step.window, x.element, [&]<int R, class T>(T) -> Action {
+    return WeightGradient<R, T>(step, x, dy, planner);
   });
 }
 

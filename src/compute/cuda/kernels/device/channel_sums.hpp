@@ -27,10 +27,15 @@ inline std::size_t sums_workspace(std::size_t pixels, std::size_t channels, int 
 }
 
 /// First kernel. `Term` has `values` and `width`, and column(first channel), whose add(pixel, sums)
-/// adds that pixel's terms for `width` channels to Lanes<width> sums[values].
+/// adds that pixel's terms for `width` channels to Lanes<width> sums[values]. It may have
+/// `least_blocks`, as in queue.cuh.
 template <class Term>
 struct SumPixels {
   static constexpr int values = Term::values, width = Term::width;
+  static constexpr unsigned least_blocks = [] {
+    if constexpr (requires { Term::least_blocks; }) return Term::least_blocks;
+    return 0u;
+  }();
   ChannelGrid grid;
   Term term;
   PartialSums partial;

@@ -28,7 +28,8 @@ class Way:
 
 
 WAYS = (Way("", (2, 4), 5e-3), Way("bf16-gradients", (2,), 1.5e-2, more=("--gradient-dtype", "bf16")),
-        Way("sync-batchnorm", (2,), 1e-2, "resnet20", ("--sync-batchnorm",)))
+        Way("sync-batchnorm", (2,), 1e-2, "resnet20", ("--sync-batchnorm",)), Way("sharded-optimizer", (2, 4), 5e-3, more=("--shard-optimizer",)),
+        Way("blocking-calls", (2,), 5e-3, more=("--nccl-blocking",)))
 
 
 def options(model, batch, steps, ranks, *more):

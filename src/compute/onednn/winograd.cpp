@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compute/onednn/kernels/winograd_filters.hpp"
-#include "compute/onednn/kernels/winograd_kernels.hpp"
+#include "compute/onednn/kernels/winograd_lines.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {
@@ -75,11 +75,12 @@ Plane<T> plane_of(const Tensor& t) {
 }
 
 // `top` and `left`: padding before what the window slides over.
-TileGrid grid_of(const Tensor& results, int top, int left) {
+TileGrid grid_of(const Window& window, const Tensor& results, int top = 0, int left = 0) {
   const Shape& s = results.shape;
-  const int down = (s.height + tile_results - 1) / tile_results,
-            across = (s.width + tile_results - 1) / tile_results;
-  return {down, across, top, left, std::size_t(s.batch) * down * across};
+  const int height = window.height > 1 ? tile_results : 1,
+            width = window.width > 1 ? tile_results : 1, down = (s.height + height - 1) / height,
+            across = (s.width + width - 1) / width;
+  return {height, width, down, across, top, left, std::size_t(s.batch) * down * across};
 }
 // The same tiles' results.
 TileGrid results_of(TileGrid grid) {
@@ -131,7 +132,7 @@ void for_each_round(int threads, const Rounds& rounds, const F& f) {
 
 // A convolution with filters whose rows are channels of x and whose columns are those of y: also
 // the input gradient's, of filters rotated by 180 degrees, with outputs as rows.
-template <int R, class T>
+template <class W, class T>
 class Convolution {
  public:
   Convolution(const Window& window, const Tensor& x, const Tensor& y, float* weights,
@@ -146,14 +147,14 @@ class Convolution {
         threads_(planner.threads()),
         rows_(x.padded_channels()),
         columns_(y.padded_channels()),
-        grid_(grid_of(y, rotated ? R - 1 - window.top : window.top,
-                      rotated ? R - 1 - window.left : window.left)),
-        rounds_(grid_.tiles, tile_positions(R), rows_, columns_, threads_, true),
+        grid_(grid_of(window, y, rotated ? window.height - 1 - window.top : window.top,
+                      rotated ? window.width - 1 - window.left : window.left)),
+        rounds_(grid_.tiles, W::positions, rows_, columns_, threads_, true),
         held_(rotated ? Filters(weights, window, x.shape.channels, y.shape.channels)
                       : Filters(weights, window, y.shape.channels, x.shape.channels)),
-        tiles_(tile_positions(R), rounds_.length, rows_, rounds_.teams, planner),
-        products_(tile_positions(R), rounds_.length, columns_, rounds_.teams, planner),
-        filters_(tile_positions(R), rows_, columns_, 1, planner),
+        tiles_(W::positions, rounds_.length, rows_, rounds_.teams, planner),
+        products_(W::positions, rounds_.length, columns_, rounds_.teams, planner),
+        filters_(W::positions, rows_, columns_, 1, planner),
         padded_bias_(planner.scratch(columns_ * sizeof(float))) {
     planner.add_implementation("winograd");
   }
@@ -170,13 +171,13 @@ class Convolution {
   }
 
  private:
-  using Kernels = WinogradKernels<R>;
+  using Kernels = WinogradKernels<W>;
 
   // One block of rows and one of columns. Two blocks of columns lie beside each other, as
   // MultiplyPosition reads them.
   void transform_filters(const Frame& frame, int pair) const {
     const int row = pair % x_.blocks() * block_, column = pair / x_.blocks() * block_;
-    FilterSquares<R> squares;
+    FilterSquares<W::pixels> squares;
     held_.read(rotated_ ? column : row, rotated_ ? row : column, block_, rotated_, squares.values);
     const int beside = column / block_ % 2;
     const bool two = beside == 1 || column + block_ < y_.padded_channels();
@@ -198,11 +199,11 @@ class Convolution {
     pick<Kernels::template TransformPixels, T>(isa_)(
         plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     if (member == 0 && filled > count)
-      for (int position = 0; position < tile_positions(R); ++position)
+      for (int position = 0; position < W::positions; ++position)
         std::fill_n(tiles.row(count) + position * tiles.position_step,
                     (filled - count) * tiles.row_step, 0.f);
     barrier_of(members);
-    for_each_product(tile_positions(R), filled, member, members,
+    for_each_product(W::positions, filled, member, members,
                      [&](std::size_t i, std::size_t row, std::size_t some) {
                        pick<MultiplyPosition, float>(isa_)(
                            {tiles.row(row) + i * tiles.position_step, tiles.row_step, 1,
@@ -231,7 +232,7 @@ class Convolution {
 };
 
 // The gradients of filters: rows are channels of dy, columns those of x.
-template <int R, class T>
+template <class W, class T>
 class WeightGradient {
  public:
   WeightGradient(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
@@ -243,13 +244,13 @@ class WeightGradient {
         threads_(planner.threads()),
         rows_(dy.padded_channels()),
         columns_(x.padded_channels()),
-        grid_(grid_of(dy, step.window.top, step.window.left)),
-        rounds_(grid_.tiles, tile_positions(R), rows_, columns_, threads_,
-                tile_positions(R) * sizeof(float) * rows_ * columns_ <= own_sums_bytes),
+        grid_(grid_of(step.window, dy, step.window.top, step.window.left)),
+        rounds_(grid_.tiles, W::positions, rows_, columns_, threads_,
+                W::positions * sizeof(float) * rows_ * columns_ <= own_sums_bytes),
         held_(planner.gradients(step.w), step.window, dy.shape.channels, x.shape.channels),
-        tiles_(tile_positions(R), rounds_.length, columns_, rounds_.teams, planner),
-        gradients_(tile_positions(R), rounds_.length, rows_, rounds_.teams, planner),
-        sums_(tile_positions(R), rows_, columns_, rounds_.teams, planner),
+        tiles_(W::positions, rounds_.length, columns_, rounds_.teams, planner),
+        gradients_(W::positions, rounds_.length, rows_, rounds_.teams, planner),
+        sums_(W::positions, rows_, columns_, rounds_.teams, planner),
         bias_sums_(planner.scratch(threads_ * rows_ * sizeof(float))) {
     planner.add_implementation("winograd");
   }
@@ -270,7 +271,7 @@ class WeightGradient {
   }
 
  private:
-  using Kernels = WinogradKernels<R>;
+  using Kernels = WinogradKernels<W>;
 
   // A round to its team's sums, which its first one begins.
   void add(const Frame& frame, std::size_t round, int team, int member, int members) const {
@@ -287,7 +288,7 @@ class WeightGradient {
         gradients.from_row(mine.first),
         bias_ ? bias_sums_.in(frame) + (team + member) * rows_ : nullptr);
     barrier_of(members);
-    for_each_product(tile_positions(R), rows_, member, members,
+    for_each_product(W::positions, rows_, member, members,
                      [&](std::size_t i, std::size_t row, std::size_t some) {
                        pick<MultiplyPosition, float>(isa_)(
                            {gradients.first + i * gradients.position_step + row, 1,
@@ -302,7 +303,7 @@ class WeightGradient {
   void write_filters(const Frame& frame, int pair) const {
     const int block = block_of(isa_), input = pair % x_.blocks() * block,
               output = pair / x_.blocks() * block;
-    FilterSquares<R> squares;
+    FilterSquares<W::pixels> squares;
     const Matrices from = sums_.in(frame, 0);
     pick<Kernels::template FilterGradients, float>(isa_)(
         Matrices{from.row(output) + input, from.position_step, from.row_step}, sums_.step,
@@ -330,24 +331,32 @@ std::size_t taps(int results, int pixels, int window, int before) {
   return count;
 }
 
-// f<R>(T{}) for a window and an element.
+// f<W>(T{}) for a window and an element.
 template <class F>
 Action with_kernels(const Window& window, Element element, const F& f) {
-  return with_type(element, [&]<class T>(T type) {
-    return window.height == 3 ? f.template operator()<3>(type) : f.template operator()<5>(type);
+  return with_type(element, [&]<class T>(T type) -> Action {
+    const int pixels = window.height * window.width;
+    if (pixels == 9) return f.template operator()<SquareWindow<3>>(type);
+    if (pixels == 25) return f.template operator()<SquareWindow<5>>(type);
+    if (pixels == 3) return f.template operator()<LineWindow<3>>(type);
+    return f.template operator()<LineWindow<7>>(type);
   });
 }
 
 }  // namespace
 
 bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) {
-  const bool window = w.height == w.width && (w.height == 3 || w.height == 5) && w.stride_y == 1 &&
-                      w.stride_x == 1 && w.top < w.height && w.left < w.width;
-  if (!window || isa == Isa::baseline || x.block != block_of(isa)) return false;
+  const int longer = std::max(w.height, w.width), shorter = std::min(w.height, w.width);
+  const bool square = longer == shorter && (longer == 3 || longer == 5);
+  const bool line = shorter == 1 && (longer == 3 || longer == 7);
+  const bool slides = w.stride_y == 1 && w.stride_x == 1 && w.top < w.height && w.left < w.width;
+  if (!(square || line) || !slides || isa == Isa::baseline || x.block != block_of(isa))
+    return false;
   if (std::min(x.shape.channels, y.shape.channels) < fewest_channels) return false;
   const bool bf16 = x.element == Element::bf16;
   if (bf16 && has_amx_bf16()) return false;
-  const std::size_t tiles = grid_of(y, 0, 0).tiles, positions = tile_positions(w.height);
+  const std::size_t tiles = grid_of(w, y).tiles,
+                    positions = tile_edge(longer) * (square ? tile_edge(longer) : 1);
   if (tiles < (bf16 ? fewest_tiles_bf16 : fewest_tiles) ||
       positions * sizeof(float) * x.padded_channels() * y.padded_channels() > most_filter_bytes)
     return false;
@@ -360,24 +369,24 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
 
 Action plan_winograd(const ConvolutionForward& step, const Tensor& x, const Tensor& y,
                      Planner& planner) {
-  return with_kernels(step.window, x.element, [&]<int R, class T>(T) -> Action {
-    return Convolution<R, T>(step.window, x, y, planner.parameters(step.w),
+  return with_kernels(step.window, x.element, [&]<class W, class T>(T) -> Action {
+    return Convolution<W, T>(step.window, x, y, planner.parameters(step.w),
                              planner.parameters(step.b), step.relu, false, planner);
   });
 }
 
 Action plan_winograd(const ConvolutionInputGradient& step, const Tensor& dy, const Tensor& dx,
                      Planner& planner) {
-  return with_kernels(step.window, dx.element, [&]<int R, class T>(T) -> Action {
-    return Convolution<R, T>(step.window, dy, dx, planner.parameters(step.w), nullptr, false, true,
+  return with_kernels(step.window, dx.element, [&]<class W, class T>(T) -> Action {
+    return Convolution<W, T>(step.window, dy, dx, planner.parameters(step.w), nullptr, false, true,
                              planner);
   });
 }
 
 Action plan_winograd(const ConvolutionWeightGradient& step, const Tensor& x, const Tensor& dy,
                      Planner& planner) {
-  return with_kernels(step.window, x.element, [&]<int R, class T>(T) -> Action {
-    return WeightGradient<R, T>(step, x, dy, planner);
+  return with_kernels(step.window, x.element, [&]<class W, class T>(T) -> Action {
+    return WeightGradient<W, T>(step, x, dy, planner);
   });
 }
 

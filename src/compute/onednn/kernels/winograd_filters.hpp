@@ -41,9 +41,9 @@ class Filters {
 };
 
 /// One block of rows and one of columns of filters, pixel by pixel.
-template <int R>
+template <int pixels>
 struct FilterSquares {
-  alignas(64) float values[R * R * 16 * 16];
+  alignas(64) float values[pixels * 16 * 16];
 };
 
 }  // namespace ringtrain::compute::onednn

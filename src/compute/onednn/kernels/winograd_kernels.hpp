@@ -15,10 +15,10 @@ struct Plane {
   int height, width, blocks;
 };
 
-/// How images are cut into tiles. The first begins `top` and `left` pixels before its image, the
-/// next ones four pixels after each other.
+/// How images are cut into tiles of `height` x `width` results. The first begins `top` and `left`
+/// pixels before its image.
 struct TileGrid {
-  int down, across, top, left;
+  int height, width, down, across, top, left;
   std::size_t tiles;  // of the batch
 
   /// The image of a tile and its first pixel, which may lie outside.
@@ -30,9 +30,8 @@ struct TileGrid {
   template <class T>
   Place<T> place(const Plane<T>& p, std::size_t tile) const {
     const std::size_t each = std::size_t(down) * across, in_image = tile % each;
-    return {p.data + tile / each * p.image_step,
-            static_cast<int>(in_image / across) * tile_results - top,
-            static_cast<int>(in_image % across) * tile_results - left};
+    return {p.data + tile / each * p.image_step, static_cast<int>(in_image / across) * height - top,
+            static_cast<int>(in_image % across) * width - left};
   }
 };
 
@@ -172,10 +171,13 @@ struct Epilogue {
   bool relu;
 };
 
-/// The kernels of a window of R x R pixels. Tiles are `count` ones from `first` on; `to` and `from`
-/// begin with the row of the first.
+/// The kernels of a SquareWindow or LineWindow. Tiles are `count` ones from `first` on; `to` and
+/// `from` begin with the row of the first.
+template <class W>
+struct WinogradKernels;
+
 template <int R>
-struct WinogradKernels {
+struct WinogradKernels<SquareWindow<R>> {
   static constexpr int edge = tile_edge(R), M = tile_results;
 
   /// Pixels to rows of `to`, a row a tile.

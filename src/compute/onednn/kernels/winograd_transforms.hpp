@@ -8,19 +8,30 @@ namespace ringtrain::compute::onednn {
 // Winograd's minimal filtering, F(4 x 4, R x R), as in Lavin and Gray 2015 (arXiv:1509.09308): a
 // tile of E x E pixels, E = R + 3, gives 4 x 4 results. Tiles and filters are seen as polynomials
 // and evaluated at E points. Each of the tile's E^2 positions then is a matrix product over
-// channels: E^2 products for 16 R^2 of them.
+// channels: E^2 products for 16 R^2 of them. Likewise F(4, R) for windows of one row or column: E
+// products for 4 R.
 
 inline constexpr int tile_results = 4;
 constexpr int tile_edge(int window) { return window + tile_results - 1; }
-constexpr int tile_positions(int window) { return tile_edge(window) * tile_edge(window); }
+
+/// A window of R x R pixels, and one of R pixels in a row or a column.
+template <int R>
+struct SquareWindow {
+  static constexpr int edge = tile_edge(R), positions = edge * edge, pixels = R * R;
+};
+template <int R>
+struct LineWindow {
+  static constexpr int edge = tile_edge(R), positions = edge, pixels = R;
+};
 
 /// The points: 0, pairs of p and -p, and infinity. Those of R = 3 are the ones of least error, as
-/// oneDNN 2 has found; those of R = 5 are exact in products.
+/// oneDNN 2 has found; those of R = 5 are exact in products; those of R = 7 were searched.
 template <int R>
 struct Points {
   static constexpr int pairs = tile_edge(R) / 2 - 1;
-  static constexpr std::array<double, 3> p =
-      R == 3 ? std::array{0.625, 1.5, 0.} : std::array{0.5, 1., 2.};
+  static constexpr std::array<double, 4> p = R == 3   ? std::array{0.625, 1.5, 0., 0.}
+                                             : R == 5 ? std::array{0.5, 1., 2., 0.}
+                                                      : std::array{0.4, 0.8, 1.25, 2.5};
 
   static constexpr float power(int pair, int n) {
     double result = 1;
@@ -85,7 +96,7 @@ struct ToResults {  // A' to four results
     y[0] = m[0];
     y[1] = y[2] = Vec<B>{};
     y[3] = m[tile_edge(R) - 1];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int pair = 0; pair < Points<R>::pairs; ++pair) {
       const Vec<B> even = m[2 * pair + 1] + m[2 * pair + 2],
                    odd = m[2 * pair + 1] - m[2 * pair + 2];
@@ -102,7 +113,7 @@ struct FromResults {  // A, for the gradients of four results
   template <int B>
   [[gnu::always_inline]] static inline void run(const Vec<B>* y, Vec<B>* z) {
     z[0] = y[0];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int pair = 0; pair < Points<R>::pairs; ++pair)
       put_pair<B>(y[0] + Points<R>::power(pair, 2) * y[2],
                   Points<R>::power(pair, 1) * y[1] + Points<R>::power(pair, 3) * y[3],
@@ -117,10 +128,10 @@ struct FromFilter {  // G of R pixels
   [[gnu::always_inline]] static inline void run(const Vec<B>* g, Vec<B>* u) {
     constexpr int pairs = Points<R>::pairs;
     u[0] = g[0] * Points<R>::scale(pairs);
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int pair = 0; pair < pairs; ++pair) {
       Vec<B> even = g[0], odd = Points<R>::power(pair, 1) * g[1];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int k = 2; k < R; ++k) (k % 2 == 0 ? even : odd) += Points<R>::power(pair, k) * g[k];
       put_pair<B>(even * Points<R>::scale(pair), odd * Points<R>::scale(pair), u + 2 * pair + 1);
     }
@@ -133,15 +144,15 @@ struct ToFilter {  // G', for the gradients of R pixels
   template <int B>
   [[gnu::always_inline]] static inline void run(const Vec<B>* u, Vec<B>* g) {
     constexpr int pairs = Points<R>::pairs;
-#pragma GCC unroll 5
+#pragma GCC unroll 8
     for (int k = 0; k < R; ++k) g[k] = Vec<B>{};
     g[0] = u[0] * Points<R>::scale(pairs);
     g[R - 1] = u[tile_edge(R) - 1];
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int pair = 0; pair < pairs; ++pair) {
       const Vec<B> even = (u[2 * pair + 1] + u[2 * pair + 2]) * Points<R>::scale(pair),
                    odd = (u[2 * pair + 1] - u[2 * pair + 2]) * Points<R>::scale(pair);
-#pragma GCC unroll 5
+#pragma GCC unroll 8
       for (int k = 0; k < R; ++k) g[k] += Points<R>::power(pair, k) * (k % 2 == 0 ? even : odd);
     }
   }

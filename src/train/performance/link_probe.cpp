@@ -135,17 +135,13 @@ void LinkProbe::look(const Position& next) {
   output_.links(verdict);
 }
 
-// Learning rates grow with the batch, those of Adam with its root, and are warmed up for five
-// epochs (Goyal et al. 2017, "Accurate, Large Minibatch SGD"; Malladi et al. 2022, "On the SDEs and
-// Scaling Rules for Adaptive Gradient Algorithms"). Options that are given twice: the last one
-// counts.
+// Rates are warmed up for five epochs, as Goyal et al. do (RunPlan::learning_rate_of_batch).
+// Options that are given twice: the last one counts.
 std::string LinkProbe::command_of(const metrics::ScalingForecast& verdict) const {
   const config::Options& o = plan_.options;
   const bool counts_all = o.global_batch.has_value();  // --global-batch
   if (!verdict.larger || session_.rank() != 0) return "";
   const double times = double(verdict.larger->batch) / most_of_a_rank();
-  const bool adam =
-      o.optimizer == optim::OptimizerKind::adam || o.optimizer == optim::OptimizerKind::adamw;
   const double epochs = std::max(*o.warmup_epochs, std::min(5.0, plan_.epochs / 4));
   std::vector<std::string> words = host::job_command();
   const auto set = [&](const std::string& name, const std::string& value) {
@@ -158,7 +154,7 @@ std::string LinkProbe::command_of(const metrics::ScalingForecast& verdict) const
     set("batch", std::to_string(verdict.larger->batch));
   if (verdict.larger->narrow) set("gradient-dtype", "bf16");
   if (verdict.larger->narrow && o.tune.mode == config::Tune::Mode::all) set("tuning", "auto");
-  set("lr", fmt::format("{:.3g}", *o.lr * (adam ? std::sqrt(times) : times)));
+  set("lr", fmt::format("{:.3g}", plan_.learning_rate_of_batch(times)));
   set("warmup-epochs", fmt::format("{:.3g}", epochs));
   if (!o.checkpoint_dir.empty())
     set("checkpoint-dir", fmt::format("{}-batch{}", o.checkpoint_dir, verdict.larger->batch));

@@ -243,6 +243,15 @@ double RunPlan::sum_bytes() const {
          double(model.graph.statistic_count() * sizeof(float));
 }
 
+double RunPlan::learning_rate_of_batch(double times) const {
+  const model::Recipe& recipe = model.recipe;
+  if (recipe.learning_rate_batch == 0 && *options.lr == recipe.learning_rate)
+    times = std::min(times, std::max(1., times * global_batch / recipe.batch));
+  const bool adam =
+      optimizer.kind == optim::OptimizerKind::adam || optimizer.kind == optim::OptimizerKind::adamw;
+  return *options.lr * (adam ? std::sqrt(times) : times);
+}
+
 std::vector<std::string> RunPlan::hints() const {
   constexpr int large = 8192;  // beyond, momentum loses accuracy on ImageNet
   if (options.eval_only || global_batch <= large || optimizer.kind == optim::OptimizerKind::lars)

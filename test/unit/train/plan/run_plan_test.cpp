@@ -149,6 +149,23 @@ TEST_CASE("plan: a rate for a batch is scaled with the global batch, one without
   CHECK(rate("cifar10_cnn", 4) == Approx(0.1));
 }
 
+TEST_CASE("plan: the rate of a larger batch grows with it, from the batch that the rate is for") {
+  config::Options small = options_for("cifar10_cnn");  // rate 0.1, batch 128, never scaled
+  small.batch = 16;
+  const RunPlan plan = make_run_plan(small, 2, 0, 2);
+  CHECK(plan.learning_rate_of_batch(2) == Approx(0.1));  // 64 images
+  CHECK(plan.learning_rate_of_batch(8) == Approx(0.2));  // 256
+
+  config::Options large = options_for("cifar10_cnn");
+  large.batch = 256;
+  CHECK(make_run_plan(large, 2, 0, 2).learning_rate_of_batch(2) == Approx(0.2));
+
+  small.lr = 0.01;  // the user's, for what is trained now
+  CHECK(make_run_plan(small, 2, 0, 2).learning_rate_of_batch(8) == Approx(0.08));
+  small.optimizer = optim::OptimizerKind::adam;
+  CHECK(make_run_plan(small, 2, 0, 2).learning_rate_of_batch(4) == Approx(0.02));
+}
+
 TEST_CASE("plan: a global batch that does not divide gives the first ranks one image more") {
   config::Options o = options_for("mlp");
   o.global_batch = 10;

@@ -178,7 +178,6 @@ class GpuTraining {
   virtual std::optional<GpuOutcome> outcome(int ahead) = 0;
   /// Ends use of what others own (captured sums), before those go.
   virtual void close() = 0;
-  virtual std::size_t bytes() const = 0;
 };
 
 /// Copies of a training state to the host that training does not wait for.

@@ -196,7 +196,7 @@ std::string NcclCommunicator::try_capture() {
     finish();
   });
   attempt([this] { calls_->end_capture(compute()); });
-  group_->set_deadline(me_.deadline_s);
+  if (!group_->blocks()) group_->set_deadline(me_.deadline_s);
   in_flight_ = false;
   return why;
 }

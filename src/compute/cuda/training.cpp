@@ -297,12 +297,4 @@ void CudaTraining::close() {
   for (Pieces& pieces : captured_) pieces.clear();
 }
 
-std::size_t CudaTraining::bytes() const {
-  std::size_t bytes = program_.bytes() + batches_.bytes() + narrow_parameters_.size() +
-                      record_.size() + workspace_.size() +
-                      accumulated_.view().size() * sizeof(float);
-  for (const auto& [name, view] : slots_) bytes += view.size() * sizeof(float);
-  return bytes;
-}
-
 }  // namespace ringtrain::compute::cuda

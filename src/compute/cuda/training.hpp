@@ -28,7 +28,6 @@ class CudaTraining final : public GpuTraining {
   void queue(const Batch& batch, const GpuBatchNumbers& numbers) override;
   std::optional<GpuOutcome> outcome(int ahead) override;
   void close() override;
-  std::size_t bytes() const override;
 
  private:
   static constexpr int steps_ahead = BatchCopies::ahead;

@@ -170,12 +170,14 @@ bool CheckpointManager::settle(const Deadline& deadline) {
 
 std::optional<Error> CheckpointManager::finish(const Position& position,
                                                const Deadline& deadline) try {
+  said_ = false;
   if (!writer_.idle())
     finish_or_throw(position, deadline);
   else if (rank_0_says(false))
     state_.start({});
   return std::nullopt;
 } catch (const Error& failure) {
+  if (!said_) rank_0_says(false);  // the other ranks wait for it
   return failure;
 }
 
@@ -222,15 +224,13 @@ std::string CheckpointManager::give_up_copy() {
 
 // Where the ranks have shards, the others hear once whether there is such a save.
 bool CheckpointManager::save_last(const Position& position, const Deadline& deadline, bool wanted) {
-  bool said = false;
   const auto copy = [&](io::SnapshotBuffers slot) {
-    said = true;
     rank_0_says(true);
     state_.start(slot);
     if (!wait_for_copy(deadline)) throw Error(Exit::storage, "final checkpoint", give_up_copy());
   };
   const bool saved = wanted && writer_.save(metadata(position), copy, deadline.left());
-  if (!said) rank_0_says(false);
+  if (!said_) rank_0_says(false);
   return saved;
 }
 

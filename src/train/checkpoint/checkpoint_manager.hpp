@@ -90,7 +90,10 @@ class CheckpointManager {
   std::uint64_t failed() const { return writer_.failed() + given_up_; }
   bool start_save(const Position& position);
   bool can_save(const Position& position);
-  bool rank_0_says(bool mine) { return state_.together() && shared_.rank_0_says(mine); }
+  bool rank_0_says(bool mine) {
+    said_ = true;
+    return state_.together() && shared_.rank_0_says(mine);
+  }
   bool wait_for_copy(const Deadline& deadline);
   std::string give_up_copy();
   void give_up_late_copy();
@@ -115,6 +118,7 @@ class CheckpointManager {
   Report report_;
   const SharedSaves shared_;
   std::uint64_t given_up_ = 0;
+  bool said_ = false;  // rank_0_says(), since finish() began
   Stopwatch copying_watch_;
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
   std::optional<std::uint64_t> last_step_;  // whose copy was started last

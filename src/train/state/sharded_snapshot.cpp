@@ -172,8 +172,9 @@ std::optional<Position> ShardedSnapshotter::copy_last(std::span<const std::span<
 void ShardedSnapshotter::release() {
   const bool complete = done();
   if (server_) server_->forget();
-  if (on_gpu_.copy != nullptr && complete)
-    on_gpu_.copy->release();  // else the next copy has the same targets
+  // A copy that goes on writes to targets that stay pinned until this object ends, and the next one
+  // follows it on its stream.
+  if (on_gpu_.copy != nullptr && complete) on_gpu_.copy->release();
 }
 
 std::string ShardedSnapshotter::lateness() {

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,8 +53,8 @@ class Autotuner {
 
   /// Decides each request that is undecided: that no earlier run and no earlier call has timed.
   /// Each choice is saved at once. Overwrites what the requests read and write, except parameters
-  /// and constants. Waits. Engines bound before stay what they are. Throws Error where there is too
-  /// little memory for twice the L2 cache, and where the GPU can do nothing more.
+  /// and constants. Waits. Engines bound before stay what they are. Leaves all where there is too
+  /// little memory for twice the L2 cache. Throws Error where the GPU can do nothing more.
   void tune(const std::vector<EngineUse>& uses);
   const Report& report() const { return report_; }
 
@@ -70,6 +71,7 @@ class Autotuner {
 
   double elapsed() const { return report_.seconds + settings_.clock() - start_; }
   bool is_late() const { return elapsed() > settings_.most_seconds; }
+  bool make_flush();
   void show_progress(std::size_t done, std::size_t all);
   bool decide(const EngineUse& use);
   void fill_inputs(const EngineUse& use);
@@ -92,6 +94,7 @@ class Autotuner {
   const Event begin_, end_;
   DeviceBytes workspace_, flush_;  // of the candidates; what fills the L2 cache
   double start_ = 0, told_ = 0;    // by the clock
+  std::set<RequestKey> left_;
   Report report_;
 };
 

@@ -36,7 +36,6 @@ class BatchCopies {
   Times take_times(std::int64_t step);
   /// Waits for all copies.
   void drain() const { static_cast<void>(cudaStreamSynchronize(stream_.get())); }
-  std::size_t bytes() const;  ///< of the GPU's memory
 
  private:
   struct Slot {

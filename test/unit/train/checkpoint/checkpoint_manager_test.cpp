@@ -19,13 +19,16 @@ class Shared final : public Snapshotter {
     (targets.empty() ? without_targets : with_targets) += 1;
     for (const std::span<float> target : targets) std::ranges::fill(target, 1.0f);
   }
-  bool done() override { return complete; }
+  bool done() override {
+    if (broken) throw Error("cudaEventQuery", "an illegal memory access was encountered");
+    return complete;
+  }
   void release() override { ++released; }
   bool together() const override { return true; }
   int steps_to_start() const override { return ahead; }
   std::string lateness() override { return "rank 1 is late"; }
 
-  bool complete = true;
+  bool complete = true, broken = false;
   int ahead = 0;
   int prepared = 0, with_targets = 0, without_targets = 0, released = 0;
 };
@@ -159,6 +162,21 @@ TEST_CASE("checkpoints: shards that are late cost their save, and only that") {
   rank.checkpoints.save_together({20});
 
   CHECK(rank.told(io::SaveEvent::Kind::saved, 20));
+}
+
+TEST_CASE("checkpoints: a GPU that fails at the end leaves no rank in wait for rank 0's word") {
+  SavingRank rank(true);
+  rank.checkpoints.save_together({10});
+  rank.copy.complete = false;
+  const bool before = GENERATE(true, false);
+  rank.checkpoints.save_together({20});
+  rank.copy.broken = before;
+  rank.said.clear();
+
+  const auto failure = rank.checkpoints.finish({20}, Deadline(0.2));
+
+  CHECK(failure.has_value());
+  CHECK(rank.said == std::vector<bool>{false});
 }
 
 TEST_CASE("checkpoints: at the end rank 0 says once whether it saves") {

@@ -30,7 +30,6 @@ struct PlayedTraining final : compute::GpuTraining {
     return told;
   }
   void close() override {}
-  std::size_t bytes() const override { return 0; }
 
   compute::GpuOutcome told;
   std::chrono::milliseconds queue_takes{0};

@@ -52,7 +52,7 @@ struct GpuPlan {
   std::vector<std::vector<Launch>> steps;  ///< as Schedule::steps
   std::size_t activations = 0;             ///< the arena of all tensors
   std::size_t vectors = 0;                 ///< of Schedule::vectors
-  std::size_t weights = 0;                 ///< copies in 16 bits of weights and their gradients
+  std::size_t weights = 0;                 ///< and their gradients, as the kernels want them
   std::size_t workspace = 0;               ///< of all launches, which share it
   std::vector<Fusion> fusions;             ///< those made, and those supports() refused before
   std::size_t bytes_moved() const;

@@ -71,7 +71,7 @@ GpuPlan CudnnPlanner::plan(const Schedule& schedule) {
   plan.activations = plan_memory(schedule, launches.tensor_bytes()).bytes + winner_bytes(schedule);
   for (const int extent : schedule.vectors) plan.vectors += extent * sizeof(float);
   if (element_ != Element::fp32) plan.weights = schedule.parameters * bytes_of(element_);
-  plan.weights += launches.widening().bytes_read;  // gradients
+  plan.weights += launches.kept();
   plan.fusions = fusions(schedule);
   return plan;
 }

@@ -19,7 +19,7 @@ constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
                       own_sums_bytes = std::size_t{1} << 20;
 // The filters' transforms cost as much as a direct convolution of some tiles. bf16's products are
 // twice as fast as the fp32 ones of Winograd.
-constexpr std::size_t fewest_tiles = 32, fewest_tiles_bf16 = 256;
+constexpr std::size_t fewest_tiles = 32, fewest_tiles_line = 128, fewest_tiles_bf16 = 256;
 // Rows of channels that fill no vector are not worth it.
 constexpr int fewest_channels = 16;
 // MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide its
@@ -338,8 +338,11 @@ Action with_kernels(const Window& window, Element element, const F& f) {
     const int pixels = window.height * window.width;
     if (pixels == 9) return f.template operator()<SquareWindow<3>>(type);
     if (pixels == 25) return f.template operator()<SquareWindow<5>>(type);
-    if (pixels == 3) return f.template operator()<LineWindow<3>>(type);
-    return f.template operator()<LineWindow<7>>(type);
+    if constexpr (std::is_same_v<T, float>) {
+      if (pixels == 3) return f.template operator()<LineWindow<3>>(type);
+      if (pixels == 7) return f.template operator()<LineWindow<7>>(type);
+    }
+    throw Error("plan_winograd", "a convolution that suits_winograd() does not take");
   });
 }
 
@@ -349,15 +352,18 @@ bool suits_winograd(const Window& w, const Tensor& x, const Tensor& y, Isa isa) 
   const int longer = std::max(w.height, w.width), shorter = std::min(w.height, w.width);
   const bool square = longer == shorter && (longer == 3 || longer == 5);
   const bool line = shorter == 1 && (longer == 3 || longer == 7);
-  const bool slides = w.stride_y == 1 && w.stride_x == 1 && w.top < w.height && w.left < w.width;
+  const bool slides = w.stride_y == 1 && w.stride_x == 1 && w.top < w.height && w.left < w.width &&
+                      (square || (w.bottom < w.height && w.right < w.width));
   if (!(square || line) || !slides || isa == Isa::baseline || x.block != block_of(isa))
     return false;
   if (std::min(x.shape.channels, y.shape.channels) < fewest_channels) return false;
   const bool bf16 = x.element == Element::bf16;
-  if (bf16 && has_amx_bf16()) return false;
+  if (bf16 && (line || has_amx_bf16())) return false;
   const std::size_t tiles = grid_of(w, y).tiles,
                     positions = tile_edge(longer) * (square ? tile_edge(longer) : 1);
-  if (tiles < (bf16 ? fewest_tiles_bf16 : fewest_tiles) ||
+  if (tiles < (bf16   ? fewest_tiles_bf16
+               : line ? fewest_tiles_line
+                      : fewest_tiles) ||
       positions * sizeof(float) * x.padded_channels() * y.padded_channels() > most_filter_bytes)
     return false;
   // A tile's products are the same however much of it is in the image; a direct convolution leaves

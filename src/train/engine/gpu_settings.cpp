@@ -67,7 +67,7 @@ std::vector<std::string> told(const compute::GpuEngines& engines) {
         engines.plans, engines.timed, engines.seconds, engines.known,
         engines.left == 0 ? ""
                           : fmt::format("; {} are left to the next run with --autotune, because "
-                                        "the time or memory for this was over",
+                                        "time or memory for this ran out",
                                         engines.left)));
   else if (engines.known > 0)
     lines.push_back(

@@ -71,7 +71,8 @@ struct RunPlan {
   double sum_bytes() const;
   /// The learning rate to begin with for a global batch that is so many times as large. It grows
   /// with the batch, Adam's with its root (Goyal et al. 2017, arXiv:1706.02677; Malladi et al.
-  /// 2022, arXiv:2205.10287). A recipe's rate that is not scaled counts for the recipe's batch.
+  /// 2022, arXiv:2205.10287). A recipe's rate that is never scaled counts for the recipe's batch
+  /// where that is larger.
   double learning_rate_of_batch(double times) const;
   /// What the user should know of the plan before training, line by line.
   std::vector<std::string> hints() const;

@@ -145,6 +145,12 @@ void refuse_captures(bool refuse) {
   gpu.refuses_captures = refuse;
 }
 
+void set_memory(std::size_t bytes) {
+  Device& gpu = Device::get();
+  const std::scoped_lock lock(gpu.mutex);
+  gpu.total_bytes = bytes;
+}
+
 void set_engine_time(EngineTime time) {
   Device& gpu = Device::get();
   const std::scoped_lock lock(gpu.mutex);

@@ -25,6 +25,7 @@ class Device {
   EngineFaultOf engine_fault;
   Observer observer;
   bool refuses_captures = false;
+  std::size_t total_bytes = whole_bytes;
   std::vector<std::string> complaints;
   std::vector<std::shared_ptr<Capture>> captures;  ///< that have not ended
   cudaError_t last_error = cudaSuccess;

@@ -70,6 +70,10 @@ void set_engine_fault(EngineFaultOf fault);
 /// Whether captures fail, as where something in them cannot be captured. Not at first.
 void refuse_captures(bool refuse);
 
+/// Bytes of device memory: what is asked for beyond them is refused.
+void set_memory(std::size_t bytes);
+inline constexpr std::size_t whole_bytes = std::size_t(80) << 30;  ///< at first
+
 /// Starts anew: what runs next is drawn from `seed`; counts and complaints are forgotten. Memory,
 /// streams and queued work stay.
 void set_seed(std::uint64_t seed);

@@ -10,8 +10,6 @@ using namespace ringtrain::host_gpu;
 
 namespace {
 
-constexpr std::size_t total_bytes = std::size_t(80) << 30;
-
 constexpr std::array<std::pair<cudaError_t, std::array<const char*, 2>>, 21> errors{{
     {cudaSuccess, {"cudaSuccess", "no error"}},
     {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
@@ -151,7 +149,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     *properties = {};
     constexpr char name[] = "simulated H100";
     std::memcpy(properties->name, name, sizeof(name));
-    properties->totalGlobalMem = total_bytes;
+    properties->totalGlobalMem = Device::get().total_bytes;
     properties->major = 9;
     properties->multiProcessorCount = 132;
     return cudaSuccess;
@@ -165,8 +163,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr name, int device) 
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   return call([&](Device& gpu) {
-    *total = total_bytes;
-    *free = total_bytes - gpu.memory.device_bytes();
+    *total = gpu.total_bytes;
+    *free = gpu.total_bytes - gpu.memory.device_bytes();
     return cudaSuccess;
   });
 }

@@ -9,6 +9,8 @@ namespace {
 cudaError_t allocate(void** data, std::size_t bytes, Place place) {
   return call([&](Device& gpu) {
     if (const cudaError_t refused = gpu.refuse_in_capture(); refused != cudaSuccess) return refused;
+    if (place == Place::device && gpu.memory.device_bytes() + bytes > gpu.total_bytes)
+      return cudaErrorMemoryAllocation;
     *data = bytes == 0 ? nullptr : gpu.memory.allocate(bytes, place);
     if (place == Place::device) ++gpu.counts.allocations;
     return cudaSuccess;

@@ -178,8 +178,8 @@ std::vector<Launch> Launches::weight_gradient(const Kind& s, std::size_t weights
   launches[0].bytes_written += weights;
   const std::size_t written = s.w.count * fp32;
   const bool packed = weights != s.w.count * bytes_of(element_);
+  if (packed || element_ != Element::fp32) kept_ += weights;
   if (packed) {
-    launches[0].workspace += weights;
     launches.push_back({"kernel unpack_weights", weights, written});
   } else if (element_ != Element::fp32) {
     widening_.bytes_read += weights;
@@ -194,8 +194,10 @@ std::vector<Launch> Launches::launches(const ConvolutionForward& s) {
   std::vector<Launch> launches = forward(s, weights);
   launches[0].bytes_read -= bytes_[s.x] - touched(s.window, bytes_[s.x]);
   const std::size_t flat = s.w.count * bytes_of(element_);
-  if (weights != flat)
+  if (weights != flat) {
     launches.insert(launches.begin(), Launch{"kernel pack_weights", flat, weights});
+    kept_ += weights;
+  }
   return launches;
 }
 

@@ -24,6 +24,8 @@ class Launches {
   /// What brings the 16-bit gradients of all steps so far where they belong, as in one bucket; it
   /// moves nothing where there are none.
   const Launch& widening() const { return widening_; }
+  /// Bytes of weights and gradients as cuDNN wants them, which stay all the time.
+  std::size_t kept() const { return kept_; }
   /// Bytes of each tensor as it is stored: the image has padded channels.
   const std::vector<std::size_t>& tensor_bytes() const { return bytes_; }
 
@@ -63,6 +65,7 @@ class Launches {
   Engines& engines_;
   std::vector<std::size_t> bytes_;
   Launch widening_{"kernel widen_gradients"};
+  std::size_t kept_ = 0;
 };
 
 }  // namespace ringtrain::compute::cuda

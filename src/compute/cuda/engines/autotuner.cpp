@@ -80,6 +80,7 @@ void Autotuner::tune(const std::vector<EngineUse>& uses) {
     }
   }
   report_.left = left_.size();
+  workspace_ = DeviceBytes();
   flush_ = DeviceBytes();
   report_.seconds = elapsed();
 }

@@ -42,7 +42,7 @@ class Autotuner {
   };
   struct Report {
     std::size_t requests = 0, plans = 0;  ///< timed
-    std::size_t left = 0;                 ///< requests for which no time was left
+    std::size_t left = 0;                 ///< requests for which time or memory ran out
     double seconds = 0;
     std::vector<std::string> dropped;  ///< plans that could not be executed, and why
   };

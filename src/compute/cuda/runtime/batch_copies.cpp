@@ -45,7 +45,6 @@ BatchCopies::Times BatchCopies::take_times(std::int64_t step) {
   return times;
 }
 
-
 void BatchCopies::read_time(Slot& slot) {
   if (slot.step) times_[*slot.step].copy_s += microseconds(slot.begun, slot.copied) * 1e-6;
   slot.step.reset();

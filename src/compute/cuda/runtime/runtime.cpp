@@ -64,9 +64,11 @@ DeviceBytes::DeviceBytes(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
   void* raw = nullptr;
   const cudaError_t code = cudaMalloc(&raw, bytes);
-  if (code == cudaErrorMemoryAllocation)
+  if (code == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());  // else the next launch would answer with it
     throw Error(Exit::usage, sized("GPU memory", bytes),
                 "there is not enough left; a smaller --batch needs less");
+  }
   check(code, sized("GPU memory", bytes));
   data_ = UniqueHandle<void*, cudaFree>(raw);
 }

@@ -51,6 +51,7 @@ struct Tuning {
   ~Tuning() {
     host_gpu::set_engine_time({});
     host_gpu::set_observer({});
+    host_gpu::set_memory(host_gpu::whole_bytes);
   }
 
   std::vector<std::size_t> places(std::size_t workspace = any_workspace,
@@ -353,6 +354,7 @@ TEST_CASE("autotuner: what there is no time for is left, and known to no later r
   {
     Tuning run(folder.path(), {.most_seconds = most, .clock = [&] { return ++now; }});
     host_gpu::set_engine_time(favouring(run.places()[1]));
+    const std::size_t before = host_gpu::counts().live_bytes;
 
     CHECK(run.tune() == run.places()[0]);
 
@@ -360,8 +362,23 @@ TEST_CASE("autotuner: what there is no time for is left, and known to no later r
     CHECK(run.tuner.report().requests == 0);
     CHECK(run.tuner.report().plans < run.places().size());
     CHECK(run.answer().source == Answer::Source::heuristics);
+    CHECK(host_gpu::counts().live_bytes == before);
   }
   CHECK(Tuning(folder.path()).answer().source == Answer::Source::heuristics);
+}
+
+TEST_CASE("autotuner: with too little memory to empty the L2 cache all is left as it is") {
+  Tuning run;
+  run.answer();
+  const std::size_t before = host_gpu::counts().live_bytes;
+  host_gpu::set_memory(before + (1 << 20));
+
+  CHECK(run.tune() == run.places()[0]);
+
+  CHECK(run.tuner.report().left == 1);
+  CHECK(run.tuner.report().dropped.size() == 1);
+  CHECK(cudaGetLastError() == cudaSuccess);  // with which the next launch would answer
+  CHECK(host_gpu::counts().live_bytes == before);
 }
 
 TEST_CASE("autotuner: progress is shown, and no more often than asked for") {

@@ -18,6 +18,14 @@ struct Grid {
 
 inline constexpr std::uint32_t block_threads = 256;
 
+/// How many blocks a multiprocessor must have room for, which bounds their registers. Work that
+/// does not say leaves it to the compiler.
+template <class Work>
+inline constexpr unsigned least_blocks = 0;
+template <class Work>
+requires requires { Work::least_blocks; }
+inline constexpr unsigned least_blocks<Work> = Work::least_blocks;
+
 constexpr std::size_t divide_up(std::size_t a, std::size_t b) { return (a + b - 1) / b; }
 
 /// A thread for each item up to what fills any GPU several times; threads stride over the rest.

@@ -13,14 +13,6 @@ __global__ void __launch_bounds__(block_threads) run_items(const Work work, std:
     work(static_cast<std::uint32_t>(i));
 }
 
-/// How many blocks a multiprocessor must have room for, which bounds their registers. Work that
-/// does not say leaves it to the compiler.
-template <class Work>
-inline constexpr unsigned least_blocks = 0;
-template <class Work>
-requires requires { Work::least_blocks; }
-inline constexpr unsigned least_blocks<Work> = Work::least_blocks;
-
 template <class Work>
 __global__ void __launch_bounds__(block_threads, least_blocks<Work>) run_blocks(const Work work) {
   extern __shared__ __align__(16) unsigned char shared[];

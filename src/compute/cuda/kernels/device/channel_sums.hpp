@@ -28,14 +28,11 @@ inline std::size_t sums_workspace(std::size_t pixels, std::size_t channels, int 
 
 /// First kernel. `Term` has `values` and `width`, and column(first channel), whose add(pixel, sums)
 /// adds that pixel's terms for `width` channels to Lanes<width> sums[values]. It may have
-/// `least_blocks`, as in queue.cuh.
+/// `least_blocks`, as in geometry.hpp.
 template <class Term>
 struct SumPixels {
   static constexpr int values = Term::values, width = Term::width;
-  static constexpr unsigned least_blocks = [] {
-    if constexpr (requires { Term::least_blocks; }) return Term::least_blocks;
-    return 0u;
-  }();
+  static constexpr unsigned least_blocks = kernels::least_blocks<Term>;
   ChannelGrid grid;
   Term term;
   PartialSums partial;

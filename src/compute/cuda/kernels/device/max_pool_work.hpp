@@ -94,7 +94,6 @@ template <class T, int w>
 struct MaxPoolPixel {
   using Type = T;
   static constexpr int width = w;
-  static constexpr unsigned least_blocks = 0;
   PoolGeometry<w> geometry;
   PooledGradient<T, w> gradient_of;
   const std::uint8_t* winners;
@@ -126,7 +125,6 @@ struct PixelTile {
   using Type = T;
   using Place = typename PoolGeometry<w>::Place;
   static constexpr int width = w;
-  static constexpr unsigned least_blocks = 0;
   static constexpr int side = 2, pixels = side * side;
   PoolGeometry<w> geometry;
   PooledGradient<T, w> gradient_of;
@@ -166,7 +164,7 @@ struct MaxPoolWonTile : PixelTile<T, w> {
   using Base = PixelTile<T, w>;
   using Base::geometry, Base::side, Base::pixels;
   /// Eight 16-bit lanes and sums took 158 registers, and so a block of 256 threads was alone; two
-  /// are 1.4 times as fast on an H200. Three need too few registers.
+  /// are 1.4 times as fast on an H200. Three leave too few registers.
   static constexpr unsigned least_blocks = 2;
   const std::uint8_t* winners;
 
@@ -286,7 +284,7 @@ template <class Pool>
 struct MaxPoolReduceTerm {
   using T = typename Pool::Type;
   static constexpr int values = 2, width = Pool::width, w = width;
-  static constexpr unsigned least_blocks = Pool::least_blocks;
+  static constexpr unsigned least_blocks = kernels::least_blocks<Pool>;
   PoolGeometry<w> geometry;
   MaxPoolBackwardOperands o;
   BatchNormBackwardReduceOperands norm;

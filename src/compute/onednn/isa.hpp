@@ -53,9 +53,16 @@ template <int B>
   const auto wide = __builtin_convertvector(narrow, typename VecOf<B>::Bits) << 16;
   return reinterpret_cast<Vec<B>>(wide);
 }
-/// Rounds as bf16_bits() does.
+/// Rounds as bf16_bits() does, but with 16 lanes, which AVX512_BF16 rounds, numbers below 2^-126
+/// become 0.
 template <int B>
 [[gnu::always_inline]] inline void store(Bf16* to, Vec<B> v) {
+  if constexpr (B == 16) {
+    typename VecOf<B>::HalfBits narrow;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(narrow) : "v"(v));
+    std::memcpy(to, &narrow, sizeof narrow);
+    return;
+  }
   const auto bits = reinterpret_cast<typename VecOf<B>::Bits>(v);
   const auto nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
   const auto narrow =

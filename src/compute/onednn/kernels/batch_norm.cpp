@@ -30,7 +30,7 @@ struct Geometry {
                    ? std::max<std::size_t>(chunk_pixels, most_elements / x.padded_channels())
                    : x.pixels()),
         runs((x.pixels() + pixels - 1) / pixels),
-        tile(x.channels_last ? std::max<std::size_t>(4, 64 / x.blocks()) : chunk_pixels),
+        tile(x.channels_last ? tile_of(x) : chunk_pixels),
         sums(planner.scratch(x.shape.batch * runs * 2 * x.padded_channels() * sizeof(double))),
         work(planner.scratch(threads * work_of_thread() * sizeof(float))) {}
 
@@ -67,6 +67,12 @@ struct Geometry {
 
  private:
   static constexpr std::size_t most_elements = 1 << 18;  // of a piece, for which it is worth it
+  // Wide pixels one after the other: the next memory is fetched ahead only where it is read in
+  // order. Those of some lines, whose numbers of channels would be loaded for each, a few together.
+  static std::size_t tile_of(const Tensor& x) {
+    const std::size_t bytes = x.padded_channels() * bytes_of(x.element);
+    return bytes >= 512 ? 1 : (bytes >= 256 ? 1024 : 2048) / bytes;
+  }
   std::size_t work_of_thread() const {
     return std::size_t(2) * x.block * (x.channels_last ? x.blocks() : 1);
   }

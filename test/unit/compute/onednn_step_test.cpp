@@ -201,6 +201,15 @@ TEST_CASE("onednn: BatchNorm agrees with the reference in all its fusions", "[on
       .check();
 }
 
+// Of which channels-last kernels take a few or one at a time.
+TEST_CASE("onednn: BatchNorm of wide pixels agrees with the reference", "[onednn]") {
+  const int channels = GENERATE(128, 200, 320);
+  const bool residual = GENERATE(true, false);
+  CAPTURE(channels, residual);
+
+  BackendComparison(batch_norm_case({2, 5, 7, channels}, {true, true, residual, residual})).check();
+}
+
 TEST_CASE("onednn: BatchNorm keeps its precision when the mean is far from zero", "[onednn]") {
   const Shape s{2, 33, 31, 5};
   BackendComparison comparison({s, s}, 1,

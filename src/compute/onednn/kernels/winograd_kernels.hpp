@@ -44,22 +44,32 @@ struct Matrices {
   Matrices from_row(std::size_t i) const { return {row(i), position_step, row_step}; }
 };
 
+/// N vectors that lie `step` floats apart.
+template <int N, int B>
+[[gnu::always_inline]] inline void load_vectors(const float* from, std::size_t step,
+                                                Vec<B> (&line)[N]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) line[i] = load<B>(from + i * step);
+}
+template <int N, int B>
+[[gnu::always_inline]] inline void store_vectors(const Vec<B> (&line)[N], float* to,
+                                                 std::size_t step) {
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i]);
+}
+
 /// N x N vectors that lie `row_step` and `step` floats apart.
 template <int N, int B>
 [[gnu::always_inline]] inline void load_square(const float* from, std::size_t row_step,
                                                std::size_t step, Vec<B> (&square)[N][N]) {
 #pragma GCC unroll 8
-  for (int i = 0; i < N; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) square[i][j] = load<B>(from + i * row_step + j * step);
+  for (int i = 0; i < N; ++i) load_vectors<N, B>(from + i * row_step, step, square[i]);
 }
 template <int N, int B>
 [[gnu::always_inline]] inline void store_square(const Vec<B> (&square)[N][N], float* to,
                                                 std::size_t row_step, std::size_t step) {
 #pragma GCC unroll 8
-  for (int i = 0; i < N; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) store<B>(to + i * row_step + j * step, square[i][j]);
+  for (int i = 0; i < N; ++i) store_vectors<N, B>(square[i], to + i * row_step, step);
 }
 
 /// One block of channels of N x N pixels as floats: those of a tensor, or

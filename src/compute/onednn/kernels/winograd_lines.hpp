@@ -32,20 +32,6 @@ struct TileLine {
   int begin, end;
 };
 
-/// N vectors that lie `step` floats apart.
-template <int N, int B>
-[[gnu::always_inline]] inline void load_vectors(const float* from, std::size_t step,
-                                                Vec<B> (&line)[N]) {
-#pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) line[i] = load<B>(from + i * step);
-}
-template <int N, int B>
-[[gnu::always_inline]] inline void store_vectors(const Vec<B> (&line)[N], float* to,
-                                                 std::size_t step) {
-#pragma GCC unroll 16
-  for (int i = 0; i < N; ++i) store<B>(to + i * step, line[i]);
-}
-
 /// As those of a SquareWindow, along rows where tiles are one result high, else along columns.
 template <int R>
 struct WinogradKernels<LineWindow<R>> {

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <system_error>
@@ -50,46 +49,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
-
 std::string first_word(const std::string& path) {
   std::string word;
   std::ifstream(path) >> word;
   return word;
-}
-
-/// The number behind `key` in a file of lines "key number" or "key: number".
-std::uint64_t number_behind(const std::string& path, const std::string& key) {
-  std::ifstream file(path);
-  std::uint64_t number = 0;
-  for (std::string word; file >> word;)
-    if (word == key && file >> number) return number;
-  return 0;
-}
-
-std::uint64_t number_in_file(const std::string& path, std::uint64_t otherwise) {
-  std::uint64_t number = 0;
-  return std::ifstream(path) >> number ? number : otherwise;
-}
-
-// What a control group of version 2 or 1 leaves; its page cache can go.
-std::uint64_t left_in(const std::string& group) {
-  const auto left = [&](const char* limit, const char* use, const char* cache) -> std::uint64_t {
-    const std::uint64_t most = number_in_file(group + limit, no_limit);
-    if (most == no_limit) return no_limit;
-    const std::uint64_t used = number_in_file(group + use, 0);
-    const std::uint64_t kept = used - std::min(used, number_behind(group + "/memory.stat", cache));
-    return most - std::min(most, kept);
-  };
-  return std::min(left("/memory.max", "/memory.current", "inactive_file"),
-                  left("/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"));
-}
-
-std::uint64_t available_memory() {
-  std::uint64_t least = number_behind("/proc/meminfo", "MemAvailable:") * 1024;
-  for (const std::string& group : host::control_groups("memory"))
-    least = std::min(least, left_in(group));
-  return least;
 }
 
 // "cpu user nice system idle iowait irq softirq steal ..."
@@ -209,7 +172,7 @@ HostFacts collect_host_facts(const config::Options& options, const host::ThreadP
     if (const char* set = std::getenv("NCCL_ALGO"); set != nullptr) facts.nccl_algorithms = set;
   }
   facts.threads_share_mpi = session.threads_share_mpi();
-  facts.available = available_memory();
+  facts.available = host::available_memory();
   facts.shm_free = room_in("/dev/shm");
   facts.files = limit_of(RLIMIT_NOFILE);
   facts.lockable = limit_of(RLIMIT_MEMLOCK);

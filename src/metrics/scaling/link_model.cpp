@@ -86,14 +86,30 @@ double bus_bandwidth(double bytes, double seconds, int ranks) {
   return seconds > 0 ? bytes / seconds * 2 * (ranks - 1) / ranks : 0;
 }
 
-StepParts StepParts::with_images(double times) const { return scaled(*this, times, times, 1); }
-StepParts StepParts::with_batches(double times) const { return scaled(*this, times, 1, 1); }
+StepParts StepParts::with_images(double times) const {
+  const double computes_s = images_s + batch_s;
+  return scaled(*this, times, computes_s > 0 ? (times * images_s + batch_s) / computes_s : 1, 1);
+}
+
+StepParts StepParts::with_batches(double times) const {
+  StepParts step = scaled(*this, times, 1, 1);
+  step.batch_s *= times;
+  return step;
+}
+
+StepParts StepParts::with_growing(double seconds) const {
+  StepParts step = *this;
+  step.images_s = std::clamp(seconds, 0.0, images_s);
+  step.batch_s += images_s - step.images_s;
+  return step;
+}
+
 StepParts StepParts::with_bytes(double times) const { return scaled(*this, 1, 1, times); }
 
 double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s) {
   const Forecast f = forecast(step, link);
   const double hidden_s = f.sums_s - f.exposed_s;
-  const double more_s = computes_s - step.images_s - step.update_s;
+  const double more_s = computes_s - step.images_s - step.batch_s - step.update_s;
   return hidden_s > 0 && more_s > 0 ? std::min(1.0, more_s / hidden_s) : 0;
 }
 
@@ -106,7 +122,7 @@ Forecast forecast(const StepParts& step, const LinkModel& link) {
   f.sums_s = end_of_sums(step.buckets, together, link);
   f.exposed_s = std::max(0.0, end_of_sums(step.buckets, starts, link));
   const double hidden_s = std::max(0.0, f.sums_s - f.exposed_s);
-  f.compute_s = step.images_s + step.update_s + step.beside * hidden_s;
+  f.compute_s = step.images_s + step.batch_s + step.update_s + step.beside * hidden_s;
   return f;
 }
 

@@ -4,11 +4,16 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <tuple>
 
 #include "ringtrain/allreduce/communicator/communicator.hpp"
 #include "ringtrain/allreduce/hierarchical/tune_ring.hpp"
+#include "ringtrain/base/clock.hpp"
+#include "ringtrain/base/statistics.hpp"
 #include "ringtrain/compute/backend.hpp"
 #include "ringtrain/config/option_values.hpp"
+#include "ringtrain/host/control_groups.hpp"
 #include "ringtrain/host/stream_copy.hpp"
 #include "ringtrain/host/threads.hpp"
 #include "ringtrain/monitor/phase_scope.hpp"
@@ -59,6 +64,7 @@ class CpuEngine final : public TrainingEngine {
     reducer_.start_late(plan.late);
     ring_->plan = plan;
   }
+  std::optional<BatchSeconds> time_batches(int other) override;
   bool sums_overlap() override { return communicator_->overlaps(); }
   std::vector<double> bucket_leads(double) override { return reducer_.leads_s(); }
   std::string device() const override { return device_; }
@@ -101,7 +107,9 @@ class CpuEngine final : public TrainingEngine {
             .compressed = bool(plan_.options.compress),
             .hook = shards_ ? &update_part_ : nullptr};
   }
-  std::unique_ptr<compute::Program> compile(model::Mode mode, View parameters, View statistics);
+  std::unique_ptr<compute::Program> compile(model::Mode mode, View parameters, View statistics,
+                                            std::optional<int> images = {});
+  double seconds_of(compute::Program& program, int images) const;
   // A rank alone updates all parameters.
   struct LoneOptimizer {
     optim::Optimizer optimizer;
@@ -276,12 +284,51 @@ View CpuEngine::initial() {
   return parameters_;
 }
 
+// A process for which memory ends is killed, so half of what is left has to do for all its ranks.
+std::optional<TrainingEngine::BatchSeconds> CpuEngine::time_batches(int other) {
+  const double times = double(other) / plan_.share.count;
+  const double ranks_here = (plan_.ranks + plan_.hosts - 1) / plan_.hosts;
+  if (times * double(training_->bytes()) * ranks_here > 0.5 * double(host::available_memory()))
+    return std::nullopt;
+  try {
+    const auto program = compile(model::Mode::training, parameters_, statistics_, other);
+    return BatchSeconds{seconds_of(*training_, plan_.share.count), seconds_of(*program, other)};
+  } catch (const Error&) {  // a limit of the process is no reason to end the job
+    return std::nullopt;
+  }
+}
+
+// No number is like another, so that none is rare that computing treats otherwise.
+double CpuEngine::seconds_of(compute::Program& program, int images) const {
+  const compute::Shape& shape = plan_.model.input;
+  const auto count = static_cast<std::size_t>(images);
+  Batch batch;
+  std::tie(batch.height, batch.width, batch.channels) =
+      std::tie(shape.height, shape.width, shape.channels);
+  batch.images.resize(count * shape.features());
+  std::minstd_rand numbers(1);
+  for (std::uint8_t& value : batch.images) value = static_cast<std::uint8_t>(numbers() >> 8);
+  batch.labels.resize(count);
+  batch.samples.resize(count);
+  batch.epochs.resize(count);
+  batch.distortions.resize(count);
+  constexpr double enough_s = 0.3;
+  std::vector<double> seconds;
+  for (const Stopwatch watch;
+       std::ssize(seconds) < BatchSeconds::least_runs || watch.elapsed() < enough_s;) {
+    const compute::StepResult result = program.run(batch, 1.0 / images, [](std::size_t) {});
+    seconds.push_back(result.forward_seconds + result.backward_seconds);
+  }
+  seconds.erase(seconds.begin());
+  return median_of(seconds);
+}
+
 std::unique_ptr<compute::Program> CpuEngine::compile(model::Mode mode, View parameters,
-                                                     View statistics) {
+                                                     View statistics, std::optional<int> images) {
   progress_.at(Work::plan,
                mode == model::Mode::training ? "the steps of training" : "an evaluation");
   const View gradients = mode == model::Mode::training ? sums_.gradients() : View();
-  return backend_->compile(make_schedule(plan_, *backend_, mode),
+  return backend_->compile(make_schedule(plan_, *backend_, mode, images),
                            {parameters, gradients, statistics, batch_statistics_},
                            plan_.options.seed);
 }

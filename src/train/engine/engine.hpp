@@ -53,6 +53,15 @@ class TrainingEngine {
   virtual void set_sum_plan(const allreduce::SumPlan& /*plan*/) {}
   /// Whether sums run while backward does.
   virtual bool sums_overlap() = 0;
+  /// What a batch takes, forward and backward without sums: the median of some runs.
+  struct BatchSeconds {
+    static constexpr int least_runs = 4;  ///< of each; the first does not count
+    double usual_s = 0;                   ///< of this rank's share
+    double other_s = 0;
+  };
+  /// With `other` images, and with this rank's share of them. None where that is not timed, or for
+  /// want of memory. Gradients are overwritten: between steps only. Not collective.
+  virtual std::optional<BatchSeconds> time_batches(int /*other*/) { return std::nullopt; }
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.
   /// Of the last step, whose backward pass took `backward_s`.
   virtual std::vector<double> bucket_leads(double backward_s) = 0;

@@ -21,14 +21,14 @@ model::Supports allowed(config::ConvolutionFusion fusion, model::Supports suppor
 }
 
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
-                                model::Mode mode) {
+                                model::Mode mode, std::optional<int> images) {
   const model::Supports supports = allowed(
       plan.options.fusion, [&](const compute::Schedule& tensors, const compute::Step& step) {
         return backend.supports(tensors, step);
       });
   return model::make_schedule(
-      plan.model.graph, plan.share.count, mode, static_cast<float>(*plan.options.label_smoothing),
-      supports, true,
+      plan.model.graph, images.value_or(plan.share.count), mode,
+      static_cast<float>(*plan.options.label_smoothing), supports, true,
       plan.batch_norms_together() ? model::BatchNorms::all_ranks : model::BatchNorms::each_rank);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,9 +18,10 @@ namespace ringtrain::train {
 /// BatchNorm stays whole, because none of its pieces has a place of its own.
 model::Supports allowed(config::ConvolutionFusion fusion, model::Supports supports);
 
-/// The plan's network for this rank's batch, fused as `backend` supports it.
+/// The plan's network for this rank's batch, or for so many `images`, fused as `backend` supports
+/// it.
 compute::Schedule make_schedule(const RunPlan& plan, const compute::Backend& backend,
-                                model::Mode mode);
+                                model::Mode mode, std::optional<int> images = {});
 
 /// As make_schedule() for training, with those fused steps only that every rank's GPU computes
 /// rightly. What any rank refuses is added to `refused`. Collective.

@@ -42,6 +42,8 @@ void SpeedHook::measure_links(const Position& start) {
 
 // Shards of a save may be under way behind the step that asked for it.
 void SpeedHook::between_steps(Trainer& trainer) {
+  if (const Position next = trainer.position(); links_ && links_->is_due(next))
+    trainer.do_untimed([&] { links_->look(next); });
   if (!links_due_ || saves_shards_ || trainer.is_last()) return;
   links_due_ = false;
   trainer.do_untimed([&] { compare_host_links(); });
@@ -59,10 +61,8 @@ void SpeedHook::compare_host_links() {
   parts_.log.event("link_speeds", monitor::compare_links(links));
 }
 
-void SpeedHook::after_step(const Position& position) {
-  if (!links_) return;
-  links_->look(position);
-  expect_verdict();
+void SpeedHook::after_step(const Position& /*position*/) {
+  if (links_) expect_verdict();
 }
 
 // What past runs reached is known better. A rank that has a GPU or a host of its own should

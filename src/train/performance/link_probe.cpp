@@ -19,6 +19,7 @@ constexpr double most_link_s = 1;
 constexpr double usual_target = 0.9;
 constexpr double slow_s_per_byte = 1 / 300e6;  // of 2.4 Gbit/s
 constexpr double enough_s = 1;                 // a busy machine's speed changes within less
+constexpr double most_batches_s = 5;           // of timing a larger one
 
 // Backward makes the tail final first.
 std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
@@ -105,8 +106,11 @@ void LinkProbe::see(const StepReport& report, double wall_s) {
     leads_s_[b].push_back(leads[b]);
 }
 
+bool LinkProbe::is_due(const Position& next) const {
+  return !tuner_ && !expected_ && next.step == due_;
+}
+
 void LinkProbe::look(const Position& next) {
-  if (tuner_ || expected_ || next.step != due_) return;
   if (!enough()) {
     due_ = start_ + 2 * (due_ - start_);
     return;
@@ -114,21 +118,24 @@ void LinkProbe::look(const Position& next) {
   const config::Options& o = plan_.options;
   const allreduce::RingChoice* const ring = engine_.ring();
   if (ring != nullptr) link_.at_once = ring->plan.at_once;
-  const metrics::StepParts step = parts(next.step - start_ - warm_up - behind);
-  metrics::ScalingForecast verdict =
-      metrics::judge({.step = step,
-                      .link = link_,
-                      .ranks = session_.size(),
-                      .batch = most_of_a_rank(),
-                      .accumulate = o.accumulate,
-                      .may_narrow = may_narrow(),
-                      .compressed = share_compressed(),
-                      .target = o.require_efficiency.value_or(usual_target)});
+  metrics::LinkSituation now{.step = parts(next.step - start_ - warm_up - behind),
+                             .link = link_,
+                             .ranks = session_.size(),
+                             .batch = most_of_a_rank(),
+                             .accumulate = o.accumulate,
+                             .may_narrow = may_narrow(),
+                             .compressed = share_compressed(),
+                             .target = o.require_efficiency.value_or(usual_target)};
+  metrics::ScalingForecast verdict = metrics::judge(now);
+  if (const auto growing_s = time_growing(now.step, verdict.batch.value_or(0))) {
+    now.step = now.step.with_growing(*growing_s);
+    verdict = metrics::judge(now);
+  }
   if (ring != nullptr) {
     verdict.ring = *ring;
     verdict.ring->tried = tried_;
   }
-  verdict.shares = better_shares(step, verdict.step);
+  verdict.shares = better_shares(now.step, verdict.step);
   expected_ = verdict.step;
   for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
     output_.note(line);
@@ -233,6 +240,25 @@ metrics::StepParts LinkProbe::parts(std::size_t steps) {
   step.images_s = std::clamp(median_of(alone) - step.update_s, 0.0, step.images_s);
   step.beside = metrics::slowed_by_sums(step, link_, computes_s);
   return step;
+}
+
+// All ranks at once, as in steps, and the slowest counts. They judge by slightly different figures.
+std::optional<double> LinkProbe::time_growing(const metrics::StepParts& step, int batch) const {
+  const int batches = plan_.options.accumulate;
+  const double usual_s = std::max(step.images_s / batches, 1e-6);
+  double times =
+      std::min(double(batch) / most_of_a_rank(),
+               most_batches_s / (TrainingEngine::BatchSeconds::least_runs * usual_s) - 1);
+  session_.broadcast(std::as_writable_bytes(std::span(&times, 1)), 0);
+  if (times < 2) return std::nullopt;
+  session_.barrier();
+  const int images = static_cast<int>(times * plan_.share.count);
+  const auto timed = engine_.time_batches(images);
+  std::vector<double> slowest{timed ? timed->usual_s : 0, timed ? timed->other_s : 0,
+                              timed ? 0. : 1.};
+  session_.maximum(slowest);
+  if (slowest[2] > 0) return std::nullopt;
+  return batches * (slowest[1] - slowest[0]) / (double(images) / plan_.share.count - 1);
 }
 
 }  // namespace ringtrain::train

@@ -24,8 +24,12 @@ class LinkProbe {
   void begin_step(const Position& position);
   /// A step is over, `wall_s` after the one before.
   void see(const StepReport& report, double wall_s);
-  /// Between steps, `next` behind all that were begun: gives the verdict when it is time. All ranks
-  /// call it with the same steps. Collective.
+  /// Whether it is time for look(), with `next` behind all steps that were begun. The same on all
+  /// ranks.
+  bool is_due(const Position& next) const;
+  /// Between steps, when all that were begun are over: gives the verdict, unless too little was
+  /// seen yet. Where links are too slow, CPUs compute a larger batch for it, for some seconds at
+  /// most. Collective.
   void look(const Position& next);
   /// What a step was expected to take, once that was told.
   const std::optional<metrics::Forecast>& expected() const { return expected_; }
@@ -48,6 +52,9 @@ class LinkProbe {
                                                     const metrics::Forecast& now) const;
   double bytes_of(const Range& bucket) const;
   metrics::StepParts parts(std::size_t steps);
+  /// Seconds of step.images_s that grow with the images, by computing batches of up to `batch`
+  /// images of a rank; none where they are not timed. Rank 0's `batch` counts. Collective.
+  std::optional<double> time_growing(const metrics::StepParts& step, int batch) const;
 
   const RunPlan& plan_;
   TrainingEngine& engine_;

@@ -40,14 +40,18 @@ struct Bucket {
 struct StepParts {
   double images_s = 0;  ///< computing that grows with the images of the step
   double update_s = 0;  ///< computing that does not
+  double batch_s = 0;  ///< of each batch, whatever its images: weights are read and their gradients
+                       ///< written; part of neither of the two above
   /// How much longer computing takes for each second of sums that run meanwhile: they want cores
-  /// and caches, too. Part of neither of the two above.
+  /// and caches, too. Part of none of the above.
   double beside = 0;
   std::vector<Bucket> buckets = {};  ///< in the order of their sums
   bool overlaps = true;              ///< whether sums run while backward does
 
   /// With so many times the images in each batch: leads are longer, too.
   StepParts with_images(double times) const;
+  /// With up to so many seconds as images_s; the rest of it is what each batch takes.
+  StepParts with_growing(double seconds) const;
   /// With so many times the batches in a step: only the last one's backward pass hides sums.
   StepParts with_batches(double times) const;
   /// With gradients of so many times the bytes.
@@ -64,7 +68,7 @@ struct Forecast {
 };
 
 /// `step.beside` for a step that computes for `computes_s` with the sums beside it: what is more
-/// than images_s and update_s is theirs.
+/// than the parts of `step` is theirs.
 double slowed_by_sums(const StepParts& step, const LinkModel& link, double computes_s);
 
 /// Sums start when their bucket is final and fewer than `at_once` are under way, of which the link

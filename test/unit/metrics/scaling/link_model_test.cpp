@@ -149,6 +149,26 @@ TEST_CASE("link: sums beside computing slow it down, those that are exposed do n
   CHECK(slowed_by_sums(late, link, 1e6) == 0);
 }
 
+TEST_CASE("link: what each batch takes does not grow with its images, but with the batches") {
+  const StepParts linear = three_buckets().step;
+  const LinkModel link = three_buckets().link;
+  const StepParts step = linear.with_growing(0.75 * linear.images_s);
+  const double growing_s = step.images_s, batch_s = 0.25 * linear.images_s;
+
+  CHECK(step.batch_s == Approx(batch_s));
+  CHECK(forecast(step, link).step_s() == Approx(forecast(linear, link).step_s()));
+  const StepParts larger = step.with_images(5);
+  CHECK(forecast(larger, link).compute_s == Approx(5 * growing_s + batch_s + step.update_s));
+  // Backward is as much longer as the batch is.
+  CHECK(larger.buckets.front().lead_s == Approx(4 * step.buckets.front().lead_s));
+  CHECK(forecast(step.with_batches(3), link).compute_s ==
+        Approx(3 * (growing_s + batch_s) + step.update_s));
+  CHECK(slowed_by_sums(step, link, forecast(step, link).compute_s) == Approx(0).margin(1e-9));
+  // Timed batches are not the steps: they may take longer, and never less than nothing.
+  CHECK(linear.with_growing(2 * linear.images_s).images_s == linear.images_s);
+  CHECK(linear.with_growing(-1).images_s == 0);
+}
+
 TEST_CASE("link: a larger batch comes with what its step takes and how much faster it is") {
   LinkSituation now = three_buckets();
   now.link.s_per_byte *= 4;

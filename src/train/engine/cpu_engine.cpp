@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <random>
 #include <tuple>
 
@@ -150,6 +151,7 @@ class CpuEngine final : public TrainingEngine {
 
   const RunPlan& plan_;
   monitor::Progress& progress_;
+  const int ranks_here_;     // on this host
   const bool never_sleeps_;  // compute threads that wait for each other
   const std::string plans_, device_;
   std::optional<allreduce::RingChoice> ring_;
@@ -211,6 +213,7 @@ CpuEngine::CpuEngine(const RunPlan& plan, const host::ThreadPlan& threads,
                      const allreduce::MpiSession& session, monitor::Progress& progress)
     : plan_(plan),
       progress_(progress),
+      ranks_here_(session.local_size()),
       never_sleeps_(threads.threads == 1 || threads.active_wait),
       plans_(plans_of(plan, session, threads)),
       device_(fmt::format("{}, {} of its cores", host::cpu_name(), threads.threads)),
@@ -284,21 +287,21 @@ View CpuEngine::initial() {
   return parameters_;
 }
 
-// A process for which memory ends is killed, so half of what is left has to do for all its ranks.
+// Linux kills a process when memory runs out, so this host's ranks take a quarter of what is left.
 std::optional<TrainingEngine::BatchSeconds> CpuEngine::time_batches(int other) {
   const double times = double(other) / plan_.share.count;
-  const double ranks_here = (plan_.ranks + plan_.hosts - 1) / plan_.hosts;
-  if (times * double(training_->bytes()) * ranks_here > 0.5 * double(host::available_memory()))
+  if (times * double(training_->bytes()) * ranks_here_ > 0.25 * double(host::available_memory()))
     return std::nullopt;
   try {
     const auto program = compile(model::Mode::training, parameters_, statistics_, other);
     return BatchSeconds{seconds_of(*training_, plan_.share.count), seconds_of(*program, other)};
   } catch (const Error&) {  // a limit of the process is no reason to end the job
-    return std::nullopt;
+  } catch (const std::bad_alloc&) {
   }
+  return std::nullopt;
 }
 
-// No number is like another, so that none is rare that computing treats otherwise.
+// Random images, distorted where training distorts: colours are a part of the step.
 double CpuEngine::seconds_of(compute::Program& program, int images) const {
   const compute::Shape& shape = plan_.model.input;
   const auto count = static_cast<std::size_t>(images);
@@ -311,13 +314,16 @@ double CpuEngine::seconds_of(compute::Program& program, int images) const {
   batch.labels.resize(count);
   batch.samples.resize(count);
   batch.epochs.resize(count);
-  batch.distortions.resize(count);
+  const bool distorts = plan_.input.contrast.low < plan_.input.contrast.high;
+  batch.distortions.assign(count,
+                           {.brightness = distorts ? 1.f : 0.f, .contrast = distorts ? 0.9f : 1.f});
   constexpr double enough_s = 0.3;
   std::vector<double> seconds;
   for (const Stopwatch watch;
        std::ssize(seconds) < BatchSeconds::least_runs || watch.elapsed() < enough_s;) {
     const compute::StepResult result = program.run(batch, 1.0 / images, [](std::size_t) {});
     seconds.push_back(result.forward_seconds + result.backward_seconds);
+    progress_.advance();
   }
   seconds.erase(seconds.begin());
   return median_of(seconds);
@@ -325,8 +331,9 @@ double CpuEngine::seconds_of(compute::Program& program, int images) const {
 
 std::unique_ptr<compute::Program> CpuEngine::compile(model::Mode mode, View parameters,
                                                      View statistics, std::optional<int> images) {
-  progress_.at(Work::plan,
-               mode == model::Mode::training ? "the steps of training" : "an evaluation");
+  progress_.at(Work::plan, images                          ? "a larger batch"
+                           : mode == model::Mode::training ? "the steps of training"
+                                                           : "an evaluation");
   const View gradients = mode == model::Mode::training ? sums_.gradients() : View();
   return backend_->compile(make_schedule(plan_, *backend_, mode, images),
                            {parameters, gradients, statistics, batch_statistics_},

@@ -59,8 +59,9 @@ class TrainingEngine {
     double usual_s = 0;                   ///< of this rank's share
     double other_s = 0;
   };
-  /// With `other` images, and with this rank's share of them. None where that is not timed, or for
-  /// want of memory. Gradients are overwritten: between steps only. Not collective.
+  /// Of `other` images and of this rank's share, on the calling thread, for 0.3 s or least_runs
+  /// each. None on GPUs and for want of memory. Gradients are overwritten: between steps only. Not
+  /// collective.
   virtual std::optional<BatchSeconds> time_batches(int /*other*/) { return std::nullopt; }
   /// How long before the end of the backward pass each bucket was final, in the order of the sums.
   /// Of the last step, whose backward pass took `backward_s`.

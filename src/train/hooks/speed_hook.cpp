@@ -40,10 +40,11 @@ void SpeedHook::measure_links(const Position& start) {
   host_links_ = parts_.engine.measure_host_links();
 }
 
-// Shards of a save may be under way behind the step that asked for it.
+// What ends with this step has no time for more. Shards of a save may be under way behind the step
+// that asked for it.
 void SpeedHook::between_steps(Trainer& trainer) {
-  if (const Position next = trainer.position(); links_ && links_->is_due(next))
-    trainer.do_untimed([&] { links_->look(next); });
+  if (links_ && links_->is_due(trainer.position()))
+    trainer.do_untimed([&] { links_->judge(!trainer.is_last()); });
   if (!links_due_ || saves_shards_ || trainer.is_last()) return;
   links_due_ = false;
   trainer.do_untimed([&] { compare_host_links(); });

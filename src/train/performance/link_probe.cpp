@@ -19,7 +19,8 @@ constexpr double most_link_s = 1;
 constexpr double usual_target = 0.9;
 constexpr double slow_s_per_byte = 1 / 300e6;  // of 2.4 Gbit/s
 constexpr double enough_s = 1;                 // a busy machine's speed changes within less
-constexpr double most_batches_s = 5;           // of timing a larger one
+constexpr double most_batches_s = 2;           // of timing a larger one
+constexpr double least_growing = 0.1;          // of a batch; less is noise
 
 // Backward makes the tail final first.
 std::vector<Range> in_order_of_sums(const std::vector<std::uint64_t>& bounds) {
@@ -99,6 +100,7 @@ void LinkProbe::see(const StepReport& report, double wall_s) {
   seen_s_ += wall_s;
   const int batches = plan_.options.accumulate;
   compute_s_.push_back(wall_s - report.seconds[metrics::Phase::communication]);
+  waits_s_.push_back(report.seconds[metrics::Phase::data_wait]);
   update_s_.push_back(report.seconds[metrics::Phase::update]);
   const std::vector<double> leads =
       engine_.bucket_leads(report.seconds[metrics::Phase::backward] / batches);
@@ -110,7 +112,7 @@ bool LinkProbe::is_due(const Position& next) const {
   return !tuner_ && !expected_ && next.step == due_;
 }
 
-void LinkProbe::look(const Position& next) {
+void LinkProbe::judge(bool may_time) {
   if (!enough()) {
     due_ = start_ + 2 * (due_ - start_);
     return;
@@ -118,7 +120,7 @@ void LinkProbe::look(const Position& next) {
   const config::Options& o = plan_.options;
   const allreduce::RingChoice* const ring = engine_.ring();
   if (ring != nullptr) link_.at_once = ring->plan.at_once;
-  metrics::LinkSituation now{.step = parts(next.step - start_ - warm_up - behind),
+  metrics::LinkSituation now{.step = parts(),
                              .link = link_,
                              .ranks = session_.size(),
                              .batch = most_of_a_rank(),
@@ -127,7 +129,9 @@ void LinkProbe::look(const Position& next) {
                              .compressed = share_compressed(),
                              .target = o.require_efficiency.value_or(usual_target)};
   metrics::ScalingForecast verdict = metrics::judge(now);
-  if (const auto growing_s = time_growing(now.step, verdict.batch.value_or(0))) {
+  const auto shares = better_shares(now.step, verdict.step);
+  const int batch = may_time ? verdict.batch.value_or(0) : 0;
+  if (const auto growing_s = time_growing(now.step, batch)) {
     now.step = now.step.with_growing(*growing_s);
     verdict = metrics::judge(now);
   }
@@ -135,7 +139,7 @@ void LinkProbe::look(const Position& next) {
     verdict.ring = *ring;
     verdict.ring->tried = tried_;
   }
-  verdict.shares = better_shares(now.step, verdict.step);
+  verdict.shares = shares;
   expected_ = verdict.step;
   for (const std::string& line : metrics::told(verdict, o.baseline, command_of(verdict)))
     output_.note(line);
@@ -223,8 +227,7 @@ bool LinkProbe::enough() const {
 }
 
 // All wait for the slowest rank of each step, so what counts is how long that computes.
-metrics::StepParts LinkProbe::parts(std::size_t steps) {
-  compute_s_.resize(steps);  // a rank may have seen more
+metrics::StepParts LinkProbe::parts() const {
   std::vector<double> slowest = compute_s_;
   session_.maximum(slowest);
   const bool late = engine_.ring() != nullptr && engine_.ring()->plan.late;
@@ -242,7 +245,8 @@ metrics::StepParts LinkProbe::parts(std::size_t steps) {
   return step;
 }
 
-// All ranks at once, as in steps, and the slowest counts. They judge by slightly different figures.
+// All ranks compute at once, as in steps, and the slowest counts. Only rank 0's figures decide
+// whether they do: those of the others may differ in rounding.
 std::optional<double> LinkProbe::time_growing(const metrics::StepParts& step, int batch) const {
   const int batches = plan_.options.accumulate;
   const double usual_s = std::max(step.images_s / batches, 1e-6);
@@ -254,11 +258,13 @@ std::optional<double> LinkProbe::time_growing(const metrics::StepParts& step, in
   session_.barrier();
   const int images = static_cast<int>(times * plan_.share.count);
   const auto timed = engine_.time_batches(images);
-  std::vector<double> slowest{timed ? timed->usual_s : 0, timed ? timed->other_s : 0,
-                              timed ? 0. : 1.};
+  const double growing_s =
+      timed ? (timed->other_s - timed->usual_s) / (double(images) / plan_.share.count - 1) : 0;
+  const bool clear = timed && growing_s > least_growing * timed->usual_s;
+  std::vector<double> slowest{growing_s, median_of(waits_s_), clear ? 0. : 1.};
   session_.maximum(slowest);
   if (slowest[2] > 0) return std::nullopt;
-  return batches * (slowest[1] - slowest[0]) / (double(images) / plan_.share.count - 1);
+  return batches * slowest[0] + slowest[1];
 }
 
 }  // namespace ringtrain::train

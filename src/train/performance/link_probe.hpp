@@ -24,19 +24,18 @@ class LinkProbe {
   void begin_step(const Position& position);
   /// A step is over, `wall_s` after the one before.
   void see(const StepReport& report, double wall_s);
-  /// Whether it is time for look(), with `next` behind all steps that were begun. The same on all
+  /// Whether it is time for judge(), with `next` behind all steps that were begun. The same on all
   /// ranks.
   bool is_due(const Position& next) const;
-  /// Between steps, when all that were begun are over: gives the verdict, unless too little was
-  /// seen yet. Where links are too slow, CPUs compute a larger batch for it, for some seconds at
-  /// most. Collective.
-  void look(const Position& next);
+  /// Between steps, when all that were begun are over: gives the verdict, unless too few were timed
+  /// yet. Where links are too slow, CPUs compute a larger batch for it, for some two seconds at
+  /// most, if they `may_time` one. Collective.
+  void judge(bool may_time);
   /// What a step was expected to take, once that was told.
   const std::optional<metrics::Forecast>& expected() const { return expected_; }
 
  private:
   static constexpr int warm_up = 2;                 // steps that do not count
-  static constexpr int behind = 2;                  // steps that are begun and not yet reported
   static constexpr std::uint64_t least_steps = 12;  // then the first verdict is possible,
   static constexpr std::uint64_t most_steps = 48;   // and then there is one
 
@@ -51,9 +50,10 @@ class LinkProbe {
   std::optional<metrics::OtherShares> better_shares(const metrics::StepParts& step,
                                                     const metrics::Forecast& now) const;
   double bytes_of(const Range& bucket) const;
-  metrics::StepParts parts(std::size_t steps);
-  /// Seconds of step.images_s that grow with the images, by computing batches of up to `batch`
-  /// images of a rank; none where they are not timed. Rank 0's `batch` counts. Collective.
+  metrics::StepParts parts() const;
+  /// Seconds of step.images_s that grow with the images: waiting for data, and what does in
+  /// batches of up to `batch` images of a rank, which are computed. None where they are not, or
+  /// take too long, or show nothing. Rank 0's `batch` counts. Collective.
   std::optional<double> time_growing(const metrics::StepParts& step, int batch) const;
 
   const RunPlan& plan_;
@@ -66,8 +66,8 @@ class LinkProbe {
   const std::vector<Range> buckets_;  // in the order of their sums
   metrics::LinkModel link_;
   int seen_ = 0;
-  double seen_s_ = 0;                         // of the steps that count
-  std::vector<double> compute_s_, update_s_;  // of each measured step
+  double seen_s_ = 0;                                   // of the steps that count
+  std::vector<double> compute_s_, waits_s_, update_s_;  // of each measured step
   std::vector<double> alone_s_;               // computing of steps whose sums came behind it
   std::vector<std::vector<double>> leads_s_;  // of each bucket, in each step
   std::optional<metrics::Forecast> expected_;

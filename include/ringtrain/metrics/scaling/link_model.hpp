@@ -40,8 +40,9 @@ struct Bucket {
 struct StepParts {
   double images_s = 0;  ///< computing that grows with the images of the step
   double update_s = 0;  ///< computing that does not
-  double batch_s = 0;  ///< of each batch, whatever its images: weights are read and their gradients
-                       ///< written; part of neither of the two above
+  /// Computing that grows with the batches of the step only: weights are read and their gradients
+  /// written. Part of neither of the two above.
+  double batch_s = 0;
   /// How much longer computing takes for each second of sums that run meanwhile: they want cores
   /// and caches, too. Part of none of the above.
   double beside = 0;

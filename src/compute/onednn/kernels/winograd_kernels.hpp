@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
-#include <type_traits>
 
 #include "compute/onednn/kernels/winograd_transforms.hpp"
 
@@ -72,47 +71,42 @@ template <int N, int B>
   for (int i = 0; i < N; ++i) store_vectors<N, B>(square[i], to + i * row_step, step);
 }
 
-/// One block of channels of N x N pixels as floats: those of a tensor, or
-/// where that is bf16 or the square leaves the image, a copy in `work` with zeroes outside of it.
+/// A tile's N x N pixels, of which some may lie outside of its image: those are zero.
 template <int N, int B, class T>
 class PixelSquare {
  public:
-  struct Floats {
-    const float* first;
-    std::size_t row_step, pixel_step;
-  };
-  [[gnu::always_inline]] PixelSquare(const Plane<const T>& p, const TileGrid::Place<const T>& at,
-                                     float* work)
+  [[gnu::always_inline]] PixelSquare(const Plane<const T>& p, const TileGrid::Place<const T>& at)
       : plane_(p),
         at_(at),
-        top_(std::max(-at.y, 0)),
-        left_(std::max(-at.x, 0)),
-        bottom_(std::min(N, p.height - at.y)),
-        right_(std::min(N, p.width - at.x)),
-        whole_(top_ == 0 && left_ == 0 && bottom_ == N && right_ == N),
-        work_(work) {
-    if (!whole_) std::fill_n(work, N * N * B, 0.f);
-  }
-  [[gnu::always_inline]] Floats read(int block) const {
-    const T* image = at_.image + block * plane_.block_step;
-    if constexpr (std::is_same_v<T, float>)
-      if (whole_) return {image + offset(0, 0), plane_.row_step, plane_.pixel_step};
-    for (int i = top_; i < bottom_; ++i)
-      for (int j = left_; j < right_; ++j)
-        store<B>(work_ + (i * N + j) * B, load<B>(image + offset(i, j)));
-    return {work_, N * B, B};
+        top_(-at.y),
+        left_(-at.x),
+        bottom_(p.height - at.y),
+        right_(p.width - at.x),
+        inside_(top_ <= 0 && left_ <= 0 && bottom_ >= N && right_ >= N) {}
+
+  /// Row `i` of a block of channels.
+  [[gnu::always_inline]] void load_row(int block, int i, Vec<B> (&row)[N]) const {
+    if (inside_) {
+#pragma GCC unroll 8
+      for (int j = 0; j < N; ++j) row[j] = load<B>(pixel(block, i, j));
+      return;
+    }
+    const bool any = i >= top_ && i < bottom_;
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j)
+      row[j] = any && j >= left_ && j < right_ ? load<B>(pixel(block, i, j)) : Vec<B>{};
   }
 
  private:
-  std::size_t offset(int i, int j) const {
-    return std::size_t(at_.y + i) * plane_.row_step + std::size_t(at_.x + j) * plane_.pixel_step;
+  const T* pixel(int block, int i, int j) const {
+    return at_.image + block * plane_.block_step + std::size_t(at_.y + i) * plane_.row_step +
+           std::size_t(at_.x + j) * plane_.pixel_step;
   }
 
   const Plane<const T>& plane_;
   const TileGrid::Place<const T>& at_;
   const int top_, left_, bottom_, right_;
-  const bool whole_;
-  float* const work_;
+  const bool inside_;
 };
 
 /// A position's matrix product, of `rows` rows and `blocks` blocks of columns: c = a b, or c += a
@@ -196,57 +190,43 @@ struct WinogradKernels<SquareWindow<R>> {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
                                                   std::size_t first, std::size_t count,
                                                   const Matrices& to) {
-      alignas(64) float work[edge * edge * B];
       for (std::size_t tile = 0; tile < count; ++tile) {
         const auto at = grid.place(p, first + tile);
-        const PixelSquare<edge, B, T> square(p, at, work);
+        const PixelSquare<edge, B, T> pixels(p, at);
         for (int block = 0; block < p.blocks; ++block) {
-          const auto pixels = square.read(block);
+          // Transformed rows go through memory: as vectors, all would not stay in registers.
+          alignas(64) float work[edge * edge * B];
+          for (int i = 0; i < edge; ++i) {
+            Vec<B> row[edge];
+            pixels.load_row(block, i, row);
+            transform_line(row, work + i * B, edge * B);
+          }
           float* out = to.row(tile) + block * B;
-          columns<0>(pixels, out, to.position_step);
-          columns<1>(pixels, out, to.position_step);
-          columns<2>(pixels, out, to.position_step);
-          if constexpr (R == 5) columns<3>(pixels, out, to.position_step);
+          for (int j = 0; j < edge; ++j) {
+            Vec<B> column[edge];
+            load_vectors<edge, B>(work + j * edge * B, B, column);
+            transform_line(column, out + j * to.position_step, edge * to.position_step);
+          }
         }
       }
     }
 
    private:
     using Transform = FromPixels<R>;
-
-    // Two columns of the transformed tile: with all of them, vectors would not stay in registers.
-    template <int Pair>
-    [[gnu::always_inline]] static inline void columns(
-        const typename PixelSquare<edge, B, T>::Floats& pixels, float* out,
-        std::size_t position_step) {
-      Vec<B> rows[2][edge];
-#pragma GCC unroll 8
-      for (int i = 0; i < edge; ++i) {
-        Vec<B> row[edge], pair[2];
-#pragma GCC unroll 8
-        for (int j = 0; j < edge; ++j)
-          row[j] = load<B>(pixels.first + i * pixels.row_step + j * pixels.pixel_step);
-        Transform::template pair<Pair, B>(row, pair);
-        rows[0][i] = pair[0];
-        rows[1][i] = pair[1];
-      }
-      column(rows[0], out + Transform::first(Pair) * position_step, position_step);
-      column(rows[1], out + Transform::second(Pair) * position_step, position_step);
-    }
-    [[gnu::always_inline]] static inline void column(const Vec<B>* d, float* out,
-                                                     std::size_t position_step) {
-      put<0>(d, out, position_step);
-      put<1>(d, out, position_step);
-      put<2>(d, out, position_step);
-      if constexpr (R == 5) put<3>(d, out, position_step);
+    // Values lie `step` floats apart.
+    [[gnu::always_inline]] static inline void transform_line(const Vec<B>* d, float* out,
+                                                             std::size_t step) {
+      put<0>(d, out, step);
+      put<1>(d, out, step);
+      put<2>(d, out, step);
+      if constexpr (R == 5) put<3>(d, out, step);
     }
     template <int Pair>
-    [[gnu::always_inline]] static inline void put(const Vec<B>* d, float* out,
-                                                  std::size_t position_step) {
+    [[gnu::always_inline]] static inline void put(const Vec<B>* d, float* out, std::size_t step) {
       Vec<B> v[2];
       Transform::template pair<Pair, B>(d, v);
-      store<B>(out + Transform::first(Pair) * edge * position_step, v[0]);
-      store<B>(out + Transform::second(Pair) * edge * position_step, v[1]);
+      store<B>(out + Transform::first(Pair) * step, v[0]);
+      store<B>(out + Transform::second(Pair) * step, v[1]);
     }
   };
 
@@ -256,14 +236,13 @@ struct WinogradKernels<SquareWindow<R>> {
     [[gnu::always_inline]] static inline void run(const Plane<const T>& p, const TileGrid& grid,
                                                   std::size_t first, std::size_t count,
                                                   const Matrices& to, float* sums) {
-      alignas(64) float work[M * M * B];
       for (std::size_t tile = 0; tile < count; ++tile) {
         const auto at = grid.place(p, first + tile);
-        const PixelSquare<M, B, T> pixels(p, at, work);
+        const PixelSquare<M, B, T> pixels(p, at);
         for (int block = 0; block < p.blocks; ++block) {
-          const auto gradients = pixels.read(block);
           Vec<B> square[M][M], result[edge][edge];
-          load_square<M, B>(gradients.first, gradients.row_step, gradients.pixel_step, square);
+#pragma GCC unroll 4
+          for (int i = 0; i < M; ++i) pixels.load_row(block, i, square[i]);
           if (sums != nullptr) {
             Vec<B> sum{};
             for (const auto& row : square) sum += (row[0] + row[1]) + (row[2] + row[3]);

@@ -1,6 +1,7 @@
 // allreduce_bench sizes|overlap|wire [KEY=NUMBER...], under mpirun: how fast gradients are summed.
 //
-// sizes: our ring against MPI_Allreduce and, between hosts, one plain TCP stream, in turn.
+// sizes: our ring against MPI_Allreduce and, between hosts, one plain TCP stream and one in both
+// directions at once, in turn.
 // overlap: a step that computes `compute_ms` in 8 pieces (`idle`: sleeps, as if a GPU computed) and
 // sums `kib`, with and without overlap.
 // wire: sums between hosts whose numbers travel as fp32, fp16 and bf16, in turn.
@@ -104,9 +105,10 @@ void measure_sizes(const allreduce::MpiSession& session, const Settings& setting
   if (session.rank() == 0)
     fmt::print(
         "{} ranks on {} hosts; GB/s; bus bandwidth = bytes / seconds * 2(n-1)/n\n"
-        "{:>9} {:>15} {:>15} {:>7} {:>9} {:>15} {:>9}\n",
+        "{:>9} {:>15} {:>15} {:>7} {:>9} {:>15} {:>9} {:>15} {:>9}\n",
         session.size(), session.hosts(), "KiB", "ring algbw", "MPI algbw", "ratio", "ring bus",
-        stream ? "TCP stream" : "", stream ? "bus/TCP" : "");
+        stream ? "TCP stream" : "", stream ? "bus/TCP" : "", stream ? "TCP both ways" : "",
+        stream ? "bus/both" : "");
   for (std::size_t kib = settings["from_kib"]; kib <= settings["to_kib"]; kib *= 4) {
     const std::size_t bytes = kib * 1024;
     const auto sum = [&](allreduce::Communicator& communicator, const Buffer& memory) {
@@ -117,21 +119,23 @@ void measure_sizes(const allreduce::MpiSession& session, const Settings& setting
     const double once = time_of(session, 2, [&] { sum(*ring, ring_memory); });
     const auto calls = std::stoul(
         session.broadcast(std::to_string(static_cast<int>(std::clamp(0.005 / once, 1.0, 500.0)))));
-    std::vector<double> ring_rates, mpi_rates, stream_rates, ratios;
+    std::vector<double> ring_rates, mpi_rates, stream_rates, both_rates, ratios;
     for (std::size_t round = 0; round < settings["rounds"]; ++round) {
       const double size = static_cast<double>(bytes) * 1e-9;
       ring_rates.push_back(size / time_of(session, calls, [&] { sum(*ring, ring_memory); }));
       mpi_rates.push_back(size / time_of(session, calls, [&] { sum(*mpi, mpi_memory); }));
       ratios.push_back(ring_rates.back() / mpi_rates.back());
-      if (stream)
-        stream_rates.push_back(size / time_of(session, calls, [&] { stream->carry(bytes); }));
+      if (!stream) continue;
+      stream_rates.push_back(size / time_of(session, calls, [&] { stream->carry(bytes); }));
+      both_rates.push_back(size / time_of(session, calls, [&] { stream->exchange(bytes); }));
     }
     if (session.rank() != 0) continue;
     fmt::print("{:>9} {:>15} {:>15} {:>7.2f} {:>9.3f}", kib, with_spread(ring_rates, 1),
                with_spread(mpi_rates, 1), median(ratios), bus * median(ring_rates));
     if (stream)
-      fmt::print(" {:>15} {:>9.3f}", with_spread(stream_rates, 1),
-                 bus * median(ring_rates) / median(stream_rates));
+      for (const auto& rates : {stream_rates, both_rates})
+        fmt::print(" {:>15} {:>9.3f}", with_spread(rates, 1),
+                   bus * median(ring_rates) / median(rates));
     fmt::print("\n");
     std::fflush(stdout);
   }

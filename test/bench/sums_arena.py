@@ -3,7 +3,8 @@
 Every algorithm of Open MPI's MPI_Allreduce that suits large buffers is tried with every size of segment, each beside our ring in a job
 of its own, in turns (allreduce_bench sizes). The best of a size is the one that our ring is least ahead of. gloo (torch.distributed)
 takes turns with such jobs. Medians, with 1.4826 times the median deviation. Each rank has one core, or shares it with others where there are more ranks. "Hosts" are network namespaces with
-a limit of the rate on both ends of each link; for them root is needed, and one TCP stream stands beside the sums."""
+a limit of the rate on both ends of each link; for them root is needed, and a TCP stream stands beside the sums: from one host to
+the other, and both ways at once on each host's one thread, as a sum of two hosts travels."""
 import argparse
 import json
 import os
@@ -20,7 +21,7 @@ from ranks_arena import AS_ROOT, LONGEST_S, Hosts, OneHost
 
 ALGORITHMS = {"recursive doubling": 3, "ring": 4, "segmented ring": 5, "Rabenseifner": 6}
 SEGMENTS_KIB = (64, 256, 1024, 4096)
-ROW = re.compile(r"^\s*(\d+)\s+([\d.]+) ±\s*\d+%\s+([\d.]+) ±\s*\d+%\s+([\d.]+)\s+([\d.]+)(?:\s+[\d.]+ ±\s*\d+%\s+([\d.]+))?\s*$", re.M)
+ROW = re.compile(r"^\s*(\d+)\s+([\d.]+) ±\s*\d+%\s+([\d.]+) ±\s*\d+%\s+([\d.]+)\s+([\d.]+)(?:\s+[\d.]+ ±\s*\d+%\s+([\d.]+)\s+[\d.]+ ±\s*\d+%\s+([\d.]+))?\s*$", re.M)
 GLOO = """
 import sys, time, torch
 torch.set_num_threads(1)
@@ -80,7 +81,8 @@ def job(args, place, sizes, **tuned):
            **{f"OMPI_MCA_coll_tuned_{key}": str(value) for key, value in tuned.items()}}
     command = [*place.job(), args.bench, "sizes", f"rounds={args.rounds}", f"from_kib={sizes[0]}", f"to_kib={sizes[-1]}"]
     done = subprocess.run([str(w) for w in command], env=env, capture_output=True, text=True, timeout=900, check=False)
-    rows = {int(m[1]): {"ours": float(m[2]), "mpi": float(m[3]), "ratio": float(m[4]), "tcp": float(m[6]) if m[6] else None}
+    rows = {int(m[1]): {"ours": float(m[2]), "mpi": float(m[3]), "ratio": float(m[4]), "tcp": float(m[6]) if m[6] else None,
+                         "both": float(m[7]) if m[7] else None}
             for m in ROW.finditer(done.stdout)}
     if done.returncode or sorted(rows) != sizes:
         raise Failed(f"{' '.join(map(str, command))}: {done.stdout[-300:]}{done.stderr[-300:]}")
@@ -105,7 +107,8 @@ def compare(args, name, place, sizes):
         again = [job(args, place, [kib], **tuned)[kib] for _ in range(args.again)]
         table[kib] = {"mpi": label, "ours": statistics.median(r["ours"] for r in again), "over_mpi": spread([r["ratio"] for r in again]),
                       "over_own_choice": variants["its own choice"][kib]["ratio"],
-                      "over_tcp": spread([r["tcp"] for r in again]) if again[0]["tcp"] else None}
+                      "over_tcp": spread([r["tcp"] for r in again]) if again[0]["tcp"] else None,
+                      "over_both_ways": spread([r["both"] for r in again]) if again[0]["both"] else None}
     gloo = Gloo(args, place)
     try:
         for kib in sizes:
@@ -123,11 +126,11 @@ def show(result):
     def of(values):
         return f"{values[0]:.2f} ± {values[1]:.2f}" if values else ""
     hosts = any(row["over_tcp"] for row in result["table"].values())
-    print(f"\n{result['place']}\n\n| KiB | ours, GB/s | Open MPI's best | ours over it | over its own choice | over gloo |" + (" bus over TCP |" if hosts else ""))
-    print("|---|---|---|---|---|---|" + ("---|" if hosts else ""))
+    print(f"\n{result['place']}\n\n| KiB | ours, GB/s | Open MPI's best | ours over it | over its own choice | over gloo |" + (" bus over TCP | over TCP both ways |" if hosts else ""))
+    print("|---|---|---|---|---|---|" + ("---|---|" if hosts else ""))
     for kib, row in result["table"].items():
         print(f"| {kib} | {row['ours']:.2f} | {row['mpi']} | {of(row['over_mpi'])} | {row['over_own_choice']:.2f} | {of(row.get('over_gloo'))} |" +
-              (f" {of(row['over_tcp'])} |" if hosts else ""))
+              (f" {of(row['over_tcp'])} | {of(row['over_both_ways'])} |" if hosts else ""))
 
 
 def main():

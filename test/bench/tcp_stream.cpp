@@ -2,9 +2,11 @@
 
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -62,6 +64,26 @@ void TcpStream::carry(std::size_t bytes) {
   const auto done =
       sends_ ? ::recv(end_.get(), &receipt, 1, 0) : ::send(end_.get(), &receipt, 1, 0);
   check_errno(static_cast<int>(done), "receipt");
+}
+
+void TcpStream::exchange(std::size_t bytes) {
+  if (end_.get() < 0) return;
+  std::vector<char> out(std::size_t{1} << 18), in(out.size());
+  const auto moved = [](ssize_t count) {
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EAGAIN) check_errno(-1, "exchange");
+    return std::size_t{0};
+  };
+  for (std::size_t to_send = bytes, to_get = bytes; to_send + to_get > 0;) {
+    const short events =
+        static_cast<short>((to_send > 0 ? POLLOUT : 0) | (to_get > 0 ? POLLIN : 0));
+    pollfd end{end_.get(), events, 0};
+    check_errno(::poll(&end, 1, -1), "poll");
+    if (end.revents & POLLOUT)
+      to_send -= moved(::send(end_.get(), out.data(), std::min(to_send, out.size()), MSG_DONTWAIT));
+    if (end.revents & POLLIN)
+      to_get -= moved(::recv(end_.get(), in.data(), std::min(to_get, in.size()), MSG_DONTWAIT));
+  }
 }
 
 }  // namespace ringtrain

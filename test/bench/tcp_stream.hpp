@@ -14,6 +14,9 @@ class TcpStream {
   explicit TcpStream(const allreduce::MpiSession& session);
   /// Sends so many bytes and waits until all are there. Collective.
   void carry(std::size_t bytes);
+  /// Both ends send so many bytes and receive as many at once, as two hosts do in a ring, on one
+  /// thread each. Collective.
+  void exchange(std::size_t bytes);
 
  private:
   FileDescriptor end_;

@@ -70,7 +70,8 @@ void TcpStream::exchange(std::size_t bytes) {
   if (end_.get() < 0) return;
   std::vector<char> out(std::size_t{1} << 18), in(out.size());
   const auto moved = [](ssize_t count) {
-    if (count >= 0) return static_cast<std::size_t>(count);
+    if (count == 0) throw Error("exchange", "the other end has closed the connection");
+    if (count > 0) return static_cast<std::size_t>(count);
     if (errno != EAGAIN) check_errno(-1, "exchange");
     return std::size_t{0};
   };

@@ -38,6 +38,7 @@ LinkProbe::LinkProbe(const RunPlan& plan, TrainingEngine& engine,
     : plan_(plan),
       engine_(engine),
       session_(session),
+      progress_(progress),
       output_(output),
       begun_(start.step),
       start_(start.step),
@@ -255,12 +256,14 @@ std::optional<double> LinkProbe::time_growing(const metrics::StepParts& step, in
                most_batches_s / (TrainingEngine::BatchSeconds::least_runs * usual_s) - 1);
   session_.broadcast(std::as_writable_bytes(std::span(&times, 1)), 0);
   if (times < 2) return std::nullopt;
+  progress_.enter(metrics::Phase::ranks);  // a rank that waits here is not the one to blame
   session_.barrier();
   const int images = static_cast<int>(times * plan_.share.count);
   const auto timed = engine_.time_batches(images);
   const double growing_s =
       timed ? (timed->other_s - timed->usual_s) / (double(images) / plan_.share.count - 1) : 0;
   const bool clear = timed && growing_s > least_growing * timed->usual_s;
+  progress_.enter(metrics::Phase::ranks);
   std::vector<double> slowest{growing_s, median_of(waits_s_), clear ? 0. : 1.};
   session_.maximum(slowest);
   if (slowest[2] > 0) return std::nullopt;

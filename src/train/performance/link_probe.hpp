@@ -59,6 +59,7 @@ class LinkProbe {
   const RunPlan& plan_;
   TrainingEngine& engine_;
   const allreduce::MpiSession& session_;
+  monitor::Progress& progress_;
   metrics::Reporter& output_;
   const std::uint64_t begun_;         // the run
   std::uint64_t start_;               // the steps behind it count

@@ -1,10 +1,11 @@
-"""A training step on CPUs against PyTorch at its best.
+"""A training step on CPUs against PyTorch, TensorFlow and JAX at their best.
 
-First each network's modes of PyTorch are screened: one factor is changed at a time from the best so far (layout,
-allocator, optimizer, execution), by one window a mode beside one of ours. The best three of each precision then run
-against our step and against `train` itself, in windows that take turns on the same cores. A ratio is our images/s over
-the peer's within one round; medians and spreads (1.4826 times the median deviation) are of these. The table names the
-best mode; the JSON holds every mode and window."""
+First each network's modes of a framework are screened, by one window a mode beside ours. One factor is changed at a time
+from the framework's best so far: layout, allocator, optimizer, execution. A framework is not screened on once its layouts
+are tried and none has half of the best rate so far. The best three of each precision then run against our step and against
+`train` itself, in windows that take turns on the same cores. A ratio is our images/s over the peer's within one round.
+Medians and spreads (1.4826 times the median deviation) are of these. The table names the best mode; the JSON holds every
+mode and window. TensorFlow and JAX build what the model files say."""
 import argparse
 import contextlib
 import dataclasses
@@ -21,10 +22,12 @@ import tempfile
 from pathlib import Path
 
 here = Path(__file__).resolve().parent
-factors = {"layout": ["contiguous", "channels_last"],
-           "malloc": ["glibc", "glibc-keeps", "tcmalloc", "jemalloc"],
-           "optimizer": ["plain", "fused"],
-           "execution": ["eager", "compile", "max-autotune"]}
+models = here.parents[1] / "models"
+mallocs = ["glibc", "glibc-keeps", "tcmalloc", "jemalloc"]
+factors = {"torch": {"layout": ["contiguous", "channels_last"], "malloc": mallocs, "optimizer": ["plain", "fused"],
+                     "execution": ["eager", "compile", "max-autotune"]},
+           "tensorflow": {"layout": ["channels_last"], "malloc": mallocs, "execution": ["graph", "xla"]},
+           "jax": {"layout": ["contiguous", "channels_last"], "malloc": mallocs}}
 libraries = {"tcmalloc": ["libtcmalloc_minimal.so.4", "libtcmalloc.so.4"], "jemalloc": ["libjemalloc.so.2"]}
 networks = {"cifar10_cnn": 128, "cifar10_cnn_without_lrn": 128, "resnet20": 128, "resnet50": 16, "inception_v3": 8}
 
@@ -36,9 +39,10 @@ class Mode:
     malloc: str = "glibc"
     optimizer: str = "plain"
     execution: str = "eager"
+    framework: str = "torch"
 
     def __str__(self):
-        return " ".join(dataclasses.astuple(self))
+        return " ".join(filter(None, dataclasses.astuple(self)))
 
 
 def library(malloc):
@@ -75,8 +79,9 @@ class Worker:
         self.messages = tempfile.TemporaryFile("w+")  # no pipe, which would fill up unread
         self.process = subprocess.Popen(["taskset", "-c", args.cpus, *command], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages)
-        self.seconds(2, longest=1800)  # compiles
-        self.steps = steps_of(args, self.seconds(2) / 2)
+        self.seconds(2, args.longest_start)  # compiles
+        self.a_step = self.seconds(2) / 2  # about
+        self.steps = steps_of(args, self.a_step)
 
     def seconds(self, steps, longest=600):
         try:
@@ -88,7 +93,7 @@ class Worker:
             self.process.kill()
             self.end()
             self.messages.seek(0)
-            raise Failed(self.messages.read().strip()[-400:] or str(failure)) from None
+            raise Failed(f"{failure}; exit status {self.process.returncode}: {self.messages.read().strip()[-400:]}") from None
 
     def rate(self):
         return self.steps * self.batch / self.seconds(self.steps)
@@ -97,7 +102,11 @@ class Worker:
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(OSError):
                 pipe.close()
-        self.process.wait()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def run_of_train(command, images, env=None):
@@ -117,7 +126,7 @@ class Train:
 
     def __init__(self, args, network, batch, precision, seconds):
         model = ["--model-file" if network.endswith(".model") else "--model", network]
-        self.batch, steps = batch, max(12, round(seconds / args.step_of_ours))
+        self.batch, steps = batch, max(args.steps_of_train, round(seconds / args.step_of_ours))
         self.command = ["taskset", "-c", args.cpus, args.train, *model, "--data", "synthetic", "--batch",
                         str(batch), "--precision", precision, "--threads", str(args.threads), "--device", "cpu",
                         "--steps", str(steps)]
@@ -132,35 +141,41 @@ def spread(values):
 
 
 class Arena:
-    def __init__(self, args, network, batch, models):
+    def __init__(self, args, network, batch, folder):
         self.args, self.network, self.batch = args, network, batch
+        self.ours_name, self.file = network, models / (network + ".model")
         without = network.removesuffix("_without_lrn")
-        self.ours_name = network
         if without != network:
-            text = (here.parents[1] / "models" / (without + ".model")).read_text()
-            self.ours_name = str(Path(models) / (network + ".model"))
-            Path(self.ours_name).write_text(re.sub(r"^lrn$\n", "", text, flags=re.M))
+            self.file = Path(folder) / (network + ".model")
+            self.file.write_text(re.sub(r"^lrn$\n", "", (models / (without + ".model")).read_text(), flags=re.M))
+            self.ours_name = str(self.file)
 
     def ours(self, precision):
         return Worker(self.args, self.batch,
                       [self.args.ours, self.ours_name, str(self.batch), str(self.args.threads), precision])
 
     def peer(self, mode):
-        return Worker(self.args, self.batch, [self.args.python, str(here / "torch_on_demand.py"), self.network,
-                                              str(self.batch), str(self.args.threads), mode.precision, mode.layout,
-                                              mode.optimizer, mode.execution], environment(mode))
+        network, options = {"torch": (self.network, [mode.layout, mode.optimizer, mode.execution]),
+                            "tensorflow": (self.file, [mode.execution]), "jax": (self.file, [mode.layout])}[mode.framework]
+        return Worker(self.args, self.batch, [self.args.interpreters[mode.framework], str(here / f"{mode.framework}_on_demand.py"),
+                                              str(network), str(self.batch), str(self.args.threads), mode.precision, *options],
+                      environment(mode))
 
     def screen(self, precision):
         """Every mode that was tried and, as its share of our rate, how fast it was; the slowest last."""
         tried, ours = {}, self.ours(precision)
 
+        def best_rate():
+            return max((result["of_ours"] for result in tried.values()), default=0)
+
         def measure(mode):
             if mode in tried:
                 return tried[mode]
-            before = ours.rate()
             try:
                 them = self.peer(mode)
-                rate = them.rate()
+                before, rate = ours.rate(), self.batch / them.a_step
+                if rate > before * best_rate() / 2 and them.steps > 2:
+                    rate = them.rate()
                 them.end()
             except Failed as failed:
                 tried[mode] = {"of_ours": 0, "failed": str(failed)}
@@ -169,15 +184,18 @@ class Arena:
             print(f"  screened {mode}: {tried[mode]['of_ours']:.2f} of ours", file=sys.stderr, flush=True)
             return tried[mode]
 
-        best = Mode(precision)
-        measure(best)
-        for factor, values in factors.items():
-            for value in values:
-                if value in libraries and not library(value) or value in self.args.leave_out:
-                    continue
-                mode = dataclasses.replace(best, **{factor: value})
-                measure(mode)
-            best = max(tried, key=lambda m: tried[m]["of_ours"])
+        for framework in self.args.interpreters:
+            values = factors[framework]
+            first = {factor: (values.get(factor) or [""])[0] for factor in ("layout", "malloc", "optimizer", "execution")}
+            best = Mode(precision, framework=framework, **first)
+            for factor, of_it in values.items():
+                for value in of_it:
+                    if value in libraries and not library(value) or value in self.args.leave_out:
+                        continue
+                    measure(dataclasses.replace(best, **{factor: value}))
+                best = max((m for m in tried if m.framework == framework), key=lambda m: tried[m]["of_ours"])
+                if tried[best]["of_ours"] < best_rate() / 2:
+                    break
         ours.end()
         return dict(sorted(tried.items(), key=lambda kv: -kv[1]["of_ours"]))
 
@@ -203,10 +221,11 @@ def run(command):
 def machine(args):
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     flags = set(re.search(r"flags\s*: (.*)", Path("/proc/cpuinfo").read_text())[1].split())
+    interpreters = getattr(args, "interpreters", {"torch": args.python})
     return {"cpu": cpu[1] if cpu else platform.machine(), "date": datetime.date.today().isoformat(),
             "bf16_by": sorted(flags & {"avx512_bf16", "amx_bf16"}), "load": os.getloadavg(), "threads": args.threads,
             "cpus": args.cpus, "commit": run(["git", "-C", str(here), "describe", "--always", "--dirty"]),
-            "torch": run([args.python, "-c", "import torch; print(torch.__version__)"])}
+            **{name: run([path, "-c", f"import {name}; print({name}.__version__)"]) for name, path in interpreters.items()}}
 
 
 def main():
@@ -214,26 +233,33 @@ def main():
     parser.add_argument("ours", help="build/release/test/bench/steps_on_demand")
     parser.add_argument("networks", nargs="*", default=list(networks), help=f"of {' '.join(networks)} [all]")
     parser.add_argument("--python", default=sys.executable, help="an interpreter with torch and torchvision")
+    parser.add_argument("--tensorflow", help="an interpreter with tensorflow [not measured]")
+    parser.add_argument("--jax", help="an interpreter with jax [not measured]")
     parser.add_argument("--train", help="build/release/train, to be timed too")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--cpus", help="cores to run on [as many as threads, from the last down]")
     parser.add_argument("--precisions", default="fp32,bf16")
-    parser.add_argument("--quick", action="store_true", help="windows of 2 steps, 3 rounds, no max-autotune")
+    parser.add_argument("--quick", action="store_true", help="windows of 2 steps, 3 rounds, two allocators, neither max-autotune nor XLA")
     parser.add_argument("--json", help="where every mode and window is written")
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))[-args.threads:]
     args.cpus = args.cpus or ",".join(map(str, cpus))
-    args.steps, args.window, args.rounds = (2, 1.0, 3) if args.quick else (5, 2.0, 7)
-    args.leave_out = {"max-autotune"} if args.quick else set()
+    args.steps, args.window, args.rounds, args.steps_of_train = (2, 1.0, 3, 6) if args.quick else (5, 2.0, 7, 12)
+    args.longest_start = 180 if args.quick else 1800
+    args.leave_out = {"max-autotune", "glibc-keeps", "jemalloc", "xla"} if args.quick else set()
+    args.interpreters = {name: path for name, path in (("torch", args.python), ("tensorflow", args.tensorflow), ("jax", args.jax)) if path}
     results = {"machine": machine(args), "networks": {}}
-    print("{cpu}, {date}, {threads} thread(s), torch {torch}, commit {commit}, load {load[0]:.1f}".format(
-        **results["machine"]))
-    print("| network, precision | ours, images/s | train | PyTorch's best | its images/s | ours over it | next modes |")
+    if missing := [name for name in args.interpreters if not results["machine"][name]]:
+        sys.exit(f"arena.py: {missing[0]} cannot be imported by {args.interpreters[missing[0]]}")
+    versions = ", ".join(f"{name} {results['machine'][name]}" for name in args.interpreters)
+    print("{cpu}, {date}, {threads} thread(s), {versions}, commit {commit}, load {load[0]:.1f}".format(
+        versions=versions, **results["machine"]))
+    print("| network, precision | ours, images/s | train | best peer | its images/s | ours over it | next modes |")
     print("|---|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as models:
+    with tempfile.TemporaryDirectory() as folder:
         for network in args.networks:
             for precision in args.precisions.split(","):
-                arena = Arena(args, network, networks[network], models)
+                arena = Arena(args, network, networks[network], folder)
                 tried = arena.screen(precision)
                 modes = [m for m, result in tried.items() if "failed" not in result][:3]
                 if not modes:

@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from torch_networks import Cifar10Cnn, ResNet
 
 torch.set_num_threads(int(threads))
+torch.set_flush_denormal(True)  # as train does
 torch.manual_seed(1)
 
 

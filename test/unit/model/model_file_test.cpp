@@ -34,7 +34,7 @@ const ImageInput& image_of(const Graph& graph) {
 }  // namespace
 
 TEST_CASE("model file: the zoo's networks, written as files, are the zoo's") {
-  const std::string name = GENERATE("cifar10_cnn", "resnet20", "resnet18", "inception_v3");
+  const std::string name = GENERATE("cifar10_cnn", "resnet20", "resnet18", "resnet50", "inception_v3");
   const int classes = GENERATE(0, 7);
   CAPTURE(name, classes);
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# link_advice.sh TRAIN: on links of 1 Gbit/s the verdict gives a whole command for a larger batch. It starts, with the batch, number format,
+# link_advice.sh MPIRUN TRAIN: on links of 1 Gbit/s the verdict gives a whole command for a larger batch. It starts, with the batch, number format,
 # learning rate and warm-up that it names, and its steps take what was forecast, within 15 %. Other work on the machine disturbs the steps
 # of either run, so there are three tries. The recipe's rate is for batches of 128; scaled from 16 to some 90 it would diverge.
 . "$(dirname "$0")/../support/lib.sh"
-train=$(realpath "$1")
+mpirun=$1 train=$(realpath "$2")
 enter_folder
 make_hosts 2 1gbit
 
@@ -35,4 +35,11 @@ for try in 1 2 3; do
   [ $try -lt 3 ] || check "what came is what was forecast, within 15 %" false
 done
 check "training begins anew" lacks "resumed from"
+
+# A larger batch was timed amid the first run. On one host none is.
+launch 2 "$train" --model cifar10_cnn --data shapes --batch 16 --lr 0.0125 --threads 1 --steps 150 --eval-every 0 --checkpoint-dir on-one-host \
+  --metrics on-one-host.jsonl
+exits "the same run on one host" 0
+check "a larger batch is judged between hosts alone" bash -c 'grep -q \"larger\" first.jsonl && ! grep -q \"larger\" on-one-host.jsonl'
+check "timing it changes no bit" is "$(bits on-one-host)" "$(bits saves)"
 exit $bad

@@ -221,11 +221,10 @@ def run(command):
 def machine(args):
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     flags = set(re.search(r"flags\s*: (.*)", Path("/proc/cpuinfo").read_text())[1].split())
-    interpreters = getattr(args, "interpreters", {"torch": args.python})
     return {"cpu": cpu[1] if cpu else platform.machine(), "date": datetime.date.today().isoformat(),
             "bf16_by": sorted(flags & {"avx512_bf16", "amx_bf16"}), "load": os.getloadavg(), "threads": args.threads,
             "cpus": args.cpus, "commit": run(["git", "-C", str(here), "describe", "--always", "--dirty"]),
-            **{name: run([path, "-c", f"import {name}; print({name}.__version__)"]) for name, path in interpreters.items()}}
+            **{name: run([path, "-c", f"import {name}; print({name}.__version__)"]) for name, path in args.interpreters.items()}}
 
 
 def main():

@@ -192,7 +192,7 @@ def main():
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # hosts are taken down
     args.train, args.steps, args.window, args.threads, args.cpus = str(Path(args.train).resolve()), 5, 3.0, 1, "all"
-    args.longest_start = LONGEST_S
+    args.longest_start, args.interpreters = LONGEST_S, {"torch": args.python}
     results = {"machine": machine(args), "mode": args.mode, "rounds": {}}
     print("{cpu}, {date}, torch {torch}, commit {commit}, load {load[0]:.1f}; PyTorch: {mode}".format(**results["machine"], mode=args.mode))
     print("| network, batch a rank | place | train, images/s | over ranks x one | PyTorch's best DDP | its images/s | over ranks x one | train over it |")

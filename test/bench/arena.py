@@ -1,11 +1,12 @@
 """A training step on CPUs against PyTorch, TensorFlow and JAX at their best.
 
 First each network's modes of a framework are screened, by one window a mode beside ours. One factor is changed at a time
-from the framework's best so far: layout, allocator, optimizer, execution. A framework is not screened on once its layouts
-are tried and none has half of the best rate so far. The best three of each precision then run against our step and against
-`train` itself, in windows that take turns on the same cores. A ratio is our images/s over the peer's within one round.
-Medians and spreads (1.4826 times the median deviation) are of these. The table names the best mode; the JSON holds every
-mode and window. TensorFlow and JAX build what the model files say."""
+from the framework's best so far: layout, allocator, optimizer, execution. A mode whose first steps have less than half of
+the best rate so far gets no window. A framework is not screened on once its layouts are tried and none has half of that
+rate. The best three of each precision then run against our step and against `train` itself, in windows that take turns on
+the same cores. A ratio is our images/s over the peer's within one round. Medians and spreads (1.4826 times the median
+deviation) are of these. The table names the best mode; the JSON holds every mode and window. TensorFlow and JAX build what
+the model files say."""
 import argparse
 import contextlib
 import dataclasses
@@ -80,14 +81,15 @@ class Worker:
         self.process = subprocess.Popen(["taskset", "-c", args.cpus, *command], env=env, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.messages)
         self.seconds(2, args.longest_start)  # compiles
-        self.a_step = self.seconds(2) / 2  # about
+        self.a_step = self.seconds(2, args.longest_start) / 2  # about
         self.steps = steps_of(args, self.a_step)
 
-    def seconds(self, steps, longest=600):
+    def seconds(self, steps, longest=None):
+        longest = longest or 60 + 20 * steps * self.a_step
         try:
             print(steps, file=self.process.stdin, flush=True)
             if not select.select([self.process.stdout], [], [], longest)[0]:
-                raise OSError(f"no answer within {longest} s")
+                raise OSError(f"no answer within {longest:.0f} s")
             return float(self.process.stdout.readline())
         except (OSError, ValueError) as failure:
             self.process.kill()
@@ -161,28 +163,33 @@ class Arena:
                                               str(network), str(self.batch), str(self.args.threads), mode.precision, *options],
                       environment(mode))
 
-    def screen(self, precision):
-        """Every mode that was tried and, as its share of our rate, how fast it was; the slowest last."""
-        tried, ours = {}, self.ours(precision)
+    def screen(self, precision, ours):
+        """Every mode that was tried and, as its share of our rate, how fast it was; the slowest last. The processes of the
+        best, by mode, wait for the rounds."""
+        tried, waiting, our_rate = {}, {}, ours.rate()
 
-        def best_rate():
-            return max((result["of_ours"] for result in tried.values()), default=0)
+        def share(mode):
+            return tried[mode]["of_ours"]
+
+        def best_share():
+            return max(map(share, tried), default=0)
 
         def measure(mode):
-            if mode in tried:
-                return tried[mode]
+            nonlocal our_rate
             try:
-                them = self.peer(mode)
-                before, rate = ours.rate(), self.batch / them.a_step
-                if rate > before * best_rate() / 2 and them.steps > 2:
+                them = waiting[mode] = self.peer(mode)
+                rate = self.batch / them.a_step
+                if them.steps > 2 and rate > our_rate * best_share() / 2:
                     rate = them.rate()
-                them.end()
             except Failed as failed:
+                waiting.pop(mode, None)
                 tried[mode] = {"of_ours": 0, "failed": str(failed)}
             else:
-                tried[mode] = {"of_ours": rate / statistics.mean((before, ours.rate())), "images_s": rate}
-            print(f"  screened {mode}: {tried[mode]['of_ours']:.2f} of ours", file=sys.stderr, flush=True)
-            return tried[mode]
+                before, our_rate = our_rate, ours.rate()
+                tried[mode] = {"of_ours": rate / statistics.mean((before, our_rate)), "images_s": rate}
+            for worst in sorted(waiting, key=share, reverse=True)[3:]:
+                waiting.pop(worst).end()
+            print(f"  screened {mode}: {share(mode):.2f} of ours", file=sys.stderr, flush=True)
 
         for framework in self.args.interpreters:
             values = factors[framework]
@@ -190,27 +197,49 @@ class Arena:
             best = Mode(precision, framework=framework, **first)
             for factor, of_it in values.items():
                 for value in of_it:
-                    if value in libraries and not library(value) or value in self.args.leave_out:
-                        continue
-                    measure(dataclasses.replace(best, **{factor: value}))
-                best = max((m for m in tried if m.framework == framework), key=lambda m: tried[m]["of_ours"])
-                if tried[best]["of_ours"] < best_rate() / 2:
+                    mode = dataclasses.replace(best, **{factor: value})
+                    if mode not in tried and value not in self.args.leave_out and (value not in libraries or library(value)):
+                        measure(mode)
+                best = max((m for m in tried if m.framework == framework), key=share)
+                if share(best) < best_share() / 2:
                     break
-        ours.end()
-        return dict(sorted(tried.items(), key=lambda kv: -kv[1]["of_ours"]))
+        return dict(sorted(tried.items(), key=lambda kv: -kv[1]["of_ours"])), waiting
 
-    def final(self, precision, modes):
-        """Rates of our step, of `train` and of each mode, round by round."""
-        workers = {"ours": self.ours(precision)}
-        self.args.step_of_ours = self.batch / workers["ours"].rate()
+    def final(self, precision, ours, peers):
+        """Rates of our step, of `train` and of each mode, round by round, and why modes failed on the way."""
+        workers = {"ours": ours}
+        self.args.step_of_ours = self.batch / ours.rate()
         if self.args.train:
             workers["train"] = Train(self.args, self.ours_name, self.batch, precision, 4 * self.args.window)
-        workers.update({str(m): self.peer(m) for m in modes})
-        rounds = [{name: w.rate() for name, w in workers.items()} for _ in range(self.args.rounds)]
+        workers.update({str(mode): worker for mode, worker in peers.items()})
+        rounds, failed = [], {}
+        for _ in range(self.args.rounds):
+            rounds.append({})
+            for name, worker in workers.items():
+                try:
+                    if name not in failed:
+                        rounds[-1][name] = worker.rate()
+                except Failed as failure:
+                    if name in ("ours", "train"):
+                        raise
+                    failed[name] = str(failure)
+                    print(f"  failed in round {len(rounds)}, {name}: {failure}", file=sys.stderr, flush=True)
         for worker in workers.values():
             if isinstance(worker, Worker):
                 worker.end()
-        return rounds
+        return rounds, failed
+
+    def row(self, precision):
+        ours = self.ours(precision)
+        tried, peers = self.screen(precision, ours)
+        if not peers:
+            raise Failed(f"no mode works: {next(iter(tried.values()))['failed']}")
+        rounds, failed = self.final(precision, ours, peers)
+        ratios = {str(m): spread([r["ours"] / r[str(m)] for r in rounds]) for m in peers if str(m) not in failed}
+        if not ratios:
+            raise Failed(f"no mode works: {next(iter(failed.values()))}")
+        return {"screened": {str(m): result for m, result in tried.items()}, "rounds": rounds, "failed_in_rounds": failed,
+                "ratios": dict(sorted(ratios.items(), key=lambda kv: kv[1])), "best": min(ratios, key=ratios.get)}
 
 
 def run(command):
@@ -258,20 +287,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for network in args.networks:
             for precision in args.precisions.split(","):
-                arena = Arena(args, network, networks[network], folder)
-                tried = arena.screen(precision)
-                modes = [m for m, result in tried.items() if "failed" not in result][:3]
-                if not modes:
-                    sys.exit(f"arena.py: {network}, {precision}: no mode works: {next(iter(tried.values()))['failed']}")
-                rounds = arena.final(precision, modes)
-                ratios = {str(m): spread([r["ours"] / r[str(m)] for r in rounds]) for m in modes}
-                best, *others = sorted(ratios, key=lambda m: ratios[m][0])
-                rate = {name: statistics.median(r[name] for r in rounds) for name in rounds[0]}
+                try:
+                    row = Arena(args, network, networks[network], folder).row(precision)
+                except Failed as failed:
+                    sys.exit(f"arena.py: {network}, {precision}: {failed}")
+                ratios, best = row["ratios"], row["best"]
+                rate = {name: statistics.median(r[name] for r in row["rounds"] if name in r) for name in row["rounds"][0]}
+                others = [f"{m}: {ratio:.2f}" for m, (ratio, _) in ratios.items() if m != best]
+                others += [f"{m}: failed" for m in row["failed_in_rounds"]]
                 print(f"| `{network}`, {precision} | {rate['ours']:.4g} | {rate.get('train', float('nan')):.4g} | {best} | "
-                      f"{rate[best]:.4g} | {ratios[best][0]:.2f} ± {ratios[best][1]:.2f} | "
-                      + "; ".join(f"{m}: {ratios[m][0]:.2f}" for m in others) + " |", flush=True)
-                results["networks"].setdefault(network, {})[precision] = {
-                    "screened": {str(m): r for m, r in tried.items()}, "rounds": rounds, "ratios": ratios, "best": best}
+                      f"{rate[best]:.4g} | {ratios[best][0]:.2f} ± {ratios[best][1]:.2f} | {'; '.join(others)} |", flush=True)
+                results["networks"].setdefault(network, {})[precision] = row
                 if args.json:
                     Path(args.json).write_text(json.dumps(results, indent=1))
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# ranks_against_cores.sh TRAIN [MODEL [STEPS [ROUNDS]]]: what two ranks of one thread reach, against twice one such rank, and against two
+# ranks_against_cores.sh TRAIN [MODEL[:BATCH] [STEPS [ROUNDS]]]: what two ranks of one thread reach, against twice one such rank, and against two
 # runs of one rank side by side that know nothing of each other: what the machine lets two cores do at best. Interleaved.
 set -u
-train=$(readlink -f "$1") model=${2:-cifar10_cnn} steps=${3:-150} rounds=${4:-5}
+IFS=: read -r model batch <<<"${2:-cifar10_cnn}:64"
+train=$(readlink -f "$1") batch=${batch%%:*} steps=${3:-150} rounds=${4:-5}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-options=(--model "$model" --data shapes --batch 64 --steps "$steps" --eval-every 0 --log-every 1000000)
+options=(--model "$model" --data synthetic --batch "$batch" --steps "$steps" --eval-every 0 --log-every 1000000)
 dir=$(mktemp -d) && trap 'rm -rf "$dir"' EXIT
 
 rate() { awk '/throughput/ {print $2}'; }

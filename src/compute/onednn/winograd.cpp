@@ -1,19 +1,14 @@
 #include "compute/onednn/winograd.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 
 #include "compute/onednn/kernels/winograd_filters.hpp"
 #include "compute/onednn/kernels/winograd_lines.hpp"
+#include "compute/onednn/kernels/winograd_rounds.hpp"
 
 namespace ringtrain::compute::onednn {
 namespace {
 
-// A round's transformed tiles stay in a core's second-level cache, unless the filters are larger:
-// reading those once a round costs no more than reading the tiles. All rounds at once have a limit.
-constexpr std::size_t round_bytes = std::size_t{448} << 10, shortest_round = 16,
-                      most_tile_bytes = std::size_t{256} << 20;
 // Transformed filters; sums of their gradients that each thread may have for itself.
 constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
                       own_sums_bytes = std::size_t{1} << 20;
@@ -22,34 +17,6 @@ constexpr std::size_t most_filter_bytes = std::size_t{160} << 20,
 constexpr std::size_t fewest_tiles = 32, fewest_tiles_line = 128, fewest_tiles_bf16 = 256;
 // Rows of channels that fill no vector are not worth it.
 constexpr int fewest_channels = 16;
-// MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide its
-// products by positions and by chunks of rows.
-constexpr std::size_t row_group = 8, row_chunk = 32;
-
-constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
-// How the tiles of a batch are divided into rounds. Each thread has rounds of its own, or all
-// threads share each round, where there are few or each needs much memory.
-struct Rounds {
-  Rounds(std::size_t tiles, int positions, std::size_t rows, std::size_t columns, int threads,
-         bool own) {
-    const std::size_t bytes = positions * sizeof(float) * (rows + columns);
-    std::size_t each = std::max(round_bytes / bytes, rows * columns / (rows + columns));
-    each = std::max(std::min(each, most_tile_bytes / (bytes * threads)), row_group);
-    const std::size_t most = rounded_up((tiles + threads - 1) / threads, row_group);
-    own = own && (threads == 1 || most >= std::min(each, shortest_round));
-    if (!own) each = std::max(each, shortest_round * threads);
-    const std::size_t sharing = own ? threads : 1, part = (tiles + sharing - 1) / sharing,
-                      rounds = (part + each - 1) / each;
-    length = rounded_up((part + rounds - 1) / rounds, row_group);
-    count = (tiles + length - 1) / length;
-    shared = !own;
-    teams = own ? static_cast<int>(std::min<std::size_t>(threads, count)) : 1;
-  }
-  std::size_t length, count;  // tiles of a round; rounds
-  int teams;
-  bool shared;
-};
 
 // The transformed tiles of a round, filters or their gradients, in scratch memory, for each team.
 struct TransformedMemory {
@@ -86,48 +53,6 @@ TileGrid grid_of(const Window& window, const Tensor& results, int top = 0, int l
 TileGrid results_of(TileGrid grid) {
   grid.top = grid.left = 0;
   return grid;
-}
-
-// A thread's share of some items.
-struct ThreadShare {
-  ThreadShare(std::size_t items, int member, int members)
-      : first(items * member / members), count(items * (member + 1) / members - first) {}
-  std::size_t end() const { return first + count; }
-  std::size_t first, count;
-};
-
-// Threads that share a round are all of OpenMP's team, so its barrier is theirs.
-void barrier_of(int members) {
-  if (members > 1) {
-#pragma omp barrier
-  }
-}
-
-// f(position, row, rows) for a member's share of a round's products of `rows` rows.
-template <class F>
-void for_each_product(std::size_t positions, std::size_t rows, int member, int members,
-                      const F& f) {
-  const std::size_t chunk = members > 1 ? row_chunk : rows, chunks = (rows + chunk - 1) / chunk;
-  const ThreadShare mine(positions * chunks, member, members);
-  for (std::size_t i = mine.first; i < mine.end(); ++i) {
-    const std::size_t row = i % chunks * chunk;
-    f(i / chunks, row, std::min(chunk, rows - row));
-  }
-}
-
-// Each team's rounds by its members: f(round, team, member, members).
-template <class F>
-void for_each_round(int threads, const Rounds& rounds, const F& f) {
-#pragma omp parallel num_threads(threads)
-  {
-    const int here = this_thread(), all = omp_get_num_threads();
-    if (rounds.shared)
-      for (std::size_t round = 0; round < rounds.count; ++round) f(round, 0, here, all);
-    else
-      for (int team = here; team < rounds.teams; team += all)
-        for (std::size_t round = team; round < rounds.count; round += rounds.teams)
-          f(round, team, 0, 1);
-  }
 }
 
 // A convolution with filters whose rows are channels of x and whose columns are those of y: also
@@ -190,12 +115,13 @@ class Convolution {
   }
 
   void convolve(const Frame& frame, std::size_t round, int team, int member, int members) const {
-    const std::size_t first = round * rounds_.length,
-                      count = std::min(rounds_.length, grid_.tiles - first),
+    const std::size_t first = rounds_.first_tile(round), count = rounds_.tiles_of(round),
                       filled = rounded_up(count, row_group);
     const Matrices tiles = tiles_.in(frame, team), products = products_.in(frame, team),
                    filters = filters_.in(frame, 0);
     const ThreadShare mine(count, member, members);
+    const TilesAhead next = next_tiles(rounds_, round, member, members),
+                     results{first + mine.first, mine.count};
     pick<Kernels::template TransformPixels, T>(isa_)(
         plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     if (member == 0 && filled > count)
@@ -203,7 +129,11 @@ class Convolution {
         std::fill_n(tiles.row(count) + position * tiles.position_step,
                     (filled - count) * tiles.row_step, 0.f);
     barrier_of(members);
-    for_each_product(W::positions, filled, member, members,
+    const auto prefetch = [&](std::size_t i, std::size_t n) {
+      next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
+      results.prefetch(y_, plane_of<T>(y_), results_of(grid_), i, n);
+    };
+    for_each_product(W::positions, filled, member, members, prefetch,
                      [&](std::size_t i, std::size_t row, std::size_t some) {
                        pick<MultiplyPosition, float>(isa_)(
                            {tiles.row(row) + i * tiles.position_step, tiles.row_step, 1,
@@ -275,12 +205,12 @@ class WeightGradient {
 
   // A round to its team's sums, which its first one begins.
   void add(const Frame& frame, std::size_t round, int team, int member, int members) const {
-    const std::size_t first = round * rounds_.length,
-                      count = std::min(rounds_.length, grid_.tiles - first);
+    const std::size_t first = rounds_.first_tile(round), count = rounds_.tiles_of(round);
     const bool more = round >= std::size_t(rounds_.teams);
     const Matrices tiles = tiles_.in(frame, team), gradients = gradients_.in(frame, team),
                    sums = sums_.in(frame, team);
     const ThreadShare mine(count, member, members);
+    const TilesAhead next = next_tiles(rounds_, round, member, members);
     pick<Kernels::template TransformPixels, T>(isa_)(
         plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     pick<Kernels::template TransformGradients, T>(isa_)(
@@ -288,7 +218,11 @@ class WeightGradient {
         gradients.from_row(mine.first),
         bias_ ? bias_sums_.in(frame) + (team + member) * rows_ : nullptr);
     barrier_of(members);
-    for_each_product(W::positions, rows_, member, members,
+    const auto prefetch = [&](std::size_t i, std::size_t n) {
+      next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
+      next.prefetch(dy_, plane_of<const T>(dy_), results_of(grid_), i, n);
+    };
+    for_each_product(W::positions, rows_, member, members, prefetch,
                      [&](std::size_t i, std::size_t row, std::size_t some) {
                        pick<MultiplyPosition, float>(isa_)(
                            {gradients.first + i * gradients.position_step + row, 1,

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <type_traits>
 
 #include "compute/onednn/kernels/winograd_transforms.hpp"
 
@@ -33,6 +34,27 @@ struct TileGrid {
             static_cast<int>(in_image % across) * width - left};
   }
 };
+
+/// Fetches a tile's pixels into the second-level cache, but for those that the next tiles have,
+/// too: to be read where T is const, else to be written. By hand: GCC leaves out calls of functions
+/// that do nothing but __builtin_prefetch().
+template <class T>
+void prefetch_pixels(const Plane<T>& p, const TileGrid& grid, std::size_t tile) {
+  const auto at = grid.place(p, tile);
+  const int bottom = std::min(at.y + grid.height, p.height),
+            right = std::min(at.x + grid.width, p.width);
+  // Where channels are last, a cache line has several blocks of a pixel.
+  const int in_line = static_cast<int>(std::max<std::size_t>(64 / sizeof(T) / p.block_step, 1));
+  for (int block = 0; block < p.blocks; block += in_line)
+    for (int y = std::max(at.y, 0); y < bottom; ++y)
+      for (int x = std::max(at.x, 0); x < right; ++x) {
+        T* const line = at.image + block * p.block_step + y * p.row_step + x * p.pixel_step;
+        if constexpr (std::is_const_v<T>)
+          asm volatile("prefetcht1 %0" : : "m"(*line));
+        else
+          asm volatile("prefetchw %0" : : "m"(*line));
+      }
+}
 
 /// Transformed tiles or filters: for each position a matrix of `row_step` floats a row.
 struct Matrices {

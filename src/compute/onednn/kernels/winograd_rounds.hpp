@@ -1,0 +1,121 @@
+#pragma once
+#include <omp.h>
+
+#include <algorithm>
+
+#include "compute/onednn/kernels/winograd_kernels.hpp"
+#include "compute/onednn/plan.hpp"
+
+namespace ringtrain::compute::onednn {
+
+/// A round's transformed tiles and the pixels of the next stay in a core's second-level cache,
+/// unless the filters are larger: reading those once a round costs no more than reading the tiles.
+/// All rounds at once have a limit.
+inline constexpr std::size_t round_bytes = std::size_t{320} << 10, shortest_round = 16,
+                             most_tile_bytes = std::size_t{256} << 20;
+/// MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide
+/// its products by positions and by chunks of rows.
+inline constexpr std::size_t row_group = 8, row_chunk = 32;
+/// Activations below this are still in a cache when they are read.
+inline constexpr std::size_t fewest_prefetched_bytes = std::size_t{2} << 20;
+
+constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+/// A thread's share of some items.
+struct ThreadShare {
+  ThreadShare(std::size_t items, int member, int members)
+      : first(items * member / members), count(items * (member + 1) / members - first) {}
+  std::size_t end() const { return first + count; }
+  std::size_t first, count;
+};
+
+/// How the tiles of a batch are divided into rounds. Each thread has rounds of its own, or all
+/// threads share each round, where there are few or each needs much memory.
+struct Rounds {
+  Rounds(std::size_t tiles, int positions, std::size_t rows, std::size_t columns, int threads,
+         bool own)
+      : tiles(tiles) {
+    const std::size_t bytes = positions * sizeof(float) * (rows + columns);
+    std::size_t each = std::max(round_bytes / bytes, rows * columns / (rows + columns));
+    each = std::max(std::min(each, most_tile_bytes / (bytes * threads)), row_group);
+    const std::size_t most = rounded_up((tiles + threads - 1) / threads, row_group);
+    own = own && (threads == 1 || most >= std::min(each, shortest_round));
+    if (!own) each = std::max(each, shortest_round * threads);
+    const std::size_t sharing = own ? threads : 1, part = (tiles + sharing - 1) / sharing,
+                      rounds = (part + each - 1) / each;
+    length = rounded_up((part + rounds - 1) / rounds, row_group);
+    count = (tiles + length - 1) / length;
+    shared = !own;
+    teams = own ? static_cast<int>(std::min<std::size_t>(threads, count)) : 1;
+  }
+  std::size_t first_tile(std::size_t round) const { return round * length; }
+  /// None where there is no such round.
+  std::size_t tiles_of(std::size_t round) const {
+    return round < count ? std::min(length, tiles - first_tile(round)) : 0;
+  }
+  /// The same team's next round.
+  std::size_t after(std::size_t round) const { return round + (shared ? 1 : teams); }
+
+  std::size_t tiles, length, count;  // tiles of the batch and of a round; rounds
+  int teams;
+  bool shared;
+};
+
+/// Each team's rounds by its members: f(round, team, member, members).
+template <class F>
+void for_each_round(int threads, const Rounds& rounds, const F& f) {
+#pragma omp parallel num_threads(threads)
+  {
+    const int here = this_thread(), all = omp_get_num_threads();
+    if (rounds.shared)
+      for (std::size_t round = 0; round < rounds.count; ++round) f(round, 0, here, all);
+    else
+      for (int team = here; team < rounds.teams; team += all)
+        for (std::size_t round = team; round < rounds.count; round = rounds.after(round))
+          f(round, team, 0, 1);
+  }
+}
+
+/// Threads that share a round are all of OpenMP's team, so its barrier is theirs.
+inline void barrier_of(int members) {
+  if (members > 1) {
+#pragma omp barrier
+  }
+}
+
+/// f(position, row, rows) for a member's share of a round's products of `rows` rows. Before the
+/// i-th of n calls, between(i, n).
+template <class Between, class F>
+void for_each_product(std::size_t positions, std::size_t rows, int member, int members,
+                      const Between& between, const F& f) {
+  const std::size_t chunk = members > 1 ? row_chunk : rows, chunks = (rows + chunk - 1) / chunk;
+  const ThreadShare mine(positions * chunks, member, members);
+  for (std::size_t i = mine.first; i < mine.end(); ++i) {
+    const std::size_t row = i % chunks * chunk;
+    between(i - mine.first, mine.count);
+    f(i / chunks, row, std::min(chunk, rows - row));
+  }
+}
+
+/// Tiles whose pixels a thread fetches from memory while it takes products, which read caches
+/// alone. The hardware does not foresee a tile's rows: they are too short.
+struct TilesAhead {
+  /// The i-th of n parts, to be read or written as `pixels` says, which are those of `t`.
+  template <class T>
+  void prefetch(const Tensor& t, const Plane<T>& pixels, const TileGrid& grid, std::size_t i,
+                std::size_t n) const {
+    if (t.bytes() < fewest_prefetched_bytes) return;
+    for (std::size_t tile = count * i / n; tile < count * (i + 1) / n; ++tile)
+      prefetch_pixels(pixels, grid, first + tile);
+  }
+  std::size_t first, count;
+};
+
+/// A member's share of its team's next round.
+inline TilesAhead next_tiles(const Rounds& rounds, std::size_t round, int member, int members) {
+  const std::size_t next = rounds.after(round);
+  const ThreadShare mine(rounds.tiles_of(next), member, members);
+  return {rounds.first_tile(next) + mine.first, mine.count};
+}
+
+}  // namespace ringtrain::compute::onednn

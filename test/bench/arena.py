@@ -2,7 +2,7 @@
 
 First each network's modes of a framework are screened, by one window a mode beside ours. One factor is changed at a time
 from the framework's best so far: layout, allocator, optimizer, execution. A mode whose first steps have less than half of
-the best rate so far gets no window. A framework is not screened on once its layouts are tried and none has half of that
+the best rate so far gets no window; where two steps take longer than one, they are it. A framework is not screened on once its layouts are tried and none has half of that
 rate. The best three of each precision then run against our step and against `train` itself, in windows that take turns on
 the same cores. A ratio is our images/s over the peer's within one round. Medians and spreads (1.4826 times the median
 deviation) are of these. The table names the best mode; the JSON holds every mode and window. TensorFlow and JAX build what
@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 here = Path(__file__).resolve().parent
@@ -176,8 +177,11 @@ class Arena:
 
         def measure(mode):
             nonlocal our_rate
+            started = time.monotonic()
             try:
                 them = waiting[mode] = self.peer(mode)
+                if time.monotonic() - started > 30:  # of compiling, in which the machine's speed has changed
+                    our_rate = ours.rate()
                 rate = self.batch / them.a_step
                 if them.steps > 2 and rate > our_rate * best_share() / 2:
                     rate = them.rate()

@@ -47,11 +47,19 @@ TileGrid grid_of(const Window& window, const Tensor& results, int top = 0, int l
   const int height = window.height > 1 ? tile_results : 1,
             width = window.width > 1 ? tile_results : 1, down = (s.height + height - 1) / height,
             across = (s.width + width - 1) / width;
-  return {height, width, down, across, top, left, std::size_t(s.batch) * down * across};
+  return {height,
+          width,
+          down,
+          across,
+          top,
+          left,
+          window.height - 1,
+          window.width - 1,
+          std::size_t(s.batch) * down * across};
 }
 // The same tiles' results.
 TileGrid results_of(TileGrid grid) {
-  grid.top = grid.left = 0;
+  grid.top = grid.left = grid.shared_down = grid.shared_across = 0;
   return grid;
 }
 
@@ -120,8 +128,8 @@ class Convolution {
     const Matrices tiles = tiles_.in(frame, team), products = products_.in(frame, team),
                    filters = filters_.in(frame, 0);
     const ThreadShare mine(count, member, members);
-    const TilesAhead next = next_tiles(rounds_, round, member, members),
-                     results{first + mine.first, mine.count};
+    const TileRange next = next_tiles(rounds_, round, member, members),
+                    results{first + mine.first, mine.count};
     pick<Kernels::template TransformPixels, T>(isa_)(
         plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     if (member == 0 && filled > count)
@@ -130,6 +138,7 @@ class Convolution {
                     (filled - count) * tiles.row_step, 0.f);
     barrier_of(members);
     const auto prefetch = [&](std::size_t i, std::size_t n) {
+      if (!rounds_.prefetch) return;
       next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
       results.prefetch(y_, plane_of<T>(y_), results_of(grid_), i, n);
     };
@@ -210,7 +219,7 @@ class WeightGradient {
     const Matrices tiles = tiles_.in(frame, team), gradients = gradients_.in(frame, team),
                    sums = sums_.in(frame, team);
     const ThreadShare mine(count, member, members);
-    const TilesAhead next = next_tiles(rounds_, round, member, members);
+    const TileRange next = next_tiles(rounds_, round, member, members);
     pick<Kernels::template TransformPixels, T>(isa_)(
         plane_of<const T>(x_), grid_, first + mine.first, mine.count, tiles.from_row(mine.first));
     pick<Kernels::template TransformGradients, T>(isa_)(
@@ -219,6 +228,7 @@ class WeightGradient {
         bias_ ? bias_sums_.in(frame) + (team + member) * rows_ : nullptr);
     barrier_of(members);
     const auto prefetch = [&](std::size_t i, std::size_t n) {
+      if (!rounds_.prefetch) return;
       next.prefetch(x_, plane_of<const T>(x_), grid_, i, n);
       next.prefetch(dy_, plane_of<const T>(dy_), results_of(grid_), i, n);
     };

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "compute/onednn/kernels/winograd_transforms.hpp"
@@ -16,9 +17,10 @@ struct Plane {
 };
 
 /// How images are cut into tiles of `height` x `width` results. The first begins `top` and `left`
-/// pixels before its image.
+/// pixels before its image. Of pixels, a tile shares so many rows with the one below it, and so
+/// many columns with the next.
 struct TileGrid {
-  int height, width, down, across, top, left;
+  int height, width, down, across, top, left, shared_down, shared_across;
   std::size_t tiles;  // of the batch
 
   /// The image of a tile and its first pixel, which may lie outside.
@@ -35,25 +37,42 @@ struct TileGrid {
   }
 };
 
-/// Fetches a tile's pixels into the second-level cache, but for those that the next tiles have,
-/// too: to be read where T is const, else to be written. By hand: GCC leaves out calls of functions
-/// that do nothing but __builtin_prefetch().
+/// f(line) for the cache lines of a tile's pixels, but for those that tiles before it have: all
+/// tiles of a batch give each line of it at least once.
+template <class T, class F>
+void for_each_line(const Plane<T>& p, const TileGrid& grid, std::size_t tile, const F& f) {
+  constexpr std::size_t line_bytes = 64;
+  const auto at = grid.place(p, tile);
+  const auto first = [](int from, int before, int shared) {
+    return std::max(from + (from + before > 0 ? shared : 0), 0);
+  };
+  const int top = first(at.y, grid.top, grid.shared_down),
+            left = first(at.x, grid.left, grid.shared_across),
+            bottom = std::min(at.y + grid.height + grid.shared_down, p.height),
+            right = std::min(at.x + grid.width + grid.shared_across, p.width);
+  if (left >= right) return;
+  // Blocked, a row of pixels is one piece for each block; where channels are last, it is one.
+  const int pieces = p.block_step > p.pixel_step ? p.blocks : 1;
+  for (int piece = 0; piece < pieces; ++piece)
+    for (int y = top; y < bottom; ++y) {
+      T* const row = at.image + piece * p.block_step + y * p.row_step;
+      const auto end = reinterpret_cast<std::uintptr_t>(row + right * p.pixel_step);
+      auto line = reinterpret_cast<std::uintptr_t>(row + left * p.pixel_step) & ~(line_bytes - 1);
+      for (; line < end; line += line_bytes) f(reinterpret_cast<const char*>(line));
+    }
+}
+
+/// Fetches those lines into caches: to be read where T is const, else to be written. By hand: GCC
+/// leaves out calls of functions that do nothing but __builtin_prefetch(). CPUs without prefetchw
+/// do nothing there.
 template <class T>
 void prefetch_pixels(const Plane<T>& p, const TileGrid& grid, std::size_t tile) {
-  const auto at = grid.place(p, tile);
-  const int bottom = std::min(at.y + grid.height, p.height),
-            right = std::min(at.x + grid.width, p.width);
-  // Where channels are last, a cache line has several blocks of a pixel.
-  const int in_line = static_cast<int>(std::max<std::size_t>(64 / sizeof(T) / p.block_step, 1));
-  for (int block = 0; block < p.blocks; block += in_line)
-    for (int y = std::max(at.y, 0); y < bottom; ++y)
-      for (int x = std::max(at.x, 0); x < right; ++x) {
-        T* const line = at.image + block * p.block_step + y * p.row_step + x * p.pixel_step;
-        if constexpr (std::is_const_v<T>)
-          asm volatile("prefetcht1 %0" : : "m"(*line));
-        else
-          asm volatile("prefetchw %0" : : "m"(*line));
-      }
+  for_each_line(p, grid, tile, [](const char* line) {
+    if constexpr (std::is_const_v<T>)
+      asm volatile("prefetcht1 %0" : : "m"(*line));
+    else
+      asm volatile("prefetchw %0" : : "m"(*line));
+  });
 }
 
 /// Transformed tiles or filters: for each position a matrix of `row_step` floats a row.

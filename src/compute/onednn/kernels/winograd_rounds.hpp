@@ -2,23 +2,27 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "compute/onednn/kernels/winograd_kernels.hpp"
-#include "compute/onednn/plan.hpp"
+#include "compute/onednn/tensor.hpp"
 
 namespace ringtrain::compute::onednn {
 
-/// A round's transformed tiles and the pixels of the next stay in a core's second-level cache,
-/// unless the filters are larger: reading those once a round costs no more than reading the tiles.
+/// A round's transformed tiles stay in a core's second-level cache, with its results and the next
+/// one's pixels. Rounds are longer where filters are larger than that: a round reads them once.
 /// All rounds at once have a limit.
 inline constexpr std::size_t round_bytes = std::size_t{320} << 10, shortest_round = 16,
                              most_tile_bytes = std::size_t{256} << 20;
 /// MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide
 /// its products by positions and by chunks of rows.
 inline constexpr std::size_t row_group = 8, row_chunk = 32;
-/// Activations below this are still in a cache when they are read.
-inline constexpr std::size_t fewest_prefetched_bytes = std::size_t{2} << 20;
+/// Smaller activations are likely to be in a cache when they are read. Longer rounds would lose
+/// what they have fetched.
+inline constexpr std::size_t fewest_prefetched_bytes = std::size_t{2} << 20,
+                             longest_prefetching_round = std::size_t{640} << 10;
 
+/// `n` as a multiple of `to`.
 constexpr std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
 /// A thread's share of some items.
@@ -29,8 +33,8 @@ struct ThreadShare {
   std::size_t first, count;
 };
 
-/// How the tiles of a batch are divided into rounds. Each thread has rounds of its own, or all
-/// threads share each round, where there are few or each needs much memory.
+/// How the tiles of a batch are divided into rounds. Each thread has rounds of its own (a team of
+/// one), if it may: `own`. All threads share each round where there are few of them.
 struct Rounds {
   Rounds(std::size_t tiles, int positions, std::size_t rows, std::size_t columns, int threads,
          bool own)
@@ -47,6 +51,7 @@ struct Rounds {
     count = (tiles + length - 1) / length;
     shared = !own;
     teams = own ? static_cast<int>(std::min<std::size_t>(threads, count)) : 1;
+    prefetch = length * bytes / (own ? 1 : threads) <= longest_prefetching_round;
   }
   std::size_t first_tile(std::size_t round) const { return round * length; }
   /// None where there is no such round.
@@ -58,7 +63,7 @@ struct Rounds {
 
   std::size_t tiles, length, count;  // tiles of the batch and of a round; rounds
   int teams;
-  bool shared;
+  bool shared, prefetch;
 };
 
 /// Each team's rounds by its members: f(round, team, member, members).
@@ -66,7 +71,7 @@ template <class F>
 void for_each_round(int threads, const Rounds& rounds, const F& f) {
 #pragma omp parallel num_threads(threads)
   {
-    const int here = this_thread(), all = omp_get_num_threads();
+    const int here = omp_get_thread_num(), all = omp_get_num_threads();
     if (rounds.shared)
       for (std::size_t round = 0; round < rounds.count; ++round) f(round, 0, here, all);
     else
@@ -97,10 +102,10 @@ void for_each_product(std::size_t positions, std::size_t rows, int member, int m
   }
 }
 
-/// Tiles whose pixels a thread fetches from memory while it takes products, which read caches
-/// alone. The hardware does not foresee a tile's rows: they are too short.
-struct TilesAhead {
-  /// The i-th of n parts, to be read or written as `pixels` says, which are those of `t`.
+/// Tiles whose pixels a thread fetches while it takes products, which read caches alone. The
+/// hardware does not foresee a tile's rows: they are too short.
+struct TileRange {
+  /// The i-th of n parts of their pixels of `t`, for reading or writing as prefetch_pixels() says.
   template <class T>
   void prefetch(const Tensor& t, const Plane<T>& pixels, const TileGrid& grid, std::size_t i,
                 std::size_t n) const {
@@ -112,7 +117,7 @@ struct TilesAhead {
 };
 
 /// A member's share of its team's next round.
-inline TilesAhead next_tiles(const Rounds& rounds, std::size_t round, int member, int members) {
+inline TileRange next_tiles(const Rounds& rounds, std::size_t round, int member, int members) {
   const std::size_t next = rounds.after(round);
   const ThreadShare mine(rounds.tiles_of(next), member, members);
   return {rounds.first_tile(next) + mine.first, mine.count};

@@ -2,11 +2,11 @@
 
 First each network's modes of a framework are screened, by one window a mode beside ours. One factor is changed at a time
 from the framework's best so far: layout, allocator, optimizer, execution. A mode whose first steps have less than half of
-the best rate so far gets no window; where two steps take longer than one, they are it. A framework is not screened on once its layouts are tried and none has half of that
-rate. The best three of each precision then run against our step and against `train` itself, in windows that take turns on
-the same cores. A ratio is our images/s over the peer's within one round. Medians and spreads (1.4826 times the median
-deviation) are of these. The table names the best mode; the JSON holds every mode and window. TensorFlow and JAX build what
-the model files say."""
+the best rate so far gets no window. With --quick, a slow network's first steps are its window. A framework is not screened
+on once its layouts are tried and none has half of the best rate. The best three of each precision then run against our
+step and against `train` itself, in windows that take turns on the same cores. A ratio is our images/s over the peer's
+within one round. Medians and spreads (1.4826 times the median deviation) are of these. The table names the best mode; the
+JSON holds every mode and window. TensorFlow and JAX build what the model files say."""
 import argparse
 import contextlib
 import dataclasses

@@ -1,9 +1,9 @@
 """A training step on CPUs against PyTorch, TensorFlow and JAX at their best.
 
-First each network's modes of a framework are screened, by one window a mode beside ours. One factor is changed at a time
+First, for each network, each framework's modes are screened: one window a mode, beside ours. One factor is changed at a time
 from the framework's best so far: layout, allocator, optimizer, execution. A mode whose first steps have less than half of
 the best rate so far gets no window. With --quick, a slow network's first steps are its window. A framework is not screened
-on once its layouts are tried and none has half of the best rate. The best three of each precision then run against our
+on once its layouts are tried and none reaches half of the best rate. The best three of each precision then run against our
 step and against `train` itself, in windows that take turns on the same cores. A ratio is our images/s over the peer's
 within one round. Medians and spreads (1.4826 times the median deviation) are of these. The table names the best mode; the
 JSON holds every mode and window. TensorFlow and JAX build what the model files say."""
@@ -180,8 +180,6 @@ class Arena:
             started = time.monotonic()
             try:
                 them = waiting[mode] = self.peer(mode)
-                if time.monotonic() - started > 30:  # of compiling, in which the machine's speed has changed
-                    our_rate = ours.rate()
                 rate = self.batch / them.a_step
                 if them.steps > 2 and rate > our_rate * best_share() / 2:
                     rate = them.rate()
@@ -190,6 +188,8 @@ class Arena:
                 tried[mode] = {"of_ours": 0, "failed": str(failed)}
             else:
                 before, our_rate = our_rate, ours.rate()
+                if time.monotonic() - started > 60:  # it compiled, and the machine's speed may have changed
+                    before = our_rate
                 tried[mode] = {"of_ours": rate / statistics.mean((before, our_rate)), "images_s": rate}
             for worst in sorted(waiting, key=share, reverse=True)[3:]:
                 waiting.pop(worst).end()

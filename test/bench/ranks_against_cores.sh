@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # ranks_against_cores.sh TRAIN [MODEL[:BATCH] [STEPS [ROUNDS]]]: what two ranks of one thread reach, against twice one such rank, and against two
-# runs of one rank side by side that know nothing of each other: what the machine lets two cores do at best. Interleaved.
+# runs of one rank side by side that know nothing of each other: how far two busy cores slow each other. Interleaved.
 set -u
 IFS=: read -r model batch <<<"${2:-cifar10_cnn}:64"
 train=$(readlink -f "$1") batch=${batch%%:*} steps=${3:-150} rounds=${4:-5}

@@ -1,9 +1,11 @@
 // What Winograd convolutions fetch ahead, which changes no result: a wrong address would go unseen.
+#include <cstddef>
 #include <memory>
 #include <set>
 #include <tuple>
+#include <vector>
 
-#include "compute/onednn/kernels/winograd_kernels.hpp"
+#include "compute/onednn/kernels/winograd_rounds.hpp"
 #include "support/catch.hpp"
 
 using namespace ringtrain;
@@ -11,7 +13,7 @@ using namespace ringtrain::compute::onednn;
 
 namespace {
 
-// A batch of images with a whole number of cache lines, from the begin of a line on.
+// A batch of images with a whole number of cache lines, beginning at a line.
 template <class T>
 struct Images {
   Images(int batch, int height, int width, int blocks, int block, bool channels_last)
@@ -43,10 +45,10 @@ struct Images {
 template <class T>
 void check_lines(int block, bool channels_last) {
   const int blocks = GENERATE(1, 2, 3), height = GENERATE(1, 4, 7, 16), width = GENERATE(8, 16, 20);
-  // 3x3 and 5x5 with and without padding; a row; a column.
+  // 3x3 and 5x5 with and without padding, and as input gradients of those; a row; a column.
   const auto [down, across, before] =
-      GENERATE(std::tuple{3, 3, 1}, std::tuple{3, 3, 0}, std::tuple{5, 5, 2}, std::tuple{1, 7, 3},
-               std::tuple{3, 1, 1});
+      GENERATE(std::tuple{3, 3, 1}, std::tuple{3, 3, 0}, std::tuple{5, 5, 2}, std::tuple{5, 5, 0},
+               std::tuple{3, 3, 2}, std::tuple{5, 5, 4}, std::tuple{1, 7, 3}, std::tuple{3, 1, 1});
   const int results_down = height + 2 * (down > 1 ? before : 0) - down + 1,
             results_across = width + 2 * (across > 1 ? before : 0) - across + 1;
   if (results_down < 1 || results_across < 1) return;
@@ -66,7 +68,7 @@ void check_lines(int block, bool channels_last) {
 
   std::set<const char*> fetched;
   for (std::size_t tile = 0; tile < grid.tiles; ++tile)
-    for_each_line(images.plane, grid, tile, [&](const char* line) { fetched.insert(line); });
+    for_each_line(images.plane, grid, tile, false, [&](const char* line) { fetched.insert(line); });
 
   CHECK(fetched == images.lines());
 }
@@ -78,4 +80,26 @@ TEST_CASE("winograd: tiles fetch every line of their images and no other", "[win
   SECTION("blocked for AVX2") { check_lines<float>(8, false); }
   SECTION("bf16") { check_lines<Bf16>(16, true); }
   SECTION("bf16 for AVX2") { check_lines<Bf16>(8, true); }
+}
+
+TEST_CASE("winograd: threads fetch each tile once before its round", "[winograd]") {
+  const std::size_t tiles = GENERATE(8, 100, 1000, 4099);
+  const int threads = GENERATE(1, 2, 3);
+  const bool own = GENERATE(false, true);
+  CAPTURE(tiles, threads, own);
+  const Rounds rounds(tiles, 36, 32, 32, threads, own);
+  const int members = rounds.shared ? threads : 1;
+
+  std::vector<int> times(tiles);
+  for (int team = 0; team < rounds.teams; ++team) {
+    for (std::size_t tile = 0; tile < rounds.tiles_of(team); ++tile)
+      ++times[rounds.first_tile(team) + tile];  // of its first round, which nobody fetches
+    for (std::size_t round = team; round < rounds.count; round = rounds.after(round))
+      for (int member = 0; member < members; ++member) {
+        const TileRange next = next_tiles(rounds, round, member, members);
+        for (std::size_t tile = 0; tile < next.count; ++tile) ++times[next.first + tile];
+      }
+  }
+
+  CHECK(times == std::vector<int>(tiles, 1));
 }

@@ -17,8 +17,8 @@ struct Plane {
 };
 
 /// How images are cut into tiles of `height` x `width` results. The first begins `top` and `left`
-/// pixels before its image. Of pixels, a tile shares so many rows with the one below it, and so
-/// many columns with the next.
+/// pixels before its image. A tile shares `shared_down` rows of pixels with the tile below it, and
+/// `shared_across` columns with the next one.
 struct TileGrid {
   int height, width, down, across, top, left, shared_down, shared_across;
   std::size_t tiles;  // of the batch
@@ -37,21 +37,24 @@ struct TileGrid {
   }
 };
 
-/// f(line) for the cache lines of a tile's pixels, but for those that tiles before it have: all
-/// tiles of a batch give each line of it at least once.
+/// f(line) for the cache lines of a tile's pixels. Unless `whole`, without those that it shares
+/// with the tiles above and before it. So all tiles of a batch give each of its lines at least
+/// once.
 template <class T, class F>
-void for_each_line(const Plane<T>& p, const TileGrid& grid, std::size_t tile, const F& f) {
+void for_each_line(const Plane<T>& p, const TileGrid& grid, std::size_t tile, bool whole,
+                   const F& f) {
   constexpr std::size_t line_bytes = 64;
   const auto at = grid.place(p, tile);
-  const auto first = [](int from, int before, int shared) {
-    return std::max(from + (from + before > 0 ? shared : 0), 0);
+  const auto first = [&](int from, int before, int shared) {
+    return std::max(from + (!whole && from + before > 0 ? shared : 0), 0);
   };
   const int top = first(at.y, grid.top, grid.shared_down),
             left = first(at.x, grid.left, grid.shared_across),
             bottom = std::min(at.y + grid.height + grid.shared_down, p.height),
             right = std::min(at.x + grid.width + grid.shared_across, p.width);
   if (left >= right) return;
-  // Blocked, a row of pixels is one piece for each block; where channels are last, it is one.
+  // Blocked, a row of pixels is one piece for each block; where channels are last, it is one. An
+  // image of one pixel looks alike in both; Winograd takes none.
   const int pieces = p.block_step > p.pixel_step ? p.blocks : 1;
   for (int piece = 0; piece < pieces; ++piece)
     for (int y = top; y < bottom; ++y) {
@@ -66,8 +69,8 @@ void for_each_line(const Plane<T>& p, const TileGrid& grid, std::size_t tile, co
 /// leaves out calls of functions that do nothing but __builtin_prefetch(). CPUs without prefetchw
 /// do nothing there.
 template <class T>
-void prefetch_pixels(const Plane<T>& p, const TileGrid& grid, std::size_t tile) {
-  for_each_line(p, grid, tile, [](const char* line) {
+void prefetch_pixels(const Plane<T>& p, const TileGrid& grid, std::size_t tile, bool whole) {
+  for_each_line(p, grid, tile, whole, [](const char* line) {
     if constexpr (std::is_const_v<T>)
       asm volatile("prefetcht1 %0" : : "m"(*line));
     else

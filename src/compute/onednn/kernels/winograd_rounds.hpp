@@ -9,9 +9,9 @@
 
 namespace ringtrain::compute::onednn {
 
-/// A round's transformed tiles stay in a core's second-level cache, with its results and the next
-/// one's pixels. Rounds are longer where filters are larger than that: a round reads them once.
-/// All rounds at once have a limit.
+/// A round's transformed tiles and products stay in a core's second-level cache, with the next
+/// one's pixels. Where filters are larger than `round_bytes`, a round is as large as they are: it
+/// reads them once. All rounds at once have a limit.
 inline constexpr std::size_t round_bytes = std::size_t{320} << 10, shortest_round = 16,
                              most_tile_bytes = std::size_t{256} << 20;
 /// MultiplyPosition takes rows in such groups or smaller ones. Threads that share a round divide
@@ -33,8 +33,9 @@ struct ThreadShare {
   std::size_t first, count;
 };
 
-/// How the tiles of a batch are divided into rounds. Each thread has rounds of its own (a team of
-/// one), if it may: `own`. All threads share each round where there are few of them.
+/// How the tiles of a batch are divided into rounds. `own`: whether each thread may have rounds of
+/// its own, as a team of one. All threads share each round where it may not, or where tiles are
+/// few.
 struct Rounds {
   Rounds(std::size_t tiles, int positions, std::size_t rows, std::size_t columns, int threads,
          bool own)
@@ -102,8 +103,8 @@ void for_each_product(std::size_t positions, std::size_t rows, int member, int m
   }
 }
 
-/// Tiles whose pixels a thread fetches while it takes products, which read caches alone. The
-/// hardware does not foresee a tile's rows: they are too short.
+/// Tiles whose pixels a thread fetches while it takes products: these read what is in caches. The
+/// hardware does not foresee a tile's rows, which are too short.
 struct TileRange {
   /// The i-th of n parts of their pixels of `t`, for reading or writing as prefetch_pixels() says.
   template <class T>
@@ -111,7 +112,8 @@ struct TileRange {
                 std::size_t n) const {
     if (t.bytes() < fewest_prefetched_bytes) return;
     for (std::size_t tile = count * i / n; tile < count * (i + 1) / n; ++tile)
-      prefetch_pixels(pixels, grid, first + tile);
+      prefetch_pixels(pixels, grid, first + tile,
+                      tile < std::size_t(grid.across));  // above may be another thread's
   }
   std::size_t first, count;
 };
